@@ -1,0 +1,33 @@
+//! Which processor generation a machine has.
+
+/// Vendor, family and model numbers, as CPUID leaf 1 and `/proc/cpuinfo` count them.
+///
+/// Enough to choose a cost table for the nearest processor: Skylake and Cascade Lake servers differ in the stepping
+/// alone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Family {
+    /// The vendor's CPUID name, such as `GenuineIntel` or `AuthenticAMD`.
+    pub vendor: String,
+    /// The display family, such as 6 (all the Intel machines here) or 25 (Zen 3 and 4).
+    pub family: u32,
+    /// The display model, such as 106 (Ice Lake server) or 17 (Genoa).
+    pub model: u32,
+    /// The stepping, when the input says it.
+    pub stepping: Option<u32>,
+}
+
+/// The four facts as they are collected, in any order, from an input that may lack some.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct PartialFamily {
+    pub(crate) vendor: Option<String>,
+    pub(crate) family: Option<u32>,
+    pub(crate) model: Option<u32>,
+    pub(crate) stepping: Option<u32>,
+}
+
+impl PartialFamily {
+    /// The family, once vendor, family and model are all known.
+    pub(crate) fn complete(self) -> Option<Family> {
+        Some(Family { vendor: self.vendor?, family: self.family?, model: self.model?, stepping: self.stepping })
+    }
+}

@@ -1,0 +1,70 @@
+//! What a user names a machine by.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::error::{Error, Place, quote};
+use crate::file::describe;
+use crate::topology::Topology;
+use crate::{presets, synthetic, sysfs, xml};
+
+/// The longest argument: an explicit list of OS indices in a synthetic string may be long, a path is shorter.
+const ARGUMENT_BYTES_MAX: usize = crate::limits::MAX_SYNTHETIC_BYTES;
+
+/// The machine that `arg` names. The first of these that fits:
+///
+/// 1. `this`: the machine on which the program runs, as Linux describes it in `/sys`, less the CPUs on which the
+///    process may not run (its affinity mask, `Cpus_allowed_list` in `/proc/self/status`);
+/// 2. the name of a preset, see [`presets::all`];
+/// 3. a directory: a dump of Linux's `/sys`, which has `sys/devices/system/cpu`, `devices/system/cpu` or `cpu` below
+///    it, or is that `cpu` directory. Its CPUs are those online when it was dumped;
+/// 4. a file: hwloc's XML, of format 1 to 3;
+/// 5. anything else without a slash: an hwloc synthetic string, such as `pack:2 l3:3 core:40 pu:2`.
+///
+/// A file or directory whose name is that of a preset is written with its path, as in `./this`.
+///
+/// # Errors
+///
+/// When the argument is none of these, cannot be read, contradicts itself, or describes more than
+/// [`MAX_CPUS`](crate::MAX_CPUS) CPUs. Whatever the argument and the files behind it, reading ends within seconds and
+/// takes less than 256 MiB.
+pub fn parse(arg: &str) -> Result<Topology, Error> {
+    if arg == "this" {
+        return sysfs::read_this();
+    }
+    if let Some(preset) = presets::find(arg) {
+        return Ok(preset.topology());
+    }
+    if arg.len() > ARGUMENT_BYTES_MAX {
+        let cause = format!("the name has {} bytes, more than {ARGUMENT_BYTES_MAX}", arg.len());
+        return Err(Error::new(arg, Place::Whole, cause, "describe a smaller machine"));
+    }
+    let path = Path::new(arg);
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => sysfs::read_dump(arg),
+        Ok(_) => xml::read_file(arg),
+        // What is too long for a path, or has a zero byte, is none.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && looks_like_path(arg) => {
+            let cause = format!("it cannot be read ({})", describe(&error));
+            Err(Error::new(arg, Place::Whole, cause, "name a file or directory that may be read"))
+        }
+        Err(_) if looks_like_path(arg) => {
+            Err(Error::new(arg, Place::Whole, "there is no such file or directory", "check the path"))
+        }
+        Err(_) if synthetic::looks_like_one(arg) => synthetic::read(arg),
+        Err(_) => {
+            let names: Vec<String> = presets::all().iter().map(|preset| quote(preset.name())).collect();
+            let remedy = format!(
+                "name one of these, `this`, or a synthetic string such as `pack:2 core:4`: {}",
+                names.join(", ")
+            );
+            Err(Error::new(arg, Place::Whole, "there is no such preset or file", remedy))
+        }
+    }
+}
+
+/// Whether the text can only be meant as a path: no synthetic string has a slash, or ends in a file's extension.
+fn looks_like_path(arg: &str) -> bool {
+    arg.contains('/') || arg.ends_with(".xml")
+}

@@ -1,0 +1,160 @@
+//! Packages, cores and LLCs.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::dump::Dump;
+use crate::cpu_set::CpuSet;
+use crate::draft::DraftCpu;
+use crate::error::{Error, quote};
+use crate::limits::{MAX_CACHES, MAX_CPUS};
+
+/// Every used CPU with its package, core and LLC; nodes are still 0.
+///
+/// Sets of siblings are compared over the CPUs that are online, whether they are used or not.
+pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Vec<DraftCpu>, Error> {
+    if used.len() > MAX_CPUS {
+        return dump.fail("cpu/online", format!("{} CPUs are more than {MAX_CPUS}", used.len()));
+    }
+    let packages = packages(dump, used, online)?;
+    let package_of = |cpu: u32| packages.as_ref().map_or(0, |packages| packages[&cpu]);
+    let mut keys = Keys::default();
+    let mut sets = Agreement::default();
+    let mut caches = Agreement::default();
+    let mut cpus = Vec::with_capacity(used.len());
+    for cpu in used.iter() {
+        let package = package_of(cpu);
+        let core = match sets.part(dump, cpu, siblings(dump, cpu)?, online)? {
+            Some(first) => keys.of(Key::Siblings(first)),
+            None => match core_id(dump, cpu)? {
+                Some((die, core)) => keys.of(Key::CoreId(package, die, core)),
+                None => keys.of(Key::Siblings(cpu)),
+            },
+        };
+        let llc = match caches.part(dump, cpu, last_level_cache(dump, cpu)?, online)? {
+            Some(first) => keys.of(Key::Cache(first)),
+            None => keys.of(Key::Package(package)),
+        };
+        cpus.push(DraftCpu { os_index: cpu, core, llc, node: 0, package });
+    }
+    Ok(cpus)
+}
+
+/// What a part is known by.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Siblings(u32),
+    CoreId(u32, u32, u32),
+    Cache(u32),
+    Package(u32),
+}
+
+/// Numbers for keys.
+#[derive(Default)]
+struct Keys(BTreeMap<Key, u32>);
+
+impl Keys {
+    fn of(&mut self, key: Key) -> u32 {
+        let next = self.0.len() as u32;
+        *self.0.entry(key).or_insert(next)
+    }
+}
+
+/// Checks that CPUs which say that they share something all say the same.
+#[derive(Default)]
+struct Agreement {
+    /// By the lowest CPU of each set. The sets are disjoint.
+    sets: BTreeMap<u32, CpuSet>,
+    /// The lowest CPU of the set, by member.
+    lowest: BTreeMap<u32, u32>,
+}
+
+impl Agreement {
+    /// The lowest CPU of the set in which `cpu` says it is, if it says so.
+    fn part(
+        &mut self,
+        dump: &Dump<'_>,
+        cpu: u32,
+        said: Option<(String, CpuSet)>,
+        online: &CpuSet,
+    ) -> Result<Option<u32>, Error> {
+        let Some((file, set)) = said else { return Ok(None) };
+        let set = set.intersection(online);
+        let Some(first) = set.first().filter(|_| set.contains(cpu)) else {
+            return dump.fail(&file, format!("CPU {cpu} is not in its own set"));
+        };
+        if self.sets.get(&first) == Some(&set) {
+            return Ok(Some(first));
+        }
+        // A new set: none of its members may be in another one.
+        for member in set.iter() {
+            if let Some(other) = self.lowest.insert(member, first) {
+                return dump.fail(&file, format!("CPUs {other} and {cpu} disagree about who shares it"));
+            }
+        }
+        self.sets.insert(first, set);
+        Ok(Some(first))
+    }
+}
+
+/// The package of every CPU, under any number; `None` when no CPU has one.
+fn packages(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Option<BTreeMap<u32, u32>>, Error> {
+    let mut sets = Agreement::default();
+    let mut known = BTreeMap::new();
+    let mut without = None;
+    for cpu in used.iter() {
+        match package(dump, cpu, &mut sets, online)? {
+            Some(package) => drop(known.insert(cpu, package)),
+            None => without = without.or(Some(cpu)),
+        }
+    }
+    match without {
+        Some(cpu) if !known.is_empty() => {
+            dump.fail(&format!("cpu/cpu{cpu}/topology"), format!("CPU {cpu} is in no package while others are"))
+        }
+        _ => Ok((!known.is_empty()).then_some(known)),
+    }
+}
+
+/// The lowest CPU of the package, else the package's id.
+fn package(dump: &Dump<'_>, cpu: u32, sets: &mut Agreement, online: &CpuSet) -> Result<Option<u32>, Error> {
+    let topology = format!("cpu/cpu{cpu}/topology");
+    let files = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
+    match sets.part(dump, cpu, dump.first_set(&topology, &files)?, online)? {
+        Some(first) => Ok(Some(first)),
+        None => dump.number(&format!("{topology}/physical_package_id")),
+    }
+}
+
+fn siblings(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error> {
+    let files = ["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"];
+    dump.first_set(&format!("cpu/cpu{cpu}/topology"), &files)
+}
+
+/// The core's id, unique within a die, and the die's, unique within a package.
+fn core_id(dump: &Dump<'_>, cpu: u32) -> Result<Option<(u32, u32)>, Error> {
+    let die = dump.number(&format!("cpu/cpu{cpu}/topology/die_id"))?.unwrap_or(0);
+    Ok(dump.number(&format!("cpu/cpu{cpu}/topology/core_id"))?.map(|core| (die, core)))
+}
+
+/// Who shares the L3 of a CPU, else its highest data or unified cache.
+fn last_level_cache(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error> {
+    let mut caches: Vec<(u32, String)> = Vec::new();
+    for index in 0..MAX_CACHES {
+        let cache = format!("cpu/cpu{cpu}/cache/index{index}");
+        let Some(level) = dump.number(&format!("{cache}/level"))? else { continue };
+        let Some(kind) = dump.text(&format!("{cache}/type"))? else { continue };
+        match kind.trim_ascii() {
+            "Data" | "Unified" => caches.push((if level == 3 { u32::MAX } else { level }, cache)),
+            "Instruction" => {}
+            other => return dump.fail(&format!("{cache}/type"), format!("{} is no type of cache", quote(other))),
+        }
+    }
+    caches.sort_by_key(|&(rank, _)| Reverse(rank));
+    for (_, cache) in caches {
+        if let Some(set) = dump.first_set(&cache, &["shared_cpu_list", "shared_cpu_map"])? {
+            return Ok(Some(set));
+        }
+    }
+    Ok(None)
+}

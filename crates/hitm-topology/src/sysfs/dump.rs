@@ -1,0 +1,183 @@
+//! Where in a directory the files are, and how they are read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{cpuinfo, cpus, nodes};
+use crate::cpu_set::CpuSet;
+use crate::draft::Draft;
+use crate::error::{Error, Place};
+use crate::file::{Content, describe, read_text};
+use crate::limits::{MAX_OS_INDEX, MAX_SYSFS_BYTES};
+use crate::topology::Topology;
+
+/// The most entries of a directory that are looked at: four times the CPUs it could be about.
+const ENTRIES_MAX: usize = 4 * (MAX_OS_INDEX as usize + 1);
+
+/// The machine that a dumped tree describes.
+pub(crate) fn read_dump(path: &str) -> Result<Topology, Error> {
+    let directory = Path::new(path);
+    let below = ["sys/devices/system", "devices/system", ""].map(|below| directory.join(below));
+    let system = below.into_iter().find(|system| system.join("cpu").is_dir());
+    let is_cpu_directory =
+        || ["cpu0", "online", "present", "possible"].iter().any(|name| directory.join(name).exists());
+    let system =
+        system.or_else(|| is_cpu_directory().then(|| directory.join("..")).filter(|_| is_named_cpu(directory)));
+    let Some(system) = system else {
+        let cause = "neither `sys/devices/system/cpu` nor `devices/system/cpu` nor `cpu` is in this directory";
+        return Err(Error::new(path, Place::Whole, cause, "name a copy of Linux's `/sys`, or an hwloc XML file"));
+    };
+    let name = directory.file_name().map_or_else(|| path.to_string(), |name| name.to_string_lossy().into_owned());
+    let dump = Dump { input: path, system, cpuinfo: directory.join("proc/cpuinfo"), allowed: None };
+    dump.topology(name, "Linux sysfs dump".to_string())
+}
+
+/// Whether the directory is the `cpu` of its parent, so that `../node` is about the same machine.
+fn is_named_cpu(directory: &Path) -> bool {
+    fs::canonicalize(directory).is_ok_and(|path| path.file_name().is_some_and(|name| name == "cpu"))
+}
+
+/// A tree of files about one machine.
+pub(super) struct Dump<'a> {
+    /// What it is called in errors.
+    pub(super) input: &'a str,
+    /// The directory with `cpu` and `node`.
+    pub(super) system: PathBuf,
+    pub(super) cpuinfo: PathBuf,
+    /// The CPUs that may be used, where it is not all of them.
+    pub(super) allowed: Option<CpuSet>,
+}
+
+impl Dump<'_> {
+    pub(super) fn topology(&self, name: String, source: String) -> Result<Topology, Error> {
+        let existing = self.numbered("cpu", "cpu")?;
+        let online = match self.list("cpu/online")? {
+            Some(online) => online,
+            None => self.online_one_by_one(&existing)?,
+        };
+        let present = match self.list("cpu/present")? {
+            Some(present) => present,
+            None => existing.iter().copied().collect(),
+        };
+        let all: BTreeSet<u32> = present.iter().chain(online.iter()).collect();
+        let used = match &self.allowed {
+            Some(allowed) => online.intersection(allowed),
+            None => online.clone(),
+        };
+        if let Some(missing) = used.iter().find(|cpu| !existing.contains(cpu)) {
+            let cause = format!("CPU {missing} is online and has no directory `cpu/cpu{missing}`");
+            return Err(Error::new(
+                self.input,
+                Place::Whole,
+                cause,
+                "dump the tree again, with all of `/sys/devices/system`",
+            ));
+        }
+        let mut places = cpus::read(self, &used, &online)?;
+        let nodes = nodes::read(self, &used, &mut places)?;
+        let processor = cpuinfo::read(&self.cpuinfo);
+        let draft = Draft {
+            name,
+            source,
+            model: processor.model,
+            family: processor.family.complete(),
+            excluded: all.len() - used.len(),
+            cpus: places,
+            distances: nodes,
+        };
+        draft.finish(self.input)
+    }
+
+    /// Kernels before 2.6.26 have no list of the CPUs that are online, and a dump may lack it.
+    fn online_one_by_one(&self, existing: &BTreeSet<u32>) -> Result<CpuSet, Error> {
+        let mut online = CpuSet::default();
+        for &cpu in existing {
+            if self.text(&format!("cpu/cpu{cpu}/online"))?.is_none_or(|text| text.trim_ascii() != "0") {
+                online.insert(cpu);
+            }
+        }
+        Ok(online)
+    }
+
+    /// The N of all directories `KIND/PREFIXN`; none if there is no such directory.
+    pub(super) fn numbered(&self, kind: &str, prefix: &str) -> Result<BTreeSet<u32>, Error> {
+        let mut found = BTreeSet::new();
+        let Ok(entries) = fs::read_dir(self.system.join(kind)) else { return Ok(found) };
+        for (count, entry) in entries.enumerate() {
+            if count >= ENTRIES_MAX {
+                return self.fail(kind, format!("it has more than {ENTRIES_MAX} entries"));
+            }
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.fail(kind, format!("it cannot be read ({})", describe(&error))),
+            };
+            let name = entry.file_name();
+            let digits = name.to_str().and_then(|name| name.strip_prefix(prefix));
+            let Some(digits) = digits.filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+            else {
+                continue;
+            };
+            match digits.parse::<u32>() {
+                Ok(number) if number <= MAX_OS_INDEX => found.insert(number),
+                _ => {
+                    return self.fail(
+                        kind,
+                        format!("the number of `{prefix}{}` is above {MAX_OS_INDEX}", crate::error::one_line(digits)),
+                    );
+                }
+            };
+        }
+        Ok(found)
+    }
+
+    /// The text of a file below the system directory; `None` if there is none.
+    pub(super) fn text(&self, file: &str) -> Result<Option<String>, Error> {
+        match read_text(&self.system.join(file), MAX_SYSFS_BYTES) {
+            // Kernels of around 2010 end some files with a zero byte.
+            Content::Text(text) => Ok(Some(text.trim_end_matches('\0').to_string())),
+            Content::Missing => Ok(None),
+            Content::Failed(cause) => self.fail(file, cause),
+        }
+    }
+
+    /// The set that a file lists, as in `0-3,8`.
+    pub(super) fn list(&self, file: &str) -> Result<Option<CpuSet>, Error> {
+        let text = self.text(file)?;
+        text.map(|text| CpuSet::from_list(&text).or_else(|cause| self.fail(file, cause))).transpose()
+    }
+
+    /// The set of a file that is a bitmap, as in `00000000,0000010f`.
+    fn mask(&self, file: &str) -> Result<Option<CpuSet>, Error> {
+        let text = self.text(file)?;
+        text.map(|text| CpuSet::from_mask(&text).or_else(|cause| self.fail(file, cause))).transpose()
+    }
+
+    /// The set of the first of these files that exists and is not empty, and that file's name. Files with `list` in
+    /// their name are lists, others bitmaps.
+    pub(super) fn first_set(&self, directory: &str, files: &[&str]) -> Result<Option<(String, CpuSet)>, Error> {
+        for name in files {
+            let file = format!("{directory}/{name}");
+            let set = if name.ends_with("list") { self.list(&file)? } else { self.mask(&file)? };
+            if let Some(set) = set.filter(|set| set.len() > 0) {
+                return Ok(Some((file, set)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number that a file holds; `None` if there is no file, or it says -1 for "unknown".
+    pub(super) fn number(&self, file: &str) -> Result<Option<u32>, Error> {
+        let Some(text) = self.text(file)? else { return Ok(None) };
+        match text.trim_ascii().parse::<i64>() {
+            Ok(-1) => Ok(None),
+            Ok(number) if u32::try_from(number).is_ok() => Ok(Some(number as u32)),
+            _ => self.fail(file, format!("{} is not a number from 0", crate::error::quote(text.trim_ascii()))),
+        }
+    }
+
+    pub(super) fn fail<T>(&self, file: &str, cause: impl Into<String>) -> Result<T, Error> {
+        let remedy = "correct the file, or dump the tree again";
+        Err(Error::new(self.input, Place::File(file.to_string()), cause, remedy))
+    }
+}

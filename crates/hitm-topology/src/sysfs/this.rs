@@ -1,0 +1,35 @@
+//! The running machine.
+
+use std::path::{Path, PathBuf};
+
+use super::dump::Dump;
+use crate::cpu_set::CpuSet;
+use crate::error::{Error, Place};
+use crate::file::read_front;
+use crate::limits::MAX_SYSFS_BYTES;
+use crate::topology::Topology;
+
+/// The machine on which the program runs, as far as this process may use it.
+pub(crate) fn read_this() -> Result<Topology, Error> {
+    let system = Path::new("/sys/devices/system");
+    if !system.join("cpu").is_dir() {
+        let cause = "there is no `/sys/devices/system/cpu` here";
+        return Err(Error::new("this", Place::Whole, cause, "name a preset, a file or a synthetic string"));
+    }
+    let dump = Dump {
+        input: "this",
+        system: system.to_path_buf(),
+        cpuinfo: PathBuf::from("/proc/cpuinfo"),
+        allowed: affinity(),
+    };
+    dump.topology("this".to_string(), "Linux sysfs of this machine".to_string())
+}
+
+/// The CPUs on which the process may run: its affinity mask, which cgroups narrow too. `None` where Linux does not say.
+///
+/// The mask of the main thread, which others inherit: a thread that has pinned itself describes the same machine.
+fn affinity() -> Option<CpuSet> {
+    let status = read_front(Path::new("/proc/self/status"), MAX_SYSFS_BYTES)?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    CpuSet::from_list(list).ok()
+}
