@@ -1,0 +1,195 @@
+//! The simulated machine's memory: one range of addresses, in whole lines, that knows which object stands where.
+//!
+//! A word finds its line by its distance from the arena's start, so results do not depend on where the host put it.
+//! Objects may outlive their machine (a test may still hold one), so the range is given back when both are gone.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hitm_memory::{Field, LINE, Placement};
+
+/// The host's page: the range's alignment, which the allocator would otherwise have to clear by hand.
+const PAGE: usize = 4_096;
+
+/// An object in the arena.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    /// What its type is called.
+    pub(crate) name: String,
+    /// Which of several of that name it is.
+    pub(crate) index: Option<usize>,
+    /// Its first line.
+    pub(crate) first_line: u32,
+    /// Its fields, by offset from its first byte.
+    pub(crate) fields: Vec<Field>,
+}
+
+/// A range of memory and the objects in it.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    range: NonNull<u8>,
+    base: usize,
+    /// Bytes from `base` on.
+    bytes: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    used_lines: u32,
+    /// Freed objects by their number of lines, most recent last.
+    free: BTreeMap<u32, Vec<u32>>,
+    objects: Vec<Object>,
+    /// The object on each line.
+    object_of: Vec<u32>,
+}
+
+/// Arenas by base address, for objects that are dropped on a thread that runs no machine.
+static ARENAS: Mutex<BTreeMap<usize, (Arc<Arena>, usize)>> = Mutex::new(BTreeMap::new());
+
+// SAFETY: the range is raw memory that the arena owns; what stands in it is behind the mutex or belongs to its users.
+unsafe impl Send for Arena {}
+// SAFETY: as for `Send`: all of the arena's own state is behind the mutex.
+unsafe impl Sync for Arena {}
+
+fn range_layout(bytes: usize) -> Layout {
+    // Alignment 16 keeps the allocator on the path that maps zero pages instead of writing zeros.
+    Layout::from_size_align(bytes + PAGE, 16).expect("less than the address space")
+}
+
+impl Arena {
+    /// An empty arena of `bytes` of address space. Pages that nobody touches cost nothing.
+    pub(crate) fn new(bytes: usize) -> Arc<Self> {
+        // SAFETY: the layout has a size.
+        let range = unsafe { alloc_zeroed(range_layout(bytes)) };
+        let Some(range) = NonNull::new(range) else { handle_alloc_error(range_layout(bytes)) };
+        let base = range.addr().get().next_multiple_of(PAGE);
+        Arc::new(Self { range, base, bytes, inner: Mutex::default() })
+    }
+
+    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // A panic while it was held leaves counts and lists whole: every change is one step.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line of an address; none outside the arena.
+    #[inline]
+    pub(crate) fn line_of(&self, address: usize) -> Option<u32> {
+        let offset = address.wrapping_sub(self.base);
+        (offset < self.bytes).then_some((offset / LINE) as u32)
+    }
+
+    /// Takes whole lines for an object. Returns its memory, its first line, and how many lines the arena has now.
+    ///
+    /// # Panics
+    /// When the arena is full.
+    pub(crate) fn allocate(self: &Arc<Self>, layout: Layout, placement: &Placement<'_>) -> (NonNull<u8>, u32, u32) {
+        let lines = layout.size().div_ceil(LINE) as u32;
+        assert!(layout.align() <= PAGE, "an object of {} wants an alignment beyond a page", placement.object);
+        let mut inner = self.inner();
+        let reused = (layout.align() <= LINE).then(|| inner.free.get_mut(&lines)?.pop()).flatten();
+        let first_line = reused.unwrap_or_else(|| {
+            let align = (layout.align() / LINE).max(1) as u32;
+            let first = inner.used_lines.next_multiple_of(align);
+            inner.used_lines = first + lines;
+            first
+        });
+        let end = inner.used_lines as usize;
+        assert!(end * LINE <= self.bytes, "the simulated machine's memory is full: {} bytes", self.bytes);
+        let object = inner.objects.len() as u32;
+        inner.objects.push(Object {
+            name: placement.object.to_owned(),
+            index: placement.index,
+            first_line,
+            fields: (placement.fields)(),
+        });
+        inner.object_of.resize(end, u32::MAX);
+        inner.object_of[first_line as usize..][..lines as usize].fill(object);
+        let offset = self.base - self.range.addr().get() + first_line as usize * LINE;
+        // SAFETY: `first_line + lines` lines from `base` lie inside the range.
+        let memory = unsafe { self.range.add(offset) };
+        let used = inner.used_lines;
+        drop(inner);
+        let mut arenas = ARENAS.lock().unwrap_or_else(PoisonError::into_inner);
+        arenas.entry(self.base).or_insert_with(|| (self.clone(), 0)).1 += 1;
+        (memory, first_line, used)
+    }
+
+    /// The objects that were ever placed, and the index of the one that stood last on each line.
+    pub(crate) fn objects(&self) -> (Vec<Object>, Vec<u32>) {
+        let inner = self.inner();
+        (inner.objects.clone(), inner.object_of.clone())
+    }
+
+    /// The name of the byte at `offset` of `line`: object, index and field.
+    pub(crate) fn name(&self, line: u32, offset: usize) -> String {
+        let inner = self.inner();
+        let Some(object) = inner.object_of.get(line as usize).and_then(|&object| inner.objects.get(object as usize))
+        else {
+            return format!("line {line}+{offset}");
+        };
+        let within = (line - object.first_line) as usize * LINE + offset;
+        let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
+        match object.index {
+            Some(index) => format!("{}[{index}].{field}", object.name),
+            None => format!("{}.{field}", object.name),
+        }
+    }
+}
+
+/// Gives an object's memory back to its arena, whichever that is. Returns the arena and the object's first line.
+///
+/// # Panics
+/// When no arena has the address.
+pub(crate) fn deallocate(memory: NonNull<u8>, layout: Layout) -> (Arc<Arena>, u32) {
+    let mut arenas = ARENAS.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = memory.addr().get();
+    let (&base, entry) = arenas.range_mut(..=address).next_back().expect("memory of an arena");
+    let arena = entry.0.clone();
+    entry.1 -= 1;
+    if entry.1 == 0 {
+        arenas.remove(&base);
+    }
+    drop(arenas);
+    let line = arena.line_of(address).expect("memory of this arena");
+    let lines = layout.size().div_ceil(LINE) as u32;
+    if layout.align() <= LINE {
+        arena.inner().free.entry(lines).or_default().push(line);
+    }
+    (arena, line)
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout; every object in it holds the arena alive, so none is left.
+        unsafe { dealloc(self.range.as_ptr(), range_layout(self.bytes)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placement(object: &str) -> Placement<'_> {
+        Placement { object, index: Some(4), node: None, fields: &|| vec![Field::word("word", 8, 8, "")] }
+    }
+
+    #[test]
+    fn objects_have_lines_and_names() {
+        let arena = Arena::new(1 << 20);
+        let layout = Layout::from_size_align(100, 8).expect("a layout");
+        let (first, first_line, _) = arena.allocate(layout, &placement("a"));
+        let (second, second_line, used) = arena.allocate(layout, &placement("b"));
+        assert_eq!((first_line, second_line, used), (0, 2, 4));
+        assert_eq!(arena.line_of(second.addr().get() + 99), Some(3));
+        assert_eq!(arena.line_of(first.addr().get().wrapping_sub(1)), None);
+        assert_eq!(arena.name(2, 12), "b[4].word");
+        assert_eq!(arena.name(3, 0), "b[4].+64");
+        deallocate(first, layout);
+        assert_eq!(arena.allocate(layout, &placement("c")).1, 0, "freed lines are used again");
+        deallocate(second, layout);
+        deallocate(first, layout);
+    }
+}

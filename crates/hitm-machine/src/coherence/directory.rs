@@ -1,0 +1,427 @@
+//! The directory: the state of every line, and what happens to it at an access.
+
+use super::copies::Copies;
+use super::queue::Queue;
+use super::{AccessId, Arbitration, Distance, Grant, Kind, Latencies, Miss, NO_ACCESS, Outcome, Request};
+
+const NOBODY: u32 = u32::MAX;
+
+/// A line. Most are only ever touched by one core and need nothing else.
+#[derive(Clone, Debug)]
+struct Line {
+    /// Before this time the line serves nobody: it is on its way, or its owner's operation is not done.
+    busy_until: u64,
+    /// When the owner's copy arrived.
+    filled_at: u64,
+    state: State,
+    /// The CPU that last got the line or, later, last wrote it; tells the threads of a core apart.
+    writer: u32,
+    /// Index of the line's [`Contended`], or `NOBODY`.
+    contended: u32,
+    /// The package of the line's home.
+    home: u16,
+    dirty: bool,
+    /// Operations that the CPU in `writer` may still do before a wanted line moves on.
+    follow_ups: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Uncached,
+    Owned(u32),
+    Shared,
+}
+
+/// What a line has beyond its state once a second core has touched it.
+#[derive(Clone, Debug)]
+struct Contended {
+    copies: Copies,
+    queue: Queue,
+    domains: Box<[DomainCopies]>,
+    /// Whether the caller has been told to decide.
+    decision_due: bool,
+}
+
+/// The copies of a line in one LLC domain.
+#[derive(Clone, Copy, Debug, Default)]
+struct DomainCopies {
+    count: u32,
+    /// When the first of them arrived.
+    since: u64,
+    /// When the domain can serve its next reader.
+    next_refill: u64,
+}
+
+/// All lines. See the module's documentation for the rules.
+#[derive(Debug)]
+pub struct Directory {
+    latencies: Latencies,
+    arbitration: Arbitration,
+    follow_up_hits: u8,
+    lines: Vec<Line>,
+    contended: Vec<Contended>,
+    /// Counts arrivals.
+    tickets: u64,
+}
+
+impl Directory {
+    /// A directory of no lines.
+    #[must_use]
+    pub fn new(latencies: Latencies, arbitration: Arbitration, follow_up_hits: u8) -> Self {
+        Self { latencies, arbitration, follow_up_hits, lines: Vec::new(), contended: Vec::new(), tickets: 0 }
+    }
+
+    /// The latencies.
+    #[must_use]
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// Puts uncached lines whose home is in package `home` behind the last one until there are `count`.
+    pub fn grow(&mut self, count: usize, home: u16) {
+        let line = Line {
+            busy_until: 0,
+            filled_at: 0,
+            state: State::Uncached,
+            writer: NOBODY,
+            contended: NOBODY,
+            home,
+            dirty: false,
+            follow_ups: 0,
+        };
+        self.lines.resize(count.max(self.lines.len()), line);
+    }
+
+    /// Gives a line a new home and forgets its copies: its memory was freed and is used anew. Nobody may wait for it.
+    pub fn recycle(&mut self, line: u32, home: u16) {
+        let line = &mut self.lines[line as usize];
+        (line.state, line.dirty, line.home, line.writer) = (State::Uncached, false, home, NOBODY);
+        if let Some(contended) = self.contended.get_mut(line.contended as usize) {
+            debug_assert!(contended.queue.is_empty(), "a freed line is waited for");
+            contended.domains.fill(DomainCopies::default());
+        }
+    }
+
+    /// One access. Requests must come in the order of their times.
+    ///
+    /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
+    #[inline]
+    pub fn access(&mut self, request: Request) -> (Outcome, Option<u64>) {
+        let core = self.latencies.core_of(request.cpu);
+        let line = &mut self.lines[request.line as usize];
+        match line.state {
+            State::Owned(owner) if owner == core => self.access_own(request),
+            State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
+            _ => self.access_other(request, core),
+        }
+    }
+
+    /// An access by a thread of the core that owns the line.
+    #[inline]
+    fn access_own(&mut self, request: Request) -> (Outcome, Option<u64>) {
+        let Request { cpu, kind, time, .. } = request;
+        let line = &mut self.lines[request.line as usize];
+        let by_sibling = line.writer != cpu && line.writer != NOBODY;
+        let mut cost = if kind == Kind::Rmw { self.latencies.rmw_hit } else { self.latencies.load_hit };
+        if by_sibling {
+            cost = cost.max(self.latencies.same_core);
+        }
+        if time < line.filled_at && line.writer == cpu {
+            // The CPU's own store is under way: a further store joins it in the store buffer, a load merges with its fill.
+            line.dirty |= kind.is_write();
+            let done = time + cost;
+            return (Outcome::Hit { done: if kind == Kind::Store { done } else { done.max(line.filled_at) } }, None);
+        }
+        let wanted = self.contended.get(line.contended as usize).is_some_and(|contended| !contended.queue.is_empty());
+        if wanted {
+            let follows = !by_sibling && line.follow_ups > 0 && time <= line.busy_until;
+            if !follows {
+                return self.enqueue(request);
+            }
+            line.follow_ups -= 1;
+        } else if time < line.filled_at && by_sibling {
+            // The sibling's fill is under way; this thread has it when it is there.
+            let at = line.filled_at;
+            let done = at + cost;
+            line.busy_until = line.busy_until.max(done);
+            line.writer = cpu;
+            line.dirty |= kind.is_write();
+            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+            return (Outcome::Granted(Grant { request, at, done, miss }), None);
+        }
+        let done = time + cost;
+        if kind.is_write() {
+            line.writer = cpu;
+            line.dirty = true;
+            line.busy_until = line.busy_until.max(done);
+        } else if by_sibling {
+            // Both threads have now seen the value.
+            line.writer = NOBODY;
+        }
+        (Outcome::Hit { done }, None)
+    }
+
+    /// The first access to a line.
+    fn fetch(&mut self, request: Request, core: u32) -> Grant {
+        let domain = self.latencies.domain_of(core);
+        let line = &mut self.lines[request.line as usize];
+        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, u32::from(line.home));
+        let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
+        line.state = State::Owned(core);
+        line.dirty = request.kind.is_write();
+        line.writer = request.cpu;
+        (line.filled_at, line.busy_until) = (at, done);
+        line.follow_ups = self.follow_up_hits;
+        if let Some(contended) = self.contended.get_mut(line.contended as usize) {
+            contended.copies.take(core, at, NO_ACCESS);
+            contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
+            contended.queue.move_to(if self.arbitration == Arbitration::Fifo { 0 } else { domain });
+        }
+        Grant { request, at, done, miss: Miss { distance: Distance::Memory, dirty: false, thief: NO_ACCESS } }
+    }
+
+    /// An access by a core that does not own the line.
+    fn access_other(&mut self, request: Request, core: u32) -> (Outcome, Option<u64>) {
+        self.make_contended(request.line);
+        let line = &self.lines[request.line as usize];
+        let contended = &self.contended[line.contended as usize];
+        if request.kind == Kind::Load
+            && let Some(since) = contended.copies.since(core)
+        {
+            if since <= request.time {
+                return (Outcome::Hit { done: request.time + self.latencies.load_hit }, None);
+            }
+            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+            return (Outcome::Granted(Grant { request, at: since, done: since, miss }), None);
+        }
+        if line.busy_until > request.time || !contended.queue.is_empty() {
+            return self.enqueue(request);
+        }
+        (Outcome::Granted(self.serve(request, request.time, false)), None)
+    }
+
+    fn make_contended(&mut self, index: u32) {
+        let line = &mut self.lines[index as usize];
+        let (State::Owned(owner), NOBODY) = (line.state, line.contended) else { return };
+        let domain = self.latencies.domain_of(owner);
+        let mut domains = vec![DomainCopies::default(); self.latencies.domains()];
+        domains[domain] = DomainCopies { count: 1, since: line.filled_at, next_refill: line.filled_at };
+        let queue = match self.arbitration {
+            Arbitration::LocalFirst => Queue::new(self.latencies.domains(), domain),
+            Arbitration::Fifo => Queue::new(1, 0),
+        };
+        line.contended = self.contended.len() as u32;
+        self.contended.push(Contended {
+            copies: Copies::new(self.latencies.cores(), owner, line.filled_at),
+            queue,
+            domains: domains.into(),
+            decision_due: false,
+        });
+    }
+
+    fn enqueue(&mut self, request: Request) -> (Outcome, Option<u64>) {
+        let domain = self.queue_domain(request.cpu);
+        let line = &self.lines[request.line as usize];
+        let contended = &mut self.contended[line.contended as usize];
+        contended.queue.push(domain, request, self.tickets);
+        self.tickets += 1;
+        let due = !std::mem::replace(&mut contended.decision_due, true);
+        (Outcome::Queued, due.then(|| line.busy_until.max(request.time)))
+    }
+
+    fn queue_domain(&self, cpu: u32) -> usize {
+        match self.arbitration {
+            Arbitration::LocalFirst => self.latencies.domain_of(self.latencies.core_of(cpu)),
+            Arbitration::Fifo => 0,
+        }
+    }
+
+    /// Serves who waits for `line` at `now`, as far as the line allows. Returns when to decide again, if anybody still
+    /// waits.
+    pub fn decide(&mut self, line: u32, now: u64, grants: &mut Vec<Grant>) -> Option<u64> {
+        loop {
+            let busy_until = self.lines[line as usize].busy_until;
+            let contended = &mut self.contended[self.lines[line as usize].contended as usize];
+            if contended.queue.is_empty() {
+                contended.decision_due = false;
+                return None;
+            }
+            if busy_until > now {
+                return Some(busy_until);
+            }
+            let Some(first) = contended.queue.pop() else { return None };
+            grants.push(self.serve(first, now, true));
+            if first.kind == Kind::Load {
+                self.serve_following_loads(line, now, grants);
+            }
+        }
+    }
+
+    /// The loads that stand next to one just served share its fill.
+    fn serve_following_loads(&mut self, line: u32, now: u64, grants: &mut Vec<Grant>) {
+        let contended = self.lines[line as usize].contended as usize;
+        let mut served = 0;
+        while self.contended[contended].queue.peek().is_some_and(|next| next.kind == Kind::Load) {
+            let Some(next) = self.contended[contended].queue.pop() else { return };
+            grants.push(self.serve(next, now, true));
+            served += 1;
+        }
+        let line = &mut self.lines[line as usize];
+        line.busy_until = line.busy_until.max(now + served * self.latencies.refill_each);
+    }
+
+    /// Grants the line to a core that lacks it, the line being free at `now`.
+    fn serve(&mut self, request: Request, now: u64, queued: bool) -> Grant {
+        let core = self.latencies.core_of(request.cpu);
+        let line = &self.lines[request.line as usize];
+        let thief = self.contended[line.contended as usize].copies.thief(core);
+        let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
+        let (at, done) = if request.kind == Kind::Load {
+            let at = self.grant_load(&request, core, now, queued);
+            (at, at)
+        } else {
+            self.grant_write(&request, core, now, queued)
+        };
+        if !queued {
+            let domain = self.queue_domain(request.cpu);
+            let line = &self.lines[request.line as usize];
+            self.contended[line.contended as usize].queue.move_to(domain);
+        }
+        Grant { request, at, done, miss: Miss { distance, dirty, thief } }
+    }
+
+    /// When a transfer of `latency` that starts at `now` arrives.
+    fn arrival(&self, request: &Request, now: u64, queued: bool, latency: u64) -> u64 {
+        if queued {
+            // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
+            (now + self.latencies.queued(latency)).max(request.time + latency)
+        } else {
+            now + latency
+        }
+    }
+
+    fn grant_load(&mut self, request: &Request, core: u32, now: u64, queued: bool) -> u64 {
+        let domain = self.latencies.domain_of(core);
+        let line = &self.lines[request.line as usize];
+        let (state, contended, home) = (line.state, line.contended as usize, u32::from(line.home));
+        if let State::Owned(owner) = state {
+            let from = self.latencies.domain_of(owner);
+            let latency = self.latencies.handoff(domain, from, home);
+            let at = self.arrival(request, now, queued, latency);
+            let line = &mut self.lines[request.line as usize];
+            line.state = State::Shared;
+            line.dirty = false;
+            line.writer = NOBODY;
+            line.busy_until = at;
+            let contended = &mut self.contended[contended];
+            contended.copies.add(core, at);
+            // The line is written back on the way: from then on both domains have it to give.
+            for side in [domain, from] {
+                (contended.domains[side].since, contended.domains[side].next_refill) = (at, at);
+            }
+            contended.domains[domain].count += 1;
+            return at;
+        }
+        let in_domain = self.contended[contended].domains[domain];
+        let at = if in_domain.count > 0 {
+            let start = now.max(in_domain.next_refill);
+            self.contended[contended].domains[domain].next_refill = start + self.latencies.refill_each;
+            self.arrival(request, start, queued, self.latencies.llc_read)
+                .max(in_domain.since + self.latencies.refill_each)
+        } else {
+            let nearest = self.nearest_domain(contended, domain, home);
+            let at = self.arrival(request, now, queued, self.latencies.handoff(domain, nearest, home));
+            let here = &mut self.contended[contended].domains[domain];
+            (here.since, here.next_refill) = (at, at);
+            at
+        };
+        let contended = &mut self.contended[contended];
+        contended.copies.add(core, at);
+        contended.domains[domain].count += 1;
+        at
+    }
+
+    fn nearest_domain(&self, contended: usize, domain: usize, home: u32) -> usize {
+        let domains = &self.contended[contended].domains;
+        (0..domains.len())
+            .filter(|&other| domains[other].count > 0)
+            .min_by_key(|&other| self.latencies.handoff(domain, other, home))
+            .expect("a shared line has copies")
+    }
+
+    fn grant_write(&mut self, request: &Request, core: u32, now: u64, queued: bool) -> (u64, u64) {
+        let domain = self.latencies.domain_of(core);
+        let line = &self.lines[request.line as usize];
+        let (contended, home) = (line.contended as usize, u32::from(line.home));
+        let latency = match line.state {
+            State::Owned(owner) => self.latencies.handoff(domain, self.latencies.domain_of(owner), home),
+            _ => self.invalidation_latency(contended, core, home),
+        };
+        let at = self.arrival(request, now, queued, latency);
+        let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
+        let line = &mut self.lines[request.line as usize];
+        line.state = State::Owned(core);
+        line.dirty = true;
+        line.writer = request.cpu;
+        line.follow_ups = self.follow_up_hits;
+        (line.filled_at, line.busy_until) = (at, done.max(at + self.latencies.load_hit));
+        let contended = &mut self.contended[contended];
+        for &loser in contended.copies.valid() {
+            contended.domains[self.latencies.domain_of(loser)].count = 0;
+        }
+        contended.copies.take(core, at, request.access);
+        contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
+        (at, done)
+    }
+
+    /// Taking a shared line for oneself: the farthest sharer, and a little for each.
+    fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
+        let domain = self.latencies.domain_of(core);
+        let sharers = self.contended[contended].copies.valid();
+        let others = || sharers.iter().filter(|&&sharer| sharer != core);
+        let latency = |sharer: &u32| self.latencies.invalidation(domain, self.latencies.domain_of(*sharer), home);
+        let farthest = others().map(latency).max().unwrap_or(0);
+        farthest + self.latencies.invalidation_each * (others().count() as u64).saturating_sub(1)
+    }
+
+    /// How far the copy is that answers a request of `core`.
+    fn distance_to_holder(&self, line: u32, core: u32) -> Distance {
+        let line = &self.lines[line as usize];
+        if let State::Owned(owner) = line.state {
+            return self.latencies.distance(core, owner);
+        }
+        let sharers = self.contended[line.contended as usize].copies.valid();
+        let others = sharers.iter().filter(|&&sharer| sharer != core);
+        others.map(|&sharer| self.latencies.distance(core, sharer)).min().unwrap_or(Distance::SameCore)
+    }
+
+    /// Whose store or RMW took the copy that `cpu`'s core had of `line`.
+    #[must_use]
+    pub fn thief(&self, line: u32, cpu: u32) -> AccessId {
+        let core = self.latencies.core_of(cpu);
+        let contended = self.contended.get(self.lines[line as usize].contended as usize);
+        contended.map_or(NO_ACCESS, |contended| contended.copies.thief(core))
+    }
+
+    /// Panics when a line breaks an invariant of the module's documentation: for tests.
+    ///
+    /// # Panics
+    /// As said.
+    pub fn check(&self) {
+        for (index, line) in self.lines.iter().enumerate() {
+            let Some(contended) = self.contended.get(line.contended as usize) else { continue };
+            let valid = contended.copies.valid();
+            match line.state {
+                State::Uncached => {}
+                State::Owned(owner) => assert_eq!(valid, [owner], "line {index} is owned by one core"),
+                State::Shared => assert!(valid.len() >= 2, "line {index} is shared by {valid:?}"),
+            }
+            if line.state != State::Uncached {
+                for (domain, copies) in contended.domains.iter().enumerate() {
+                    let count = valid.iter().filter(|&&core| self.latencies.domain_of(core) == domain).count();
+                    assert_eq!(copies.count as usize, count, "line {index}: copies in domain {domain}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Distances between cores, and what a transfer over each costs.
+
+use hitm_topology::{CpuId, LlcId, Topology};
+
+use crate::costs::Costs;
+
+/// How far apart two ends of a transfer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Distance {
+    /// Threads of one core.
+    SameCore,
+    /// Cores of one LLC domain.
+    SameLlc,
+    /// LLC domains of one package.
+    SamePackage,
+    /// Packages.
+    OtherPackage,
+    /// No cache had the line.
+    Memory,
+}
+
+impl Distance {
+    /// Every distance, nearest first.
+    pub const ALL: [Self; 5] = [Self::SameCore, Self::SameLlc, Self::SamePackage, Self::OtherPackage, Self::Memory];
+}
+
+/// The latencies of a machine, in picoseconds, by the places of the two ends.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    core_of: Box<[u32]>,
+    /// By core.
+    domain_of: Box<[u32]>,
+    /// By domain.
+    package_of: Box<[u32]>,
+    domains: usize,
+    /// By requester's domain and holder's domain, the line's home being near.
+    handoff: Box<[u64]>,
+    /// Between domains of a package when the line's home is in another.
+    remote_home: Option<u64>,
+    /// A load that hits.
+    pub load_hit: u64,
+    /// A read-modify-write on an owned line.
+    pub rmw_hit: u64,
+    /// A hand-off between threads of a core.
+    pub same_core: u64,
+    /// A load served by the copy of its own LLC domain.
+    pub llc_read: u64,
+    memory_local: u64,
+    memory_remote: u64,
+    /// For each sharer beyond the first.
+    pub invalidation_each: u64,
+    /// Between two readers of a domain.
+    pub refill_each: u64,
+    /// Thousandths: what a queued transfer takes of its latency.
+    queued_permille: u64,
+    /// Thousandths: what invalidating a copy in another package takes of a hand-off.
+    upgrade_permille: u64,
+}
+
+/// Nanoseconds as picoseconds.
+fn picos(nanos: f64) -> u64 {
+    (nanos * 1e3).round() as u64
+}
+
+impl Latencies {
+    /// The latencies of `topology` at `costs`.
+    ///
+    /// # Panics
+    /// When a cost table has no value for the hops of a package; the tables are checked by a test.
+    #[must_use]
+    pub fn new(topology: &Topology, costs: &Costs) -> Self {
+        let family = &costs.family;
+        let core_of: Box<[u32]> = topology.cpu_ids().map(|cpu| topology.cpu(cpu).core.0).collect();
+        let mut domain_of = vec![0; topology.cores()];
+        for cpu in topology.cpu_ids() {
+            domain_of[topology.cpu(cpu).core.index()] = topology.cpu(cpu).llc.0;
+        }
+        let domains = topology.llcs();
+        let llcs = || (0..domains as u32).map(LlcId);
+        let package_of: Box<[u32]> = llcs().map(|llc| topology.llc_package(llc).0).collect();
+        let between = |to: LlcId, from: LlcId| {
+            if to == from {
+                return family.same_llc.value;
+            }
+            if topology.llc_package(to) != topology.llc_package(from) {
+                return family.other_package.value;
+            }
+            let position = |llc| topology.llc_position_in_package(llc);
+            let hops = position(to).abs_diff(position(from)) as usize;
+            let by_hops = &family.same_package.values;
+            by_hops[(hops - 1).min(by_hops.len() - 1)]
+        };
+        Self {
+            core_of,
+            domain_of: domain_of.into(),
+            package_of,
+            domains,
+            handoff: llcs()
+                .flat_map(|to| llcs().map(move |from| (to, from)))
+                .map(|(t, f)| picos(between(t, f)))
+                .collect(),
+            remote_home: family
+                .home_matters
+                .then(|| picos(family.same_package_remote_home.as_ref().unwrap_or(&family.other_package).value)),
+            load_hit: picos(family.load_hit.value),
+            rmw_hit: picos(family.rmw_hit.value),
+            same_core: picos(family.same_core.value),
+            llc_read: picos(family.llc_read.value),
+            memory_local: picos(family.memory_local.value),
+            memory_remote: picos(family.memory_remote.value),
+            invalidation_each: picos(costs.structure.invalidation_each.value),
+            refill_each: picos(costs.structure.refill_each.value),
+            queued_permille: picos(costs.structure.queued_factor.value),
+            upgrade_permille: picos(costs.upgrade_factor()),
+        }
+    }
+
+    /// The core of a CPU.
+    #[inline]
+    #[must_use]
+    pub fn core_of(&self, cpu: u32) -> u32 {
+        self.core_of[cpu as usize]
+    }
+
+    /// The LLC domain of a core.
+    #[inline]
+    #[must_use]
+    pub fn domain_of(&self, core: u32) -> usize {
+        self.domain_of[core as usize] as usize
+    }
+
+    /// The package of an LLC domain.
+    #[inline]
+    #[must_use]
+    pub fn package_of(&self, domain: usize) -> u32 {
+        self.package_of[domain]
+    }
+
+    /// The number of cores.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.domain_of.len()
+    }
+
+    /// The number of LLC domains.
+    #[must_use]
+    pub fn domains(&self) -> usize {
+        self.domains
+    }
+
+    /// How far two cores are apart.
+    #[must_use]
+    pub fn distance(&self, one: u32, other: u32) -> Distance {
+        let (a, b) = (self.domain_of(one), self.domain_of(other));
+        if one == other {
+            Distance::SameCore
+        } else if a == b {
+            Distance::SameLlc
+        } else if self.package_of(a) == self.package_of(b) {
+            Distance::SamePackage
+        } else {
+            Distance::OtherPackage
+        }
+    }
+
+    /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose home is in package `home`.
+    #[inline]
+    #[must_use]
+    pub fn handoff(&self, to: usize, from: usize, home: u32) -> u64 {
+        if let Some(remote) = self.remote_home
+            && to != from
+            && self.package_of(to) == self.package_of(from)
+            && self.package_of(to) != home
+        {
+            return remote;
+        }
+        self.handoff[to * self.domains + from]
+    }
+
+    /// What taking away a copy in domain `from` costs a writer in domain `to`.
+    #[must_use]
+    pub fn invalidation(&self, to: usize, from: usize, home: u32) -> u64 {
+        let handoff = self.handoff(to, from, home);
+        if self.package_of(to) == self.package_of(from) { handoff } else { handoff * self.upgrade_permille / 1_000 }
+    }
+
+    /// A fetch from memory of package `home`.
+    #[must_use]
+    pub fn memory(&self, to: usize, home: u32) -> u64 {
+        if self.package_of(to) == home { self.memory_local } else { self.memory_remote }
+    }
+
+    /// What a transfer of `latency` takes when its request already waited.
+    #[inline]
+    #[must_use]
+    pub fn queued(&self, latency: u64) -> u64 {
+        latency * self.queued_permille / 1_000
+    }
+
+    /// How far two CPUs are apart.
+    #[must_use]
+    pub fn distance_of_cpus(&self, one: CpuId, other: CpuId) -> Distance {
+        self.distance(self.core_of(one.0), self.core_of(other.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::CostSet;
+
+    fn check(machine: &str, pairs: &[(u32, u32, u64)]) {
+        let topology = hitm_topology::parse(machine).expect("a preset");
+        let latencies = Latencies::new(&topology, &Costs::of(&topology, CostSet::Linux));
+        for &(one, other, expect) in pairs {
+            let domain = |cpu| latencies.domain_of(latencies.core_of(cpu));
+            let home = latencies.package_of(domain(other));
+            assert_eq!(latencies.handoff(domain(one), domain(other), home), expect, "{machine}: {one} and {other}");
+        }
+    }
+
+    #[test]
+    fn dies_of_a_package_are_adjacent_or_far() {
+        check("gnr-2x120", &[(0, 1, 70_000), (0, 40, 90_000), (0, 80, 112_000), (40, 80, 90_000), (0, 120, 230_000)]);
+    }
+
+    #[test]
+    fn a_remote_home_costs_the_crossing_outside_a_ccx_only() {
+        let topology = hitm_topology::parse("epyc-9654-2x96").expect("a preset");
+        let latencies = Latencies::new(&topology, &Costs::of(&topology, CostSet::Linux));
+        assert_eq!(latencies.handoff(0, 0, 1), 27_100);
+        assert_eq!(latencies.handoff(0, 1, 0), 99_300);
+        assert_eq!(latencies.handoff(0, 1, 1), 200_100);
+        assert_eq!(latencies.handoff(0, 12, 0), 191_600);
+    }
+}

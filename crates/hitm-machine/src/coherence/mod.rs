@@ -1,0 +1,141 @@
+//! The coherence model: what one access costs, given all that came before.
+//!
+//! **Claim.** For each line a state, an owner or sharers, a home and a queue. A transfer occupies the line; requests that
+//! arrive meanwhile wait, and a policy says who is next. That is all: what makes a contended line expensive is the
+//! queue, not the distance.
+//!
+//! **Origin.** The states are MESI of the primer (Nagarajan, Sorin, Hill, Wood 2020) without its transient states: a line in
+//! flight is its new state with a time before which it serves nobody. Costs and structural constants are data; see
+//! `costs/`.
+//!
+//! **Roles.** [`Directory`] is an ordinary object: `access` says when a request is granted, `decide` serves who waits.
+//! It has no clock and runs no code; the caller presents accesses in the order of time and calls `decide` when told to.
+//!
+//! **State.** Over physical cores: threads of a core share its copy, and hand it to each other at a cost of their own.
+//!
+//! | state | copies | load by a core with a copy | load by another | store or RMW by the owner | store or RMW by another |
+//! |---|---|---|---|---|---|
+//! | Uncached | none | - | memory; to Owned | - | memory; to Owned, dirty |
+//! | Owned | the owner's | hit | hand-off; to Shared | hit, dirty | hand-off; to Owned by it, dirty |
+//! | Shared | the sharers' | hit | from its domain or the nearest that has one | - | invalidation; to Owned by it, dirty |
+//!
+//! **Rules of the queue.** A request that finds the line busy, or others waiting, waits. A line whose operation ends
+//! serves the next by the policy: with `fifo` the oldest; with `local-first` each LLC domain serves its own in order,
+//! and all requests from outside stand in that order as one entry. Who was just served keeps a wanted line for
+//! `follow_up_hits` operations more if they follow at once: they were under way already. Loads that are next to each
+//! other in the order are served together.
+//!
+//! **Invariants.** (1) A line is Owned by one core or Shared by two or more. (2) Grants of stores and RMWs of a line have
+//! ascending times. (3) A CPU waits for one load or RMW at most.
+//!
+//! **Limits.** Caches do not overflow, instructions cost nothing, and misses of one CPU to different lines do not
+//! overlap: a scan over ten lines that others wrote costs ten hand-offs here and fewer on a machine that speculates past
+//! the first. Interconnect links have no bandwidth of their own: traffic on one line never slows another.
+
+mod copies;
+mod directory;
+mod latency;
+mod queue;
+
+pub use directory::Directory;
+pub use latency::{Distance, Latencies};
+
+/// What an access does to its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Reads it.
+    Load,
+    /// Writes it, through the store buffer.
+    Store,
+    /// Reads and writes it in one operation; a compare-exchange that fails is one too.
+    Rmw,
+}
+
+impl Kind {
+    /// Whether the access needs the line for itself.
+    #[must_use]
+    pub fn is_write(self) -> bool {
+        self != Self::Load
+    }
+}
+
+/// Who served whom with queues per LLC domain, or all in one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arbitration {
+    /// Each LLC domain serves its own first; requests from outside take turns with them as one. Fits machines of 2017
+    /// and later.
+    #[default]
+    LocalFirst,
+    /// In order of arrival over the whole machine. Fits machines of 2010.
+    Fifo,
+}
+
+impl Arbitration {
+    /// The name in commands and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LocalFirst => "local-first",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// A mark of the access that the caller gave, so that it can tell whose store took a line: see [`Miss::thief`].
+pub type AccessId = u32;
+
+/// No access.
+pub const NO_ACCESS: AccessId = AccessId::MAX;
+
+/// One access, as it is issued. Times are picoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The CPU.
+    pub cpu: u32,
+    /// The line.
+    pub line: u32,
+    /// What it does.
+    pub kind: Kind,
+    /// When it is issued.
+    pub time: u64,
+    /// The caller's mark.
+    pub access: AccessId,
+}
+
+/// What becomes of an access.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// It took effect when it was issued; the CPU goes on at `done`.
+    Hit {
+        /// When the CPU goes on.
+        done: u64,
+    },
+    /// The line will be granted.
+    Granted(Grant),
+    /// It waits; a later decision grants it.
+    Queued,
+}
+
+/// The line is granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    /// What was asked for.
+    pub request: Request,
+    /// When the access takes effect.
+    pub at: u64,
+    /// When the CPU goes on.
+    pub done: u64,
+    /// Where the line came from.
+    pub miss: Miss,
+}
+
+/// Where a line came from, and why it had gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Miss {
+    /// How far away the copy was that answered.
+    pub distance: Distance,
+    /// Whether another core had modified the line: a HITM.
+    pub dirty: bool,
+    /// The store or RMW whose grant took this core's copy; none when it never had one.
+    pub thief: AccessId,
+}

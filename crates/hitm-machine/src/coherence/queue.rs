@@ -1,0 +1,129 @@
+//! Who waits for a line, and who is next.
+//!
+//! One queue an LLC domain under `local-first`, a single one under `fifo`, which is then the same rule with one domain.
+//! The line is in one domain, its *place*. Requests of that domain are served in order of arrival; all others together hold one
+//! entry in that order, the *token*. When the token is reached the line moves to the domain of the oldest of them. The
+//! token enters at the tail: when the line arrives while others wait elsewhere, or when the first request from elsewhere
+//! arrives. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
+//! requests.)
+
+use std::collections::VecDeque;
+
+use super::Request;
+
+/// The waiting requests of one line.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    domains: Box<[VecDeque<Waiting>]>,
+    count: usize,
+    place: usize,
+    /// How many requests of the place are served before those from elsewhere get their turn; none while nobody waits
+    /// elsewhere.
+    token: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    request: Request,
+    /// Order of arrival over the machine.
+    ticket: u64,
+}
+
+impl Queue {
+    /// Nobody waits; the line is in domain `place` of `domains`.
+    pub(super) fn new(domains: usize, place: usize) -> Self {
+        Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The line has moved to `place` while nobody waited.
+    pub(super) fn move_to(&mut self, place: usize) {
+        debug_assert!(self.is_empty(), "a line that is waited for moves by `pop`");
+        self.place = place;
+    }
+
+    pub(super) fn push(&mut self, domain: usize, request: Request, ticket: u64) {
+        if domain != self.place && self.token.is_none() {
+            self.token = Some(self.domains[self.place].len());
+        }
+        self.domains[domain].push_back(Waiting { request, ticket });
+        self.count += 1;
+    }
+
+    /// The domain whose first request is next.
+    fn next_domain(&self) -> Option<usize> {
+        if self.count == 0 {
+            return None;
+        }
+        let own_first = self.token != Some(0) && !self.domains[self.place].is_empty();
+        if own_first {
+            return Some(self.place);
+        }
+        let oldest = |&domain: &usize| self.domains[domain].front().map_or(u64::MAX, |waiting| waiting.ticket);
+        (0..self.domains.len()).filter(|&domain| domain != self.place).min_by_key(oldest)
+    }
+
+    /// Who is next.
+    pub(super) fn peek(&self) -> Option<&Request> {
+        self.domains[self.next_domain()?].front().map(|waiting| &waiting.request)
+    }
+
+    /// Takes who is next; the line moves to its domain.
+    pub(super) fn pop(&mut self) -> Option<Request> {
+        let domain = self.next_domain()?;
+        let waiting = self.domains[domain].pop_front()?;
+        self.count -= 1;
+        if domain == self.place {
+            self.token = self.token.map(|before| before - 1);
+        } else {
+            self.place = domain;
+            let own = self.domains[domain].len();
+            self.token = (self.count > own).then_some(own);
+        }
+        Some(waiting.request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Kind, NO_ACCESS};
+    use super::*;
+
+    /// Pushes `(domain, cpu)` pairs, pops all, and returns the CPUs in order of service.
+    fn order(place: usize, domains: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
+        let mut queue = Queue::new(domains, place);
+        for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
+            let request = Request { cpu, line: 0, kind: Kind::Rmw, time: 0, access: NO_ACCESS };
+            queue.push(domain, request, ticket as u64);
+        }
+        std::iter::from_fn(|| queue.pop()).map(|request| request.cpu).collect()
+    }
+
+    #[test]
+    fn one_domain_is_fifo() {
+        assert_eq!(order(0, 1, &[(0, 3), (0, 1), (0, 2)]), [3, 1, 2]);
+    }
+
+    #[test]
+    fn a_domain_serves_its_own_up_to_the_token() {
+        // 10 arrives from elsewhere after 1 and before 2: one turn, then the line is in domain 1 and serves 11 and 12,
+        // which arrived last, before it comes back to 2.
+        assert_eq!(order(0, 2, &[(0, 1), (1, 10), (0, 2), (1, 11), (1, 12)]), [1, 10, 11, 12, 2]);
+    }
+
+    #[test]
+    fn the_oldest_outside_request_decides_where_the_line_goes() {
+        assert_eq!(order(0, 3, &[(2, 20), (1, 10), (0, 1), (2, 21)]), [20, 21, 10, 1]);
+    }
+
+    #[test]
+    fn nobody_is_forgotten() {
+        let arrivals: Vec<(usize, u32)> = (0..60).map(|cpu| ((cpu as usize * 7) % 5, cpu)).collect();
+        let mut served = order(3, 5, &arrivals);
+        served.sort_unstable();
+        assert_eq!(served, (0..60).collect::<Vec<u32>>());
+    }
+}

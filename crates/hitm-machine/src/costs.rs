@@ -1,0 +1,316 @@
+//! Cost tables: what a hit, a hand-off and a kernel path cost, each number with its source.
+//!
+//! The tables are data files in `costs/`: one a machine family (`gnr`, `genoa`, `icx`, `clx`, `bdw`), one of what is the
+//! same for every machine (`structure`), and the two sets of path costs (`linux`, `runtime`). A number names the
+//! published rows that it was taken from, so that a validation can tell a consistency check from a pass.
+
+use std::collections::BTreeMap;
+
+use hitm_memory::Span;
+use hitm_topology::Topology;
+use serde::Deserialize;
+
+/// A number of a cost table: nanoseconds, or what its name says.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// The number.
+    pub value: f64,
+    /// Lowest and highest that the sources allow, where they disagree enough to matter.
+    #[serde(default)]
+    pub band: Option<[f64; 2]>,
+    /// Where it is from; `[S..]` are keys of the sources page.
+    pub source: String,
+    /// The published rows that it was read off: these can confirm nothing.
+    #[serde(default)]
+    pub rows: Vec<String>,
+}
+
+/// Several numbers of one source: by hops.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct CostByHops {
+    /// One value a hop, the last one for all farther.
+    pub values: Vec<f64>,
+    /// Where they are from.
+    pub source: String,
+    /// The published rows that they were read off.
+    #[serde(default)]
+    pub rows: Vec<String>,
+}
+
+/// Processors, as they report themselves.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Cpus {
+    vendor: String,
+    family: u32,
+    /// Any model of the family when empty.
+    models: Vec<u32>,
+}
+
+/// The costs of one family of machines, in nanoseconds.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// The table's name.
+    pub name: String,
+    /// The machines that it describes.
+    pub describes: String,
+    own: Vec<Cpus>,
+    /// Processors that have no table and for which this one is the nearest.
+    near: Vec<Cpus>,
+    /// Whether a hand-off between LLC domains of a package pays the crossing when the line's home is elsewhere.
+    pub home_matters: bool,
+    /// Gigahertz; only turns time into cycles.
+    pub clock_ghz: Cost,
+    /// A load that hits.
+    pub load_hit: Cost,
+    /// A read-modify-write on a line that is owned.
+    pub rmw_hit: Cost,
+    /// A hand-off between threads of a core.
+    pub same_core: Cost,
+    /// A hand-off inside an LLC domain.
+    pub same_llc: Cost,
+    /// A hand-off between LLC domains of a package, by hops.
+    pub same_package: CostByHops,
+    /// The same with the line's home in another package, where that matters.
+    #[serde(default)]
+    pub same_package_remote_home: Option<Cost>,
+    /// A hand-off between packages.
+    pub other_package: Cost,
+    /// What a write to a line that is shared across packages costs, in hand-offs.
+    #[serde(default)]
+    pub upgrade_other_package_factor: Option<Cost>,
+    /// A load that its LLC domain's own copy serves.
+    pub llc_read: Cost,
+    /// A load from memory of the same package.
+    pub memory_local: Cost,
+    /// A load from memory of another package.
+    pub memory_remote: Cost,
+    /// Leaving the idle state.
+    pub idle_exit: Cost,
+}
+
+/// What is the same for every machine.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Structure {
+    /// Service time of a queued hand-off over its latency.
+    pub queued_factor: Cost,
+    /// Operations beyond the one that missed before a wanted line moves on.
+    pub follow_up_hits: Cost,
+    /// Nanoseconds for each sharer beyond the first when a line is invalidated.
+    pub invalidation_each: Cost,
+    /// Nanoseconds between two readers served in one LLC domain.
+    pub refill_each: Cost,
+    /// Loads that one fill can serve when no locked operation stands between.
+    pub load_window: Cost,
+    /// Stores in flight before a CPU stalls.
+    pub store_buffer: Cost,
+}
+
+/// A set of path costs, in nanoseconds.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Paths {
+    /// The set's name.
+    pub name: String,
+    /// Entry to the kernel and return.
+    pub system_call: Cost,
+    /// From one task to another.
+    pub switch: Cost,
+    /// Sending an interrupt, for the sender.
+    pub interrupt_send: Cost,
+    /// From sending an interrupt to its handler, in one package.
+    pub interrupt_delivery: Cost,
+    /// More to another package.
+    pub interrupt_delivery_other_package: Cost,
+    /// Taking an interrupt and returning from it.
+    pub interrupt_entry: Cost,
+    /// From a timer's expiry to its interrupt.
+    pub timer_slack: Cost,
+}
+
+/// All that a machine costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// The family's table.
+    pub family: Family,
+    /// What is the same for every machine.
+    pub structure: Structure,
+    /// The path costs.
+    pub paths: Paths,
+    /// What a user should know about the choice of the table; none when the machine has its own.
+    pub note: Option<String>,
+}
+
+/// Which set of path costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CostSet {
+    /// Kernel threads: to reproduce the kernel's published figures.
+    #[default]
+    Linux,
+    /// Our own runtime's.
+    Runtime,
+}
+
+/// The table of a machine of which nothing is known but its shape: most machines with hundreds of CPUs today.
+const FALLBACK: &str = "gnr";
+
+/// Every family's table.
+///
+/// # Panics
+/// When a data file that is compiled in does not parse; a test reads them all.
+#[must_use]
+pub fn families() -> Vec<Family> {
+    [
+        include_str!("../costs/gnr.toml"),
+        include_str!("../costs/genoa.toml"),
+        include_str!("../costs/icx.toml"),
+        include_str!("../costs/clx.toml"),
+        include_str!("../costs/bdw.toml"),
+    ]
+    .map(|text| toml::from_str(text).expect("a cost table that is compiled in"))
+    .into()
+}
+
+impl Costs {
+    /// The costs of a machine of `topology`: its own table, or the nearest family's with a note that says so.
+    ///
+    /// # Panics
+    /// When a data file that is compiled in does not parse; a test reads them all.
+    #[must_use]
+    pub fn of(topology: &Topology, set: CostSet) -> Self {
+        let structure = toml::from_str(include_str!("../costs/structure.toml")).expect("the table of the structure");
+        let paths = match set {
+            CostSet::Linux => include_str!("../costs/linux.toml"),
+            CostSet::Runtime => include_str!("../costs/runtime.toml"),
+        };
+        let paths = toml::from_str(paths).expect("a set of path costs that is compiled in");
+        let (family, note) = nearest_family(topology);
+        Self { family, structure, paths, note }
+    }
+
+    /// A time as cycles at the family's clock.
+    #[must_use]
+    pub fn cycles(&self, span: Span) -> f64 {
+        span.as_nanos_f64() * self.family.clock_ghz.value
+    }
+
+    /// Every parameter by name, as reports and `--json` print it.
+    #[must_use]
+    pub fn parameters(&self) -> BTreeMap<String, f64> {
+        let (family, structure, paths) = (&self.family, &self.structure, &self.paths);
+        let mut named = BTreeMap::new();
+        let mut put = |name: &str, value: f64| named.insert(name.to_owned(), value);
+        put("clock_ghz", family.clock_ghz.value);
+        put("load_hit_ns", family.load_hit.value);
+        put("rmw_hit_ns", family.rmw_hit.value);
+        put("same_core_ns", family.same_core.value);
+        put("same_llc_ns", family.same_llc.value);
+        for (hops, value) in family.same_package.values.iter().enumerate() {
+            put(&format!("same_package_ns_hop_{}", hops + 1), *value);
+        }
+        if let Some(cost) = &family.same_package_remote_home {
+            put("same_package_remote_home_ns", cost.value);
+        }
+        put("other_package_ns", family.other_package.value);
+        put("upgrade_other_package_factor", self.upgrade_factor());
+        put("llc_read_ns", family.llc_read.value);
+        put("memory_local_ns", family.memory_local.value);
+        put("memory_remote_ns", family.memory_remote.value);
+        put("idle_exit_ns", family.idle_exit.value);
+        put("queued_factor", structure.queued_factor.value);
+        put("follow_up_hits", structure.follow_up_hits.value);
+        put("invalidation_each_ns", structure.invalidation_each.value);
+        put("refill_each_ns", structure.refill_each.value);
+        put("load_window", structure.load_window.value);
+        put("store_buffer", structure.store_buffer.value);
+        put("system_call_ns", paths.system_call.value);
+        put("switch_ns", paths.switch.value);
+        put("interrupt_send_ns", paths.interrupt_send.value);
+        put("interrupt_delivery_ns", paths.interrupt_delivery.value);
+        put("interrupt_delivery_other_package_ns", paths.interrupt_delivery_other_package.value);
+        put("interrupt_entry_ns", paths.interrupt_entry.value);
+        put("timer_slack_ns", paths.timer_slack.value);
+        named
+    }
+
+    /// Hand-offs that a write to a line shared across packages costs.
+    #[must_use]
+    pub fn upgrade_factor(&self) -> f64 {
+        self.family.upgrade_other_package_factor.as_ref().map_or(1.0, |cost| cost.value)
+    }
+}
+
+impl Cpus {
+    fn include(&self, model: &hitm_topology::Family) -> bool {
+        self.vendor == model.vendor
+            && self.family == model.family
+            && (self.models.is_empty() || self.models.contains(&model.model))
+    }
+}
+
+fn nearest_family(topology: &Topology) -> (Family, Option<String>) {
+    let families = families();
+    let among = |pick: fn(&Family) -> &[Cpus]| {
+        let model = topology.vendor_family()?;
+        families.iter().find(|family| pick(family).iter().any(|cpus| cpus.include(model)))
+    };
+    if let Some(own) = among(|family| &family.own) {
+        return (own.clone(), None);
+    }
+    let near = among(|family| &family.near);
+    let family = near.or_else(|| families.iter().find(|family| family.name == FALLBACK)).expect("the fall-back exists");
+    let why = if near.is_some() { "the nearest family" } else { "nothing being known of its processor" };
+    let note = format!(
+        "`{}` has no cost table of its own: taking `{}` ({}), {why}",
+        topology.name(),
+        family.name,
+        family.describes
+    );
+    (family.clone(), Some(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_parses_and_is_plausible() {
+        for family in families() {
+            let ascending = [
+                family.load_hit.value,
+                family.rmw_hit.value,
+                family.same_core.value,
+                family.same_llc.value,
+                family.other_package.value,
+            ];
+            assert!(ascending.is_sorted(), "{}: {ascending:?}", family.name);
+            assert!(!family.same_package.values.is_empty(), "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn the_seeds_machines_have_their_own_tables() {
+        for (preset, family) in [
+            ("gnr-2x120", "gnr"),
+            ("gnr-2x120-snc3", "gnr"),
+            ("epyc-9654-2x96", "genoa"),
+            ("icx-2x40", "icx"),
+            ("clx-2x20", "clx"),
+            ("bdw-2x20", "bdw"),
+        ] {
+            let costs = Costs::of(&hitm_topology::parse(preset).expect("a preset"), CostSet::Linux);
+            assert_eq!((costs.family.name.as_str(), costs.note), (family, None), "{preset}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_machine_says_which_table_it_takes() {
+        let topology = hitm_topology::parse("pack:2 core:4 pu:2").expect("a synthetic machine");
+        let note = Costs::of(&topology, CostSet::Linux).note.expect("a note");
+        assert!(note.contains("taking `gnr`"), "{note}");
+    }
+}

@@ -1,0 +1,609 @@
+//! The machine's state, and what a CPU's wishes do to it. No coroutine is in sight here: an operation either ends at
+//! once or says [`Step::Suspend`], and the caller switches.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use hitm_memory::{Interrupts, Mode, PathCost, Span, Time};
+use hitm_topology::{NodeId, Scope, Topology};
+use rustc_hash::FxHashMap;
+
+use crate::account::{Account, Part};
+use crate::arena::Arena;
+use crate::calendar::{Calendar, Event};
+use crate::coherence::{Directory, Distance, Grant, Kind, Latencies, Outcome, Request};
+use crate::config::{Coherence, Config};
+use crate::costs::Costs;
+use crate::cpu::{Cpu, LoadWindow, Waits};
+use crate::race::{Race, Races};
+use crate::random::Random;
+use crate::records::Records;
+use crate::world::shorten;
+
+/// Whether the calling CPU goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a CPU that must wait has to be switched away from"]
+pub(crate) enum Step {
+    /// At once.
+    Go,
+    /// When it is resumed.
+    Suspend,
+}
+
+/// One access to a word, as the seam sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    pub(crate) address: usize,
+    pub(crate) size: usize,
+    pub(crate) kind: Kind,
+    pub(crate) site: &'static Location<'static>,
+}
+
+/// Path costs in picoseconds.
+#[derive(Clone, Copy, Debug)]
+struct PathCosts {
+    system_call: u64,
+    switch: u64,
+    interrupt_send: u64,
+    interrupt_delivery: u64,
+    interrupt_delivery_other_package: u64,
+    interrupt_entry: u64,
+    idle_exit: u64,
+    timer_slack: u64,
+}
+
+/// All state of a machine.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) config: Config,
+    pub(crate) costs: Costs,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) directory: Directory,
+    pub(crate) records: Records,
+    pub(crate) races: Option<Races>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) calendar: Calendar,
+    pub(crate) account: Account,
+    /// The CPU whose code runs.
+    pub(crate) current: u32,
+    /// The first time that is too late for the current CPU to touch anything before others had their turn.
+    horizon: u64,
+    /// The lines of objects that take no part in the model.
+    free_lines: Vec<bool>,
+    /// CPUs that wait for a write to a line.
+    spinners: FxHashMap<u32, Vec<u32>>,
+    /// CPUs that are parked on an address.
+    parked: FxHashMap<usize, Vec<u32>>,
+    paths: PathCosts,
+    random: Random,
+    /// Accesses since any CPU computed or idled.
+    pub(crate) accesses_without_progress: u64,
+    /// Times that a CPU was resumed.
+    pub(crate) resumes: u64,
+    grants: Vec<Grant>,
+}
+
+fn picos(nanos: f64) -> u64 {
+    Span::from_nanos_f64(nanos).as_picos()
+}
+
+impl Engine {
+    pub(crate) fn new(topology: Arc<Topology>, costs: Costs, config: Config) -> Self {
+        let latencies = Latencies::new(&topology, &costs);
+        let window = costs.structure.load_window.value as u32;
+        let paths = PathCosts {
+            system_call: picos(costs.paths.system_call.value),
+            switch: picos(costs.paths.switch.value),
+            interrupt_send: picos(costs.paths.interrupt_send.value),
+            interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
+            interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
+            interrupt_entry: picos(costs.paths.interrupt_entry.value),
+            idle_exit: picos(costs.family.idle_exit.value),
+            timer_slack: picos(costs.paths.timer_slack.value),
+        };
+        let follow_ups = costs.structure.follow_up_hits.value as u8;
+        let mut random = Random::new(config.seed, 0);
+        let mut calendar = Calendar::new(topology.cpus());
+        let start = |random: &mut Random| random.below(config.start_spread.as_picos() + 1);
+        let cpus: Vec<Cpu> =
+            topology.cpu_ids().map(|_| Cpu::new(start(&mut random), LoadWindow::new(window))).collect();
+        if config.measure_from > Span::ZERO {
+            calendar.enter(config.measure_from.as_picos(), Event::MeasureFrom);
+        }
+        // 64 MiB for the workload and a generous 192 KiB a CPU for its queue and its tasks.
+        let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10));
+        Self {
+            directory: Directory::new(latencies, config.arbitration, follow_ups),
+            races: config.check_races.then(|| Races::new(topology.cpus())),
+            records: Records::new(),
+            account: Account::default(),
+            current: 0,
+            horizon: 0,
+            free_lines: Vec::new(),
+            spinners: FxHashMap::default(),
+            parked: FxHashMap::default(),
+            accesses_without_progress: 0,
+            resumes: 0,
+            grants: Vec::new(),
+            config,
+            costs,
+            topology,
+            arena,
+            cpus,
+            calendar,
+            paths,
+            random,
+        }
+    }
+
+    fn cpu(&mut self) -> &mut Cpu {
+        &mut self.cpus[self.current as usize]
+    }
+
+    /// The current CPU's clock.
+    pub(crate) fn clock(&self) -> u64 {
+        self.cpus[self.current as usize].clock
+    }
+
+    /// Puts new lines behind the last one, at home on the package of `node`, and says whether they take part.
+    pub(crate) fn place(&mut self, name: &str, first: u32, lines: u32, used: u32, package: u16) {
+        self.directory.grow(used as usize, package);
+        for line in first..first + lines {
+            self.directory.recycle(line, package);
+        }
+        let free = match &self.config.coherence {
+            Coherence::Full => false,
+            Coherence::Free => true,
+            Coherence::FreeOf(names) => names.iter().any(|free| free == name),
+        };
+        self.free_lines.resize(used as usize, false);
+        self.free_lines[first as usize..][..lines as usize].fill(free);
+    }
+
+    // ---- turns ----
+
+    /// `cpu` has its turn.
+    pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
+        self.current = cpu;
+        self.cpu().turn = time;
+        self.horizon = self.calendar.horizon(cpu);
+        self.resumes += 1;
+    }
+
+    /// Whether the current CPU may act at its clock before anybody else; if not, enters its turn.
+    pub(crate) fn may_act(&mut self) -> Step {
+        let clock = self.clock();
+        if clock < self.horizon {
+            return Step::Go;
+        }
+        self.calendar.set(self.current, clock);
+        Step::Suspend
+    }
+
+    /// Books the current CPU's time up to `until`, and moves its clock there.
+    fn advance(&mut self, until: u64, part: Part) {
+        let (from, to) = (self.config.measure_from.as_picos(), self.config.measure_until.as_picos());
+        let clock = self.clock();
+        self.account[part] += until.clamp(from, to) - clock.clamp(from, to);
+        self.cpu().clock = until;
+    }
+
+    /// Something was entered that may come before the current CPU's next action.
+    fn entered(&mut self, cpu: u32, time: u64) {
+        self.calendar.set(cpu, time);
+        if cpu != self.current {
+            self.horizon = self.horizon.min(self.calendar.bound(self.current, cpu));
+        }
+    }
+
+    fn enter_event(&mut self, time: u64, event: Event) {
+        self.calendar.enter(time, event);
+        self.horizon = self.horizon.min(time + 1);
+    }
+
+    /// Handles an event that is no CPU's turn.
+    pub(crate) fn handle(&mut self, time: u64, event: Event) {
+        match event {
+            Event::Decide { line } => self.decide(line, time),
+            Event::Interrupt { cpu, bits } => self.deliver(cpu, Interrupts::from_bits(bits), time),
+            Event::Timer { cpu, generation } => {
+                if self.cpus[cpu as usize].timer_generation == generation {
+                    self.deliver(cpu, Interrupts::TIMER, time);
+                }
+            }
+            Event::MeasureFrom => self.records.reset(),
+        }
+    }
+
+    fn decide(&mut self, line: u32, time: u64) {
+        let mut grants = std::mem::take(&mut self.grants);
+        if let Some(again) = self.directory.decide(line, time, &mut grants) {
+            self.enter_event(again, Event::Decide { line });
+        }
+        for grant in grants.drain(..) {
+            self.record_miss(&grant);
+            self.grant(&grant);
+        }
+        self.grants = grants;
+    }
+
+    fn record_miss(&mut self, grant: &Grant) {
+        if grant.at < self.config.measure_from.as_picos() || grant.at > self.config.measure_until.as_picos() {
+            return;
+        }
+        let kernel = self.cpus[grant.request.cpu as usize].mode == Mode::Kernel;
+        let wait = grant.at - grant.request.time;
+        self.records.miss(grant.request.access, &grant.miss, wait, kernel);
+    }
+
+    /// Hands a granted line to a CPU that waits for it, or to its store buffer.
+    fn grant(&mut self, grant: &Grant) {
+        let number = grant.request.cpu;
+        let cpu = &mut self.cpus[number as usize];
+        if grant.request.kind == Kind::Store {
+            if cpu.stores.granted(grant.request.line, grant.at)
+                && let Waits::StoreBuffer { since } = cpu.waits
+            {
+                let until = cpu.stores.drained_at().max(since);
+                self.entered(number, until);
+            }
+        } else {
+            cpu.resume_clock = grant.done;
+            self.entered(number, grant.at);
+        }
+    }
+
+    // ---- accesses ----
+
+    /// Whether a further store of the current CPU has no place in its store buffer.
+    pub(crate) fn store_buffer_full(&mut self) -> bool {
+        let (clock, places) = (self.clock(), self.costs.structure.store_buffer.value as usize);
+        self.cpu().stores.under_way(clock) >= places
+    }
+
+    /// Before a locked operation or a fence: waits until the store buffer is empty.
+    pub(crate) fn drain_stores(&mut self) -> Step {
+        let clock = self.clock();
+        let cpu = self.cpu();
+        if !cpu.stores.any_queued() {
+            let until = cpu.stores.drained_at();
+            cpu.stores.clear();
+            if until > clock {
+                self.advance_waiting(until);
+            }
+            return Step::Go;
+        }
+        cpu.waits = Waits::StoreBuffer { since: clock };
+        Step::Suspend
+    }
+
+    /// The current CPU was resumed with an empty store buffer.
+    pub(crate) fn stores_drained(&mut self) {
+        let until = self.cpu().stores.drained_at();
+        self.cpu().waits = Waits::Nothing;
+        self.cpu().stores.clear();
+        if until > self.clock() {
+            self.advance_waiting(until);
+        }
+    }
+
+    fn advance_waiting(&mut self, until: u64) {
+        let part = self.waiting_part();
+        self.advance(until, part);
+    }
+
+    fn waiting_part(&self) -> Part {
+        match self.cpus[self.current as usize] {
+            Cpu { spinning: true, .. } => Part::LockWaits,
+            Cpu { mode: Mode::User, .. } => Part::User,
+            _ => Part::LineWaits,
+        }
+    }
+
+    fn hit_part(&self) -> Part {
+        match self.cpus[self.current as usize] {
+            Cpu { spinning: true, .. } => Part::LockWaits,
+            Cpu { mode: Mode::User, .. } => Part::User,
+            _ => Part::Hits,
+        }
+    }
+
+    /// Issues an access of the current CPU, whose turn it is. After `Go` its value may be read or written now; after
+    /// `Suspend`, when the CPU is resumed and has called [`Engine::granted`].
+    pub(crate) fn issue(&mut self, touch: &Touch) -> Step {
+        self.accesses_without_progress += 1;
+        let Some(line) = self.arena.line_of(touch.address) else {
+            panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
+        };
+        let clock = self.clock();
+        let access = self.records.identify(touch.site, touch.address, touch.size, line, touch.kind);
+        let latencies = self.directory.latencies();
+        let hit = if touch.kind == Kind::Rmw { latencies.rmw_hit } else { latencies.load_hit };
+        if touch.kind == Kind::Rmw {
+            self.cpu().window.clear();
+        }
+        let served_by_earlier_fill = touch.kind == Kind::Load && self.cpu().window.covers(line);
+        if self.free_lines[line as usize] || served_by_earlier_fill {
+            return self.hit(access, clock + hit);
+        }
+        if touch.kind == Kind::Store && self.cpu().stores.holds(line, clock) {
+            return self.hit(access, clock + hit);
+        }
+        let request = Request { cpu: self.current, line, kind: touch.kind, time: clock, access };
+        let (outcome, decide_at) = self.directory.access(request);
+        if let Some(time) = decide_at {
+            self.enter_event(time, Event::Decide { line });
+        }
+        if touch.kind == Kind::Load {
+            self.cpu().window.add(line);
+        }
+        match outcome {
+            Outcome::Hit { done } => self.hit(access, done),
+            Outcome::Granted(grant) if touch.kind == Kind::Store => {
+                self.record_miss(&grant);
+                self.cpu().stores.add_granted(line, grant.at);
+                self.advance(clock + hit, self.hit_part());
+                Step::Go
+            }
+            Outcome::Queued if touch.kind == Kind::Store => {
+                self.cpu().stores.add_queued(line);
+                self.advance(clock + hit, self.hit_part());
+                Step::Go
+            }
+            Outcome::Granted(grant) => {
+                self.record_miss(&grant);
+                self.wait_for(Waits::Line { line, site: touch.site, since: clock });
+                self.cpu().resume_clock = grant.done;
+                self.calendar.set(self.current, grant.at);
+                Step::Suspend
+            }
+            Outcome::Queued => {
+                self.wait_for(Waits::Line { line, site: touch.site, since: clock });
+                Step::Suspend
+            }
+        }
+    }
+
+    fn hit(&mut self, access: u32, done: u64) -> Step {
+        let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
+        if measured.contains(&self.clock()) {
+            self.records.hit(access);
+        }
+        self.advance(done, self.hit_part());
+        Step::Go
+    }
+
+    /// The line that the current CPU waited for is here.
+    pub(crate) fn granted(&mut self) {
+        self.cpu().waits = Waits::Nothing;
+        let until = self.cpu().resume_clock;
+        self.advance_waiting(until);
+    }
+
+    /// The current CPU's write to `address` takes effect: who spins on its line looks again.
+    #[inline]
+    pub(crate) fn wrote(&mut self, address: usize) {
+        if self.spinners.is_empty() {
+            return;
+        }
+        let Some(line) = self.arena.line_of(address) else { return };
+        let Some(waiting) = self.spinners.remove(&line) else { return };
+        let now = self.clock();
+        for cpu in waiting {
+            let wakes = self.cpus[cpu as usize].clock.max(now);
+            self.entered(cpu, wakes);
+        }
+    }
+
+    /// The current CPU waits for a write to the line of `address` without giving itself up.
+    pub(crate) fn spin_on(&mut self, address: usize, site: &'static Location<'static>) {
+        let Some(line) = self.arena.line_of(address) else {
+            panic!("{site}: a word of the simulated world is outside the machine's memory");
+        };
+        let since = self.clock();
+        self.wait_for(Waits::Spin { line, offset: address % hitm_memory::LINE, site, since });
+        self.spinners.entry(line).or_default().push(self.current);
+    }
+
+    /// The line that the current CPU spun on was written.
+    pub(crate) fn spun(&mut self) {
+        let until = self.turn_time();
+        self.cpu().waits = Waits::Nothing;
+        self.cpu().window.clear();
+        self.advance(until.max(self.clock()), Part::LockWaits);
+    }
+
+    /// The time of the turn that the current CPU has.
+    fn turn_time(&self) -> u64 {
+        self.cpus[self.current as usize].turn
+    }
+
+    fn wait_for(&mut self, waits: Waits) {
+        self.cpu().waits = waits;
+    }
+
+    // ---- paths ----
+
+    /// Books a path of the kernel.
+    pub(crate) fn charge(&mut self, path: PathCost) {
+        let (cost, part) = match path {
+            PathCost::SystemCall => (self.paths.system_call, Part::SystemCalls),
+            PathCost::Switch => (self.paths.switch, Part::Switches),
+            PathCost::InterruptEntry => (self.paths.interrupt_entry, Part::Interrupts),
+            PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
+        };
+        self.spend(cost, part);
+    }
+
+    fn spend(&mut self, cost: u64, part: Part) {
+        let cost = self.jittered(cost);
+        let clock = self.clock();
+        self.cpu().window.clear();
+        self.advance(clock + cost, part);
+    }
+
+    fn jittered(&mut self, cost: u64) -> u64 {
+        if self.config.jitter == 0.0 || cost == 0 {
+            return cost;
+        }
+        (cost as f64 * self.random.around_one(self.config.jitter)).round() as u64
+    }
+
+    /// The current CPU works for `work`, or until an interrupt.
+    pub(crate) fn begin_compute(&mut self, work: Span) -> Step {
+        self.accesses_without_progress = 0;
+        if !self.cpu().pending.is_empty() || work.is_zero() {
+            return Step::Go;
+        }
+        let until = self.clock() + work.as_picos();
+        self.cpu().window.clear();
+        self.wait_for(Waits::Compute { until });
+        self.calendar.set(self.current, until);
+        Step::Suspend
+    }
+
+    /// The current CPU's work has ended; what is left of it.
+    pub(crate) fn end_compute(&mut self, work: Span) -> Span {
+        let Waits::Compute { until } = self.cpu().waits else {
+            // An interrupt was pending before it began.
+            return work;
+        };
+        self.cpu().waits = Waits::Nothing;
+        let now = self.turn_time();
+        self.advance(now, Part::User);
+        Span::from_picos(until - now)
+    }
+
+    // ---- interrupts ----
+
+    /// The current CPU sends `interrupts` to `target`.
+    pub(crate) fn send(&mut self, target: u32, interrupts: Interrupts) {
+        if target == self.current {
+            self.cpu().pending |= interrupts;
+            return;
+        }
+        self.spend(self.paths.interrupt_send, Part::Interrupts);
+        let delivery = self.delivery(target);
+        let at = self.clock() + self.jittered(delivery);
+        self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
+    }
+
+    fn delivery(&self, target: u32) -> u64 {
+        let latencies = self.directory.latencies();
+        let far =
+            latencies.distance(latencies.core_of(self.current), latencies.core_of(target)) == Distance::OtherPackage;
+        self.paths.interrupt_delivery + if far { self.paths.interrupt_delivery_other_package } else { 0 }
+    }
+
+    fn deliver(&mut self, number: u32, interrupts: Interrupts, time: u64) {
+        let cpu = &mut self.cpus[number as usize];
+        cpu.pending |= interrupts;
+        if matches!(cpu.waits, Waits::Compute { .. } | Waits::Interrupt { .. }) {
+            // Never later than the end of its work, and not before it began to wait.
+            let at = time.max(cpu.clock).min(self.calendar.time_of(number));
+            self.entered(number, at);
+        }
+    }
+
+    /// Takes what is pending at the current CPU.
+    pub(crate) fn take_interrupts(&mut self) -> Interrupts {
+        let taken = std::mem::take(&mut self.cpu().pending);
+        if !taken.is_empty() {
+            self.charge(PathCost::InterruptEntry);
+        }
+        taken
+    }
+
+    /// The current CPU idles until an interrupt.
+    pub(crate) fn begin_idle(&mut self) -> Step {
+        self.accesses_without_progress = 0;
+        if !self.cpu().pending.is_empty() {
+            return Step::Go;
+        }
+        let since = self.clock();
+        self.cpu().window.clear();
+        self.wait_for(Waits::Interrupt { since });
+        Step::Suspend
+    }
+
+    /// An interrupt ended the current CPU's idling.
+    pub(crate) fn end_idle(&mut self) {
+        let Waits::Interrupt { .. } = self.cpu().waits else { return };
+        self.cpu().waits = Waits::Nothing;
+        let now = self.turn_time();
+        self.advance(now, Part::Idle);
+        self.charge(PathCost::IdleExit);
+    }
+
+    /// Sets the current CPU's timer.
+    pub(crate) fn set_timer(&mut self, at: Time) {
+        let slack = self.jittered(self.paths.timer_slack);
+        let now = self.clock();
+        let number = self.current;
+        let cpu = self.cpu();
+        cpu.timer_generation += 1;
+        if at != Time::NEVER {
+            let generation = cpu.timer_generation;
+            self.enter_event(at.as_picos().max(now) + slack, Event::Timer { cpu: number, generation });
+        }
+    }
+
+    // ---- parking ----
+
+    /// The current CPU sleeps until it is unparked.
+    pub(crate) fn begin_park(&mut self, address: usize, site: &'static Location<'static>) {
+        self.accesses_without_progress = 0;
+        let since = self.clock();
+        self.wait_for(Waits::Park { address, site, since });
+        self.parked.entry(address).or_default().push(self.current);
+    }
+
+    /// The current CPU was unparked.
+    pub(crate) fn end_park(&mut self) {
+        self.cpu().waits = Waits::Nothing;
+        let now = self.turn_time();
+        self.advance(now, Part::Idle);
+        self.charge(PathCost::IdleExit);
+    }
+
+    /// Wakes up to `count` CPUs that are parked on `address`, in the order in which they parked.
+    pub(crate) fn unpark(&mut self, address: usize, count: usize) -> usize {
+        let Some(queue) = self.parked.get_mut(&address) else { return 0 };
+        let woken: Vec<u32> = queue.drain(..count.min(queue.len())).collect();
+        if queue.is_empty() {
+            self.parked.remove(&address);
+        }
+        for &cpu in &woken {
+            self.spend(self.paths.interrupt_send, Part::Interrupts);
+            let delivery = self.delivery(cpu);
+            let at = self.clock() + self.jittered(delivery);
+            self.entered(cpu, at);
+        }
+        woken.len()
+    }
+
+    // ---- names ----
+
+    /// The package whose memory `node` is; the first for a node without CPUs.
+    pub(crate) fn package_of_node(&self, node: NodeId) -> u16 {
+        let cpus = self.topology.cpus_of(Scope::Node, node.index());
+        cpus.first().map_or(0, |&cpu| self.topology.cpu(cpu).package.0 as u16)
+    }
+
+    /// The races found, in words.
+    pub(crate) fn describe_races(&self) -> Vec<String> {
+        let Some(races) = &self.races else { return Vec::new() };
+        let side = |(cpu, site, what): (u32, &Location<'_>, &str)| {
+            format!("cpu {cpu} {what} at {}:{}", shorten(site.file()), site.line())
+        };
+        let describe = |race: &Race| {
+            let word = match self.arena.line_of(race.address) {
+                Some(line) => self.arena.name(line, race.address % hitm_memory::LINE),
+                None => "a word outside the machine".to_owned(),
+            };
+            format!("data race on {word}: {}, and unordered with it {}", side(race.earlier), side(race.later))
+        };
+        races.found().iter().map(describe).collect()
+    }
+}

@@ -1,0 +1,59 @@
+//! A simulated many-core machine.
+//!
+//! [`Machine`] runs the same scheduler source as the real one, on any topology: its CPUs are coroutines, every access to
+//! shared memory goes through a coherence model at the CPU's own simulated time, and every contended line is recorded
+//! with the field's name, the place in the source, and the store that took the line away.
+//!
+//! Same seed, same bytes: time is an integer, the earliest CPU runs, ties go by number, and nothing depends on host
+//! addresses, threads or clocks.
+//!
+//! It is not cycle-accurate, and it does not check memory ordering. What it leaves out is listed in
+//! [`coherence`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::Ordering;
+//! use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
+//! use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice};
+//!
+//! let topology = Arc::new(hitm_topology::parse("clx-2x20").unwrap());
+//! let costs = Costs::of(&topology, CostSet::Linux);
+//! let machine = Machine::new(topology, costs, Config::default());
+//! let fields = || vec![Field::word("count", 0, 4, "written by all")];
+//! let counter: Arc<PlacedSlice<Simulated, _>> = Arc::new(machine.enter(|| {
+//!     PlacedSlice::new("counter", None, None, 1, &fields, |_| <Simulated as Memory>::Atomic::<u32>::new(0))
+//! }));
+//! let shared = counter.clone();
+//! machine.run(move |_cpu| { shared[0].fetch_add(1, Ordering::Relaxed); }).unwrap();
+//! assert_eq!(counter[0].load(Ordering::Relaxed), 80);
+//! let results = machine.results();
+//! assert_eq!(results.line("counter", 0).unwrap().sum(|access| access.transfers), 79);
+//! ```
+
+mod account;
+mod arena;
+mod calendar;
+pub mod coherence;
+mod config;
+mod costs;
+mod cpu;
+mod engine;
+mod histogram;
+mod machine;
+mod race;
+mod random;
+mod records;
+mod results;
+mod simulated;
+mod site;
+mod world;
+
+pub use account::{Account, Part};
+pub use coherence::{Arbitration, Distance, Kind};
+pub use config::{Coherence, Config};
+pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, families};
+pub use histogram::Histogram;
+pub use machine::{Machine, StallKind, Stalled};
+pub use random::Random;
+pub use results::{AccessResult, LineResult, Place, Results, Theft, Totals};
+pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};

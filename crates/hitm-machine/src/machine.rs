@@ -1,0 +1,200 @@
+//! [`Machine`]: sets up the CPUs, runs them until they return, and says what happened.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
+use hitm_memory::Time;
+use hitm_topology::{CpuId, Topology};
+
+use crate::calendar::Turn;
+use crate::config::Config;
+use crate::costs::Costs;
+use crate::engine::Engine;
+use crate::results::Results;
+use crate::world::World;
+
+/// Bytes of a CPU's stack. Pages that nobody touches cost address space only; a task is polled on this stack, so what a
+/// poll needs must fit.
+const STACK: usize = 256 << 10;
+
+/// A simulated machine. It belongs to one host thread.
+#[derive(Debug)]
+pub struct Machine {
+    // Boxed: running code finds it by its address.
+    world: Box<World>,
+}
+
+/// Why a machine ended before its CPUs returned.
+#[derive(Debug)]
+pub struct Stalled {
+    /// What kind of stall.
+    pub kind: StallKind,
+    /// When, in simulated time.
+    pub at: Time,
+    /// What each CPU was waiting for.
+    pub waits: Vec<String>,
+}
+
+/// The kinds of stall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallKind {
+    /// No CPU can go on and nothing will happen.
+    Deadlock,
+    /// CPUs go on, but none has computed or idled for long.
+    Livelock,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            StallKind::Deadlock => "deadlock: no CPU can go on and nothing will happen",
+            StallKind::Livelock => "livelock: CPUs go on, but none has computed or idled for long",
+        };
+        write!(f, "{kind} (simulated time {:.6} s)", self.at.as_secs_f64())?;
+        // CPUs that wait alike are one line: hundreds of idle ones would hide the one that matters.
+        let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+        for (cpu, wait) in self.waits.iter().enumerate() {
+            let what = wait.split(" since ").next().unwrap_or(wait).to_owned();
+            match groups.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, cpus)) => cpus.push(cpu),
+                None => groups.push((what, vec![cpu])),
+            }
+        }
+        for (what, cpus) in groups {
+            match cpus.as_slice() {
+                [cpu] => write!(f, "\n  cpu {cpu}: {}", self.waits[*cpu])?,
+                [first, .., last] => write!(f, "\n  {} cpus ({first} to {last}): {what}", cpus.len())?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Stalled {}
+
+type Payload = Box<dyn Any + Send>;
+type VirtualCpu = Coroutine<(), (), Result<(), Payload>, DefaultStack>;
+
+impl Machine {
+    /// A machine whose CPUs have not started.
+    #[must_use]
+    pub fn new(topology: Arc<Topology>, costs: Costs, config: Config) -> Self {
+        Self { world: Box::new(World::new(Engine::new(topology, costs, config))) }
+    }
+
+    /// Runs `f` with this as the thread's machine: objects that it makes are placed here, and accesses cost nothing.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.world.enter(f)
+    }
+
+    /// Runs `main` on every CPU until all have returned.
+    ///
+    /// # Errors
+    /// When the machine stalls: what each CPU waited for. The stacks of CPUs that have not returned are leaked, here and
+    /// when a CPU panics: what stands on them may be referred to by others, and nobody can finish it.
+    ///
+    /// # Panics
+    /// When `main` panics on a CPU, with the same payload. When the host has no memory for the stacks.
+    pub fn run(&self, main: impl Fn(CpuId) + 'static) -> Result<(), Stalled> {
+        let main: Rc<dyn Fn(CpuId)> = Rc::new(main);
+        let cpus = self.world.engine.borrow().cpus.len() as u32;
+        // SAFETY of the yielder's address: see `World::suspend`; the world outlives the coroutines, which end below.
+        let mut coroutines: Vec<VirtualCpu> = (0..cpus).map(|cpu| self.start(cpu, main.clone())).collect();
+        let result = self.enter(|| self.main_loop(&mut coroutines));
+        // A suspended coroutine is never dropped: see the errors above.
+        coroutines.into_iter().filter(|coroutine| !coroutine.done()).for_each(std::mem::forget);
+        match result {
+            Ok(ended) => ended,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn start(&self, cpu: u32, main: Rc<dyn Fn(CpuId)>) -> VirtualCpu {
+        let mut engine = self.world.engine.borrow_mut();
+        let clock = engine.cpus[cpu as usize].clock;
+        engine.cpus[cpu as usize].finished = false;
+        engine.calendar.set(cpu, clock);
+        let world: *const World = &raw const *self.world;
+        let stack = DefaultStack::new(STACK).expect("memory for a CPU's stack");
+        Coroutine::with_stack(stack, move |yielder, ()| {
+            // SAFETY: `Machine::run` borrows the machine until every coroutine has ended.
+            let world = unsafe { &*world };
+            world.set_yielder(cpu, Some(yielder));
+            let result = catch_unwind(AssertUnwindSafe(|| main(CpuId(cpu))));
+            world.set_yielder(cpu, None);
+            result
+        })
+    }
+
+    /// Gives every turn to whom it belongs. `Err` is a panic on a CPU.
+    fn main_loop(&self, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
+        let mut alive = coroutines.len();
+        while alive > 0 {
+            let turn = self.world.engine.borrow_mut().calendar.next();
+            match turn {
+                Turn::Nothing => return Ok(Err(self.stalled(StallKind::Deadlock))),
+                Turn::Event(time, event) => self.world.engine.borrow_mut().handle(time, event),
+                Turn::Cpu(cpu, time) => {
+                    if let Some(result) = self.resume(cpu, time, &mut coroutines[cpu as usize]) {
+                        result?;
+                        alive -= 1;
+                    }
+                    let engine = self.world.engine.borrow();
+                    if engine.accesses_without_progress > engine.config.livelock_after {
+                        drop(engine);
+                        return Ok(Err(self.stalled(StallKind::Livelock)));
+                    }
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Lets `cpu` run until it waits; what it returned, if it did.
+    fn resume(&self, cpu: u32, time: u64, coroutine: &mut VirtualCpu) -> Option<Result<(), Payload>> {
+        self.world.engine.borrow_mut().begin_turn(cpu, time);
+        self.world.current.set(Some(cpu));
+        let result = coroutine.resume(());
+        self.world.current.set(None);
+        match result {
+            CoroutineResult::Yield(()) => None,
+            CoroutineResult::Return(result) => {
+                self.world.engine.borrow_mut().cpus[cpu as usize].finished = true;
+                Some(result)
+            }
+        }
+    }
+
+    fn stalled(&self, kind: StallKind) -> Stalled {
+        let cpus = self.world.engine.borrow().cpus.len() as u32;
+        let at = self.world.engine.borrow().cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(0);
+        let waits = (0..cpus).map(|cpu| self.world.describe_wait(cpu)).collect();
+        Stalled { kind, at: Time::from_picos(at), waits }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        Results::of(&self.world.engine.borrow())
+    }
+
+    /// Panics when the directory breaks one of its invariants: for tests.
+    ///
+    /// # Panics
+    /// As said.
+    pub fn check(&self) {
+        self.world.engine.borrow().directory.check();
+    }
+
+    /// The races found so far, in words. Empty unless [`Config::check_races`] is set.
+    #[must_use]
+    pub fn races(&self) -> Vec<String> {
+        self.world.engine.borrow().describe_races()
+    }
+}

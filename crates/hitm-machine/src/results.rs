@@ -1,0 +1,312 @@
+//! What a machine counted, with names instead of numbers.
+
+use std::collections::BTreeMap;
+
+use crate::account::{Account, Part};
+use crate::coherence::{AccessId, Distance, Kind};
+use crate::engine::Engine;
+use crate::histogram::Histogram;
+use crate::records::AccessRecord;
+use crate::world::shorten;
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The file, from the crate's folder on.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1.
+    pub column: u32,
+}
+
+/// Who took a line, how often.
+#[derive(Clone, Debug)]
+pub struct Theft {
+    /// The field that the thief wrote.
+    pub field: String,
+    /// Where in the source.
+    pub place: Place,
+    /// How often.
+    pub times: u64,
+    /// Cycles that the victims waited in all.
+    pub cycles: f64,
+}
+
+/// One place in the source touching one field with one kind of operation.
+#[derive(Clone, Debug)]
+pub struct AccessResult {
+    /// The field.
+    pub field: String,
+    /// Bytes from the start of the line.
+    pub offset: u32,
+    /// What was done.
+    pub kind: Kind,
+    /// Where in the source.
+    pub place: Place,
+    /// Accesses that found the line.
+    pub hits: u64,
+    /// Accesses that did not.
+    pub misses: u64,
+    /// Misses answered by a core of the same package that had modified the line.
+    pub hitm_local: u64,
+    /// Misses answered by a core of another package that had modified the line.
+    pub hitm_remote: u64,
+    /// Grants that took the line from other cores.
+    pub transfers: u64,
+    /// Misses by where the line came from.
+    pub distances: [u64; Distance::ALL.len()],
+    /// Cycles waited in all.
+    pub cycles: f64,
+    /// Waits of the misses, in picoseconds.
+    pub waits: Histogram,
+    /// Who had taken the line, most frequent first.
+    pub stolen_by: Vec<Theft>,
+}
+
+/// A line of an object.
+#[derive(Clone, Debug)]
+pub struct LineResult {
+    /// The object's name.
+    pub object: String,
+    /// Which of several of that name.
+    pub index: Option<usize>,
+    /// Which line of the object, from 0.
+    pub line: u32,
+    /// The line's address in the simulated memory.
+    pub address: u64,
+    /// What touched it, in order of offset, place and kind.
+    pub accesses: Vec<AccessResult>,
+}
+
+/// Sums over all lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Loads, those of read-modify-writes not counted.
+    pub loads: u64,
+    /// Plain stores.
+    pub stores: u64,
+    /// Read-modify-writes.
+    pub rmws: u64,
+    /// Accesses that did not find their line.
+    pub misses: u64,
+    /// Grants that took a line from other cores.
+    pub transfers: u64,
+    /// Misses answered by a core of the same package that had modified the line.
+    pub hitm_local: u64,
+    /// Misses answered by a core of another package that had modified the line.
+    pub hitm_remote: u64,
+    /// Times that a virtual CPU was resumed, over the whole run.
+    pub resumes: u64,
+}
+
+impl Totals {
+    /// All accesses.
+    #[must_use]
+    pub fn accesses(&self) -> u64 {
+        self.loads + self.stores + self.rmws
+    }
+}
+
+/// What a machine counted in the measured stretch.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// Gigahertz that turn time into cycles.
+    pub clock_ghz: f64,
+    /// The CPUs' time by part, in picoseconds, summed.
+    pub account: Account,
+    /// Kernel time spent waiting for lines, in picoseconds, by object.
+    pub line_waits: BTreeMap<String, u64>,
+    /// Sums.
+    pub totals: Totals,
+    /// The lines that anything missed on, in order of address.
+    pub lines: Vec<LineResult>,
+}
+
+/// Where the simulated memory starts in printed addresses: what a kernel's direct map looks like.
+const PRINTED_BASE: u64 = 0xff11_0000_0000_0000;
+
+impl LineResult {
+    /// The object's name with its index.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.index {
+            Some(index) => format!("{}[{index}]", self.object),
+            None => self.object.clone(),
+        }
+    }
+
+    /// Sum of `what` over the line's accesses.
+    pub fn sum(&self, what: impl Fn(&AccessResult) -> u64) -> u64 {
+        self.accesses.iter().map(what).sum()
+    }
+
+    /// The waits of all misses that read the line: loads and read-modify-writes, as hardware samples them.
+    #[must_use]
+    pub fn load_waits(&self) -> Histogram {
+        let mut waits = Histogram::default();
+        for access in self.accesses.iter().filter(|access| access.kind != Kind::Store) {
+            waits.merge(&access.waits);
+        }
+        waits
+    }
+
+    /// Cycles per load that missed, read-modify-writes included; nothing when none did.
+    #[must_use]
+    pub fn cycles_per_load(&self) -> Option<f64> {
+        let loads = || self.accesses.iter().filter(|access| access.kind != Kind::Store);
+        let misses: u64 = loads().map(|access| access.misses).sum();
+        (misses > 0).then(|| loads().map(|access| access.cycles).sum::<f64>() / misses as f64)
+    }
+}
+
+impl Results {
+    /// The line of `object` that `line` counts from 0, if anything missed on it.
+    #[must_use]
+    pub fn line(&self, object: &str, line: u32) -> Option<&LineResult> {
+        self.lines.iter().find(|result| result.object == object && result.line == line)
+    }
+
+    pub(crate) fn of(engine: &Engine) -> Self {
+        let (objects, object_of) = engine.arena.objects();
+        let records = engine.records.table();
+        let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
+        let mut line_waits = BTreeMap::new();
+        let mut by_line: BTreeMap<u32, Vec<AccessId>> = BTreeMap::new();
+        for (id, record) in records.iter().enumerate() {
+            totals.add(record);
+            if record.kernel_wait > 0 {
+                let name = &objects[object_of[record.line as usize] as usize].name;
+                *line_waits.entry(name.clone()).or_default() += record.kernel_wait;
+            }
+            if record.hits + record.misses > 0 {
+                by_line.entry(record.line).or_default().push(id as AccessId);
+            }
+        }
+        by_line.retain(|_, ids| ids.iter().any(|&id| records[id as usize].misses > 0));
+        let names = Names { engine, thefts: thefts_by_victim(engine) };
+        let lines = by_line.into_iter().map(|(line, ids)| {
+            let object = &objects[object_of[line as usize] as usize];
+            let mut accesses: Vec<AccessResult> = ids.into_iter().map(|id| names.access(id)).collect();
+            accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
+            LineResult {
+                object: object.name.clone(),
+                index: object.index,
+                line: line - object.first_line,
+                address: PRINTED_BASE + u64::from(line) * hitm_memory::LINE as u64,
+                accesses,
+            }
+        });
+        Self {
+            clock_ghz: engine.costs.family.clock_ghz.value,
+            account: engine.account.clone(),
+            line_waits,
+            totals,
+            lines: lines.collect(),
+        }
+    }
+
+    /// Time that was not idle, in picoseconds.
+    #[must_use]
+    pub fn busy(&self) -> u64 {
+        self.account.busy()
+    }
+
+    /// The parts of the kernel's share, by name, as shares of the time that was not idle: waiting for lines is given by
+    /// object, as `lines:NAME`.
+    #[must_use]
+    pub fn kernel_parts(&self) -> BTreeMap<String, f64> {
+        let busy = self.busy().max(1) as f64;
+        let named = Part::ALL.into_iter().filter(|&part| part.is_kernel() && part != Part::LineWaits);
+        let mut parts: BTreeMap<String, f64> =
+            named.map(|part| (part.name().to_owned(), self.account[part] as f64 / busy)).collect();
+        // Stores wait in the store buffer while their CPU goes on, so waits by object add up to more than the CPUs
+        // waited: what the CPUs waited is divided as the waits are.
+        let waited: u64 = self.line_waits.values().sum();
+        let total = self.account[Part::LineWaits] as f64 / busy;
+        for (object, wait) in &self.line_waits {
+            parts.insert(format!("lines:{object}"), total * *wait as f64 / waited.max(1) as f64);
+        }
+        parts
+    }
+}
+
+impl Totals {
+    fn add(&mut self, record: &AccessRecord) {
+        let count = record.hits + record.misses;
+        match record.kind {
+            Kind::Load => self.loads += count,
+            Kind::Store => self.stores += count,
+            Kind::Rmw => self.rmws += count,
+        }
+        self.misses += record.misses;
+        self.transfers += record.transfers;
+        self.hitm_local += record.hitm_local;
+        self.hitm_remote += record.hitm_remote;
+    }
+}
+
+/// By victim: thief, times, picoseconds.
+fn thefts_by_victim(engine: &Engine) -> BTreeMap<AccessId, Vec<(AccessId, u64, u64)>> {
+    let mut by_victim: BTreeMap<AccessId, Vec<(AccessId, u64, u64)>> = BTreeMap::new();
+    for (victim, thief, times, wait) in engine.records.thefts() {
+        by_victim.entry(victim).or_default().push((thief, times, wait));
+    }
+    by_victim
+}
+
+/// Turns numbers into names.
+struct Names<'a> {
+    engine: &'a Engine,
+    thefts: BTreeMap<AccessId, Vec<(AccessId, u64, u64)>>,
+}
+
+impl Names<'_> {
+    fn record(&self, id: AccessId) -> &AccessRecord {
+        &self.engine.records.table()[id as usize]
+    }
+
+    fn place(&self, id: AccessId) -> Place {
+        let place = self.engine.records.sites().place(self.record(id).site);
+        Place { file: shorten(place.file()).to_owned(), line: place.line(), column: place.column() }
+    }
+
+    /// The field, without the object's name.
+    fn field(&self, id: AccessId) -> String {
+        let record = self.record(id);
+        let name = self.engine.arena.name(record.line, usize::from(record.offset));
+        name.split_once('.').map_or(name.clone(), |(_, field)| field.to_owned())
+    }
+
+    fn cycles(&self, picos: u64) -> f64 {
+        picos as f64 * 1e-3 * self.engine.costs.family.clock_ghz.value
+    }
+
+    fn access(&self, id: AccessId) -> AccessResult {
+        let record = self.record(id);
+        let thefts = self.thefts.get(&id).map_or(&[][..], Vec::as_slice);
+        let theft = |&(thief, times, wait): &(AccessId, u64, u64)| Theft {
+            field: self.field(thief),
+            place: self.place(thief),
+            times,
+            cycles: self.cycles(wait),
+        };
+        let mut stolen_by: Vec<Theft> = thefts.iter().map(theft).collect();
+        stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+        AccessResult {
+            field: self.field(id),
+            offset: u32::from(record.offset),
+            kind: record.kind,
+            place: self.place(id),
+            hits: record.hits,
+            misses: record.misses,
+            hitm_local: record.hitm_local,
+            hitm_remote: record.hitm_remote,
+            transfers: record.transfers,
+            distances: record.distances,
+            cycles: self.cycles(record.wait),
+            waits: record.waits.clone(),
+            stolen_by,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The bridge between running code and the engine: which machine this thread runs, and the switch to its main loop.
+
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::ptr::{NonNull, null};
+use std::sync::atomic::Ordering;
+
+use corosensei::Yielder;
+use hitm_memory::{Span, Time};
+
+use crate::coherence::Kind;
+use crate::cpu::Waits;
+use crate::engine::{Engine, Step, Touch};
+
+pub(crate) type Site = &'static Location<'static>;
+
+/// One machine, as the code that runs on it sees it.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) engine: RefCell<Engine>,
+    /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses cost nothing.
+    pub(crate) current: Cell<Option<u32>>,
+    /// By CPU: the way back to the main loop. Valid while that CPU's coroutine is alive.
+    yielders: RefCell<Vec<Option<NonNull<Yielder<(), ()>>>>>,
+    /// By CPU: the place that stands for all accesses at present.
+    sites: RefCell<Vec<Option<Site>>>,
+}
+
+thread_local! {
+    static WORLD: Cell<*const World> = const { Cell::new(null()) };
+}
+
+impl World {
+    pub(crate) fn new(engine: Engine) -> Self {
+        let cpus = engine.cpus.len();
+        Self {
+            engine: RefCell::new(engine),
+            current: Cell::new(None),
+            yielders: RefCell::new(vec![None; cpus]),
+            sites: RefCell::new(vec![None; cpus]),
+        }
+    }
+
+    /// Runs `f` with this as the thread's machine.
+    pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        /// Restores what was before, also when `f` panics.
+        struct Restore(*const World);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                WORLD.set(self.0);
+            }
+        }
+        let _restore = Restore(WORLD.replace(self));
+        f()
+    }
+
+    /// The code of `cpu` begins to run on the stack that `yielder` leads away from.
+    pub(crate) fn set_yielder(&self, cpu: u32, yielder: Option<&Yielder<(), ()>>) {
+        self.yielders.borrow_mut()[cpu as usize] = yielder.map(NonNull::from);
+    }
+
+    /// Switches to the main loop; returns when the current CPU has its turn again.
+    fn suspend(&self) {
+        let cpu = self.current.get().expect("only code on a CPU waits");
+        let yielder = self.yielders.borrow()[cpu as usize].expect("the CPU's coroutine is alive");
+        // SAFETY: `set_yielder` was given the yielder of this CPU's coroutine, which is the one that runs now, and which
+        // outlives this call because the call is on its stack.
+        let yielder = unsafe { yielder.as_ref() };
+        yielder.suspend(());
+    }
+
+    /// Waits until the current CPU may act before anybody else.
+    fn take_turn(&self) {
+        let step = self.engine.borrow_mut().may_act();
+        if step == Step::Suspend {
+            self.suspend();
+        }
+    }
+
+    fn site(&self, cpu: u32, caller: Site) -> Site {
+        self.sites.borrow()[cpu as usize].unwrap_or(caller)
+    }
+
+    /// An access: returns when its value may be read or written.
+    pub(crate) fn touch(&self, cpu: u32, address: usize, size: usize, kind: Kind, caller: Site) {
+        let touch = Touch { address, size, kind, site: self.site(cpu, caller) };
+        self.take_turn();
+        let mut engine = self.engine.borrow_mut();
+        let drain = kind == Kind::Rmw || kind == Kind::Store && engine.store_buffer_full();
+        if drain && engine.drain_stores() == Step::Suspend {
+            drop(engine);
+            self.suspend();
+            self.engine.borrow_mut().stores_drained();
+            self.take_turn();
+            engine = self.engine.borrow_mut();
+        } else if drain {
+            drop(engine);
+            self.take_turn();
+            engine = self.engine.borrow_mut();
+        }
+        if engine.issue(&touch) == Step::Suspend {
+            drop(engine);
+            self.suspend();
+            engine = self.engine.borrow_mut();
+            engine.granted();
+        }
+        if kind.is_write() {
+            engine.wrote(address);
+        }
+    }
+
+    /// A full fence: the store buffer drains.
+    pub(crate) fn fence(&self, order: Ordering) {
+        let Some(cpu) = self.current.get() else { return };
+        let mut engine = self.engine.borrow_mut();
+        if let Some(races) = &mut engine.races {
+            races.fence(cpu, order);
+        }
+        // On x86 only a full fence is an instruction.
+        if order == Ordering::SeqCst && engine.drain_stores() == Step::Suspend {
+            drop(engine);
+            self.suspend();
+            self.engine.borrow_mut().stores_drained();
+        }
+    }
+
+    /// Waits until the line of `address` is written.
+    pub(crate) fn spin_on(&self, cpu: u32, address: usize, caller: Site) {
+        self.engine.borrow_mut().spin_on(address, self.site(cpu, caller));
+        self.suspend();
+        self.engine.borrow_mut().spun();
+    }
+
+    /// Books what the current CPU waits for as waiting for a lock, or not.
+    pub(crate) fn set_spinning(&self, cpu: u32, spinning: bool) {
+        self.engine.borrow_mut().cpus[cpu as usize].spinning = spinning;
+    }
+
+    pub(crate) fn compute(&self, work: Span) -> Span {
+        let step = self.engine.borrow_mut().begin_compute(work);
+        if step == Step::Suspend {
+            self.suspend();
+        }
+        self.engine.borrow_mut().end_compute(work)
+    }
+
+    pub(crate) fn idle(&self) {
+        // What was sent to this CPU up to now has to be known first.
+        self.take_turn();
+        let step = self.engine.borrow_mut().begin_idle();
+        if step == Step::Suspend {
+            self.suspend();
+        }
+        self.engine.borrow_mut().end_idle();
+    }
+
+    pub(crate) fn park(&self, address: usize, caller: Site) {
+        self.engine.borrow_mut().begin_park(address, caller);
+        self.suspend();
+        self.engine.borrow_mut().end_park();
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::from_picos(self.engine.borrow().clock())
+    }
+
+    /// Runs `f` with `site` as the place of every access of the current CPU.
+    pub(crate) fn at<R>(&self, site: Site, f: impl FnOnce() -> R) -> R {
+        let Some(cpu) = self.current.get() else { return f() };
+        let before = self.sites.borrow_mut()[cpu as usize].replace(site);
+        let result = f();
+        self.sites.borrow_mut()[cpu as usize] = before;
+        result
+    }
+
+    /// What a CPU waits for, in words.
+    pub(crate) fn describe_wait(&self, cpu: u32) -> String {
+        let engine = self.engine.borrow();
+        let place = |site: Site| format!("{}:{}", shorten(site.file()), site.line());
+        let micros = |since: u64| since as f64 * 1e-6;
+        match engine.cpus[cpu as usize].waits {
+            _ if engine.cpus[cpu as usize].finished => "finished".to_owned(),
+            Waits::Nothing => "runs".to_owned(),
+            Waits::Line { line, site, since } => {
+                format!("waits for {} at {} since {:.3} us", engine.arena.name(line, 0), place(site), micros(since))
+            }
+            Waits::Spin { line, offset, site, since } => {
+                let word = engine.arena.name(line, offset);
+                format!("spins on {word} at {} since {:.3} us", place(site), micros(since))
+            }
+            Waits::StoreBuffer { since } => format!("waits for its stores since {:.3} us", micros(since)),
+            Waits::Compute { until } => format!("computes until {:.3} us", micros(until)),
+            Waits::Interrupt { since } => format!("idles since {:.3} us", micros(since)),
+            Waits::Park { address, site, since } => {
+                let line = engine.arena.line_of(address).unwrap_or(0);
+                let word = engine.arena.name(line, address % hitm_memory::LINE);
+                format!("is parked on {word} at {} since {:.3} us: nobody unparked it", place(site), micros(since))
+            }
+        }
+    }
+}
+
+/// A source file's path without what stands before the workspace's `crates` folder, which differs between machines.
+pub(crate) fn shorten(file: &str) -> &str {
+    file.rfind("crates/").map_or(file, |start| &file[start + "crates/".len()..])
+}
+
+/// Runs `f` with this thread's machine and the CPU that runs, if there are such.
+#[inline]
+pub(crate) fn on_cpu<R>(f: impl FnOnce(&World, u32) -> R) -> Option<R> {
+    let world = WORLD.get();
+    if world.is_null() {
+        return None;
+    }
+    // SAFETY: `World::enter` set the pointer from a reference that lives as long as its call, and clears it before it
+    // returns; this call is inside that one.
+    let world = unsafe { &*world };
+    world.current.get().map(|cpu| f(world, cpu))
+}
+
+/// Runs `f` with this thread's machine, if it has one.
+pub(crate) fn with_world<R>(f: impl FnOnce(&World) -> R) -> Option<R> {
+    let world = WORLD.get();
+    if world.is_null() {
+        return None;
+    }
+    // SAFETY: as in `on_cpu`.
+    Some(f(unsafe { &*world }))
+}

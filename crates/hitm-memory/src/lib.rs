@@ -1,0 +1,41 @@
+//! The seam between the scheduler and the two worlds that it runs in.
+//!
+//! All scheduler code is generic over [`Memory`] (words, fences, placement) and [`Platform`] (this CPU, time,
+//! interrupts). There are two implementations of both that ship: [`Native`] here, which disappears when compiled
+//! (`<Native as Memory>::Atomic<u32>` *is* `AtomicU32`), and the simulated machine in `hitm-machine`. Model checkers
+//! are further implementations, in `hitm-loom`.
+//!
+//! What is built on the seam and serves more than one mechanism is here too: locks, words behind locks, objects with
+//! named fields, and bitmaps and counters that are split by a [`Scope`](hitm_topology::Scope) of the topology.
+//!
+//! This crate knows nothing of simulation and nothing of scheduling.
+
+mod cpu_set;
+mod field;
+mod layout;
+mod lock;
+mod memory;
+mod native;
+mod per_cpu;
+mod placed;
+mod plain;
+mod platform;
+mod scoped_bitmap;
+mod scoped_counter;
+mod time;
+mod word;
+
+pub use cpu_set::CpuSet;
+pub use field::{Described, Field, resolve};
+pub use layout::LineStart;
+pub use lock::{Lock, LockGuard, RawGuard, RawSpinLock};
+pub use memory::{LINE, Memory, Placement};
+pub use native::{Native, NativePlain, NativeWorkers};
+pub use per_cpu::PerCpu;
+pub use placed::{Placed, PlacedSlice};
+pub use plain::PlainWord;
+pub use platform::{Interrupts, Mode, PathCost, Platform};
+pub use scoped_bitmap::{BitmapRow, CpuMask, Encoding, ScopedBitmaps};
+pub use scoped_counter::ScopedCounter;
+pub use time::{Span, Time};
+pub use word::{AtomicWord, Word};

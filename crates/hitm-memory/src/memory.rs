@@ -1,0 +1,80 @@
+//! [`Memory`]: the words, fences and placement that an algorithm is generic over.
+
+use std::alloc::Layout;
+use std::fmt::Debug;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use hitm_topology::NodeId;
+
+use crate::field::Field;
+use crate::plain::PlainWord;
+use crate::word::{AtomicWord, Word};
+
+/// Bytes of a cache line: 64 on every machine that this project has costs for. Prefetchers that pull pairs of lines
+/// are not modelled, so there is no second constant for the pair.
+pub const LINE: usize = 64;
+
+/// Where an object goes, and what reports call it.
+#[derive(Clone, Copy)]
+pub struct Placement<'a> {
+    /// The object's name.
+    pub object: &'a str,
+    /// Which of several objects of that name this is.
+    pub index: Option<usize>,
+    /// The node whose memory holds the object; none leaves it to the machine (its first node).
+    pub node: Option<NodeId>,
+    /// The object's fields. Called at most once, and not at all natively.
+    pub fields: &'a dyn Fn() -> Vec<Field>,
+}
+
+impl Debug for Placement<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Placement").field("object", &self.object).field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// The whole seam between an algorithm and the memory that it runs on.
+///
+/// Implementations are markers without state: which machine a word belongs to is known from the thread that touches it.
+pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
+    /// Whether `Atomic<T>` and `Plain<T>` have exactly the size and alignment of `T`, so that layouts hold. True of
+    /// the native and the simulated world, false of model checkers.
+    const EXACT: bool;
+
+    /// A shared word.
+    type Atomic<T: Word>: AtomicWord<T> + Debug;
+
+    /// A word that a lock protects.
+    type Plain<T: Word>: PlainWord<T> + Debug;
+
+    /// A place in the source, kept by guards so that what happens in their `Drop` is charged to who took them. No
+    /// bytes natively.
+    type Site: Copy + Debug + Send + Sync;
+
+    /// The caller's place in the source.
+    #[track_caller]
+    fn site() -> Self::Site;
+
+    /// Runs `f` with `site` as the place of every access in it.
+    fn at<R>(site: Self::Site, f: impl FnOnce() -> R) -> R;
+
+    /// A fence, as `std::sync::atomic::fence`.
+    #[track_caller]
+    fn fence(order: Ordering);
+
+    /// Reads `word` with Acquire until `again` refuses a value, and returns that value. Waits without giving the CPU
+    /// up: for locks and for hand-shakes that are about to happen.
+    #[track_caller]
+    fn spin_while<T: Word>(word: &Self::Atomic<T>, again: impl FnMut(T) -> bool) -> T;
+
+    /// Memory for an object that other CPUs touch: zeroed or not, aligned to `layout` and to a line at least.
+    fn allocate(layout: Layout, placement: &Placement<'_>) -> NonNull<u8>;
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `memory` came from [`Memory::allocate`] of the same implementation with the same `layout`, and nothing uses it
+    /// any more.
+    unsafe fn deallocate(memory: NonNull<u8>, layout: Layout);
+}

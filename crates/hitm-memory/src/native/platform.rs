@@ -1,0 +1,257 @@
+//! [`Platform`] on the real machine: one thread a CPU.
+//!
+//! A thread becomes CPU `c` of a [`NativeWorkers`] by [`NativeWorkers::enter`]. Interrupts are bits in a word of the
+//! target; a worker that idles is unparked. There is no way to stop a thread from outside, so the running task looks at
+//! its word at checkpoints: the longest stretch without one bounds how late an interrupt is taken.
+//!
+//! **Memory ordering.**
+//!
+//! | release side | acquire side | publishes |
+//! |---|---|---|
+//! | `interrupt`, fetch-or Release | `take_interrupts`, swap Acquire | what the sender did before it interrupted |
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use hitm_topology::CpuId;
+use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, FilterOp, UnparkResult};
+
+use crate::memory::Memory;
+use crate::native::Native;
+use crate::platform::{Interrupts, Mode, PathCost, Platform};
+use crate::time::{Span, Time};
+
+/// Rounds of arithmetic between two looks at the pending interrupts while computing: about a microsecond.
+const ROUNDS_BETWEEN_CHECKPOINTS: u32 = 1_000;
+
+/// The threads that stand for the CPUs of one runtime.
+#[derive(Debug)]
+pub struct NativeWorkers {
+    start: Instant,
+    workers: Box<[Worker]>,
+    /// Whether time is booked by mode: two clock reads more at every change.
+    accounting: bool,
+}
+
+/// What others need to know of a worker. Written by every CPU that interrupts this one, so on two lines of its own (the
+/// prefetcher pulls pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Worker {
+    pending: AtomicU32,
+    /// When the timer expires, in picoseconds. Only the worker itself reads and writes it.
+    timer: AtomicU64,
+    thread: OnceLock<Thread>,
+    /// Nanoseconds by mode, written when the worker changes mode.
+    booked: [AtomicU64; 3],
+}
+
+thread_local! {
+    static WORKERS: RefCell<Option<Arc<NativeWorkers>>> = const { RefCell::new(None) };
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    static MODE: Cell<(Mode, Option<Instant>)> = const { Cell::new((Mode::Kernel, None)) };
+}
+
+impl NativeWorkers {
+    /// `cpus` workers, none of which has a thread yet.
+    #[must_use]
+    pub fn new(cpus: usize, accounting: bool) -> Arc<Self> {
+        let worker = || Worker { timer: AtomicU64::new(Time::NEVER.as_picos()), ..Worker::default() };
+        Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), accounting })
+    }
+
+    /// Runs `f` with this thread as `cpu`.
+    ///
+    /// # Panics
+    /// When the CPU has had a thread before.
+    pub fn enter<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        self.workers[cpu.index()].thread.set(std::thread::current()).expect("a CPU has one thread in its life");
+        let before = MODE.replace((Mode::Kernel, self.accounting.then(Instant::now)));
+        let result = self.visit(cpu, f);
+        self.book(cpu, MODE.replace(before));
+        result
+    }
+
+    /// Runs `f` on a thread that is no worker, so that it can wake tasks: it counts as `cpu` where the scheduler asks
+    /// which CPU calls, and must not wait.
+    pub fn visit<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        /// Restores what the thread was, also when `f` panics.
+        struct Restore(Option<Arc<NativeWorkers>>, u32);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                WORKERS.replace(self.0.take());
+                CPU.set(self.1);
+            }
+        }
+        let _restore = Restore(WORKERS.replace(Some(self.clone())), CPU.replace(cpu.0));
+        f()
+    }
+
+    /// Time booked so far, by all workers: user, kernel, idle. Zero without accounting.
+    #[must_use]
+    pub fn booked(&self) -> [Span; 3] {
+        [0, 1, 2].map(|mode| {
+            // Relaxed: a report; each worker's figures are its own.
+            let nanos: u64 = self.workers.iter().map(|worker| worker.booked[mode].load(Ordering::Relaxed)).sum();
+            Span::from_nanos(nanos)
+        })
+    }
+
+    /// Sends `interrupts` to `target` from any thread.
+    pub fn interrupt(&self, target: CpuId, interrupts: Interrupts) {
+        let worker = &self.workers[target.index()];
+        // Release: what the sender did before is seen by who takes the interrupt.
+        worker.pending.fetch_or(interrupts.bits(), Ordering::Release);
+        if let Some(thread) = worker.thread.get() {
+            // A parked thread wakes; one about to park finds the token. Costs a store when it runs.
+            thread.unpark();
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_picos(self.start.elapsed().as_nanos() as u64 * 1_000)
+    }
+
+    fn book(&self, cpu: CpuId, (mode, since): (Mode, Option<Instant>)) {
+        if let Some(since) = since {
+            let nanos = since.elapsed().as_nanos() as u64;
+            // Relaxed: only this worker adds; a report may read a sum that is a moment old.
+            self.workers[cpu.index()].booked[mode as usize].fetch_add(nanos, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs `f` with the workers that this thread belongs to.
+///
+/// # Panics
+/// On a thread that neither is a worker nor visits.
+fn with_workers<R>(f: impl FnOnce(&Arc<NativeWorkers>) -> R) -> R {
+    WORKERS.with_borrow(|workers| f(workers.as_ref().expect("this thread belongs to no NativeWorkers")))
+}
+
+fn with_worker<R>(f: impl FnOnce(&NativeWorkers, &Worker) -> R) -> R {
+    with_workers(|workers| f(workers, &workers.workers[CPU.get() as usize]))
+}
+
+impl Platform for Native {
+    #[inline]
+    fn current_cpu() -> CpuId {
+        CpuId(CPU.get())
+    }
+
+    fn now() -> Time {
+        with_workers(|workers| workers.now())
+    }
+
+    fn compute(work: Span) -> Span {
+        let end = Self::now() + work;
+        loop {
+            let left = end.since(Self::now());
+            if left.is_zero() || Self::interrupt_pending() {
+                return left;
+            }
+            let mut value = left.as_picos() as u32;
+            for _ in 0..ROUNDS_BETWEEN_CHECKPOINTS {
+                // One multiplication that depends on the last: about three cycles, and nothing to skip.
+                value = std::hint::black_box(value.wrapping_mul(0x9E37_79B1) ^ 1);
+            }
+        }
+    }
+
+    #[inline]
+    fn charge(_path: PathCost) {}
+
+    fn enter(mode: Mode) -> Mode {
+        let (before, since) = MODE.get();
+        if before == mode {
+            return before;
+        }
+        with_workers(|workers| {
+            workers.book(CpuId(CPU.get()), (before, since));
+            MODE.set((mode, since.map(|_| Instant::now())));
+        });
+        before
+    }
+
+    fn interrupt(target: CpuId, interrupts: Interrupts) {
+        with_workers(|workers| workers.interrupt(target, interrupts));
+    }
+
+    fn interrupt_pending() -> bool {
+        with_worker(|workers, worker| {
+            // Relaxed: a hint; `take_interrupts` acquires. The timer is the worker's own.
+            worker.pending.load(Ordering::Relaxed) != 0
+                || worker.timer.load(Ordering::Relaxed) != Time::NEVER.as_picos()
+                    && worker.timer.load(Ordering::Relaxed) <= workers.now().as_picos()
+        })
+    }
+
+    fn take_interrupts() -> Interrupts {
+        with_worker(|workers, worker| {
+            // Relaxed: a hint that saves the swap; an interrupt that is missed here stays pending.
+            let mut taken = Interrupts::from_bits(match worker.pending.load(Ordering::Relaxed) {
+                0 => 0,
+                // Acquire: pairs with the Release in `NativeWorkers::interrupt`.
+                _ => worker.pending.swap(0, Ordering::Acquire),
+            });
+            // Relaxed: the timer is the worker's own.
+            if worker.timer.load(Ordering::Relaxed) <= workers.now().as_picos() {
+                // Relaxed: as above.
+                worker.timer.store(Time::NEVER.as_picos(), Ordering::Relaxed);
+                taken |= Interrupts::TIMER;
+            }
+            taken
+        })
+    }
+
+    fn wait_for_interrupt() {
+        while !Self::interrupt_pending() {
+            // Relaxed: the timer is the worker's own.
+            match with_worker(|_, worker| worker.timer.load(Ordering::Relaxed)) {
+                timer if timer == Time::NEVER.as_picos() => std::thread::park(),
+                timer => {
+                    let left = Time::from_picos(timer).since(Self::now());
+                    std::thread::park_timeout(Duration::from_nanos(left.as_picos().div_ceil(1_000)));
+                }
+            }
+        }
+    }
+
+    fn set_timer(at: Time) {
+        // Relaxed: the timer is the worker's own.
+        with_worker(|_, worker| worker.timer.store(at.as_picos(), Ordering::Relaxed));
+    }
+
+    fn park(word: &AtomicU32, expected: u32) {
+        // Relaxed: the check runs under the queue's lock, which `unpark` takes after its caller's store.
+        let still = || word.load(Ordering::Relaxed) == expected;
+        // SAFETY: the key is the address of a word that both sides hold a reference to, `park` and `unpark` here are the
+        // only users of such keys, and the callbacks neither panic nor call back into the parking lot.
+        unsafe {
+            parking_lot_core::park(key(word), still, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None);
+        }
+    }
+
+    fn unpark(word: &AtomicU32, count: usize) -> usize {
+        let mut left = count;
+        let take = |_| {
+            if left == 0 {
+                return FilterOp::Stop;
+            }
+            left -= 1;
+            FilterOp::Unpark
+        };
+        // SAFETY: as in `park`.
+        let result =
+            unsafe { parking_lot_core::unpark_filter(key(word), take, |_: UnparkResult| DEFAULT_UNPARK_TOKEN) };
+        result.unparked_threads
+    }
+}
+
+/// The key of a word to wait on: its address.
+fn key(word: &<Native as Memory>::Atomic<u32>) -> usize {
+    std::ptr::from_ref(word).addr()
+}

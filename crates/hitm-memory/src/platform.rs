@@ -1,0 +1,140 @@
+//! [`Platform`]: the machine around the memory: which CPU this is, time, work, interrupts and waiting.
+
+use std::ops::{BitOr, BitOrAssign};
+
+use hitm_topology::CpuId;
+
+use crate::memory::Memory;
+use crate::time::{Span, Time};
+
+/// A set of interrupts. Interrupts of one kind merge while they are pending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interrupts(u32);
+
+impl Interrupts {
+    /// No interrupt.
+    pub const NONE: Self = Self(0);
+    /// Something more urgent than the running task may be queued: look.
+    pub const RESCHEDULE: Self = Self(1);
+    /// The root domain's push token arrived: push what is queued here beyond the running task.
+    pub const PUSH: Self = Self(1 << 1);
+    /// The CPU's timer expired.
+    pub const TIMER: Self = Self(1 << 2);
+    /// Stop or go offline: leave idle and look at the runtime's state.
+    pub const CONTROL: Self = Self(1 << 3);
+
+    /// The set as bits; the inverse of [`Interrupts::from_bits`].
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set with these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether all of `other` is in the set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Interrupts {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Interrupts {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// What a CPU's time is booked as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A task's own work, and the accesses of the synchronisation objects that it calls.
+    User,
+    /// The scheduler and what surrounds it.
+    Kernel,
+    /// Nothing to run.
+    Idle,
+}
+
+/// A stretch of the kernel's path that costs time of its own, beside the shared memory that it touches. Natively these
+/// cost what they cost; simulated, the cost set says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PathCost {
+    /// Entry to the kernel and return.
+    SystemCall,
+    /// From one task to another.
+    Switch,
+    /// Taking an interrupt and returning from it.
+    InterruptEntry,
+    /// Leaving the idle state when work arrives.
+    IdleExit,
+}
+
+impl PathCost {
+    /// Every stretch.
+    pub const ALL: [Self; 4] = [Self::SystemCall, Self::Switch, Self::InterruptEntry, Self::IdleExit];
+}
+
+/// A machine: memory, and the CPUs around it. All functions speak of the CPU that calls them.
+///
+/// Interrupts are *taken* only where the caller asks ([`Platform::take_interrupts`]); in between they stay pending. A
+/// scheduler that never asks while it holds a run queue lock is therefore never interrupted there.
+pub trait Platform: Memory {
+    /// The CPU that calls.
+    fn current_cpu() -> CpuId;
+
+    /// The time. Simulated, this is the CPU's own clock; natively a monotonic one.
+    fn now() -> Time;
+
+    /// Works for `work` and returns what was left when an interrupt ended it, or nothing.
+    ///
+    /// Natively the work is arithmetic of that length, looking at the pending interrupts every few microseconds.
+    fn compute(work: Span) -> Span;
+
+    /// Books `path`. No effect natively.
+    fn charge(path: PathCost);
+
+    /// Books what follows as `mode`; returns what it was booked as before.
+    fn enter(mode: Mode) -> Mode;
+
+    /// Sends `interrupts` to `target`. They merge with what is pending there. A CPU may interrupt itself.
+    fn interrupt(target: CpuId, interrupts: Interrupts);
+
+    /// Whether an interrupt is pending: the cheap look that running tasks take at their checkpoints.
+    fn interrupt_pending() -> bool;
+
+    /// Takes what is pending here.
+    fn take_interrupts() -> Interrupts;
+
+    /// Idles until an interrupt is pending. May return early.
+    fn wait_for_interrupt();
+
+    /// Sets this CPU's timer to raise [`Interrupts::TIMER`] at `at`, or clears it with [`Time::NEVER`].
+    fn set_timer(at: Time);
+
+    /// Sleeps while `word` holds `expected`, until [`Platform::unpark`]; a store alone wakes nobody. Returns at once when
+    /// the word holds something else. May return early.
+    ///
+    /// Simulated, a CPU that nobody unparks is reported as a deadlock.
+    #[track_caller]
+    fn park(word: &Self::Atomic<u32>, expected: u32);
+
+    /// Wakes up to `count` CPUs that are parked on `word`; returns how many.
+    fn unpark(word: &Self::Atomic<u32>, count: usize) -> usize;
+}
