@@ -21,7 +21,7 @@ impl Topology {
     /// - OS indices are given out anew, without holes: all first threads package by package, then all second threads,
     ///   if this machine numbers its CPUs so; else package by package, behind the CPUs of this machine.
     ///
-    /// [`Topology::name`] gets the number of CPUs behind a colon, as in `gnr-2x120:48`, unless nothing changes.
+    /// [`Topology::name`] gets the number of CPUs behind an `@`, as in `gnr-2x120@48`, unless nothing changes.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Topology {
             ("extended", grown(self, cpus)?)
         };
         draft.source = format!("{}, {verb} from {} to {cpus} CPUs", self.source, self.cpus());
-        draft.name = format!("{}:{cpus}", self.name);
+        draft.name = format!("{}@{cpus}", self.name);
         draft.finish(self.name())
     }
 }
@@ -91,7 +91,7 @@ impl CutCore {
     pub(crate) fn error(self, topology: &Topology, whole: usize) -> Error {
         let [asked, fewer, more] = [self.asked, self.fewer, self.more].map(|cpus| cpus + whole);
         let choice = if fewer == 0 { format!("{more}") } else { format!("{fewer} or {more}") };
-        let cause = format!("{asked} CPUs would cut a core in two");
+        let cause = format!("with {asked} of its CPUs a core would be cut in two");
         Error::new(topology.name(), Place::Whole, cause, format!("ask for {choice} CPUs"))
     }
 }

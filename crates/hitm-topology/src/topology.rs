@@ -53,8 +53,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The preset's name, the file's or directory's name, the synthetic string, or `this`; behind a colon the number of
-    /// CPUs when the machine was made smaller or larger.
+    /// The preset's name, the file's or directory's name, the synthetic string, or `this`; behind an `@` the number of
+    /// CPUs, when the machine was made smaller or larger.
     pub fn name(&self) -> &str {
         &self.name
     }

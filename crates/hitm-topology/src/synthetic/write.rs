@@ -82,6 +82,14 @@ fn indexes(values: impl Iterator<Item = u32>) -> String {
     if values.iter().enumerate().all(|(at, &value)| value as usize == at) {
         return String::new();
     }
+    // Where siblings are the same distance apart, as on most servers, two loops say it: first all first threads.
+    let stride = values.get(1).map_or(0, |&second| second as usize);
+    if stride > 1 && values.len().is_multiple_of(stride) {
+        let threads = values.len() / stride;
+        if values.iter().enumerate().all(|(at, &value)| value as usize == at / threads + at % threads * stride) {
+            return format!("(indexes={threads}*{stride}:1*{threads})");
+        }
+    }
     let texts: Vec<String> = values.iter().map(u32::to_string).collect();
     format!("(indexes={})", texts.join(","))
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use quick_xml::errors::SyntaxError;
 use quick_xml::events::{BytesStart, Event};
 
 use super::attributes::{Attributes, EXPORT_AGAIN, Fault};
@@ -16,6 +17,9 @@ use crate::topology::Topology;
 
 /// The newest format that is read.
 const FORMAT_MAX: u32 = 3;
+
+/// What helps against a file without an end.
+const CUT_SHORT: &str = "copy or export it again, it is cut short";
 
 /// The machine that an hwloc XML file describes.
 pub(crate) fn read_file(path: &str) -> Result<Topology, Error> {
@@ -111,6 +115,11 @@ impl Document {
                 }
                 Ok(Event::Eof) => return self.eof().map_err(|fault| (text.len(), fault)),
                 Ok(_) => {}
+                // Every kind of markup that is still open at the end of the input, and one that is wrong.
+                Err(quick_xml::Error::Syntax(what)) if what != SyntaxError::InvalidBangMarkup => {
+                    let cause = format!("the file ends inside a tag ({})", one_line(&what.to_string()));
+                    return Err((events.error_position() as usize, (cause, CUT_SHORT.to_string())));
+                }
                 Err(error) => {
                     let cause = format!("it is not well-formed XML ({})", one_line(&error.to_string()));
                     return export_again(cause).map_err(|fault| (events.error_position() as usize, fault));
@@ -122,7 +131,7 @@ impl Document {
     fn eof(&self) -> Result<(), Fault> {
         if !self.open.is_empty() {
             let cause = format!("the file ends inside {} open elements", self.open.len());
-            return Err((cause, "copy or export it again, it is cut short".to_string()));
+            return Err((cause, CUT_SHORT.to_string()));
         }
         if self.elements == 0 {
             return export_again("there is no XML element in it");
