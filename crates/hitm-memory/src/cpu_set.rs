@@ -21,6 +21,13 @@ impl CpuSet {
         Self::default()
     }
 
+    /// Words that may hold a CPU: beyond them all are empty.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
     /// CPUs `64 * index` onward, one bit each.
     #[inline]
     #[must_use]

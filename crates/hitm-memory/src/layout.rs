@@ -90,18 +90,32 @@ pub struct LineStart;
 macro_rules! orders {
     (
         $(#[$fields_attribute:meta])*
-        $visibility:vis fields $fields:ident<$memory:ident, $part:ident: $part_bound:ident> via $types:ident {
-            $(
-                $(#[doc = $doc:literal])*
-                $field:ident: $type:ty $(= $kind:ident)?
-            ),+ $(,)?
-        }
+        $visibility:vis fields $fields:ident<$memory:ident, $part:ident: $part_bound:ident> via $types:ident $body:tt
         $(#[$trait_attribute:meta])*
         accessors $accessors:ident as $object:literal;
         $(
             $(#[$order_attribute:meta])*
             order $order:ident { $($order_body:tt)+ }
         )+
+    ) => {
+        $crate::orders! {
+            @fields [$(#[$fields_attribute])*] [$(#[$trait_attribute])*] $visibility
+            $memory $part $part_bound $fields $types $accessors $body
+        }
+        $(
+            $crate::orders! {
+                @order [$(#[$order_attribute])* $visibility $order]
+                [$memory $part $part_bound $fields $types $accessors $object] $body
+                {$($order_body)+} -> [] [] []
+            }
+        )+
+    };
+
+    // The plain struct of initial values, the types by name, and the accessor trait.
+    (
+        @fields [$(#[$fields_attribute:meta])*] [$(#[$trait_attribute:meta])*] $visibility:vis
+        $memory:ident $part:ident $part_bound:ident $fields:ident $types:ident $accessors:ident
+        { $( $(#[doc = $doc:literal])* $field:ident: $type:ty $(= $kind:ident)? ),+ $(,)? }
     ) => {
         $(#[$fields_attribute])*
         $visibility struct $fields<$memory: $crate::Memory, $part: $part_bound<$memory>> {
@@ -130,15 +144,6 @@ macro_rules! orders {
                 fn $field(&self) -> &<($memory, Self::Part) as $types>::$field;
             )+
         }
-
-        $(
-            $crate::orders! {
-                @order [$(#[$order_attribute])* $visibility $order]
-                [$memory $part $part_bound $fields $types $accessors $object]
-                [$( {$field $(= $kind)?; $($doc)*} )+]
-                {$($order_body)+} -> [] [] []
-            }
-        )+
     };
 
     // One entry of an order after the other: into the struct's fields, the constructor's, and the padding's names.
@@ -154,7 +159,7 @@ macro_rules! orders {
     (
         @order [$(#[$attribute:meta])* $visibility:vis $order:ident]
         [$memory:ident $part:ident $part_bound:ident $fields:ident $types:ident $accessors:ident $object:literal]
-        [$( {$field:ident $(= $kind:ident)?; $($doc:literal)*} )+]
+        { $( $(#[doc = $doc:literal])* $field:ident: $type:ty $(= $kind:ident)? ),+ $(,)? }
         {} -> [$($entry:tt)+] [$({$pad:ident $pad_type:ty})*] [$($line:ident)*]
     ) => {
         $crate::orders! {
@@ -185,9 +190,7 @@ macro_rules! orders {
 
             fn fields() -> Vec<$crate::Field> {
                 let mut fields = vec![
-                    $( $crate::described!(
-                        @field Self, $field, <($memory, $part) as $types>::$field, concat!($($doc, "\n",)* "") $(, $kind)?
-                    ), )+
+                    $( $crate::described!(@field Self, $field, $type, concat!($($doc, "\n",)* "") $(, $kind)?), )+
                     $( $crate::described!(@field Self, $pad, $pad_type, ""), )*
                 ];
                 fields.sort_by_key(|field| field.offset);

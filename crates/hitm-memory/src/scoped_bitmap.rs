@@ -51,6 +51,8 @@ pub enum Encoding {
 pub struct ScopedBitmaps<M: Memory> {
     /// The words of each part, row after row.
     parts: Box<[PlacedSlice<M, M::Atomic<u64>>]>,
+    /// Split only: for each row, a pointer into each part. Written at construction only.
+    pointers: Option<PlacedSlice<M, M::Atomic<u64>>>,
     part_of: Box<[u32]>,
     /// The CPUs of each part.
     members: Box<[CpuSet]>,
@@ -64,7 +66,7 @@ pub struct ScopedBitmaps<M: Memory> {
 #[derive(Debug)]
 pub struct BitmapRow<'a, M: Memory> {
     bitmaps: &'a ScopedBitmaps<M>,
-    first: usize,
+    pointer: usize,
 }
 
 impl<M: Memory> ScopedBitmaps<M> {
@@ -99,8 +101,18 @@ impl<M: Memory> ScopedBitmaps<M> {
                 M::Atomic::new(initial(element))
             })
         };
+        let pointers = (scope != Scope::Machine).then(|| {
+            let fields = || {
+                let part = Field { count: members.len(), ..Field::word("part", 0, 8, "pointer to the part's row") };
+                let size = members.len() * size_of::<u64>();
+                vec![Field { size, count: rows, fields: vec![part], ..Field::word(row, 0, size, "one pointer a part") }]
+            };
+            let first = |element: usize| M::Atomic::new((element / members.len() * stride) as u64);
+            PlacedSlice::new(&format!("{object}_pointers"), None, None, rows * members.len(), &fields, first)
+        });
         Self {
             parts: (0..members.len()).map(place).collect(),
+            pointers,
             part_of: topology.cpu_ids().map(|cpu| topology.part_of(scope, cpu) as u32).collect(),
             members,
             encoding,
@@ -112,16 +124,17 @@ impl<M: Memory> ScopedBitmaps<M> {
     /// What a pointer to row `index` holds: see [`ScopedBitmaps::row`].
     #[must_use]
     pub fn pointer_to(&self, index: usize) -> u64 {
-        (index * self.stride) as u64
+        let per_row = if self.pointers.is_some() { self.parts.len() } else { self.stride };
+        (index * per_row) as u64
     }
 
     /// The row that `pointer` points to, a value that [`ScopedBitmaps::pointer_to`] gave. The original keeps the
-    /// address of an allocation in that word; ours keeps the row's first word within its part. Both are read on the way to
-    /// the bits, which is what matters for the line that the pointer stands in.
+    /// address of an allocation in that word, a bitmap's or, when split, that of an array of pointers to bitmaps; ours keeps an
+    /// index. Both are read on the way to the bits, which is what matters for the line that the pointer stands in.
     #[inline]
     #[must_use]
     pub fn row(&self, pointer: u64) -> BitmapRow<'_, M> {
-        BitmapRow { bitmaps: self, first: pointer as usize }
+        BitmapRow { bitmaps: self, pointer: pointer as usize }
     }
 
     /// The number of parts.
@@ -138,10 +151,23 @@ impl<M: Memory> ScopedBitmaps<M> {
 }
 
 impl<M: Memory> BitmapRow<'_, M> {
+    /// The words of the row in `part`.
     #[inline]
+    #[track_caller]
+    fn part(&self, part: usize) -> &[M::Atomic<u64>] {
+        let first = match &self.bitmaps.pointers {
+            None => self.pointer,
+            // Relaxed: written at construction only.
+            Some(pointers) => pointers[self.pointer + part].load(Ordering::Relaxed) as usize,
+        };
+        &self.bitmaps.parts[part][first..]
+    }
+
+    #[inline]
+    #[track_caller]
     fn word_of(&self, cpu: CpuId) -> (&M::Atomic<u64>, u64) {
-        let part = self.bitmaps.part_of[cpu.index()] as usize;
-        (&self.bitmaps.parts[part][self.first + cpu.index() / BITS], 1 << (cpu.index() % BITS))
+        let part = self.part(self.bitmaps.part_of[cpu.index()] as usize);
+        (&part[cpu.index() / BITS], 1 << (cpu.index() % BITS))
     }
 
     /// Puts `cpu` into the row.
@@ -176,12 +202,13 @@ impl<M: Memory> BitmapRow<'_, M> {
         let first_part = self.bitmaps.part_of[here.index()] as usize;
         for step in 0..parts {
             let part = (first_part + step) % parts;
+            let words = self.part(part);
             for index in 0..self.bitmaps.words {
                 let foreign = match self.bitmaps.encoding {
                     Encoding::Zeros => u64::MAX,
                     Encoding::ForeignOnes => self.bitmaps.members[part].word(index),
                 };
-                if allowed.word(index) & self.bitmaps.parts[part][self.first + index].load(order) & foreign != 0 {
+                if allowed.word(index) & words[index].load(order) & foreign != 0 {
                     return true;
                 }
             }
@@ -234,8 +261,8 @@ impl<M: Memory> BitmapRow<'_, M> {
             Encoding::Zeros => 0,
             Encoding::ForeignOnes => u64::MAX,
         };
-        for part in &self.bitmaps.parts {
-            let bits = part[self.first + index].load(order);
+        for part in 0..self.bitmaps.parts.len() {
+            let bits = self.part(part)[index].load(order);
             match self.bitmaps.encoding {
                 Encoding::Zeros => word |= bits,
                 Encoding::ForeignOnes => word &= bits,

@@ -1,0 +1,117 @@
+//! Changing a task's priority or affinity while it may be queued, running or asleep.
+//!
+//! **Origin.** Linux's bracket: off the queue if queued, put if running, change, on the queue, set if running, then look at
+//! what follows from it. A priority that is lowered within the class goes to the head of its new level, since the task
+//! did not give up the CPU.
+
+use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_topology::CpuId;
+
+use crate::prio::Prio;
+use crate::root_domain::RootDomainWords;
+use crate::rq::{BALANCE_PULL, RqGuard};
+use crate::scheduler::Scheduler;
+use crate::task::{Policy, TaskId};
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// Locks the queue that `id` is on, or was on last. The caller holds its `pi_lock`, so it stays asleep if it is.
+    fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
+        loop {
+            let cpu = self.tasks.get(id).cpu();
+            let rq = self.lock(cpu);
+            // A push or pull may have moved it before the lock was taken.
+            if self.tasks.get(id).cpu() == cpu {
+                return rq;
+            }
+        }
+    }
+
+    pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy) {
+        let task = self.tasks.get(id);
+        let _pi = task.pi_lock.lock();
+        let mut rq = self.lock_queue_of(id);
+        let before = task.prio();
+        self.bracket(&rq, id, before < prio, || {
+            task.prio.set(prio.0);
+            task.round_robin.set(u32::from(policy == Policy::RoundRobin));
+        });
+        if task.on_rq.get() == 0 || before == prio {
+            return;
+        }
+        match rq.curr() {
+            Some(curr) if curr == id => {
+                if before < prio {
+                    rq.request_balance(BALANCE_PULL);
+                }
+                if rq.highest() < prio {
+                    self.resched(&rq);
+                }
+            }
+            Some(curr) if self.tasks.get(curr).prio() <= prio => {}
+            _ => self.resched(&rq),
+        }
+        self.run_balance(&mut rq);
+    }
+
+    pub(crate) fn change_allowed(&self, id: TaskId, allowed: &CpuSet) {
+        let task = self.tasks.get(id);
+        let _pi = task.pi_lock.lock();
+        let mut rq = self.lock_queue_of(id);
+        self.bracket(&rq, id, false, || {
+            self.tasks.allowed(id).store(allowed);
+            task.cpus_allowed_count.set(allowed.len() as u32);
+        });
+        if task.on_rq.get() == 0 || allowed.contains(rq.cpu) {
+            return;
+        }
+        if rq.curr() == Some(id) || task.is_on_cpu() {
+            // It goes when its CPU leaves it.
+            self.resched(&rq);
+        } else {
+            self.expel(&mut rq, id);
+        }
+    }
+
+    /// Off the queue, change, on the queue. A running task keeps its place at the head of its priority.
+    fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
+        let task = self.tasks.get(id);
+        let queued = task.on_rq.get() != 0;
+        if !queued {
+            change();
+            return;
+        }
+        let running = rq.curr() == Some(id);
+        self.dequeue(rq, id);
+        change();
+        self.enqueue(rq, id, lowered || running);
+    }
+
+    /// Moves `id`, which is queued on `rq` and does not run, to a CPU where it may. Called with the task's `pi_lock` or
+    /// by the CPU that goes offline.
+    pub(crate) fn expel(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
+        loop {
+            let task = self.tasks.get(id);
+            let here = |rq: &RqGuard<'_, P>| {
+                task.on_rq.get() != 0 && task.cpu() == rq.cpu && rq.curr() != Some(id) && !task.is_on_cpu()
+            };
+            if !here(rq) {
+                return;
+            }
+            let target = self.roomiest_active(id, rq.cpu);
+            if target == rq.cpu {
+                return;
+            }
+            let (to, _let_go) = rq.lock_both(&self.rqs[target], target);
+            if here(rq) && to.online.get() != 0 {
+                self.move_task(rq, id, &to);
+                self.preempt_for(&to, id);
+                return;
+            }
+        }
+    }
+
+    /// A CPU that runs something less urgent than `id`, else any where it may run.
+    fn roomiest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
+        self.find_lowest(id).filter(|&target| target != cpu).unwrap_or_else(|| self.nearest_active(id, cpu))
+    }
+}

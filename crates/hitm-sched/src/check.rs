@@ -1,0 +1,254 @@
+//! What must hold when nothing is in flight, checked on plain data.
+//!
+//! [`Snapshot`] is what the lists, the words and the bitmaps say, read one by one. [`Snapshot::violations`] knows the
+//! invariants of the mechanisms and nothing of how they are kept: it derives from the lists alone what every other word
+//! ought to be.
+
+use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_topology::CpuId;
+
+use crate::cpupri_vecs::CpupriVecs;
+use crate::prio::{Level, Prio};
+use crate::root_domain::{RootDomainParts, RootDomainWords};
+use crate::rq::RunQueue;
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+/// One queue.
+#[derive(Clone, Debug)]
+pub struct QueueSnapshot {
+    /// Whether the CPU takes part.
+    pub online: bool,
+    /// The running task.
+    pub running: Option<TaskId>,
+    /// The queued tasks by priority, the running one included.
+    pub queued: Vec<(Prio, TaskId)>,
+    /// The pushable list, in its order.
+    pub pushable: Vec<TaskId>,
+    /// The words that say what the lists hold.
+    pub nr_running: u32,
+    /// As `nr_running`, of the real-time class.
+    pub rt_nr_running: u32,
+    /// The most urgent priority queued.
+    pub highest_curr: Prio,
+    /// The most urgent priority that could move.
+    pub highest_next: Prio,
+    /// Whether the CPU has announced itself.
+    pub overloaded: bool,
+    /// The level that cpupri has for the CPU.
+    pub level: Option<Level>,
+}
+
+/// One task.
+#[derive(Clone, Debug)]
+pub struct TaskSnapshot {
+    /// Its number.
+    pub id: TaskId,
+    /// Its priority.
+    pub prio: Prio,
+    /// Where it may run.
+    pub allowed: CpuSet,
+    /// The CPU that it says it is on.
+    pub cpu: CpuId,
+    /// Whether it says that it is queued.
+    pub on_rq: bool,
+    /// Whether it sleeps.
+    pub sleeping: bool,
+}
+
+/// Everything that a checker looks at.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The queues, by CPU.
+    pub queues: Vec<QueueSnapshot>,
+    /// The tasks that live.
+    pub tasks: Vec<TaskSnapshot>,
+    /// cpupri's counts and bitmaps, by level.
+    pub levels: Vec<(i32, CpuSet)>,
+    /// The count of overloaded CPUs.
+    pub overload_count: i32,
+    /// The bitmap of overloaded CPUs.
+    pub overload_bits: CpuSet,
+    /// Whether a push chain is under way.
+    pub push_chain_active: bool,
+    /// The root domain's references less its attached CPUs.
+    pub chain_references: i32,
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// The queued tasks, most urgent first.
+    pub(crate) fn queued(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
+        (0..Prio::REAL_TIME_COUNT as i32).flat_map(|prio| self.queue_of(rq, Prio(prio)).collect()).collect()
+    }
+
+    pub(crate) fn take_snapshot(&self) -> Snapshot {
+        use std::sync::atomic::Ordering;
+
+        use hitm_memory::AtomicWord;
+
+        let queue = |cpu: CpuId| {
+            let rq = &self.rqs[cpu];
+            let queued = |prio| self.queue_of(rq, Prio(prio)).collect().into_iter().map(move |id| (Prio(prio), id));
+            QueueSnapshot {
+                online: rq.online.peek() != 0,
+                running: rq.curr(),
+                queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).collect(),
+                pushable: self.pushable(rq),
+                nr_running: rq.nr_running.peek(),
+                rt_nr_running: rq.rt.rt_nr_running.peek(),
+                highest_curr: rq.highest(),
+                highest_next: Prio(rq.rt.highest_prio_next.peek()),
+                overloaded: rq.rt.overloaded.peek() != 0,
+                level: self.rd.cpupri.level_of(cpu),
+            }
+        };
+        let task = |id| {
+            let task = self.tasks.get(id);
+            TaskSnapshot {
+                id,
+                prio: task.prio(),
+                allowed: self.tasks.allowed(id).load(),
+                cpu: task.cpu(),
+                on_rq: task.on_rq.peek() != 0,
+                sleeping: task.is_sleeping(),
+            }
+        };
+        let vecs = self.rd.vecs();
+        let levels = <R::Part as RootDomainParts<P>>::Vecs::LEVELS as u32;
+        // Relaxed: nothing is in flight.
+        let level = |level| (vecs.count(level).load(Ordering::Relaxed), self.rd.cpupri.cpus_at(vecs, level));
+        Snapshot {
+            queues: self.topology.cpu_ids().map(queue).collect(),
+            tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
+            levels: (0..levels).map(Level).map(level).collect(),
+            overload_count: self.rd.overload_count(),
+            overload_bits: self.rd.overload_bits(),
+            push_chain_active: self.rd.push_chain_active(),
+            // Relaxed: nothing is in flight.
+            chain_references: self.rd.words().refcount().load(Ordering::Relaxed) - self.topology.cpus() as i32,
+        }
+    }
+}
+
+impl Snapshot {
+    fn task(&self, id: TaskId) -> Option<&TaskSnapshot> {
+        self.tasks.iter().find(|task| task.id == id)
+    }
+
+    /// Every invariant that does not hold, in words.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (index, queue) in self.queues.iter().enumerate() {
+            self.check_queue(CpuId(index as u32), queue, &mut |what| found.push(format!("cpu {index}: {what}")));
+        }
+        for task in &self.tasks {
+            self.check_task(task, &mut |what| found.push(format!("task {}: {what}", task.id)));
+        }
+        self.check_root_domain(&mut |what| found.push(format!("root domain: {what}")));
+        found
+    }
+
+    fn check_queue(&self, cpu: CpuId, queue: &QueueSnapshot, fail: &mut dyn FnMut(String)) {
+        let mut expect = |what: &str, is: &dyn std::fmt::Debug, should: &dyn std::fmt::Debug| {
+            let (is, should) = (format!("{is:?}"), format!("{should:?}"));
+            if is != should {
+                fail(format!("{what} is {is}, its lists say {should}"));
+            }
+        };
+        let most_urgent = queue.queued.first().map_or(Prio::NONE, |&(prio, _)| prio);
+        let count = queue.queued.len() as u32;
+        expect("highest_prio.curr", &queue.highest_curr, &most_urgent);
+        expect("rt_nr_running", &queue.rt_nr_running, &count);
+        expect("nr_running", &queue.nr_running, &count);
+        expect("overloaded", &queue.overloaded, &!queue.pushable.is_empty());
+        let first = queue.pushable.first().and_then(|&id| self.task(id));
+        expect("highest_prio.next", &queue.highest_next, &first.map_or(Prio::NONE, |task| task.prio));
+        // The tasks that could move, in the order in which they should stand.
+        let mut movable: Vec<TaskId> = queue.queued.iter().map(|&(_, id)| id).collect();
+        movable.retain(|&id| queue.running != Some(id) && self.task(id).is_some_and(|task| task.allowed.len() > 1));
+        let mut pushable = queue.pushable.clone();
+        let prios = |ids: &[TaskId]| -> Vec<Option<Prio>> { ids.iter().map(|&id| self.task(id).map(|task| task.prio)).collect() };
+        expect("the order of pushable tasks", &prios(&pushable), &prios(&movable));
+        movable.sort_unstable();
+        pushable.sort_unstable();
+        expect("the pushable list", &pushable, &movable);
+        let level = queue.online.then(|| most_urgent.level());
+        expect("cpupri's level", &queue.level, &level);
+        if let Some(running) = queue.running
+            && !queue.queued.iter().any(|&(_, id)| id == running)
+        {
+            fail(format!("task {running} runs and is not queued"));
+        }
+        for &(prio, id) in &queue.queued {
+            match self.task(id) {
+                None => fail(format!("task {id} is queued and does not live")),
+                Some(task) if task.cpu != cpu => fail(format!("task {id} is queued here and says cpu {}", task.cpu)),
+                Some(task) if task.prio != prio => fail(format!("task {id} of {} is queued as {prio}", task.prio)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn check_task(&self, task: &TaskSnapshot, fail: &mut dyn FnMut(String)) {
+        let queues = || self.queues.iter().enumerate();
+        let on: Vec<usize> =
+            queues().filter(|(_, queue)| queue.queued.iter().any(|&(_, id)| id == task.id)).map(|(cpu, _)| cpu).collect();
+        let expect = usize::from(task.on_rq);
+        if on.len() != expect {
+            fail(format!("is on the queues of cpus {on:?}, says that it is on {expect}"));
+        }
+        if task.sleeping == task.on_rq {
+            fail(format!("sleeping is {} and queued is {}", task.sleeping, task.on_rq));
+        }
+    }
+
+    fn check_root_domain(&self, fail: &mut dyn FnMut(String)) {
+        let overloaded: CpuSet =
+            (0..).map(CpuId).zip(&self.queues).filter(|(_, queue)| queue.online && queue.overloaded).map(|(cpu, _)| cpu).collect();
+        if self.overload_bits != overloaded {
+            fail(format!("rto_mask is {:?}, the queues say {overloaded:?}", self.overload_bits));
+        }
+        if self.overload_count != overloaded.len() as i32 {
+            fail(format!("rto_count is {}, the queues say {}", self.overload_count, overloaded.len()));
+        }
+        for (level, (count, cpus)) in self.levels.iter().enumerate() {
+            let expect: CpuSet = (0..)
+                .map(CpuId)
+                .zip(&self.queues)
+                .filter(|(_, queue)| queue.online && queue.highest_curr.level().index() == level)
+                .map(|(cpu, _)| cpu)
+                .collect();
+            if *cpus != expect || *count != expect.len() as i32 {
+                fail(format!("level {level} counts {count} and has {cpus:?}, the queues say {expect:?}"));
+            }
+        }
+        if self.push_chain_active || self.chain_references != 0 {
+            fail(format!(
+                "a push chain is {}, with {} references",
+                if self.push_chain_active { "under way" } else { "at rest" },
+                self.chain_references
+            ));
+        }
+    }
+
+    /// Where a queued task waits on a CPU while a less urgent one runs on a CPU that it may use, in words. Empty when the most urgent
+    /// tasks run, as far as affinities let them.
+    #[must_use]
+    pub fn priority_inversions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for queue in &self.queues {
+            for &(prio, id) in queue.queued.iter().filter(|&&(_, id)| queue.running != Some(id)) {
+                let Some(task) = self.task(id) else { continue };
+                for cpu in task.allowed.iter() {
+                    let other = &self.queues[cpu.index()];
+                    let runs = other.running.and_then(|id| self.task(id)).map_or(Prio::NONE, |task| task.prio);
+                    if other.online && prio < runs {
+                        found.push(format!("task {id} ({prio}) waits while cpu {cpu} runs {runs}"));
+                    }
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,217 @@
+//! cpupri: which CPUs run something less urgent than this.
+//!
+//! **Claim.** For each priority level a count of the CPUs at it and a bitmap of them. A CPU that changes level does four
+//! read-modify-writes; a search reads counts upward from the lowest level and looks at bitmaps where a count is not zero.
+//! Use it to place a real-time task; a snapshot is all it gives, and callers look again under run queue locks.
+//!
+//! **Origin.** Gregory Haskins, Linux 2.6.25, in the form of v5.11 to v7.1 with 101 levels. Placements: Pan Deng, patches 1 and
+//! 4 of "sched/rt: mitigate root_domain cache line contention", 2025. Differences: the orderings below instead of
+//! full barriers; scopes beyond the node.
+//!
+//! **Roles.** `set` is called under the run queue lock of the CPU that it is about, so two `set`s of one CPU never
+//! overlap. `find` is called by anybody.
+//!
+//! **State.** Level, count and bit of a CPU that moves from level *old* to level *new*, in the order of the protocol:
+//!
+//! | step | `set` | state that others can see |
+//! |---|---|---|
+//! | 1 | reads its own level | old |
+//! | 2 | sets its bit at new | bit at both |
+//! | 3 | adds 1 to new's count | counted at both |
+//! | 4 | takes 1 from old's count | counted at new |
+//! | 5 | clears its bit at old | new |
+//! | 6 | writes its own level | new |
+//!
+//! **Invariants.**
+//! 1. With no `set` in flight, each count is the population of its bitmap and each CPU's bit is at its level and nowhere
+//!    else; an offline CPU's is nowhere.
+//! 2. A CPU that moves between two levels has its bit in at least one of them at every instant.
+//! 3. Who sees a count because of a CPU sees that CPU's bit, or sees it leaving.
+//! 4. While a CPU only ever becomes more urgent and stays below the searcher's level, no search fails.
+//! 5. What `find` returns is a non-empty subset of the allowed and active CPUs, none of which was at the searcher's level
+//!    or above during the whole call.
+//! 6. After the same single-threaded history every placement, scope and encoding gives the same answers.
+//! 7. A `set` to the same level writes nothing.
+//!
+//! **Memory ordering.**
+//!
+//! | release side | acquire side | what is published |
+//! |---|---|---|
+//! | `set` step 3, add Release | `find`, load of the count Acquire | the bit of step 2: invariant 3 |
+//! | `set` step 4, subtract Release | `find`, load of the old count Acquire | the new count of step 3: invariant 4 |
+//! | `set` step 5, clear Release | `find`, loads of the bitmap Acquire | the new count of step 3, for a search that found the old count and then an empty bitmap: invariant 4 |
+//!
+//! The last pair is needed although no count is decided by it: with Relaxed loads of the bitmap a search can see the old
+//! bit gone and then, one level up, a stale count. The model checker finds it.
+//!
+//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs). The bitmaps stand elsewhere, on lines of their own, one bitmap a
+//! level and part. `cpu_to_pri` is a dense array, sixteen CPUs a line, as in the original.
+//!
+//! **Cost.** `set`: four read-modify-writes, four to six lines. `find`: a load a level (a line every four levels when
+//! packed, one each when split) up to the level found, there a load of each bitmap word, twice.
+//!
+//! **Limits.** Not linearisable. A CPU that becomes *less* urgent may be missed by a search; it pulls for itself.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Field, Memory, PlacedSlice, PlainWord, ScopedBitmaps};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use crate::cpupri_vecs::CpupriVecs;
+use crate::prio::{Level, Prio};
+
+/// The level of a CPU that is offline.
+const INVALID: i32 = -1;
+
+/// Whether a CPU's capacity suits a task: used on machines with unequal CPUs.
+pub type Fits<'a> = &'a dyn Fn(CpuId) -> bool;
+
+/// Who searches, and what for.
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a, M: Memory> {
+    /// Finds CPUs below this priority's level.
+    pub prio: Prio,
+    /// Where the task may run.
+    pub allowed: &'a CpuMask<M>,
+    /// The CPU that searches: its part of the bitmaps is looked at first.
+    pub here: CpuId,
+}
+
+/// The parts of cpupri that stand outside the root domain's own lines.
+#[derive(Debug)]
+pub struct Cpupri<M: Memory> {
+    masks: ScopedBitmaps<M>,
+    /// Each CPU's level, or [`INVALID`]. Written and read by `set` alone.
+    cpu_to_pri: PlacedSlice<M, M::Plain<i32>>,
+}
+
+impl<M: Memory> Cpupri<M> {
+    /// Every CPU offline, with the vectors that go with it.
+    #[must_use]
+    pub fn new<V: CpupriVecs<M>>(topology: &Topology, scope: Scope, encoding: Encoding) -> (Self, V) {
+        let masks = ScopedBitmaps::new("cpupri_mask", "level", V::LEVELS, topology, scope, encoding);
+        let vecs = V::new(|level| masks.pointer_to(level), 0);
+        let fields = || vec![Field { count: topology.cpus(), ..Field::word("cpu", 0, 4, "the CPU's level") }];
+        let level_of = |_| M::Plain::new(INVALID);
+        let cpu_to_pri = PlacedSlice::new("cpu_to_pri", None, None, topology.cpus(), &fields, level_of);
+        (Self { masks, cpu_to_pri }, vecs)
+    }
+
+    /// `cpu`, whose run queue lock the caller holds, now runs at `prio`; nothing takes it offline.
+    pub fn set<V: CpupriVecs<M>>(&self, vecs: &V, cpu: CpuId, prio: Option<Prio>) {
+        self.set_level(vecs, cpu, prio.map(Prio::level));
+    }
+
+    /// As [`Cpupri::set`], by level: [`Level::HIGHER`] has no priority of ours.
+    pub fn set_level<V: CpupriVecs<M>>(&self, vecs: &V, cpu: CpuId, new: Option<Level>) {
+        // Relaxed: a pointer that is written at construction only. So are all pointers here.
+        let array = vecs.cpu_to_pri().load(Ordering::Relaxed) as usize;
+        let own = &self.cpu_to_pri[array + cpu.index()];
+        let old = u32::try_from(own.get()).ok().map(Level);
+        if new == old {
+            return;
+        }
+        if let Some(new) = new {
+            // Relaxed: published by the add below.
+            let pointer = vecs.mask(new).load(Ordering::Relaxed);
+            self.masks.row(pointer).set(cpu, BIT_SET);
+            // Release: publishes the bit. Pairs with the Acquire load of the count in `find_at`.
+            vecs.count(new).fetch_add(1, COUNT_ENTERED);
+        }
+        if let Some(old) = old {
+            // Release: publishes the entry at the new level, for a search that no longer finds this one.
+            // Pairs with the Acquire load of the count in `find_at`.
+            vecs.count(old).fetch_sub(1, Ordering::Release);
+            // Relaxed: constant, as above.
+            let pointer = vecs.mask(old).load(Ordering::Relaxed);
+            // Release: as for the count, for a search that has passed the count. Pairs with the Acquire loads of
+            // the bitmap in `find_at`.
+            self.masks.row(pointer).clear(cpu, Ordering::Release);
+        }
+        own.set(new.map_or(INVALID, |level| level.0 as i32));
+    }
+
+    /// Whether any CPU that `search` allows runs something less urgent.
+    #[must_use]
+    pub fn any<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>) -> bool {
+        Self::levels_below(search).any(|level| self.available_at(vecs, search, level).is_some())
+    }
+
+    /// The allowed and `active` CPUs at the lowest level that has any, if that is below the searcher's.
+    #[must_use]
+    pub fn find<V: CpupriVecs<M>>(
+        &self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>,
+    ) -> Option<CpuSet> {
+        Self::levels_below(search).find_map(|level| self.find_at(vecs, search, active, level))
+    }
+
+    /// As [`Cpupri::find`], of CPUs that fit; where no level has one that fits, of all.
+    #[must_use]
+    pub fn find_fitting<V: CpupriVecs<M>>(
+        &self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>, fits: Fits<'_>,
+    ) -> Option<CpuSet> {
+        let fitting = |level| {
+            let found = self.find_at(vecs, search, active, level)?;
+            let fitting: CpuSet = found.iter().filter(|&cpu| fits(cpu)).collect();
+            (!fitting.is_empty()).then_some(fitting)
+        };
+        // Priority wins over fit.
+        Self::levels_below(search).find_map(fitting).or_else(|| self.find(vecs, search, active))
+    }
+
+    fn levels_below(search: &Search<'_, M>) -> impl Iterator<Item = Level> + use<M> {
+        (0..search.prio.level().0).map(Level)
+    }
+
+    /// The pointer to the bitmap of `level`, if an allowed CPU is in it.
+    #[inline]
+    fn available_at<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, level: Level) -> Option<u64> {
+        // Acquire, also where the count is zero: this level is read before the next one. Pairs with the Releases in
+        // `set_level`.
+        if vecs.count(level).load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        // Relaxed: constant.
+        let pointer = vecs.mask(level).load(Ordering::Relaxed);
+        // Acquire: pairs with the Release of the clear in `set_level`.
+        self.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
+    }
+
+    #[inline]
+    fn find_at<V: CpupriVecs<M>>(
+        &self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>, level: Level,
+    ) -> Option<CpuSet> {
+        let pointer = self.available_at(vecs, search, level)?;
+        // Acquire: as in `available_at`. Bits may have gone since then.
+        let mut found = self.masks.row(pointer).intersection(search.allowed, MASK_READ);
+        for index in 0..found.words() {
+            found.set_word(index, found.word(index) & active.word(index));
+        }
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// Bytes of the bitmaps and the array, whole lines.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.masks.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
+    }
+
+    /// The CPUs whose bit is at `level`, for checkers.
+    pub fn cpus_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> CpuSet {
+        // Relaxed: constant; checkers look when nothing is in flight.
+        self.masks.row(vecs.mask(level).load(Ordering::Relaxed)).snapshot()
+    }
+
+    /// The level that `cpu` was last set to, for checkers.
+    #[must_use]
+    pub fn level_of(&self, cpu: CpuId) -> Option<Level> {
+        u32::try_from(self.cpu_to_pri[cpu.index()].peek()).ok().map(Level)
+    }
+}
+
+/// How a bit is set: Relaxed, since the count that follows publishes it.
+const BIT_SET: Ordering = Ordering::Relaxed;
+/// How a level's count is raised: Release, see the module's table.
+const COUNT_ENTERED: Ordering = Ordering::Release;
+/// How a bitmap is read: Acquire, see the module's table.
+const MASK_READ: Ordering = Ordering::Acquire;

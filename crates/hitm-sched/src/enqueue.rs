@@ -1,0 +1,130 @@
+//! Putting a task on a queue and taking it off, and what that does to the queue's priority.
+//!
+//! **Origin.** Linux's real-time class, v6.12 onward, without group scheduling.
+//!
+//! **Cost.** Beside the queue's own lines: cpupri's four read-modify-writes when the queue's priority changes; a set or
+//! clear of overload for a task that may move; a load of the root domain's `overloaded` when two tasks are left.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Platform, PlainWord};
+
+use crate::list::{Links, List};
+use crate::prio::Prio;
+use crate::root_domain::RootDomainWords;
+use crate::rq::{RqGuard, RunQueue};
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// The tasks of one priority of a queue.
+    pub(crate) fn queue_of<'a>(
+        &'a self, rq: &'a RunQueue<P>, prio: Prio,
+    ) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
+        List::new(&rq.rt.queue[prio.0 as usize], |id| &self.tasks.get(id).run_list)
+    }
+
+    /// Puts `id` on the queue: behind its equals, or before them.
+    pub(crate) fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
+        let task = self.tasks.get(id);
+        let prio = task.prio();
+        self.uncount_rt(rq);
+        let queue = self.queue_of(rq, prio);
+        if at_head {
+            queue.push_front(id);
+        } else {
+            queue.push_back(id);
+        }
+        rq.rt.set_active(prio, true);
+        task.on_list.set(1);
+        task.on_rq.set(1);
+        rq.rt.rt_nr_running.set(rq.rt.rt_nr_running.get() + 1);
+        rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() + task.round_robin.get());
+        self.raise_prio(rq, prio);
+        self.count_rt(rq);
+        if rq.curr() != Some(id) && task.can_move() {
+            self.enqueue_pushable(rq, id);
+        }
+    }
+
+    /// Takes `id` off the queue.
+    pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let task = self.tasks.get(id);
+        let prio = task.prio();
+        self.uncount_rt(rq);
+        let queue = self.queue_of(rq, prio);
+        queue.remove(id);
+        if queue.is_empty() {
+            rq.rt.set_active(prio, false);
+        }
+        task.on_list.set(0);
+        task.on_rq.set(0);
+        rq.rt.rt_nr_running.set(rq.rt.rt_nr_running.get() - 1);
+        rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() - task.round_robin.get());
+        self.lower_prio(rq, prio);
+        self.count_rt(rq);
+        self.dequeue_pushable(rq, id);
+    }
+
+    /// The class's tasks leave the queue's count while they change.
+    fn uncount_rt(&self, rq: &RqGuard<'_, P>) {
+        if rq.rt.rt_queued.get() != 0 {
+            rq.nr_running.set(rq.nr_running.get() - rq.rt.rt_nr_running.get());
+            rq.rt.rt_queued.set(0);
+        }
+    }
+
+    /// The class's tasks are counted again; two or more are announced.
+    fn count_rt(&self, rq: &RqGuard<'_, P>) {
+        let (before, tasks) = (rq.nr_running.get(), rq.rt.rt_nr_running.get());
+        if tasks == 0 {
+            return;
+        }
+        rq.nr_running.set(before + tasks);
+        rq.rt.rt_queued.set(1);
+        if before < 2 && before + tasks >= 2 {
+            let overloaded = self.rd.words().overloaded();
+            // Relaxed: a hint for idle CPUs, allowed to be stale. Looking first keeps the line shared.
+            if overloaded.load(Ordering::Relaxed) == 0 {
+                // Relaxed: as above.
+                overloaded.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// A task of `prio` has come.
+    fn raise_prio(&self, rq: &RqGuard<'_, P>, prio: Prio) {
+        if prio < rq.highest() {
+            rq.rt.highest_prio_curr.set(prio.0);
+            if rq.online.get() != 0 {
+                self.rd.cpupri.set(self.rd.vecs(), rq.cpu, Some(prio));
+            }
+        }
+    }
+
+    /// A task of `prio` has gone.
+    fn lower_prio(&self, rq: &RqGuard<'_, P>, prio: Prio) {
+        let before = rq.highest();
+        if rq.rt.rt_nr_running.get() == 0 {
+            rq.rt.highest_prio_curr.set(Prio::NONE.0);
+        } else if prio == before {
+            let first = rq.rt.first_active().expect("tasks are queued");
+            rq.rt.highest_prio_curr.set(first.0);
+        }
+        let now = rq.highest();
+        if now != before && rq.online.get() != 0 {
+            self.rd.cpupri.set(self.rd.vecs(), rq.cpu, Some(now));
+        }
+    }
+
+    /// Moves `id`, which is queued, behind or before its equals.
+    pub(crate) fn requeue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
+        let queue = self.queue_of(rq, self.tasks.get(id).prio());
+        queue.remove(id);
+        if at_head {
+            queue.push_front(id);
+        } else {
+            queue.push_back(id);
+        }
+    }
+}

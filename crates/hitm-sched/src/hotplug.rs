@@ -1,0 +1,58 @@
+//! CPUs that come and go.
+//!
+//! **Protocol.** Offline: (1) the CPU is no longer active, so searches pass over it; (2) under its queue's lock it withdraws its
+//! overload and its level, and leaves the domain; (3) what is queued there and does not run goes elsewhere; (4) what runs there
+//! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 1 and 2.
+//! A waker that chose the CPU before step 1 finds it offline under the lock and chooses again.
+
+use hitm_memory::{Platform, PlainWord};
+use hitm_topology::CpuId;
+
+use crate::root_domain::RootDomainWords;
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    pub(crate) fn bring_online(&self, cpu: CpuId) {
+        let rq = self.lock(cpu);
+        if rq.online.get() != 0 {
+            return;
+        }
+        rq.online.set(1);
+        if rq.rt.overloaded.get() != 0 {
+            self.rd.set_overload(cpu);
+        }
+        self.rd.cpupri.set(self.rd.vecs(), cpu, Some(rq.highest()));
+        self.rd.set_active(cpu, true);
+    }
+
+    pub(crate) fn take_offline(&self, cpu: CpuId) -> bool {
+        let mut others = self.rd.active.load();
+        others.remove(cpu);
+        if others.is_empty() {
+            return false;
+        }
+        let mut rq = self.lock(cpu);
+        if rq.online.get() == 0 {
+            return true;
+        }
+        self.rd.set_active(cpu, false);
+        if rq.rt.overloaded.get() != 0 {
+            self.rd.clear_overload(cpu);
+        }
+        self.rd.cpupri.set(self.rd.vecs(), cpu, None);
+        rq.online.set(0);
+        while let Some(id) = self.first_waiting(&rq) {
+            self.expel(&mut rq, id);
+        }
+        if rq.curr().is_some() {
+            self.resched(&rq);
+        }
+        true
+    }
+
+    /// A task that is queued and does not run.
+    fn first_waiting(&self, rq: &crate::rq::RqGuard<'_, P>) -> Option<TaskId> {
+        self.queued(rq).into_iter().find(|&id| rq.curr() != Some(id) && !self.tasks.get(id).is_on_cpu())
+    }
+}

@@ -1,0 +1,34 @@
+//! The scheduler core.
+//!
+//! Everything is generic over [`Memory`](hitm_memory::Memory) or [`Platform`](hitm_memory::Platform): the same source runs
+//! natively, on the simulated machine and under model checkers. The core knows no threads, no futures, no files, and reads no clock
+//! but the platform's.
+//!
+//! One mechanism, one file; a variant is a parameter.
+#![forbid(unsafe_code)]
+
+pub mod prio;
+
+pub mod cpupri;
+pub mod cpupri_vecs;
+pub mod overload;
+pub mod push_token;
+pub mod root_domain;
+
+mod list;
+mod rq;
+pub mod task;
+
+pub mod scheduler;
+mod change;
+mod enqueue;
+mod hotplug;
+mod placement;
+mod pull;
+mod push;
+mod pushable;
+mod switch;
+mod wake;
+
+pub mod check;
+pub mod stats;

@@ -1,0 +1,96 @@
+//! Where a task that wakes should run.
+//!
+//! **Origin.** Linux's real-time class, without capacities. The sched domains that the original walks are the topology's
+//! core, LLC, node and machine.
+//!
+//! **Cost.** On a CPU that idles or runs something less urgent: a look at its running task. Otherwise one search of
+//! cpupri, and a look at the CPU found.
+
+use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_topology::CpuId;
+
+use crate::cpupri::Search;
+use crate::prio::Prio;
+use crate::root_domain::RootDomainWords;
+use crate::scheduler::Scheduler;
+use crate::stats::Count;
+use crate::task::TaskId;
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
+        self.stats.add(Count::Find);
+        Search { prio, allowed: self.tasks.allowed(id), here: P::current_cpu() }
+    }
+
+    /// The CPU for `id`, which wakes and ran on `cpu` last.
+    pub(crate) fn select(&self, id: TaskId, cpu: CpuId) -> CpuId {
+        let task = self.tasks.get(id);
+        let blocked = self.rqs[cpu].curr().is_some_and(|curr| {
+            let curr = self.tasks.get(curr);
+            !curr.can_move() || curr.prio() <= task.prio()
+        });
+        if !blocked {
+            // A more urgent task preempts what runs here, which is then pushed away.
+            return cpu;
+        }
+        let target = self.find_lowest(id);
+        target.filter(|&target| task.prio() < self.rqs[target].highest()).unwrap_or(cpu)
+    }
+
+    /// `cpu` if `id` may run there, else one where it may. Affinity gives way when none of its CPUs is active.
+    pub(crate) fn nearest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
+        if self.tasks.allowed(id).contains(cpu) && self.rd.active.contains(cpu) {
+            return cpu;
+        }
+        let mut allowed = self.tasks.allowed(id).load();
+        let active = self.rd.active.load();
+        allowed.intersect(&active);
+        let from = CpuId((cpu.0 + 1) % self.topology.cpus() as u32);
+        allowed.first_from(from).or_else(|| active.first_from(from)).unwrap_or(cpu)
+    }
+
+    /// Whether any CPU that `id` may run on runs something less urgent than `id`.
+    pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
+        let search = self.search(id, self.tasks.get(id).prio());
+        self.rd.cpupri.any(self.rd.vecs(), &search)
+    }
+
+    /// A CPU that runs something less urgent than `id`, as near to where it ran as possible.
+    pub(crate) fn find_lowest(&self, id: TaskId) -> Option<CpuId> {
+        let task = self.tasks.get(id);
+        if !task.can_move() {
+            return None;
+        }
+        let search = self.search(id, task.prio());
+        let found = self.rd.cpupri.find(self.rd.vecs(), &search, &self.rd.active)?;
+        let cpu = task.cpu();
+        if found.contains(cpu) {
+            // Most likely its lines are still there.
+            return Some(cpu);
+        }
+        let here = P::current_cpu();
+        let here_found = found.contains(here);
+        for around in &self.neighbourhoods[cpu.index()] {
+            if here_found && around.contains(here) {
+                // Preempting this CPU is cheaper than another.
+                return Some(here);
+            }
+            let mut near = found.clone();
+            near.intersect(around);
+            if let Some(cpu) = self.any_of(&near) {
+                return Some(cpu);
+            }
+        }
+        if here_found { Some(here) } else { self.any_of(&found) }
+    }
+
+    /// One of `cpus`; successive calls on one CPU spread.
+    fn any_of(&self, cpus: &CpuSet) -> Option<CpuId> {
+        let cursor = &self.rqs[P::current_cpu()].cursor;
+        // Peek: the cursor is a hint of the CPU's own, which threads outside the CPUs may share.
+        let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
+        let cpu = cpus.first_from(from)?;
+        cursor.set(cpu.0);
+        Some(cpu)
+    }
+}

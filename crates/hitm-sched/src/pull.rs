@@ -1,0 +1,59 @@
+//! Pulling: a CPU that has become less urgent gets what waits elsewhere.
+//!
+//! **Origin.** Linux's real-time class. By default the overloaded CPUs are asked to push, see
+//! [`push_token`](crate::push_token); otherwise their queues are locked from here, one after the other.
+
+use hitm_memory::{Platform, PlainWord};
+use hitm_topology::CpuId;
+
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+use crate::stats::Count;
+use crate::task::TaskId;
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// Gets what waits elsewhere and is more urgent than what is queued here, or asks for it.
+    pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {
+        if !self.rd.overload_elsewhere(rq.cpu) {
+            return;
+        }
+        self.stats.add(Count::Pull);
+        if self.rd.config.push_by_interrupt {
+            if let Some(first) = self.rd.request_push(rq.cpu) {
+                self.send_push_work(first);
+            }
+            return;
+        }
+        let mut pulled = false;
+        let here = rq.cpu;
+        for cpu in self.rd.overload_bits().iter().filter(|&cpu| cpu != here) {
+            pulled |= self.pull_from(rq, cpu);
+        }
+        if pulled {
+            self.resched(rq);
+        }
+    }
+
+    fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
+        // If that CPU is about to get something still better, it pushes by itself.
+        if self.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
+            return false;
+        }
+        let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
+        // All that follows reads both queues anew.
+        let Some(id) = self.pullable(&source, rq) else { return false };
+        self.move_task(&source, id, rq);
+        true
+    }
+
+    /// The task of `source` that should run on the CPU of `rq`.
+    fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
+        let allowed = |&id: &TaskId| self.tasks.allowed(id).contains(rq.cpu);
+        let id = self.pushable(source).into_iter().find(allowed)?;
+        let prio = self.tasks.get(id).prio();
+        let running = source.curr().map(|curr| self.tasks.get(curr).prio());
+        // One that is more urgent than what runs there is about to run there.
+        (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
+    }
+}

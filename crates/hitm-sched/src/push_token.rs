@@ -1,0 +1,149 @@
+//! The push chain: one token a root domain walks the overloaded CPUs and lets each push.
+//!
+//! **Claim.** However many CPUs want to pull, one chain of interrupts is under way. Each of them pays two read-modify-writes
+//! on one line, and nobody takes another CPU's run queue lock.
+//! Without the chain every puller locks every overloaded queue; see [`pull`](crate::scheduler::Scheduler).
+//!
+//! **Origin.** Steven Rostedt, "sched/rt: Simplify the IPI based RT balancing logic", Linux 4.15; with the later fix that a
+//! scan passes over the CPU that executes it (Chen Jinghuang, 2025), without which one CPU can interrupt itself for
+//! ever.
+//!
+//! **State.**
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `rto_loop_next` | requests so far |
+//! | `rto_loop` | requests that the scan under way has accounted for; under `rto_lock` |
+//! | `rto_cpu` | where the scan is, -1 when none is under way; under `rto_lock` |
+//! | `rto_loop_start` | 1 while a puller is between steps 2 and 4 |
+//!
+//! **Protocol.** A puller: (1) adds to `rto_loop_next`; (2) takes `rto_loop_start`, or leaves; (3) under `rto_lock`, if no
+//! scan is under way, advances to the first overloaded CPU; (4) releases `rto_loop_start`; (5) with a CPU found, takes a
+//! reference and sends the work there. Each CPU on the way: pushes what it can, then under `rto_lock` advances, and sends the
+//! work on or drops the reference. At the end of the bits, a scan starts over if requests came in meanwhile.
+//!
+//! **Invariants.**
+//! 1. At most one chain is under way.
+//! 2. With none under way, `rto_cpu` is -1.
+//! 3. A scan that accounts for a request sees the overload bits that were visible to the requester before it asked.
+//!
+//! **Memory ordering.**
+//!
+//! | release side | acquire side | what is published |
+//! |---|---|---|
+//! | `request_push`, add to `rto_loop_next` Release | `advance`, load of `rto_loop_next` Acquire | the bits that caused the request: invariant 3 |
+//! | `request_push`, store 0 to `rto_loop_start` Release | `request_push`, compare-exchange Acquire | one starter at a time |
+//!
+//! **Limits.** A request whose starter leaves at step 2 just after the last scan looked at `rto_loop_next` is lost. That is
+//! allowed: a CPU pushes by itself when it becomes overloaded.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, PlainWord};
+use hitm_topology::CpuId;
+
+use crate::root_domain::{RootDomain, RootDomainWords};
+
+/// The work is queued somewhere and not begun.
+const PENDING: u32 = 1;
+/// The work is queued or under way.
+const BUSY: u32 = 2;
+
+impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
+    /// `here` wants to pull. Returns the CPU to send the push work to, if this starts a chain.
+    #[must_use]
+    pub fn request_push(&self, here: CpuId) -> Option<CpuId> {
+        let words = self.words();
+        // Release: publishes the overload bits that this CPU saw to the scan that accounts for the request. Pairs with
+        // the Acquire load in `advance`.
+        words.rto_loop_next().fetch_add(1, Ordering::Release);
+        // Acquire: pairs with the Release below, of the last starter. Relaxed on failure: nothing follows. A failed one
+        // takes the line all the same.
+        words.rto_loop_start().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let first = {
+            let _lock = words.rto_lock().lock();
+            if words.rto_cpu().get() < 0 { self.advance(here) } else { None }
+        };
+        // Release: pairs with the Acquire above, of the next starter.
+        words.rto_loop_start().store(0, Ordering::Release);
+        if first.is_some() {
+            // Relaxed: the chain's reference; the domain outlives it because the puller, which is attached, holds
+            // another.
+            words.refcount().fetch_add(1, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// The chain is at `here`, which has pushed. Returns the CPU to send the work to next; with none the chain has ended.
+    #[must_use]
+    pub fn continue_push(&self, here: CpuId) -> Option<CpuId> {
+        let words = self.words();
+        let next = {
+            let _lock = words.rto_lock().lock();
+            self.advance(here)
+        };
+        if next.is_none() {
+            // AcqRel: whoever drops the last reference sees all that was done under the others. Pairs with itself.
+            words.refcount().fetch_sub(1, Ordering::AcqRel);
+        }
+        next
+    }
+
+    /// The next overloaded CPU other than `here`. Under `rto_lock`.
+    fn advance(&self, here: CpuId) -> Option<CpuId> {
+        let words = self.words();
+        // Relaxed: constant.
+        let mask = words.rto_mask().load(Ordering::Relaxed);
+        loop {
+            let previous = u32::try_from(words.rto_cpu().get()).ok().map(CpuId);
+            // Relaxed: the Acquire load below orders the bits that a request announced; a bit that is missed is
+            // pushed by its own CPU.
+            let next = self.rto_mask.row(mask).next_after(previous, Ordering::Relaxed);
+            words.rto_cpu().set(next.map_or(-1, |cpu| cpu.0 as i32));
+            match next {
+                Some(cpu) if cpu == here => {}
+                Some(cpu) => return Some(cpu),
+                None => {
+                    // Acquire: the bits behind the requests counted here are seen by the scan that follows. Pairs with the
+                    // Release in `request_push`.
+                    let requests = words.rto_loop_next().load(Ordering::Acquire);
+                    if words.rto_loop().get() == requests {
+                        return None;
+                    }
+                    words.rto_loop().set(requests);
+                }
+            }
+        }
+    }
+
+    /// Claims the push work for sending it to a CPU. False when it is queued already.
+    #[must_use]
+    pub fn claim_push_work(&self, target: CpuId) -> bool {
+        // AcqRel: pairs with `begin_push_work`, so that who claims the work anew sees that the last run began.
+        let before = self.words().push_work_flags().fetch_or(PENDING | BUSY, Ordering::AcqRel);
+        if before & PENDING != 0 {
+            return false;
+        }
+        // Relaxed: the interrupt that follows publishes it.
+        self.words().push_work_link().store(u64::from(target.0) + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// The work runs: from now on it can be claimed anew.
+    pub fn begin_push_work(&self) {
+        // AcqRel: pairs with `claim_push_work`.
+        self.words().push_work_flags().fetch_and(!PENDING, Ordering::AcqRel);
+    }
+
+    /// The work has run.
+    pub fn end_push_work(&self) {
+        // Release: pairs with the next `claim_push_work`. Relaxed on failure: it was claimed anew and stays busy.
+        let _claimed_anew =
+            self.words().push_work_flags().compare_exchange(BUSY, 0, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Whether a chain is under way, for checkers.
+    pub fn push_chain_active(&self) -> bool {
+        self.words().rto_cpu().peek() >= 0
+    }
+}

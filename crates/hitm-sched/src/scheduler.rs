@@ -1,0 +1,254 @@
+//! [`Scheduler`]: the run queues, the tasks and the root domain of one machine, and what a runtime asks of them.
+//!
+//! The operations are in a file each: [`enqueue`](crate::enqueue), [`placement`](crate::placement),
+//! [`wake`](crate::wake), [`switch`](crate::switch), [`push`](crate::push), [`pull`](crate::pull),
+//! [`change`](crate::change), [`hotplug`](crate::hotplug).
+//!
+//! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of them are taken in the order of CPU numbers.
+//! A task's `pi_lock` is taken before any queue's. `rto_lock` is innermost.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+use hitm_memory::{CpuSet, Interrupts, PerCpu, Platform};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use crate::check::Snapshot;
+use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
+use crate::rq::{RqGuard, RunQueue};
+use crate::stats::{Count, Stats};
+use crate::task::{Attributes, Policy, TaskId, TaskTable};
+use crate::prio::Prio;
+
+/// Why a CPU looks for another task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The running task has nothing to do.
+    Block,
+    /// The running task lets its equals go first.
+    Yield,
+    /// The CPU was asked to look; or nothing runs.
+    Preempt,
+    /// The running task has ended.
+    Exit,
+}
+
+/// A scheduler, as a runtime sees it: without the types that say where its fields stand.
+///
+/// All functions but [`create`](Scheduling::create), [`wake`](Scheduling::wake) and the readers speak of the CPU that calls.
+pub trait Scheduling<P: Platform>: Debug + Send + Sync {
+    /// Makes a task that sleeps; [`wake`](Scheduling::wake) starts it.
+    ///
+    /// # Panics
+    /// When `attributes` allow no CPU, or too many tasks live.
+    fn create(&self, attributes: &Attributes) -> TaskId;
+
+    /// Gives back the number of a task whose [`Why::Exit`] switch is done.
+    fn free(&self, task: TaskId);
+
+    /// Wakes a task; false when it was awake.
+    fn wake(&self, task: TaskId) -> bool;
+
+    /// The running task is about to look at what it waits for: wakeups before this have been heard.
+    fn begin_poll(&self, task: TaskId);
+
+    /// Leaves the running task and returns the next; none to idle.
+    fn switch(&self, why: Why) -> Option<TaskId>;
+
+    /// Whether this CPU was asked to look for another task.
+    fn needs_resched(&self) -> bool;
+
+    /// Does what `interrupts` ask for, but for switching.
+    fn handle(&self, interrupts: Interrupts);
+
+    /// The running round-robin task has used up its turn. True when another of its priority waits.
+    fn end_of_slice(&self) -> bool;
+
+    /// Changes how urgent a task is.
+    fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy);
+
+    /// Changes where a task may run.
+    ///
+    /// # Panics
+    /// When `allowed` is empty.
+    fn set_allowed(&self, task: TaskId, allowed: &CpuSet);
+
+    /// Takes a CPU out of use: its tasks go elsewhere. False when it is the last one.
+    fn set_offline(&self, cpu: CpuId) -> bool;
+
+    /// Puts a CPU to use.
+    fn set_online(&self, cpu: CpuId);
+
+    /// The running task of a CPU: a hint.
+    fn running(&self, cpu: CpuId) -> Option<TaskId>;
+
+    /// The priority of a task: a hint.
+    fn prio_of(&self, task: TaskId) -> Prio;
+
+    /// Where a task may run.
+    fn allowed(&self, task: TaskId) -> CpuSet;
+
+    /// The counts.
+    fn stats(&self) -> &Stats;
+
+    /// Everything that a checker looks at. Only when nothing is in flight.
+    fn snapshot(&self) -> Snapshot;
+
+    /// Bytes of the root domain's words, and of all that they lead to.
+    fn root_domain_bytes(&self) -> (usize, usize);
+
+    /// The topology.
+    fn topology(&self) -> &Arc<Topology>;
+}
+
+/// The scheduler of one machine. `R` is where the root domain's fields stand.
+pub struct Scheduler<P: Platform, R: RootDomainWords<P>> {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) rd: RootDomain<P, R>,
+    pub(crate) rqs: PerCpu<P, RunQueue<P>>,
+    pub(crate) tasks: TaskTable<P>,
+    pub(crate) stats: Stats,
+    /// For every CPU the sets around it, smallest first: core, LLC, node, machine.
+    pub(crate) neighbourhoods: Box<[[Arc<CpuSet>; 4]]>,
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// A scheduler of all CPUs of `topology`, all online.
+    #[must_use]
+    pub fn new(topology: Arc<Topology>, config: RootDomainConfig) -> Self {
+        let sets = |scope| -> Vec<Arc<CpuSet>> {
+            let set = |part| Arc::new(topology.cpus_of(scope, part).iter().copied().collect());
+            (0..topology.parts(scope)).map(set).collect()
+        };
+        let scopes = [Scope::Core, Scope::Llc, Scope::Node, Scope::Machine];
+        let by_scope = scopes.map(sets);
+        let around = |cpu| std::array::from_fn(|at| by_scope[at][topology.part_of(scopes[at], cpu)].clone());
+        let scheduler = Self {
+            rd: RootDomain::new(&topology, config),
+            rqs: PerCpu::new(&topology, |_| RunQueue::new()),
+            tasks: TaskTable::new(),
+            stats: Stats::new(topology.cpus(), P::current_cpu),
+            neighbourhoods: topology.cpu_ids().map(around).collect(),
+            topology,
+        };
+        for cpu in scheduler.topology.cpu_ids() {
+            scheduler.bring_online(cpu);
+        }
+        scheduler
+    }
+
+    #[track_caller]
+    pub(crate) fn lock(&self, cpu: CpuId) -> RqGuard<'_, P> {
+        RqGuard::lock(&self.rqs[cpu], cpu)
+    }
+
+    /// Asks the CPU of `rq` to look for another task.
+    pub(crate) fn resched(&self, rq: &RqGuard<'_, P>) {
+        if rq.needs_resched() {
+            return;
+        }
+        rq.set_need_resched();
+        if rq.cpu != P::current_cpu() {
+            self.stats.add(Count::Kick);
+            P::interrupt(rq.cpu, Interrupts::RESCHEDULE);
+        }
+    }
+
+    /// The root domain.
+    #[must_use]
+    pub fn root_domain(&self) -> &RootDomain<P, R> {
+        &self.rd
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> fmt::Debug for Scheduler<P, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduler").field("topology", &self.topology.name()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
+    fn create(&self, attributes: &Attributes) -> TaskId {
+        assert!(attributes.prio.is_real_time(), "a task needs a real-time priority, not {:?}", attributes.prio);
+        let here = P::current_cpu();
+        let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
+        let cpu = cpu.expect("a task must be allowed on some CPU");
+        self.tasks.create(&self.topology, attributes, cpu)
+    }
+
+    fn free(&self, task: TaskId) {
+        self.tasks.free(task);
+    }
+
+    fn wake(&self, task: TaskId) -> bool {
+        self.wake_task(task)
+    }
+
+    fn begin_poll(&self, task: TaskId) {
+        self.tasks.get(task).transition_to_running();
+    }
+
+    fn switch(&self, why: Why) -> Option<TaskId> {
+        self.switch_task(why)
+    }
+
+    fn needs_resched(&self) -> bool {
+        self.rqs[P::current_cpu()].needs_resched()
+    }
+
+    fn handle(&self, interrupts: Interrupts) {
+        if interrupts.contains(Interrupts::PUSH) {
+            self.run_push_work();
+        }
+    }
+
+    fn end_of_slice(&self) -> bool {
+        self.rotate_round_robin()
+    }
+
+    fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
+        assert!(prio.is_real_time(), "a task needs a real-time priority, not {prio:?}");
+        self.change_prio(task, prio, policy);
+    }
+
+    fn set_allowed(&self, task: TaskId, allowed: &CpuSet) {
+        assert!(!allowed.is_empty(), "a task must be allowed on some CPU");
+        self.change_allowed(task, allowed);
+    }
+
+    fn set_offline(&self, cpu: CpuId) -> bool {
+        self.take_offline(cpu)
+    }
+
+    fn set_online(&self, cpu: CpuId) {
+        self.bring_online(cpu);
+    }
+
+    fn running(&self, cpu: CpuId) -> Option<TaskId> {
+        self.rqs[cpu].curr()
+    }
+
+    fn prio_of(&self, task: TaskId) -> Prio {
+        self.tasks.get(task).prio()
+    }
+
+    fn allowed(&self, task: TaskId) -> CpuSet {
+        self.tasks.allowed(task).load()
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.take_snapshot()
+    }
+
+    fn root_domain_bytes(&self) -> (usize, usize) {
+        self.rd.bytes()
+    }
+
+    fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+}

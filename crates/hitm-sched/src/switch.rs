@@ -1,0 +1,134 @@
+//! Leaving one task for the next.
+//!
+//! **Protocol.** Under the queue's lock: (1) a task that blocks leaves the queue; (2) if that made the queue less urgent, it
+//! pulls; (3) a task that stays queued and may move becomes pushable; (4) the first of the most urgent priority is chosen and ceases
+//! to be pushable; (5) the switch; (6) the task that was left is released to other CPUs; (7) what else waits here is
+//! pushed.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, PathCost, Platform, PlainWord};
+
+use crate::root_domain::RootDomainWords;
+use crate::rq::{BALANCE_PUSH, RqGuard};
+use crate::scheduler::{Scheduler, Why};
+use crate::stats::Count;
+use crate::task::TaskId;
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    pub(crate) fn switch_task(&self, why: Why) -> Option<TaskId> {
+        let mut rq = self.lock(P::current_cpu());
+        rq.clear_need_resched();
+        let prev = rq.curr();
+        if let Some(prev) = prev {
+            self.leave(&mut rq, prev, why);
+        }
+        let next = self.pick(&rq);
+        if next == prev {
+            self.run_balance(&mut rq);
+            return next;
+        }
+        if let Some(prev) = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0) {
+            self.put(&rq, prev);
+        }
+        self.begin(&rq, next);
+        P::charge(PathCost::Switch);
+        if let Some(prev) = prev {
+            self.tasks.get(prev).clear_on_cpu();
+            self.send_home(&mut rq, prev);
+        }
+        self.run_balance(&mut rq);
+        next
+    }
+
+    /// Step 1 and 2.
+    fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: Why) {
+        let task = self.tasks.get(prev);
+        let leaves = match why {
+            Why::Block => task.transition_to_sleeping(),
+            Why::Exit => {
+                task.transition_to_dead();
+                true
+            }
+            Why::Yield => {
+                self.requeue(rq, prev, false);
+                false
+            }
+            Why::Preempt => false,
+        };
+        if !leaves {
+            return;
+        }
+        self.dequeue(rq, prev);
+        if rq.online.get() != 0 && rq.highest() > task.prio() {
+            self.pull(rq);
+        }
+    }
+
+    /// Step 3: `prev` stays queued while something else runs.
+    fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
+        if self.tasks.get(prev).can_move() {
+            self.enqueue_pushable(rq, prev);
+        }
+    }
+
+    /// Step 4: the next task, if any.
+    fn pick(&self, rq: &RqGuard<'_, P>) -> Option<TaskId> {
+        let Some(prio) = rq.rt.first_active() else {
+            // About to idle: the original asks whether any CPU has two fair tasks. None here ever has, but it looks.
+            // Relaxed: a hint.
+            let _any = self.rd.words().overloaded().load(Ordering::Relaxed);
+            return None;
+        };
+        self.queue_of(rq, prio).first()
+    }
+
+    /// Steps 4 and 5: `next` runs from now on.
+    fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
+        if let Some(next) = next {
+            self.tasks.get(next).set_on_cpu();
+            self.dequeue_pushable(rq, next);
+            if self.first_pushable(rq).is_some() {
+                rq.request_balance(BALANCE_PUSH);
+            }
+        }
+        rq.set_curr(next);
+        rq.nr_switches.set(rq.nr_switches.get() + 1);
+        self.stats.add(Count::ContextSwitch);
+    }
+
+    /// `prev` was left, is queued here and may have lost the right to be: moves it.
+    fn send_home(&self, rq: &mut RqGuard<'_, P>, prev: TaskId) {
+        while self.tasks.get(prev).on_rq.get() != 0 && rq.curr() != Some(prev) && self.tasks.get(prev).cpu() == rq.cpu {
+            let target = self.nearest_active(prev, rq.cpu);
+            if target == rq.cpu {
+                return;
+            }
+            let (to, _let_go) = rq.lock_both(&self.rqs[target], target);
+            // The lock may have been let go: look again.
+            let here = self.tasks.get(prev).on_rq.get() != 0 && self.tasks.get(prev).cpu() == rq.cpu;
+            if here && rq.curr() != Some(prev) && to.online.get() != 0 {
+                self.move_task(rq, prev, &to);
+                self.preempt_for(&to, prev);
+                return;
+            }
+        }
+    }
+
+    /// The running task has used up its turn: behind its equals with it, if it has any.
+    pub(crate) fn rotate_round_robin(&self) -> bool {
+        let rq = self.lock(P::current_cpu());
+        let Some(curr) = rq.curr() else { return false };
+        let task = self.tasks.get(curr);
+        if task.round_robin.get() == 0 {
+            return false;
+        }
+        let queue = self.queue_of(&rq, task.prio());
+        if queue.next(None) == queue.prev(None) {
+            return false;
+        }
+        self.requeue(&rq, curr, false);
+        self.resched(&rq);
+        true
+    }
+}

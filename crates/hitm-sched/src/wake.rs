@@ -1,0 +1,88 @@
+//! Waking a task.
+//!
+//! **Origin.** Linux's try-to-wake-up. Differences: the task's state is changed by read-modify-writes, so a wakeup of a task
+//! that is awake is one of them and takes no lock; the queue of the chosen CPU is locked from here also when that CPU idles
+//! (the original may hand the task over by an interrupt instead).
+
+use hitm_memory::{Platform, PlainWord};
+
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+use crate::stats::Count;
+use crate::task::{TaskId, Wake};
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    pub(crate) fn wake_task(&self, id: TaskId) -> bool {
+        let task = self.tasks.get(id);
+        match task.wake() {
+            Wake::Noted | Wake::Dead => return false,
+            Wake::Slept => {}
+        }
+        let _pi = task.pi_lock.lock();
+        // It may be asleep and its CPU still on the way out of it.
+        task.wait_off_cpu();
+        self.stats.add(Count::Wake);
+        let mut rq = self.queue_for(id);
+        task.transition_to_runnable();
+        self.enqueue(&rq, id, false);
+        self.preempt_for(&rq, id);
+        self.push_after_wakeup(&mut rq, id);
+        self.run_balance(&mut rq);
+        true
+    }
+
+    /// Chooses the CPU for `id`, which is on no queue and whose `pi_lock` the caller holds, and locks its queue.
+    fn queue_for(&self, id: TaskId) -> RqGuard<'_, P> {
+        let task = self.tasks.get(id);
+        loop {
+            let before = task.cpu();
+            let chosen = self.nearest_active(id, self.select(id, before));
+            if chosen != before {
+                self.stats.add(Count::Migration);
+                task.cpu.set(chosen.0);
+            }
+            let rq = self.lock(chosen);
+            if rq.online.get() != 0 {
+                return rq;
+            }
+            // It went offline since it was chosen.
+        }
+    }
+
+    /// `id` was queued: whether it should run instead of what runs.
+    pub(crate) fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let Some(curr) = rq.curr() else {
+            self.resched(rq);
+            return;
+        };
+        let (prio, running) = (self.tasks.get(id).prio(), self.tasks.get(curr).prio());
+        if prio < running {
+            self.resched(rq);
+        } else if prio == running && !rq.needs_resched() {
+            self.preempt_equal(rq, id, curr);
+        }
+    }
+
+    /// `id` is as urgent as `curr`. If only `curr` can go elsewhere, it is made to.
+    fn preempt_equal(&self, rq: &RqGuard<'_, P>, id: TaskId, curr: TaskId) {
+        if !self.tasks.get(curr).can_move() || !self.could_run_elsewhere(curr) {
+            return;
+        }
+        if self.tasks.get(id).can_move() && self.could_run_elsewhere(id) {
+            return;
+        }
+        self.requeue(rq, id, true);
+        self.resched(rq);
+    }
+
+    /// `id` was woken and will not run here at once: perhaps it can elsewhere.
+    fn push_after_wakeup(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
+        let task = self.tasks.get(id);
+        let Some(curr) = rq.curr() else { return };
+        let curr = self.tasks.get(curr);
+        if !rq.needs_resched() && task.can_move() && (!curr.can_move() || curr.prio() <= task.prio()) {
+            self.push_all(rq);
+        }
+    }
+}
