@@ -93,8 +93,13 @@ impl CpuSet {
             return Ok(set);
         }
         for range in text.split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (first, last) = (list_index(first)?, list_index(last)?);
+            let (first, last) = match range.split_once('-') {
+                Some((first, last)) => (list_index(first)?, list_index(last)?),
+                None => {
+                    set.insert(list_index(range)?);
+                    continue;
+                }
+            };
             if first > last {
                 return Err(format!("the range {first}-{last} runs backwards"));
             }
@@ -116,19 +121,26 @@ impl FromIterator<u32> for CpuSet {
     }
 }
 
-/// An index of a list, as in `from_list`.
+/// An index of a list, as in `from_list`. Lists are most of what is read of a large machine: one pass over the digits.
 fn list_index(text: &str) -> Result<u32, String> {
-    let decimal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let index = text.parse::<u64>().ok().filter(|_| decimal);
-    checked_index(index.ok_or("the list is not made of indices and ranges such as `0-3,8`")?)
+    let mut index = 0u64;
+    for byte in text.bytes() {
+        if !byte.is_ascii_digit() {
+            return Err(NO_LIST.to_string());
+        }
+        index = index.saturating_mul(10).saturating_add(u64::from(byte - b'0'));
+    }
+    if text.is_empty() { Err(NO_LIST.to_string()) } else { checked_index(index) }
 }
+
+const NO_LIST: &str = "the list is not made of indices and ranges such as `0-3,8`";
 
 /// `index`, if it is not above what an OS index may be.
 fn checked_index(index: u64) -> Result<u32, String> {
-    u32::try_from(index)
-        .ok()
-        .filter(|&index| index <= MAX_OS_INDEX)
-        .ok_or_else(|| format!("index {index} is above {MAX_OS_INDEX}, the highest that is read"))
+    if index > u64::from(MAX_OS_INDEX) {
+        return Err(format!("index {index} is above {MAX_OS_INDEX}, the highest that is read"));
+    }
+    Ok(index as u32)
 }
 
 #[cfg(test)]

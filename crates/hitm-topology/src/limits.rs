@@ -17,8 +17,12 @@ pub(crate) const MAX_NODES: usize = 1024;
 /// The longest bitmap text. Bits up to `MAX_OS_INDEX` take 2,048 words of eleven characters, 22 KiB.
 pub(crate) const MAX_MASK_BYTES: usize = 32 << 10;
 
-/// The longest sysfs file. The longest possible list, every second CPU up to `MAX_OS_INDEX`, has 190 KiB.
-pub(crate) const MAX_SYSFS_BYTES: usize = 256 << 10;
+/// The longest sysfs file. The longest list of a machine, every second one of its CPUs by itself, has 50 KiB.
+pub(crate) const MAX_SYSFS_BYTES: usize = 64 << 10;
+
+/// The most bytes of all sysfs files of a machine. Where packages alternate, two of the lists of each CPU have its whole
+/// package one by one: 160 MiB for 8,192 CPUs in two packages. Reading a list takes about 5 ns a byte.
+pub(crate) const MAX_SYSFS_TOTAL_BYTES: usize = 256 << 20;
 
 /// How much of `/proc/cpuinfo` is read: its first entry says it all and has about 2 KiB.
 pub(crate) const MAX_CPUINFO_BYTES: usize = 64 << 10;
@@ -35,6 +39,3 @@ pub(crate) const MAX_SYNTHETIC_BYTES: usize = 128 << 10;
 
 /// The most levels of a synthetic string: hwloc has eleven types, and groups may repeat.
 pub(crate) const MAX_SYNTHETIC_LEVELS: usize = 32;
-
-/// The most cache directories (`cache/index0`, ...) of a CPU: real ones have four or five.
-pub(crate) const MAX_CACHES: usize = 16;

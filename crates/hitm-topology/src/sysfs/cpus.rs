@@ -7,7 +7,7 @@ use super::dump::Dump;
 use crate::cpu_set::CpuSet;
 use crate::draft::DraftCpu;
 use crate::error::{Error, quote};
-use crate::limits::{MAX_CACHES, MAX_CPUS};
+use crate::limits::MAX_CPUS;
 
 /// Every used CPU with its package, core and LLC; nodes are still 0.
 ///
@@ -140,7 +140,7 @@ fn core_id(dump: &Dump<'_>, cpu: u32) -> Result<Option<(u32, u32)>, Error> {
 /// Who shares the L3 of a CPU, else its highest data or unified cache.
 fn last_level_cache(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error> {
     let mut caches: Vec<(u32, String)> = Vec::new();
-    for index in 0..MAX_CACHES {
+    for index in dump.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {
         let cache = format!("cpu/cpu{cpu}/cache/index{index}");
         let Some(level) = dump.number(&format!("{cache}/level"))? else { continue };
         let Some(kind) = dump.text(&format!("{cache}/type"))? else { continue };

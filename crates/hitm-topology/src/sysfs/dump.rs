@@ -1,5 +1,6 @@
 //! Where in a directory the files are, and how they are read.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use crate::cpu_set::CpuSet;
 use crate::draft::Draft;
 use crate::error::{Error, Place};
 use crate::file::{Content, describe, read_text};
-use crate::limits::{MAX_OS_INDEX, MAX_SYSFS_BYTES};
+use crate::limits::{MAX_OS_INDEX, MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
 /// The most entries of a directory that are looked at: four times the CPUs it could be about.
@@ -29,7 +30,13 @@ pub(crate) fn read_dump(path: &str) -> Result<Topology, Error> {
         return Err(Error::new(path, Place::Whole, cause, "name a copy of Linux's `/sys`, or an hwloc XML file"));
     };
     let name = directory.file_name().map_or_else(|| path.to_string(), |name| name.to_string_lossy().into_owned());
-    let dump = Dump { input: path, system, cpuinfo: directory.join("proc/cpuinfo"), allowed: None };
+    let dump = Dump {
+        input: path,
+        system,
+        cpuinfo: directory.join("proc/cpuinfo"),
+        allowed: None,
+        budget: Cell::new(MAX_SYSFS_TOTAL_BYTES),
+    };
     dump.topology(name, "Linux sysfs dump".to_string())
 }
 
@@ -47,6 +54,8 @@ pub(super) struct Dump<'a> {
     pub(super) cpuinfo: PathBuf,
     /// The CPUs that may be used, where it is not all of them.
     pub(super) allowed: Option<CpuSet>,
+    /// How many bytes may still be read.
+    pub(super) budget: Cell<usize>,
 }
 
 impl Dump<'_> {
@@ -134,8 +143,17 @@ impl Dump<'_> {
     /// The text of a file below the system directory; `None` if there is none.
     pub(super) fn text(&self, file: &str) -> Result<Option<String>, Error> {
         match read_text(&self.system.join(file), MAX_SYSFS_BYTES) {
-            // Kernels of around 2010 end some files with a zero byte.
-            Content::Text(text) => Ok(Some(text.trim_end_matches('\0').to_string())),
+            Content::Text(mut text) => match self.budget.get().checked_sub(text.len()) {
+                Some(left) => {
+                    self.budget.set(left);
+                    // Kernels of around 2010 end some files with a zero byte.
+                    text.truncate(text.trim_end_matches('\0').len());
+                    Ok(Some(text))
+                }
+                None => {
+                    self.fail(file, format!("the files up to this one have more than {MAX_SYSFS_TOTAL_BYTES} bytes"))
+                }
+            },
             Content::Missing => Ok(None),
             Content::Failed(cause) => self.fail(file, cause),
         }

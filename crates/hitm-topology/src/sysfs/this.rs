@@ -1,12 +1,13 @@
 //! The running machine.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use super::dump::Dump;
 use crate::cpu_set::CpuSet;
 use crate::error::{Error, Place};
 use crate::file::read_front;
-use crate::limits::MAX_SYSFS_BYTES;
+use crate::limits::{MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
 /// The machine on which the program runs, as far as this process may use it.
@@ -21,6 +22,7 @@ pub(crate) fn read_this() -> Result<Topology, Error> {
         system: system.to_path_buf(),
         cpuinfo: PathBuf::from("/proc/cpuinfo"),
         allowed: affinity(),
+        budget: Cell::new(MAX_SYSFS_TOTAL_BYTES),
     };
     dump.topology("this".to_string(), "Linux sysfs of this machine".to_string())
 }

@@ -159,8 +159,10 @@ fn sysfs_bombs() {
     };
     set("cpu/online", 1 << 40);
     assert_says(&check(tree.path()), "it has 1099511627776 bytes");
-    tree.write("cpu/online", &"0,".repeat(120_000));
+    tree.write("cpu/online", &"0,".repeat(30_000));
     assert_says(&check(tree.path()), "the list is not made of indices");
+    tree.write("cpu/online", &"0,".repeat(120_000));
+    assert_says(&check(tree.path()), "it has 240001 bytes, more than 65536");
     tree.write("cpu/online", "0-65535");
     assert_says(&check(tree.path()), "has no directory");
     tree.write("cpu/online", "0");
@@ -169,6 +171,19 @@ fn sysfs_bombs() {
     assert_says(&check(tree.path()), "is longer than");
     tree.remove("cpu/cpu0/topology/core_cpus");
     assert_eq!(check(tree.path()), "");
+}
+
+#[test]
+fn one_directory_with_many_names() {
+    // CPUs whose lists are as long as a file may be, on a few blocks of disk.
+    const CPUS: usize = 4300;
+    let tree = Tree::of(&[("cpu/online", &format!("0-{}", CPUS - 1))]);
+    let list: String = "0,".repeat(22_000) + &(0..CPUS).map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",");
+    tree.write("cpu/cpu0/topology/package_cpus_list", &list);
+    for cpu in 1..CPUS {
+        std::os::unix::fs::symlink("cpu0", tree.system().join(format!("cpu/cpu{cpu}"))).unwrap();
+    }
+    assert_says(&check(tree.path()), "have more than 268435456 bytes");
 }
 
 #[test]

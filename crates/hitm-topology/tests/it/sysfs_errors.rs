@@ -279,7 +279,7 @@ fn endless_file() {
             std::fs::File::create(path).unwrap().set_len(8 << 30).unwrap();
         },
         expect![[r#"
-            `DUMP`, file `cpu/online`: it has 8589934592 bytes, more than 262144; correct the file, or dump the tree again
+            `DUMP`, file `cpu/online`: it has 8589934592 bytes, more than 65536; correct the file, or dump the tree again
         "#]],
     );
 }
