@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     println!("{}: {topology}", topology.name());
     println!("from: {}", topology.source());
     println!("processor: {}", topology.model().unwrap_or("unknown"));
-    println!("synthetic: {}", topology.to_synthetic().unwrap_or_default());
+    println!("as a string: {}", topology.to_synthetic().as_deref().unwrap_or("not regular"));
     println!("left out: {} CPUs", topology.excluded());
     for scope in [Scope::Node, Scope::Llc] {
         for part in 0..topology.parts(scope) {

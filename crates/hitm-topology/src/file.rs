@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::error::one_line;
+
 /// What came of reading a file. The text of a failure is the cause, for a message.
 pub(crate) enum Content {
     /// The whole file.
@@ -61,6 +63,11 @@ fn read_bytes(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     let file = File::open(path).map_err(cause)?;
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(cause)?;
     Ok(bytes)
+}
+
+/// The last part of a path, as the name of what is there.
+pub(crate) fn name_of(path: &str) -> String {
+    one_line(&Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy()))
 }
 
 /// The kind of an error in words, without the system's own number and language.

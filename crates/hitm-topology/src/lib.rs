@@ -1,11 +1,11 @@
 //! The machine as a shape: CPUs, SMT siblings, LLCs, nodes, packages and the distances between nodes.
 //!
 //! A [`Topology`] is immutable and says who shares what with whom. It comes from one of five places, all behind
-//! [`parse`]: a preset ([`presets`]), an hwloc XML file, an hwloc synthetic string, a dumped Linux sysfs tree, or this
+//! [`parse()`]: a preset ([`presets`]), an hwloc XML file, an hwloc synthetic string, a dumped Linux sysfs tree, or this
 //! machine. [`Topology::restrict`] makes a smaller or a larger machine of it.
 //!
 //! The crate knows nothing of scheduling, of time, of costs or of cache coherence, reads no clock and starts no thread.
-//! Files and directories are read only by [`parse`].
+//! Files and directories are read only by [`parse()`].
 //!
 //! # Vocabulary
 //!

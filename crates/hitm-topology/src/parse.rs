@@ -24,6 +24,18 @@ const ARGUMENT_BYTES_MAX: usize = crate::limits::MAX_SYNTHETIC_BYTES;
 ///
 /// A file or directory whose name is that of a preset is written with its path, as in `./this`.
 ///
+/// ```
+/// use hitm_topology::{CpuId, parse};
+///
+/// let machine = parse("pack:2 [numa] l3:3 core:40 pu:2")?;
+/// assert_eq!(machine.to_string(), "2 packages, 6 LLCs, 240 cores, 480 CPUs, 2 nodes");
+/// assert_eq!(machine.siblings(CpuId(1)), [CpuId(0), CpuId(1)]);
+///
+/// let error = parse("pack:2 l3:3 chip:40").unwrap_err().to_string();
+/// assert!(error.starts_with("`pack:2 l3:3 chip:40`, offset 12: `chip` is no object type"));
+/// # Ok::<(), hitm_topology::Error>(())
+/// ```
+///
 /// # Errors
 ///
 /// When the argument is none of these, cannot be read, contradicts itself, or describes more than

@@ -40,7 +40,7 @@ enum Nodes {
 const LOCAL_DISTANCE: f64 = 10.0;
 
 impl Preset {
-    /// What [`parse`](crate::parse) reads.
+    /// What [`parse`](crate::parse()) reads.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -158,7 +158,7 @@ static PRESETS: [Preset; 16] = [
     Preset {
         name: "gnr-2x120-snc3",
         description: "2 x Granite Rapids, 3 dies of 40 cores, 480 CPUs, a node per die (SNC3)",
-        source: "as gnr-2x120; node distances: `numactl --hardware` of a two-socket server with three sub-NUMA clusters a socket",
+        source: "6979P: 2 x 120 cores, 480 CPUs; node distances: `numactl --hardware` of a two-socket server with three sub-NUMA clusters a socket (gramineproject/gramine, pull request 2122)",
         model: None,
         family: (INTEL, 6, 173, None),
         packages: 2,

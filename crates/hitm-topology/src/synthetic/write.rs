@@ -3,7 +3,7 @@
 use crate::topology::{Partition, Topology};
 
 impl Topology {
-    /// The hwloc synthetic string of this machine, which [`parse`](crate::parse) and hwloc's own tools read.
+    /// The hwloc synthetic string of this machine, which [`parse`](crate::parse()) and hwloc's own tools read.
     ///
     /// `None` unless the machine is regular: every package has as many LLCs, every LLC as many cores, every core as
     /// many threads, and nodes are nested in that order. Distances and names are not part of such strings.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::{cpuinfo, cpus, nodes};
 use crate::cpu_set::CpuSet;
 use crate::draft::Draft;
-use crate::error::{Error, Place};
-use crate::file::{Content, describe, read_text};
+use crate::error::{Error, Place, one_line, quote};
+use crate::file::{Content, describe, name_of, read_text};
 use crate::limits::{MAX_OS_INDEX, MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
@@ -29,7 +29,6 @@ pub(crate) fn read_dump(path: &str) -> Result<Topology, Error> {
         let cause = "neither `sys/devices/system/cpu` nor `devices/system/cpu` nor `cpu` is in this directory";
         return Err(Error::new(path, Place::Whole, cause, "name a copy of Linux's `/sys`, or an hwloc XML file"));
     };
-    let name = directory.file_name().map_or_else(|| path.to_string(), |name| name.to_string_lossy().into_owned());
     let dump = Dump {
         input: path,
         system,
@@ -37,7 +36,7 @@ pub(crate) fn read_dump(path: &str) -> Result<Topology, Error> {
         allowed: None,
         budget: Cell::new(MAX_SYSFS_TOTAL_BYTES),
     };
-    dump.topology(name, "Linux sysfs dump".to_string())
+    dump.topology(name_of(path), "Linux sysfs dump".to_string())
 }
 
 /// Whether the directory is the `cpu` of its parent, so that `../node` is about the same machine.
@@ -130,10 +129,8 @@ impl Dump<'_> {
             match digits.parse::<u32>() {
                 Ok(number) if number <= MAX_OS_INDEX => found.insert(number),
                 _ => {
-                    return self.fail(
-                        kind,
-                        format!("the number of `{prefix}{}` is above {MAX_OS_INDEX}", crate::error::one_line(digits)),
-                    );
+                    return self
+                        .fail(kind, format!("the number of `{prefix}{}` is above {MAX_OS_INDEX}", one_line(digits)));
                 }
             };
         }
@@ -190,7 +187,7 @@ impl Dump<'_> {
         match text.trim_ascii().parse::<i64>() {
             Ok(-1) => Ok(None),
             Ok(number) if u32::try_from(number).is_ok() => Ok(Some(number as u32)),
-            _ => self.fail(file, format!("{} is not a number from 0", crate::error::quote(text.trim_ascii()))),
+            _ => self.fail(file, format!("{} is not a number from 0", quote(text.trim_ascii()))),
         }
     }
 

@@ -8,10 +8,10 @@ use quick_xml::events::{BytesStart, Event};
 use super::attributes::{Attributes, EXPORT_AGAIN, Fault};
 use super::distances::Matrix;
 use super::tree::{Object, Tree};
-use crate::draft::Draft;
+use crate::draft::{Draft, NodeDistances};
 use crate::error::{Error, Place, one_line, quote};
 use crate::family::PartialFamily;
-use crate::file::{Content, read_text};
+use crate::file::{Content, name_of, read_text};
 use crate::limits::{MAX_XML_BYTES, MAX_XML_DEPTH};
 use crate::topology::Topology;
 
@@ -31,19 +31,15 @@ pub(crate) fn read_file(path: &str) -> Result<Topology, Error> {
         Content::Missing => return fail("there is no such file".to_string()),
         Content::Failed(cause) => return fail(cause),
     };
-    let mut document = Document::default();
-    if let Err((offset, (cause, remedy))) = document.read(&text) {
-        let line = 1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count();
-        return Err(Error::new(path, Place::Line(line), cause, remedy));
-    }
     let place = |(offset, (cause, remedy)): (usize, Fault)| {
-        let line = 1 + text.as_bytes()[..offset].iter().filter(|&&b| b == b'\n').count();
+        let line = 1 + text.bytes().take(offset).filter(|&b| b == b'\n').count();
         Error::new(path, Place::Line(line), cause, remedy)
     };
+    let mut document = Document::default();
+    document.read(&text).map_err(place)?;
     let (cpus, excluded) = document.tree.finish().map_err(place)?;
-    let name = Path::new(path).file_name().map_or_else(|| path.to_string(), |name| name.to_string_lossy().into_owned());
     let draft = Draft {
-        name,
+        name: name_of(path),
         source: format!("hwloc XML, format {}", document.format),
         model: document.model.take(),
         family: std::mem::take(&mut document.family).complete(),
@@ -244,7 +240,7 @@ impl Document {
     }
 
     /// The best of all matrices, once all nodes are known.
-    fn take_distances(&mut self) -> Result<Option<crate::draft::NodeDistances>, (usize, Fault)> {
+    fn take_distances(&mut self) -> Result<Option<NodeDistances>, (usize, Fault)> {
         let nodes = &self.tree.nodes;
         let mut best: Option<(u32, Matrix)> = None;
         for matrix in std::mem::take(&mut self.matrices) {

@@ -5,6 +5,8 @@ use std::fs;
 use expect_test::{Expect, expect};
 use hitm_topology::parse;
 
+use crate::oracle::data;
+
 fn check(argument: &str, expect: Expect) {
     let error = parse(argument).unwrap_err().to_string();
     assert!(!error.contains('\n') && !error.ends_with('.'), "{error}");
@@ -113,6 +115,14 @@ fn directory_of_something_else() {
     expect![[r#"
         `DIRECTORY`: neither `sys/devices/system/cpu` nor `devices/system/cpu` nor `cpu` is in this directory; name a copy of Linux's `/sys`, or an hwloc XML file
     "#]].assert_eq(&format!("{}\n", error.replace(path, "DIRECTORY")));
+}
+
+#[test]
+fn names_are_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a\nb.xml");
+    fs::copy(data("hwloc/8intel64-4n2t-memattrs.xml"), &path).unwrap();
+    assert_eq!(parse(path.to_str().unwrap()).unwrap().name(), "a\\u{a}b.xml");
 }
 
 #[test]

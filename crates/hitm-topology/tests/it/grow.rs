@@ -45,7 +45,7 @@ fn packages_are_added() {
         "gnr-2x120-snc3",
         4096,
         expect![[r#"
-            gnr-2x120-snc3@4096: 18 packages, 52 LLCs, 2048 cores, 4096 CPUs, 52 nodes; as gnr-2x120; node distances: `numactl --hardware` of a two-socket server with three sub-NUMA clusters a socket, extended from 480 to 4096 CPUs
+            gnr-2x120-snc3@4096: 18 packages, 52 LLCs, 2048 cores, 4096 CPUs, 52 nodes; 6979P: 2 x 120 cores, 480 CPUs; node distances: `numactl --hardware` of a two-socket server with three sub-NUMA clusters a socket (gramineproject/gramine, pull request 2122), extended from 480 to 4096 CPUs
         "#]],
     );
     check(

@@ -308,7 +308,7 @@ fn attributes() {
 }
 
 #[test]
-fn indexes() {
+fn lists_of_indexes() {
     check(
         "pu:4(indexes=)",
         expect![[r#"
@@ -345,6 +345,10 @@ fn indexes() {
             `pu:4(indexes=0,,1,2)`, offset 15: `` is no index; write numbers separated by commas
         "#]],
     );
+}
+
+#[test]
+fn loops_of_indexes() {
     check(
         "pu:4(indexes=1*3)",
         expect![[r#"
@@ -381,6 +385,10 @@ fn indexes() {
             `pu:4(indexes=2x2)`, offset 13: `2x2` is no loop over 4 objects; write step and count of each loop, as in `4*2:1*4`
         "#]],
     );
+}
+
+#[test]
+fn levels_as_indexes() {
     check(
         "pack:2 pu:4(indexes=core)",
         expect![[r#"

@@ -55,6 +55,10 @@ fn matrices_of_the_wrong_shape() {
             `FILE.xml`, line 20: the index `-1` is not a number; export the file again with `lstopo FILE.xml`
         "#]],
     );
+}
+
+#[test]
+fn attributes_of_matrices() {
     check(
         "nbobjs=\"2\"",
         "nbobjs=\"100000\"",
