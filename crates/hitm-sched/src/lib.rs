@@ -30,5 +30,7 @@ mod pushable;
 mod switch;
 mod wake;
 
+pub mod mitigation;
+
 pub mod check;
 pub mod stats;

@@ -61,6 +61,9 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Does what `interrupts` ask for, but for switching.
     fn handle(&self, interrupts: Interrupts);
 
+    /// Whether `task` takes turns with its equals: a hint.
+    fn is_round_robin(&self, task: TaskId) -> bool;
+
     /// The running round-robin task has used up its turn. True when another of its priority waits.
     fn end_of_slice(&self) -> bool;
 
@@ -200,6 +203,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         if interrupts.contains(Interrupts::PUSH) {
             self.run_push_work();
         }
+    }
+
+    fn is_round_robin(&self, task: TaskId) -> bool {
+        self.tasks.get(task).is_round_robin()
     }
 
     fn end_of_slice(&self) -> bool {

@@ -225,6 +225,12 @@ impl<M: Memory> Task<M> {
         Prio(self.prio.peek())
     }
 
+    /// Whether it takes turns with its equals: a hint.
+    #[track_caller]
+    pub(crate) fn is_round_robin(&self) -> bool {
+        self.round_robin.peek() != 0
+    }
+
     /// The CPU that it is on: exact under the queue's or its own lock, else a hint.
     #[track_caller]
     pub(crate) fn cpu(&self) -> CpuId {

@@ -63,16 +63,26 @@ impl NativeWorkers {
         Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), accounting })
     }
 
-    /// Runs `f` with this thread as `cpu`.
+    /// Runs `f` with this thread as `cpu`, pinned to the operating system's CPU `os_index` if one is given. Where pinning
+    /// is refused or unknown the thread runs unpinned.
     ///
     /// # Panics
     /// When the CPU has had a thread before.
-    pub fn enter<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+    pub fn enter<R>(self: &Arc<Self>, cpu: CpuId, os_index: Option<u32>, f: impl FnOnce() -> R) -> R {
+        if let Some(os_index) = os_index {
+            pin(os_index);
+        }
         self.workers[cpu.index()].thread.set(std::thread::current()).expect("a CPU has one thread in its life");
         let before = MODE.replace((Mode::Kernel, self.accounting.then(Instant::now)));
         let result = self.visit(cpu, f);
         self.book(cpu, MODE.replace(before));
         result
+    }
+
+    /// Whether the calling thread is one of these workers or visits them.
+    #[must_use]
+    pub fn is_current(self: &Arc<Self>) -> bool {
+        WORKERS.with_borrow(|workers| workers.as_ref().is_some_and(|workers| Arc::ptr_eq(workers, self)))
     }
 
     /// Runs `f` on a thread that is no worker, so that it can wake tasks: it counts as `cpu` where the scheduler asks
@@ -123,6 +133,20 @@ impl NativeWorkers {
         }
     }
 }
+
+/// Pins the calling thread, if it can be.
+#[cfg(target_os = "linux")]
+fn pin(os_index: u32) {
+    let mut cpus = rustix::thread::CpuSet::new();
+    if (os_index as usize) < rustix::thread::CpuSet::MAX_CPU {
+        cpus.set(os_index as usize);
+        // Refused in some containers: the thread then runs where it is put, which is slower and still right.
+        let _refused = rustix::thread::sched_setaffinity(None, &cpus);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_os_index: u32) {}
 
 /// Runs `f` with the workers that this thread belongs to.
 ///

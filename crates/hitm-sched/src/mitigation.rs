@@ -1,0 +1,278 @@
+//! Mitigations: named sets of placements, scopes and policies, and the one table that turns a name into types.
+//!
+//! | name | what it changes |
+//! |---|---|
+//! | `baseline` | nothing |
+//! | `cpupri-split` | patch 1: every level's mask pointer on a line of its own |
+//! | `cpupri-split-compact` | its alternative: counts together, pointers together |
+//! | `root-domain-reordered` | patch 2: the root domain's fields regrouped |
+//! | `rto-count=SCOPE` | the count of overloaded CPUs split; patch 3 is `node` |
+//! | `cpupri-mask=SCOPE` | cpupri's bitmaps split; patch 4 is `node` |
+//! | `rto-mask=SCOPE` | the bitmap of overloaded CPUs split |
+//! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
+//! | `all` | patches 1 to 4 |
+//!
+//! Names are joined by `+`. `as-posted`, joined to patch 3 or 4 or to all, takes the posted diffs as they are stacked: patch 3
+//! on patch 2, with the counts' pointer among the first line's words; patch 4 on patch 1.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hitm_memory::Platform;
+use hitm_topology::{Scope, Topology};
+
+use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::root_domain::{
+    Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig,
+};
+use crate::scheduler::{Scheduler, Scheduling};
+
+/// The order of the root domain's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// The baseline's.
+    Baseline,
+    /// Patch 2's.
+    Reordered,
+    /// Patch 3's as posted.
+    ReorderedCounts,
+}
+
+/// Where cpupri's counts and pointers stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vectors {
+    /// The baseline's.
+    Packed,
+    /// Patch 1's.
+    Split,
+    /// Its alternative's.
+    Compact,
+}
+
+/// A named set of placements, scopes and policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mitigation {
+    name: String,
+    order: Order,
+    vectors: Vectors,
+    config: RootDomainConfig,
+}
+
+/// A name that stands for no mitigation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownMitigation {
+    name: String,
+    part: String,
+    why: String,
+}
+
+impl fmt::Display for UnknownMitigation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, part, why } = self;
+        write!(f, "mitigation `{name}`: `{part}` {why}; `hitm list mitigations` shows what there is")
+    }
+}
+
+impl std::error::Error for UnknownMitigation {}
+
+/// What can be named, for lists: name, description.
+pub const CATALOGUE: [(&str, &str); 10] = [
+    ("baseline", "v6.16 of Linux as it is"),
+    ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
+    ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
+    ("root-domain-reordered", "patch 2: the root domain's fields regrouped by use"),
+    ("rto-count=node", "patch 3: the count of overloaded CPUs split; also =llc, =core, =cpu"),
+    ("cpupri-mask=node", "patch 4: cpupri's bitmaps split; also =llc, =core, =cpu"),
+    ("rto-mask=node", "the bitmap of overloaded CPUs split; also =llc, =core, =cpu"),
+    ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
+    ("all", "patches 1 to 4 together"),
+    ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
+];
+
+impl Mitigation {
+    /// Nothing is changed.
+    #[must_use]
+    pub fn baseline() -> Self {
+        Self {
+            name: "baseline".to_owned(),
+            order: Order::Baseline,
+            vectors: Vectors::Packed,
+            config: RootDomainConfig::default(),
+        }
+    }
+
+    /// The mitigation of a name, or of several joined by `+`.
+    ///
+    /// # Errors
+    /// When a part is unknown, contradicts an earlier one, or has nothing to apply to.
+    pub fn parse(name: &str) -> Result<Self, UnknownMitigation> {
+        let mut mitigation = Self { name: name.to_owned(), ..Self::baseline() };
+        let mut as_posted = false;
+        for part in name.split('+') {
+            let fail = |why: &str| UnknownMitigation { name: name.to_owned(), part: part.to_owned(), why: why.to_owned() };
+            let (key, scope) = match part.split_once('=') {
+                None => (part, None),
+                Some((key, scope)) => {
+                    let scope: Scope = scope.parse().map_err(|_| {
+                        fail("names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`")
+                    })?;
+                    (key, Some(scope))
+                }
+            };
+            match (key, scope) {
+                ("baseline", None) => {}
+                ("all", None) => mitigation.apply_all(),
+                ("cpupri-split", None) => mitigation.set_vectors(Vectors::Split).map_err(|why| fail(&why))?,
+                ("cpupri-split-compact", None) => mitigation.set_vectors(Vectors::Compact).map_err(|why| fail(&why))?,
+                ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
+                ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
+                ("as-posted", None) => as_posted = true,
+                ("rto-count", Some(scope)) => mitigation.config.rto_count = scope,
+                ("cpupri-mask", Some(scope)) => mitigation.config.cpupri_mask = scope,
+                ("rto-mask", Some(scope)) => mitigation.config.rto_mask = scope,
+                ("rto-count" | "cpupri-mask" | "rto-mask", None) => return Err(fail("needs a scope, as in `=node`")),
+                (_, Some(_)) => return Err(fail("takes no scope")),
+                (_, None) => return Err(fail("is not known")),
+            }
+        }
+        if as_posted {
+            mitigation.stack().map_err(|why| UnknownMitigation {
+                name: name.to_owned(),
+                part: "as-posted".to_owned(),
+                why,
+            })?;
+        }
+        Ok(mitigation)
+    }
+
+    fn apply_all(&mut self) {
+        self.order = Order::Reordered;
+        self.vectors = Vectors::Split;
+        self.config.rto_count = Scope::Node;
+        self.config.cpupri_mask = Scope::Node;
+    }
+
+    fn set_vectors(&mut self, vectors: Vectors) -> Result<(), String> {
+        if self.vectors != Vectors::Packed && self.vectors != vectors {
+            return Err("cannot be joined to another placement of cpupri".to_owned());
+        }
+        self.vectors = vectors;
+        Ok(())
+    }
+
+    /// The posted stacking.
+    fn stack(&mut self) -> Result<(), String> {
+        let (count, mask) = (self.config.rto_count != Scope::Machine, self.config.cpupri_mask != Scope::Machine);
+        if !count && !mask {
+            return Err("has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`".to_owned());
+        }
+        if count {
+            self.order = Order::ReorderedCounts;
+        }
+        if mask {
+            if self.vectors == Vectors::Compact {
+                return Err("stacks patch 4 on patch 1, not on its alternative".to_owned());
+            }
+            self.vectors = Vectors::Split;
+        }
+        Ok(())
+    }
+
+    /// The name that it was parsed from.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A scheduler of it, with all CPUs of `topology` online.
+    #[must_use]
+    pub fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
+        match self.vectors {
+            Vectors::Packed => self.with_vectors::<P, Packed<P>>(topology),
+            Vectors::Split => self.with_vectors::<P, Split<P>>(topology),
+            Vectors::Compact => self.with_vectors::<P, Compact<P>>(topology),
+        }
+    }
+
+    fn with_vectors<P: Platform, V: CpupriVecs<P>>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
+        match self.order {
+            Order::Baseline => {
+                Arc::new(Scheduler::<P, Baseline<P, Parts<V, Counted<P>>>>::new(topology, self.config))
+            }
+            Order::Reordered => {
+                Arc::new(Scheduler::<P, Reordered<P, Parts<V, Counted<P>>>>::new(topology, self.config))
+            }
+            Order::ReorderedCounts => {
+                Arc::new(Scheduler::<P, ReorderedCounts<P, Parts<V, Pointed<P>>>>::new(topology, self.config))
+            }
+        }
+    }
+}
+
+/// The names of all objects that a scheduler places in shared memory.
+pub const OBJECTS: [&str; 13] = [
+    "root_domain",
+    "cpupri_mask",
+    "cpupri_mask_pointers",
+    "cpu_to_pri",
+    "rto_mask_bits",
+    "rto_mask_bits_pointers",
+    "rto_counts",
+    "rto_count_unused",
+    "cpu_active_mask",
+    "rq",
+    "task",
+    "task_cpus_mask",
+    "task_table",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_placements_and_scopes() {
+        let check = |name: &str, order, vectors, rto_count, cpupri_mask| {
+            let mitigation = Mitigation::parse(name).expect(name);
+            let config = mitigation.config;
+            assert_eq!(
+                (mitigation.order, mitigation.vectors, config.rto_count, config.cpupri_mask),
+                (order, vectors, rto_count, cpupri_mask),
+                "{name}"
+            );
+        };
+        use Scope::{Llc, Machine, Node};
+        check("baseline", Order::Baseline, Vectors::Packed, Machine, Machine);
+        check("cpupri-split", Order::Baseline, Vectors::Split, Machine, Machine);
+        check("cpupri-split-compact", Order::Baseline, Vectors::Compact, Machine, Machine);
+        check("root-domain-reordered", Order::Reordered, Vectors::Packed, Machine, Machine);
+        check("rto-count=node", Order::Baseline, Vectors::Packed, Node, Machine);
+        check("cpupri-mask=llc+cpupri-split", Order::Baseline, Vectors::Split, Machine, Llc);
+        check("all", Order::Reordered, Vectors::Split, Node, Node);
+        check("rto-count=node+as-posted", Order::ReorderedCounts, Vectors::Packed, Node, Machine);
+        check("cpupri-mask=node+as-posted", Order::Baseline, Vectors::Split, Machine, Node);
+        check("all+as-posted", Order::ReorderedCounts, Vectors::Split, Node, Node);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused() {
+        let check = |name: &str, expect: &str| assert_eq!(Mitigation::parse(name).unwrap_err().to_string(), expect);
+        let list = "`hitm list mitigations` shows what there is";
+        check("none", &format!("mitigation `none`: `none` is not known; {list}"));
+        check("", &format!("mitigation ``: `` is not known; {list}"));
+        check("all+cpupri-mask", &format!("mitigation `all+cpupri-mask`: `cpupri-mask` needs a scope, as in `=node`; {list}"));
+        check(
+            "cpupri-mask=socket",
+            &format!("mitigation `cpupri-mask=socket`: `cpupri-mask=socket` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`; {list}"),
+        );
+        check("all=node", &format!("mitigation `all=node`: `all=node` takes no scope; {list}"));
+        check(
+            "cpupri-split+cpupri-split-compact",
+            &format!("mitigation `cpupri-split+cpupri-split-compact`: `cpupri-split-compact` cannot be joined to another placement of cpupri; {list}"),
+        );
+        check(
+            "as-posted",
+            &format!("mitigation `as-posted`: `as-posted` has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`; {list}"),
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! A barrier: all arrive before any goes on.
+
+use std::fmt;
+
+use hitm_memory::Platform;
+
+use crate::runtime::Handle;
+use crate::sync::{Condvar, Mutex};
+
+/// A meeting point for a fixed number of tasks, again and again.
+pub struct Barrier<P: Platform> {
+    state: Mutex<P, State>,
+    complete: Condvar<P>,
+    parties: usize,
+}
+
+struct State {
+    arrived: usize,
+    round: u64,
+}
+
+impl<P: Platform> Barrier<P> {
+    /// A barrier for `parties` tasks.
+    ///
+    /// # Panics
+    /// When `parties` is 0.
+    #[must_use]
+    pub fn new(runtime: &Handle<P>, parties: usize) -> Self {
+        assert_ne!(parties, 0, "a barrier needs somebody to meet");
+        let state = Mutex::new(runtime, State { arrived: 0, round: 0 });
+        Self { state, complete: Condvar::new(runtime), parties }
+    }
+
+    /// Waits for the others. True for one of them each round: the last to arrive.
+    pub async fn wait(&self) -> bool {
+        let mut state = self.state.lock().await;
+        state.arrived += 1;
+        if state.arrived == self.parties {
+            state.arrived = 0;
+            state.round += 1;
+            self.complete.notify_all();
+            return true;
+        }
+        let round = state.round;
+        while state.round == round {
+            state = self.complete.wait(state).await;
+        }
+        false
+    }
+}
+
+impl<P: Platform> fmt::Debug for Barrier<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier").field("parties", &self.parties).finish_non_exhaustive()
+    }
+}

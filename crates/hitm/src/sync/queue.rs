@@ -1,0 +1,82 @@
+//! A bounded queue: one mutex, one condition variable, as in FFmpeg's pipeline since 7.0.
+//!
+//! Every change of the fill level wakes all that wait, senders and receivers: simple, and as expensive as the original.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use hitm_memory::Platform;
+
+use crate::runtime::Handle;
+use crate::sync::{Condvar, Mutex};
+
+/// First in, first out, at most so many.
+pub struct Queue<P: Platform, T> {
+    state: Mutex<P, State<T>>,
+    changed: Condvar<P>,
+    capacity: usize,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    closed: bool,
+}
+
+/// The queue was closed; what could not be sent is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed<T>(pub T);
+
+impl<P: Platform, T: Send> Queue<P, T> {
+    /// An empty queue for `capacity` items.
+    ///
+    /// # Panics
+    /// When `capacity` is 0.
+    #[must_use]
+    pub fn new(runtime: &Handle<P>, capacity: usize) -> Self {
+        assert_ne!(capacity, 0, "a queue without room passes nothing on");
+        let state = State { items: VecDeque::with_capacity(capacity), closed: false };
+        Self { state: Mutex::new(runtime, state), changed: Condvar::new(runtime), capacity }
+    }
+
+    /// Puts `item` at the end, waiting for room.
+    ///
+    /// # Errors
+    /// When the queue is closed: the item.
+    pub async fn send(&self, item: T) -> Result<(), Closed<T>> {
+        let mut state = self.state.lock().await;
+        while state.items.len() == self.capacity && !state.closed {
+            state = self.changed.wait(state).await;
+        }
+        if state.closed {
+            return Err(Closed(item));
+        }
+        state.items.push_back(item);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Takes the first item, waiting for one. None when the queue is closed and empty.
+    pub async fn receive(&self) -> Option<T> {
+        let mut state = self.state.lock().await;
+        while state.items.is_empty() && !state.closed {
+            state = self.changed.wait(state).await;
+        }
+        let item = state.items.pop_front();
+        if item.is_some() {
+            self.changed.notify_all();
+        }
+        item
+    }
+
+    /// Nothing more can be sent; what is there can be received.
+    pub async fn close(&self) {
+        self.state.lock().await.closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl<P: Platform, T> fmt::Debug for Queue<P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
