@@ -154,7 +154,6 @@ impl<F: Future> Deliver<F> {
 }
 
 /// Waits for a task. Dropping it lets the task go on.
-#[must_use = "awaiting it gives the result; to let the task go on, drop it"]
 pub struct JoinHandle<P: Platform, T> {
     runtime: Handle<P>,
     cell: Arc<Cell>,

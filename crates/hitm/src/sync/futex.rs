@@ -91,11 +91,6 @@ impl<P: Platform> Futex<P> {
         &self.word.waiters
     }
 
-    /// The runtime.
-    pub(crate) fn runtime(&self) -> &Handle<P> {
-        &self.runtime
-    }
-
     /// Waits until woken, if the word holds `expected` when the queue is locked. A wait that is dropped after it was woken
     /// passes the wake on.
     pub fn wait(&self, expected: u32) -> FutexWait<'_, P> {

@@ -1,0 +1,68 @@
+//! Lengths of work: distributions with a source, scaled by one factor for all.
+
+use hitm_memory::Span;
+use rand_core::SeedableRng;
+use rand_distr::{Distribution, LogNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// How long a piece of work takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst {
+    /// Mean at factor 1, in microseconds of one CPU.
+    pub mean_micros: f64,
+    /// Standard deviation over mean.
+    pub spread: f64,
+}
+
+/// Draws the lengths of one task's work: each task has its own, so that lengths do not depend on who runs first.
+#[derive(Debug)]
+pub struct Bursts {
+    random: Xoshiro256PlusPlus,
+    factor: f64,
+}
+
+impl Bursts {
+    /// Lengths for task number `stream` of `seed`, all multiplied by `factor`.
+    #[must_use]
+    pub fn new(seed: u64, stream: u64, factor: f64) -> Self {
+        // 2^64 over the golden ratio keeps the streams of neighbouring seeds apart.
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ stream);
+        Self { random, factor }
+    }
+
+    /// One length, log-normal: work times are positive with a long tail.
+    ///
+    /// # Panics
+    /// When the mean is not positive or the spread is negative: both are constants of a workload.
+    pub fn draw(&mut self, burst: Burst) -> Span {
+        let lengths = LogNormal::from_mean_cv(burst.mean_micros * self.factor * 1e3, burst.spread);
+        Span::from_nanos_f64(lengths.expect("a positive mean").sample(&mut self.random))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_have_the_mean_and_the_spread_that_was_asked_for() {
+        let burst = Burst { mean_micros: 500.0, spread: 0.5 };
+        let mut bursts = Bursts::new(1, 2, 0.1);
+        let lengths: Vec<f64> = (0..20_000).map(|_| bursts.draw(burst).as_nanos_f64() / 1e3).collect();
+        let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+        let variance = lengths.iter().map(|length| (length - mean).powi(2)).sum::<f64>() / lengths.len() as f64;
+        assert!((mean - 50.0).abs() < 1.0, "{mean}");
+        assert!((variance.sqrt() / mean - 0.5).abs() < 0.02, "{}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_lengths() {
+        let burst = Burst { mean_micros: 10.0, spread: 1.0 };
+        let draw = |stream| {
+            let mut bursts = Bursts::new(7, stream, 1.0);
+            [(); 5].map(|()| bursts.draw(burst))
+        };
+        assert_eq!(draw(3), draw(3));
+        assert_ne!(draw(3), draw(4));
+    }
+}

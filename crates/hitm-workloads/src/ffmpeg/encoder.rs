@@ -1,0 +1,198 @@
+//! x264 with frame threads: a pool whose workers each encode a whole frame.
+//!
+//! The caller hands a picture to the lookahead, takes the next picture that the lookahead has decided, puts it into the run
+//! list with a broadcast to all idle workers, and waits in the done list for the oldest picture under way, looking again
+//! at every broadcast. A worker encodes row by row: before each row it waits, for every picture that its own refers to, until
+//! that one's rows are done as far as motion reaches; after the row, if others may refer to its picture, it
+//! announces the row with a broadcast.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hitm::Handle;
+use hitm::sync::{Condvar, Mutex};
+use hitm_memory::Platform;
+
+use crate::ffmpeg::lookahead::Lookahead;
+use crate::ffmpeg::progress::{Buffers, Progress};
+use crate::ffmpeg::threads::{Spawner, Worker};
+use crate::ffmpeg::{ENCODER_WORKER, ROWS, Tally, work};
+
+/// The pictures between two P pictures: medium's three, of which the middle one is referred to.
+const B_PICTURES: usize = 3;
+
+/// A picture in the encoder.
+struct Picture<P: Platform> {
+    number: u64,
+    /// The pictures that it refers to.
+    references: Vec<Arc<Progress<P>>>,
+    /// Its own rows, if others refer to it.
+    progress: Option<Arc<Progress<P>>>,
+}
+
+/// One of x264's lists: a mutex and a condition variable that every push broadcasts.
+struct List<P: Platform, T> {
+    items: Mutex<P, VecDeque<T>>,
+    filled: Condvar<P>,
+}
+
+impl<P: Platform, T: Send> List<P, T> {
+    fn new(runtime: &Handle<P>) -> Self {
+        Self { items: Mutex::new(runtime, VecDeque::new()), filled: Condvar::new(runtime) }
+    }
+
+    async fn push(&self, item: T) {
+        let mut items = self.items.lock().await;
+        items.push_back(item);
+        self.filled.notify_all();
+    }
+
+    async fn pop(&self) -> T {
+        self.take(|items| items.pop_front()).await
+    }
+
+    /// Takes an item that `find` finds, looking again at every push.
+    async fn take(&self, find: impl Fn(&mut VecDeque<T>) -> Option<T>) -> T {
+        let mut items = self.items.lock().await;
+        loop {
+            if let Some(item) = find(&mut items) {
+                return item;
+            }
+            items = self.filled.wait(items).await;
+        }
+    }
+}
+
+/// The encoder, called by its thread.
+pub(crate) struct Encoder<P: Platform> {
+    run: Arc<List<P, Picture<P>>>,
+    done: Arc<List<P, u64>>,
+    lookahead: Lookahead<P>,
+    workers: usize,
+    next: u64,
+    under_way: VecDeque<u64>,
+    references: References<P>,
+}
+
+/// Pictures beside those under way that may be referred to: two P and the B between them, twice.
+const REFERRED_TO: usize = 6;
+
+/// Which pictures the next ones refer to, in coding order: P, the middle B, the others.
+struct References<P: Platform> {
+    buffers: Buffers<P>,
+    /// The last two P pictures, oldest first.
+    p: VecDeque<Arc<Progress<P>>>,
+    /// The middle B picture of the present group.
+    middle: Option<Arc<Progress<P>>>,
+    place: usize,
+}
+
+impl<P: Platform> References<P> {
+    async fn next(&mut self, number: u64) -> Picture<P> {
+        let place = self.place;
+        self.place = (self.place + 1) % (B_PICTURES + 1);
+        let mut references: Vec<_> = self.p.iter().cloned().collect();
+        if place > 1 {
+            references.extend(self.middle.clone());
+        }
+        // P and the middle B are referred to; the other two are not and announce nothing.
+        let progress = if place < 2 { Some(self.buffers.take().await) } else { None };
+        match place {
+            0 => {
+                // A P picture refers to the P picture before.
+                references = self.p.back().cloned().into_iter().collect();
+                self.p.extend(progress.clone());
+                while self.p.len() > 2 {
+                    self.p.pop_front();
+                }
+            }
+            1 => self.middle = progress.clone(),
+            _ => {}
+        }
+        Picture { number, references, progress }
+    }
+}
+
+impl<P: Platform> Encoder<P> {
+    pub(crate) fn start(
+        spawner: &mut Spawner<'_, P>, workers: usize, lookahead_workers: usize, tally: &Arc<Tally>,
+    ) -> Self {
+        let runtime = spawner.runtime;
+        let (run, done) = (Arc::new(List::new(runtime)), Arc::new(List::new(runtime)));
+        for _ in 0..workers {
+            let (run, done, tally) = (run.clone(), done.clone(), tally.clone());
+            spawner.spawn(ENCODER_WORKER, |worker| encoder_worker(worker, workers, run, done, tally));
+        }
+        let buffers = Buffers::new(runtime, workers + REFERRED_TO);
+        let references = References { buffers, p: VecDeque::new(), middle: None, place: 0 };
+        let lookahead = Lookahead::start(spawner, lookahead_workers);
+        Self { run, done, lookahead, workers, next: 0, under_way: VecDeque::new(), references }
+    }
+
+    /// Takes a picture in; true when an encoded one comes out.
+    pub(crate) async fn encode(&mut self, caller: &mut Worker<P>) -> bool {
+        self.lookahead.put().await;
+        caller.work(work::ENCODE_CALL).await;
+        if !self.lookahead.get().await {
+            return false;
+        }
+        let number = self.next;
+        self.next += 1;
+        let picture = self.references.next(number).await;
+        self.run.push(picture).await;
+        self.under_way.push_back(number);
+        if self.under_way.len() < self.workers {
+            return false;
+        }
+        if let Some(oldest) = self.under_way.pop_front() {
+            let find = |done: &mut VecDeque<u64>| {
+                let index = done.iter().position(|&number| number == oldest)?;
+                done.remove(index)
+            };
+            self.done.take(find).await;
+        }
+        true
+    }
+}
+
+/// Rows of a picture that a row of another refers to, below its own. x264 divides a picture's height among the frame
+/// threads and lets motion reach half of a thread's share.
+fn reach(workers: usize) -> u32 {
+    // Pixels, as x264 computes them: the height and 24 over the threads, less 24, halved; 16 at least.
+    let share = ((ROWS as usize * 16 + 24) / workers).saturating_sub(24) / 2;
+    (share.max(16) as u32).div_ceil(16) + 1
+}
+
+async fn encoder_worker<P: Platform>(
+    mut worker: Worker<P>, workers: usize, run: Arc<List<P, Picture<P>>>, done: Arc<List<P, u64>>, tally: Arc<Tally>,
+) {
+    let reach = reach(workers);
+    loop {
+        let picture = run.pop().await;
+        for row in 0..ROWS {
+            for reference in &picture.references {
+                reference.wait_for((row + 1 + reach).min(ROWS)).await;
+            }
+            worker.work(work::ENCODE_ROW).await;
+            tally.rows.add(worker.runtime.now(), 1);
+            if let Some(progress) = &picture.progress {
+                // The deblocking filter trails by a row and a half.
+                progress.announce(if row + 1 == ROWS { ROWS } else { (row + 1).saturating_sub(2) }).await;
+            }
+        }
+        done.push(picture.number).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn motion_reaches_less_far_with_more_threads() {
+        assert_eq!(reach(1), 35);
+        assert_eq!(reach(3), 13);
+        assert_eq!(reach(12), 4);
+        assert_eq!(reach(96), 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! One instance: all its threads.
+
+use std::sync::Arc;
+
+use hitm::{CpuSet, Handle, Span};
+use hitm_memory::Platform;
+
+use crate::ffmpeg::decoder::Decoder;
+use crate::ffmpeg::encoder::Encoder;
+use crate::ffmpeg::slices::Slices;
+use crate::ffmpeg::threads::{Counts, Spawner};
+use crate::ffmpeg::{Config, MAIN, Profile, Tally, pipeline};
+
+/// How often main prints its status line.
+const STATUS: Span = Span::from_micros(500_000);
+
+/// Streams of random numbers an instance has: more than it has threads.
+const STREAMS: u64 = 1 << 10;
+
+/// Starts instance number `instance` on `cpus`.
+pub(crate) fn start<P: Platform>(
+    runtime: &Handle<P>, config: Config, instance: usize, cpus: &CpuSet, tally: &Arc<Tally>,
+) {
+    let mut spawner = Spawner { runtime, config, cpus, stream: instance as u64 * STREAMS };
+    let counts = Counts::for_cpus(cpus.len());
+    let decoder = Decoder::start(&mut spawner, counts.decoder_frames);
+    let slices = Slices::start(&mut spawner, counts.filter_slices);
+    let encoder = Encoder::start(&mut spawner, counts.encoder_workers, counts.lookahead_workers, tally);
+    match config.profile {
+        Profile::SingleMain => pipeline::start_single_main(&mut spawner, decoder, slices, encoder, tally),
+        Profile::X264 | Profile::X265Like => {
+            pipeline::start(&mut spawner, decoder, slices, encoder, tally);
+            spawner.spawn(MAIN, |worker| async move {
+                loop {
+                    worker.runtime.sleep(STATUS).await;
+                }
+            });
+        }
+    }
+}

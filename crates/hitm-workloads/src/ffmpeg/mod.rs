@@ -1,0 +1,228 @@
+//! `ffmpeg`: instances of a transcoder, each on eight CPUs of its own, every thread at FIFO 99.
+//!
+//! **Origin.** Seeds 000 and 001: 60 instances on 480 CPUs. What an instance's threads are and do to each other is from the
+//! sources of FFmpeg 5.1 to 7, x264 build 164 and x265 3.5, as `docs/workloads.md` has it; how long they work, from
+//! measurements of 1080p30 H.264 to x264 medium there.
+//!
+//! | group | threads for 8 CPUs | in |
+//! |---|---|---|
+//! | main | 1 | [`instance`] |
+//! | demuxer, decoder, filter, encoder, muxer | 5 | [`pipeline`] |
+//! | decoder frame threads | 9 | [`decoder`] |
+//! | filter slice workers | 8 | [`slices`] |
+//! | x264 pool | 12 | [`encoder`] |
+//! | x264 lookahead, and its pool | 1 + 2 | [`lookahead`] |
+//!
+//! **Metric.** Frames per second, all instances together, counted as encoded macroblock rows over rows a frame: a run of
+//! milliseconds has few frames and many rows.
+
+mod decoder;
+mod encoder;
+mod instance;
+mod lookahead;
+mod pipeline;
+mod progress;
+mod slices;
+mod threads;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hitm::{CpuSet, Handle, Priority, Role, Roles};
+use hitm_memory::Platform;
+use hitm_topology::{Scope, Topology};
+
+use crate::bursts::Burst;
+use crate::meter::{Meter, Window};
+
+/// The seeds' priority for every thread.
+const PRIORITY: Priority = Priority::fifo(99);
+
+/// CPUs of an instance.
+const CPUS_PER_INSTANCE: usize = 8;
+
+/// Macroblock rows of a 1080p frame.
+pub const ROWS: u32 = 68;
+
+/// Which program the threads are those of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// x264 medium under the pipeline of FFmpeg 7.
+    #[default]
+    X264,
+    /// x264 medium under FFmpeg before 7: main demuxes, filters and calls the encoder itself.
+    SingleMain,
+    /// An encoder that works on rows of blocks in a wavefront, waking one worker a row, as x265 does.
+    X265Like,
+}
+
+impl Profile {
+    /// The name in commands and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::X264 => "x264",
+            Self::SingleMain => "single-main",
+            Self::X265Like => "x265-like",
+        }
+    }
+
+    /// Every profile.
+    pub const ALL: [Self; 3] = [Self::X264, Self::SingleMain, Self::X265Like];
+}
+
+/// What a run of the workload is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// Which program.
+    pub profile: Profile,
+    /// Whether frames are scaled between decoder and encoder, by the filter's slice workers.
+    pub scale: bool,
+    /// Multiplies all work: the calibration.
+    pub burst_factor: f64,
+    /// Seeds the lengths of work.
+    pub seed: u64,
+    /// When to measure.
+    pub window: Window,
+}
+
+/// The roles that threads are counted as.
+pub const ROLES: [&str; 11] = [
+    "main",
+    "demuxer",
+    "decoder",
+    "decoder frame thread",
+    "filter",
+    "filter slice worker",
+    "encoder",
+    "encoder worker",
+    "lookahead",
+    "lookahead worker",
+    "muxer",
+];
+
+pub(crate) const MAIN: Role = Role(0);
+pub(crate) const DEMUXER: Role = Role(1);
+pub(crate) const DECODER: Role = Role(2);
+pub(crate) const DECODER_FRAME: Role = Role(3);
+pub(crate) const FILTER: Role = Role(4);
+pub(crate) const FILTER_SLICE: Role = Role(5);
+pub(crate) const ENCODER: Role = Role(6);
+pub(crate) const ENCODER_WORKER: Role = Role(7);
+pub(crate) const LOOKAHEAD: Role = Role(8);
+pub(crate) const LOOKAHEAD_WORKER: Role = Role(9);
+pub(crate) const MUXER: Role = Role(10);
+
+/// How long threads work, at factor 1. Means are CPU milliseconds a frame divided by pieces a frame, for 1080p medium;
+/// spreads of half the mean are an assumption (the sources give means only).
+pub(crate) mod work {
+    use super::{Burst, ROWS};
+
+    const fn burst(mean_micros: f64) -> Burst {
+        Burst { mean_micros, spread: 0.5 }
+    }
+
+    /// Decoding: 4.2 ms a frame, "decode only, 9 frame threads".
+    pub(crate) const DECODE_ROW: Burst = burst(4_200.0 / ROWS as f64);
+    /// The part of a frame's decoding before the next frame may start: headers, assumption.
+    pub(crate) const DECODE_SETUP: Burst = burst(50.0);
+    /// Encoding: 32 activations of 0.8 to 1.6 ms a frame.
+    pub(crate) const ENCODE_ROW: Burst = burst(32.0 * 1_200.0 / ROWS as f64);
+    /// Lookahead worker: 8 activations of 0.56 to 0.79 ms a frame.
+    pub(crate) const LOOKAHEAD_SLICE: Burst = burst(675.0);
+    /// Lookahead thread: 6.6 activations of 0.12 ms a frame.
+    pub(crate) const LOOKAHEAD: Burst = burst(120.0);
+    /// Main of FFmpeg before 7: 3.2 activations of 1.05 ms a frame, here divided among the threads that took over its work.
+    pub(crate) const DEMUX: Burst = burst(100.0);
+    /// As `DEMUX`.
+    pub(crate) const FILTER: Burst = burst(300.0);
+    /// As `DEMUX`: copies the picture and writes the headers.
+    pub(crate) const ENCODE_CALL: Burst = burst(2_800.0);
+    /// As `DEMUX`.
+    pub(crate) const MUX: Burst = burst(160.0);
+    /// Scaling: the difference of "1080p to 720p" to "720p", divided over the slices of nine; assumption.
+    pub(crate) const SCALE_SLICE: Burst = burst(3_000.0 / 9.0);
+    /// A block row in the wavefront of an encoder like x265: 104 ms a frame over 34 rows of 32 pixels' height.
+    pub(crate) const WAVEFRONT_ROW: Burst = burst(104_000.0 / 34.0 / 4.0);
+}
+
+/// Counts of one run that every instance adds to.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) rows: Meter,
+    frames: AtomicU64,
+}
+
+/// The workload, running.
+#[derive(Debug)]
+pub struct Ffmpeg {
+    tally: Arc<Tally>,
+    instances: usize,
+}
+
+/// How many instances a machine gets: its CPUs over eight, at least one.
+#[must_use]
+pub fn instances(topology: &Topology) -> usize {
+    (topology.cpus() / CPUS_PER_INSTANCE).max(1)
+}
+
+/// The CPUs of an instance: whole cores in order, eight CPUs, or all of a smaller machine.
+#[must_use]
+pub fn cpus_of_instance(topology: &Topology, instance: usize) -> CpuSet {
+    let by_core = (0..topology.cores()).flat_map(|core| topology.cpus_of(Scope::Core, core).iter().copied());
+    by_core.skip(instance * CPUS_PER_INSTANCE).take(CPUS_PER_INSTANCE).collect()
+}
+
+impl Ffmpeg {
+    /// Starts all instances. They run until the runtime shuts down, which a task of this does at the end of the window.
+    pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
+        let tally = Arc::new(Tally { rows: Meter::new(config.window), frames: AtomicU64::new(0) });
+        let instances = instances(runtime.topology());
+        for instance in 0..instances {
+            let cpus = cpus_of_instance(runtime.topology(), instance);
+            instance::start(runtime, config, instance, &cpus, &tally);
+        }
+        let clock = runtime.clone();
+        runtime.spawn(PRIORITY, async move {
+            clock.sleep_until(hitm::Time::START + config.window.warm_up).await;
+            if let Some(roles) = clock.roles() {
+                roles.reset();
+            }
+            clock.sleep_until(config.window.end()).await;
+            clock.shutdown();
+        });
+        Self { tally, instances }
+    }
+
+    /// Frames per second of all instances together, by batch.
+    #[must_use]
+    pub fn frames_per_second(&self) -> [f64; crate::meter::BATCHES] {
+        self.tally.rows.rates().map(|rows| rows / f64::from(ROWS))
+    }
+
+    /// Frames that were muxed, since the start.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.tally.frames.load(Ordering::Relaxed)
+    }
+
+    /// The number of instances.
+    #[must_use]
+    pub fn instances(&self) -> usize {
+        self.instances
+    }
+}
+
+impl Tally {
+    pub(crate) fn frame(&self) {
+        // Relaxed: a statistic.
+        self.frames.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counters for the roles of this workload.
+#[must_use]
+pub fn roles() -> Roles {
+    Roles::new(&ROLES)
+}

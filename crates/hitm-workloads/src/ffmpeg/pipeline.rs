@@ -1,0 +1,104 @@
+//! The threads between file and file: demuxer, decoder, filter, encoder, muxer, with a bounded queue on every edge.
+//!
+//! Since FFmpeg 7.0 each is a thread of its own; before, main did what is between the decoder's threads and the encoder's by itself.
+
+use std::sync::Arc;
+
+use hitm::sync::Queue;
+use hitm_memory::Platform;
+
+use crate::ffmpeg::decoder::Decoder;
+use crate::ffmpeg::encoder::Encoder;
+use crate::ffmpeg::slices::Slices;
+use crate::ffmpeg::threads::{Spawner, Worker};
+use crate::ffmpeg::{DECODER, DEMUXER, ENCODER, FILTER, MAIN, MUXER, Tally, work};
+
+/// Packets or frames that an edge holds: the 7.x line.
+const EDGE: usize = 8;
+
+/// Starts the five threads of FFmpeg 7.
+pub(crate) fn start<P: Platform>(
+    spawner: &mut Spawner<'_, P>, mut decoder: Decoder<P>, slices: Slices<P>, mut encoder: Encoder<P>, tally: &Arc<Tally>,
+) {
+    let runtime = spawner.runtime;
+    let edge = || Arc::new(Queue::<P, ()>::new(runtime, EDGE));
+    let (packets, frames, filtered, encoded) = (edge(), edge(), edge(), edge());
+    let scale = spawner.config.scale;
+
+    let out = packets.clone();
+    spawner.spawn(DEMUXER, |mut worker| async move {
+        loop {
+            worker.work(work::DEMUX).await;
+            if out.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    let out = frames.clone();
+    spawner.spawn(DECODER, |_| async move {
+        while packets.receive().await.is_some() {
+            if decoder.decode().await && out.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    let out = filtered.clone();
+    spawner.spawn(FILTER, |mut worker| async move {
+        while frames.receive().await.is_some() {
+            filter(&mut worker, scale.then_some(&slices)).await;
+            if out.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    let out = encoded.clone();
+    spawner.spawn(ENCODER, |mut worker| async move {
+        while filtered.receive().await.is_some() {
+            if encoder.encode(&mut worker).await && out.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    let tally = tally.clone();
+    spawner.spawn(MUXER, |mut worker| async move {
+        while encoded.receive().await.is_some() {
+            worker.work(work::MUX).await;
+            tally.frame();
+        }
+    });
+}
+
+/// Starts FFmpeg's main before 7.0, and the muxer that 6.0 made a thread.
+pub(crate) fn start_single_main<P: Platform>(
+    spawner: &mut Spawner<'_, P>, mut decoder: Decoder<P>, slices: Slices<P>, mut encoder: Encoder<P>, tally: &Arc<Tally>,
+) {
+    let encoded = Arc::new(Queue::<P, ()>::new(spawner.runtime, EDGE));
+    let scale = spawner.config.scale;
+    let out = encoded.clone();
+    spawner.spawn(MAIN, |mut worker| async move {
+        loop {
+            worker.work(work::DEMUX).await;
+            if !decoder.decode().await {
+                continue;
+            }
+            filter(&mut worker, scale.then_some(&slices)).await;
+            if encoder.encode(&mut worker).await && out.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    let tally = tally.clone();
+    spawner.spawn(MUXER, |mut worker| async move {
+        while encoded.receive().await.is_some() {
+            worker.work(work::MUX).await;
+            tally.frame();
+        }
+    });
+}
+
+async fn filter<P: Platform>(worker: &mut Worker<P>, slices: Option<&Slices<P>>) {
+    worker.work(work::FILTER).await;
+    if let Some(slices) = slices {
+        slices.run(worker).await;
+    }
+}

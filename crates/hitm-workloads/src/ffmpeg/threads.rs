@@ -1,0 +1,89 @@
+//! How many threads an instance has, by the number of CPUs that it may use, and how they are spawned.
+
+use std::future::Future;
+
+use hitm::{CpuSet, Handle, Role, SpawnOptions};
+use hitm_memory::Platform;
+
+use crate::bursts::{Burst, Bursts};
+use crate::ffmpeg::{Config, PRIORITY};
+
+/// Thread counts by the sources' rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// One more than CPUs, 16 at most.
+    pub(crate) decoder_frames: usize,
+    /// As many as CPUs; the caller works too.
+    pub(crate) filter_slices: usize,
+    /// Three halves of the CPUs, one at least.
+    pub(crate) encoder_workers: usize,
+    /// A sixth of the encoder's threads under preset medium, one at least.
+    pub(crate) lookahead_workers: usize,
+}
+
+impl Counts {
+    pub(crate) fn for_cpus(cpus: usize) -> Self {
+        let encoder_workers = (cpus * 3 / 2).max(1);
+        Self {
+            decoder_frames: (cpus + 1).min(16),
+            filter_slices: cpus,
+            encoder_workers,
+            lookahead_workers: (encoder_workers / 6).max(1),
+        }
+    }
+}
+
+/// Spawns the threads of one instance.
+pub(crate) struct Spawner<'a, P: Platform> {
+    pub(crate) runtime: &'a Handle<P>,
+    pub(crate) config: Config,
+    pub(crate) cpus: &'a CpuSet,
+    /// Distinguishes the instance's threads from those of others.
+    pub(crate) stream: u64,
+}
+
+/// A thread's work: draws lengths and computes them.
+pub(crate) struct Worker<P: Platform> {
+    pub(crate) runtime: Handle<P>,
+    bursts: Bursts,
+}
+
+impl<P: Platform> Worker<P> {
+    /// Works for a length drawn from `burst`.
+    pub(crate) async fn work(&mut self, burst: Burst) {
+        let length = self.bursts.draw(burst);
+        self.runtime.compute(length).await;
+    }
+}
+
+impl<P: Platform> Spawner<'_, P> {
+    /// Spawns a thread; `main` gets its worker.
+    pub(crate) fn spawn<F>(&mut self, role: Role, main: impl FnOnce(Worker<P>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.stream += 1;
+        let bursts = Bursts::new(self.config.seed, self.stream, self.config.burst_factor);
+        let worker = Worker { runtime: self.runtime.clone(), bursts };
+        let options = SpawnOptions { priority: PRIORITY, cpus: Some(self.cpus.clone()), role: Some(role) };
+        // Nobody joins it: threads end when the runtime shuts down.
+        self.runtime.spawn(options, main(worker));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_follow_the_cpus() {
+        let check = |cpus, decoder_frames, filter_slices, encoder_workers, lookahead_workers| {
+            let expect = Counts { decoder_frames, filter_slices, encoder_workers, lookahead_workers };
+            assert_eq!(Counts::for_cpus(cpus), expect, "{cpus} CPUs");
+        };
+        check(8, 9, 8, 12, 2);
+        check(2, 3, 2, 3, 1);
+        check(1, 2, 1, 1, 1);
+        check(64, 16, 64, 96, 16);
+    }
+}

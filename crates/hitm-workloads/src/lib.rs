@@ -1,0 +1,8 @@
+//! The workloads of the seeds, written once as tasks over the runtime, for both hosts.
+//!
+//! A workload knows its tasks, what they do to each other, and its metric. It knows nothing of the machine below and names
+//! no field of the scheduler.
+
+pub mod bursts;
+pub mod ffmpeg;
+pub mod meter;

@@ -1,0 +1,77 @@
+//! Completed work by time: a warm-up that does not count, then batches of equal length.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hitm_memory::{Span, Time};
+
+/// When a run is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// What is done before this time does not count.
+    pub warm_up: Span,
+    /// How long is measured.
+    pub measured: Span,
+}
+
+impl Window {
+    /// When the measurement ends.
+    #[must_use]
+    pub fn end(&self) -> Time {
+        Time::START + self.warm_up + self.measured
+    }
+}
+
+/// Batches in a run: enough for an interval.
+pub const BATCHES: usize = 10;
+
+/// Counts work units by batch.
+#[derive(Debug)]
+pub struct Meter {
+    window: Window,
+    batches: [AtomicU64; BATCHES],
+}
+
+impl Meter {
+    /// Nothing counted yet.
+    #[must_use]
+    pub fn new(window: Window) -> Self {
+        Self { window, batches: [const { AtomicU64::new(0) }; BATCHES] }
+    }
+
+    /// `units` were completed at `now`.
+    pub fn add(&self, now: Time, units: u64) {
+        let since = now.since(Time::START + self.window.warm_up);
+        let started = now >= Time::START + self.window.warm_up;
+        let batch = since.as_picos() / (self.window.measured.as_picos() / BATCHES as u64).max(1);
+        if started && batch < BATCHES as u64 {
+            // Relaxed: a statistic.
+            self.batches[batch as usize].fetch_add(units, Ordering::Relaxed);
+        }
+    }
+
+    /// Units per second, by batch.
+    #[must_use]
+    pub fn rates(&self) -> [f64; BATCHES] {
+        let seconds = self.window.measured.as_secs_f64() / BATCHES as f64;
+        // Relaxed: a statistic.
+        std::array::from_fn(|batch| self.batches[batch].load(Ordering::Relaxed) as f64 / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_fall_into_their_batches() {
+        let window = Window { warm_up: Span::from_micros(10), measured: Span::from_micros(100) };
+        let meter = Meter::new(window);
+        let at = |micros| Time::START + Span::from_micros(micros);
+        for micros in [0, 9, 10, 19, 20, 109, 110, 500] {
+            meter.add(at(micros), 1);
+        }
+        let counts = meter.rates().map(|rate| (rate * 1e-5).round() as u64);
+        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(window.end(), at(110));
+    }
+}
