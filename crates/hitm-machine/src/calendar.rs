@@ -1,7 +1,7 @@
 //! What happens next: a tournament over the CPUs' clocks, and a heap of everything else.
 //!
 //! Ties go to CPUs before other events (an operation that follows at once precedes the decision about its line), and
-//! among CPUs to the lower number; other events of one time keep the order in which they were entered.
+//! among CPUs to the lower number; other events of one time are ordered by what they are, never by when they were entered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,6 +12,8 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// Something that happens at a time and is not a CPU's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
+    /// A request of a CPU arrives at a line; `slot` is where the machine keeps it.
+    Arrive { cpu: u32, slot: u32 },
     /// A line may serve who waits for it.
     Decide { line: u32 },
     /// Interrupts arrive.
@@ -40,8 +42,7 @@ pub(crate) struct Calendar {
     tree: Box<[u32]>,
     times: Box<[u64]>,
     leaves: usize,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    entered: u64,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
 }
 
 impl Calendar {
@@ -55,7 +56,7 @@ impl Calendar {
         for node in (1..leaves).rev() {
             tree[node] = tree[2 * node];
         }
-        Self { tree: tree.into(), times: vec![NEVER; leaves].into(), leaves, events: BinaryHeap::new(), entered: 0 }
+        Self { tree: tree.into(), times: vec![NEVER; leaves].into(), leaves, events: BinaryHeap::new() }
     }
 
     /// Gives `cpu` its turn at `time`.
@@ -77,14 +78,19 @@ impl Calendar {
 
     /// Enters an event.
     pub(crate) fn enter(&mut self, time: u64, event: Event) {
-        self.events.push(Reverse((time, self.entered, event)));
-        self.entered += 1;
+        self.events.push(Reverse((time, event)));
     }
 
-    /// The first time that is too late for `cpu`, which has no turn itself, to act before anybody else does.
+    /// The first time that is too late for `cpu` to act before anybody else does. Its own turn does not count.
     pub(crate) fn horizon(&self, cpu: u32) -> u64 {
-        let event = self.events.peek().map_or(NEVER, |Reverse((time, ..))| time.saturating_add(1));
-        self.bound(cpu, self.tree[1]).min(event)
+        let mut bound = self.events.peek().map_or(NEVER, |Reverse((time, ..))| time.saturating_add(1));
+        // Whoever it met, and would have met, on its way up the tree.
+        let mut node = self.leaves + cpu as usize;
+        while node > 1 {
+            bound = bound.min(self.bound(cpu, self.tree[node ^ 1]));
+            node /= 2;
+        }
+        bound
     }
 
     /// The first time at which `cpu` comes after `other`.
@@ -92,20 +98,17 @@ impl Calendar {
         self.times[other as usize].saturating_add(u64::from(cpu < other))
     }
 
-    /// Takes what is next.
+    /// What is next. An event is taken; a CPU keeps its turn until it is [`set`](Self::set) anew.
     pub(crate) fn next(&mut self) -> Turn {
         let cpu = self.tree[1];
         let cpu_time = self.times[cpu as usize];
         match self.events.peek() {
             Some(Reverse((time, ..))) if *time < cpu_time => match self.events.pop() {
-                Some(Reverse((time, _, event))) => Turn::Event(time, event),
+                Some(Reverse((time, event))) => Turn::Event(time, event),
                 None => Turn::Nothing,
             },
             _ if cpu_time == NEVER => Turn::Nothing,
-            _ => {
-                self.set(cpu, NEVER);
-                Turn::Cpu(cpu, cpu_time)
-            }
+            _ => Turn::Cpu(cpu, cpu_time),
         }
     }
 }
@@ -123,7 +126,14 @@ mod tests {
         for (cpu, time) in [(4, 30), (2, 30), (0, 40), (3, 20)] {
             calendar.set(cpu, time);
         }
-        let order: Vec<Turn> = std::iter::from_fn(|| Some(calendar.next())).take(8).collect();
+        let mut take = || {
+            let turn = calendar.next();
+            if let Turn::Cpu(cpu, _) = turn {
+                calendar.set(cpu, NEVER);
+            }
+            Some(turn)
+        };
+        let order: Vec<Turn> = std::iter::from_fn(&mut take).take(8).collect();
         assert_eq!(
             order,
             [
@@ -131,8 +141,8 @@ mod tests {
                 Turn::Cpu(3, 20),
                 Turn::Cpu(2, 30),
                 Turn::Cpu(4, 30),
-                Turn::Event(30, Event::Decide { line: 1 }),
                 Turn::Event(30, Event::Decide { line: 0 }),
+                Turn::Event(30, Event::Decide { line: 1 }),
                 Turn::Cpu(0, 40),
                 Turn::Nothing,
             ]

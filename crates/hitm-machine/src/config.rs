@@ -36,6 +36,9 @@ pub struct Config {
     pub measure_until: Span,
     /// Report two accesses to a [`PlainWord`](hitm_memory::PlainWord) that nothing orders. Costs time and memory.
     pub check_races: bool,
+    /// Let CPUs run ahead of each other where the model says that nothing can come between. Changes the speed and nothing
+    /// else.
+    pub look_ahead: bool,
     /// Accesses without any CPU computing or idling, after which the machine reports a livelock.
     pub livelock_after: u64,
 }
@@ -52,6 +55,7 @@ impl Default for Config {
             measure_from: Span::ZERO,
             measure_until: Span::from_picos(u64::MAX),
             check_races: false,
+            look_ahead: true,
             livelock_after: 100_000_000,
         }
     }

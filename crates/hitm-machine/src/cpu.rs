@@ -1,8 +1,12 @@
 //! A virtual CPU: its clock, what it waits for, and the two buffers between it and its lines.
 
+use std::mem::MaybeUninit;
 use std::panic::Location;
+use std::ptr::NonNull;
 
-use hitm_memory::{Interrupts, Mode};
+use hitm_memory::{Interrupts, LINE, Mode};
+
+use crate::random::Random;
 
 /// What a CPU waits for.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +45,12 @@ pub(crate) struct Cpu {
     pub(crate) window: LoadWindow,
     pub(crate) stores: StoreBuffer,
     pub(crate) finished: bool,
+    /// Its own source of jitter.
+    pub(crate) random: Random,
 }
 
 impl Cpu {
-    pub(crate) fn new(start: u64, window: LoadWindow) -> Self {
+    pub(crate) fn new(start: u64, window: LoadWindow, random: Random) -> Self {
         Self {
             clock: start,
             turn: start,
@@ -57,14 +63,20 @@ impl Cpu {
             window,
             stores: StoreBuffer::default(),
             finished: false,
+            random,
         }
     }
 }
 
 /// The lines that this CPU loaded since its last locked operation. Its reorder buffer issued the later loads together with
 /// the first, so one fill serves them all, also when the line has been taken away since.
+///
+/// Loads of the line that was filled last read what it held then ([`Fill`]). That is in order: every other line that
+/// this CPU has and reads in between has not changed since that fill, or it would have been taken away.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadWindow {
+    /// The line that was filled last.
+    fill: Option<Fill>,
     /// Line and the number of the load that brought it.
     lines: Vec<(u32, u32)>,
     loads: u32,
@@ -74,27 +86,46 @@ pub(crate) struct LoadWindow {
 
 impl LoadWindow {
     pub(crate) fn new(reach: u32) -> Self {
-        Self { lines: Vec::new(), loads: 0, reach }
+        Self { fill: None, lines: Vec::new(), loads: 0, reach }
     }
 
     /// A locked operation, a fence, a wait or work: nothing later was under way.
     #[inline]
     pub(crate) fn clear(&mut self) {
+        self.fill = None;
         self.lines.clear();
         self.loads = 0;
     }
 
-    /// Whether a load of `line` is served by an earlier fill.
+    /// A load has brought `line`, which holds `bytes`.
     #[inline]
-    pub(crate) fn covers(&mut self, line: u32) -> bool {
-        self.loads += 1;
-        let loads = self.loads;
-        self.lines.iter().any(|&(known, load)| known == line && loads - load <= self.reach)
+    pub(crate) fn filled(&mut self, line: u32, bytes: LineBytes) {
+        self.fill = Some(Fill { line, bytes, load: self.loads });
     }
 
-    /// A load brings `line`.
+    /// The CPU missed, stored or read anew: what was filled before is not the latest any more.
+    #[inline]
+    pub(crate) fn end_fill(&mut self) {
+        self.fill = None;
+    }
+
+    /// What the line that was filled last held.
+    #[inline]
+    pub(crate) fn fill_of(&self, line: u32) -> Option<&LineBytes> {
+        let fill = self.fill.as_ref()?;
+        (fill.line == line && self.loads - fill.load < self.reach).then_some(&fill.bytes)
+    }
+
+    /// Whether a load of `line` would be served by an earlier fill.
+    #[inline]
+    pub(crate) fn covers(&self, line: u32) -> bool {
+        self.lines.iter().any(|&(known, load)| known == line && self.loads - load < self.reach)
+    }
+
+    /// A load of `line`.
     #[inline]
     pub(crate) fn add(&mut self, line: u32) {
+        self.loads += 1;
         let loads = self.loads;
         if let Some(entry) = self.lines.iter_mut().find(|(known, _)| *known == line) {
             entry.1 = loads;
@@ -108,11 +139,63 @@ impl LoadWindow {
     }
 }
 
+/// A line as it was when a load brought it.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
+    line: u32,
+    bytes: LineBytes,
+    /// The number of that load.
+    load: u32,
+}
+
+/// The bytes of a line, some of which may be padding that was never written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LineBytes([MaybeUninit<u8>; LINE]);
+
+impl LineBytes {
+    /// The bytes at `start`.
+    ///
+    /// # Safety
+    /// A whole line of live memory stands there, and nobody writes it meanwhile.
+    pub(crate) unsafe fn read(start: NonNull<u8>) -> Self {
+        // SAFETY: the caller's duty; bytes of any content, initialised or not, may be copied as `MaybeUninit`.
+        Self(unsafe { start.cast().read() })
+    }
+
+    /// The word of `size` bytes at `offset`.
+    ///
+    /// # Safety
+    /// An initialised word stands there.
+    pub(crate) unsafe fn word(&self, offset: usize, size: usize) -> u64 {
+        let mut bytes = [0; size_of::<u64>()];
+        for (index, byte) in bytes[..size].iter_mut().enumerate() {
+            // SAFETY: the caller says that the word is initialised.
+            *byte = unsafe { self.0[offset + index].assume_init() };
+        }
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// A plain store that has been issued.
+#[derive(Clone, Copy, Debug)]
+struct Store {
+    line: u32,
+    address: usize,
+    value: u64,
+    /// When it takes effect.
+    effect: u64,
+    /// Whether it has.
+    arrived: bool,
+    /// When its line arrives; `u64::MAX` while that is not known.
+    at: u64,
+    /// Whether it follows an earlier store to the same line instead of asking for it.
+    joins: bool,
+}
+
 /// Plain stores whose lines are under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreBuffer {
-    /// Line, and when it arrives; `u64::MAX` while that is not known.
-    lines: Vec<(u32, u64)>,
+    stores: Vec<Store>,
     /// How many of them wait for a grant.
     queued: u32,
     /// When the last grant so far arrives.
@@ -123,30 +206,52 @@ impl StoreBuffer {
     /// Whether a store to `line` is under way at `now`, so that a further one joins it.
     #[inline]
     pub(crate) fn holds(&self, line: u32, now: u64) -> bool {
-        self.lines.iter().any(|&(stored, at)| stored == line && at > now)
+        self.stores.iter().any(|store| store.line == line && !store.joins && store.at > now)
+    }
+
+    /// Whether a store to `line` is under way whose arrival is due by `now` and has not been seen.
+    #[inline]
+    pub(crate) fn arrival_due(&self, line: u32, now: u64) -> bool {
+        self.stores.iter().any(|store| store.line == line && !store.arrived && store.effect <= now)
+    }
+
+    /// Whether a store to `line` was issued since the last drain.
+    #[inline]
+    pub(crate) fn asked_for(&self, line: u32) -> bool {
+        self.stores.iter().any(|store| store.line == line)
+    }
+
+    /// The store to `address` that was due at `effect` has taken effect.
+    pub(crate) fn arrived(&mut self, address: usize, effect: u64) {
+        for store in self.stores.iter_mut().filter(|store| store.address == address && store.effect == effect) {
+            store.arrived = true;
+        }
     }
 
     /// How many stores are under way at `now`; forgets those that are done.
     #[inline]
     pub(crate) fn under_way(&mut self, now: u64) -> usize {
-        self.lines.retain(|&(_, at)| at > now);
-        self.lines.len()
+        self.stores.retain(|store| store.at > now);
+        self.stores.len()
     }
 
-    pub(crate) fn add_granted(&mut self, line: u32, at: u64) {
-        self.lines.push((line, at));
-        self.drained_at = self.drained_at.max(at);
+    /// The value of the last store to `address` that has not taken effect at `now`.
+    #[inline]
+    pub(crate) fn forward(&self, address: usize, now: u64) -> Option<u64> {
+        self.stores.iter().rev().find(|store| store.address == address && store.effect > now).map(|store| store.value)
     }
 
-    pub(crate) fn add_queued(&mut self, line: u32) {
-        self.lines.push((line, u64::MAX));
-        self.queued += 1;
+    /// A store of `value` to `address` is issued and takes effect at `effect`.
+    pub(crate) fn add(&mut self, line: u32, address: usize, value: u64, effect: u64, joins: bool) {
+        let at = self.stores.iter().find(|store| store.line == line && joins && !store.joins).map(|store| store.at);
+        self.stores.push(Store { line, address, value, effect, arrived: false, at: at.unwrap_or(u64::MAX), joins });
+        self.queued += u32::from(!joins);
     }
 
     /// The queued store to `line` was granted; whether it was the last.
     pub(crate) fn granted(&mut self, line: u32, at: u64) -> bool {
-        if let Some(store) = self.lines.iter_mut().find(|(stored, arrives)| *stored == line && *arrives == u64::MAX) {
-            store.1 = at;
+        for store in self.stores.iter_mut().filter(|store| store.line == line && store.at == u64::MAX) {
+            store.at = at;
         }
         self.queued -= 1;
         self.drained_at = self.drained_at.max(at);
@@ -164,7 +269,7 @@ impl StoreBuffer {
 
     /// All stores are done.
     pub(crate) fn clear(&mut self) {
-        self.lines.clear();
+        self.stores.clear();
         self.drained_at = 0;
     }
 }
@@ -176,20 +281,22 @@ mod tests {
     #[test]
     fn a_window_covers_what_was_loaded_since_it_was_cleared() {
         let mut window = LoadWindow::new(4);
-        let mut load = |window: &mut LoadWindow, line| {
+        let load = |window: &mut LoadWindow, line| {
             let covered = window.covers(line);
-            if !covered {
-                window.add(line);
-            }
+            window.add(line);
             covered
         };
         assert!(!load(&mut window, 7));
         assert!(load(&mut window, 7));
-        assert!(!load(&mut window, 8));
-        assert!(load(&mut window, 7), "the fourth load is within reach of the first");
-        assert!(load(&mut window, 7));
-        assert!(!load(&mut window, 7), "the sixth is not");
+        for line in [8, 9, 10] {
+            assert!(!load(&mut window, line));
+        }
+        assert!(load(&mut window, 7), "the fourth load after it is within reach");
+        for line in [11, 12, 13, 14] {
+            assert!(!load(&mut window, line));
+        }
+        assert!(!load(&mut window, 7), "the fifth is not");
         window.clear();
-        assert!(!load(&mut window, 8));
+        assert!(!load(&mut window, 14));
     }
 }

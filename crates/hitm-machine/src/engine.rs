@@ -2,19 +2,21 @@
 //! once or says [`Step::Suspend`], and the caller switches.
 
 use std::panic::Location;
+use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use hitm_memory::{Interrupts, Mode, PathCost, Span, Time};
-use hitm_topology::{NodeId, Scope, Topology};
+use hitm_memory::{Interrupts, LINE, Mode, PathCost, Span, Time};
+use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
 use crate::account::{Account, Part};
 use crate::arena::Arena;
-use crate::calendar::{Calendar, Event};
-use crate::coherence::{Directory, Distance, Grant, Kind, Latencies, Outcome, Request};
+use crate::calendar::{Calendar, Event, NEVER};
+use crate::coherence::{AccessId, Directory, Distance, Grant, Kind, Latencies, Outcome, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
-use crate::cpu::{Cpu, LoadWindow, Waits};
+use crate::cpu::{Cpu, LineBytes, LoadWindow, Waits};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
@@ -30,13 +32,46 @@ pub(crate) enum Step {
     Suspend,
 }
 
+/// What becomes of an access that is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a CPU that must wait has to be switched away from"]
+pub(crate) enum Issue {
+    /// Its value is read or written now.
+    Now,
+    /// A load of a word that this CPU has stored and nobody has seen yet: this is its value.
+    Forwarded(u64),
+    /// The store is in the store buffer; the machine writes the value when it takes effect.
+    Buffered,
+    /// Others may have their turn first: issue it again when the CPU is resumed.
+    Later,
+    /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as `Now`.
+    Wait,
+}
+
 /// One access to a word, as the seam sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Touch {
-    pub(crate) address: usize,
+    pub(crate) word: NonNull<u8>,
     pub(crate) size: usize,
     pub(crate) kind: Kind,
+    /// What a plain store writes.
+    pub(crate) value: u64,
     pub(crate) site: &'static Location<'static>,
+}
+
+impl Touch {
+    pub(crate) fn address(&self) -> usize {
+        self.word.addr().get()
+    }
+}
+
+/// A request that is on its way to its line, or a store that follows one.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    cpu: u32,
+    request: Option<Request>,
+    /// A plain store's word, size and value.
+    store: Option<(NonNull<u8>, usize, u64)>,
 }
 
 /// Path costs in picoseconds.
@@ -67,8 +102,13 @@ pub(crate) struct Engine {
     pub(crate) account: Account,
     /// The CPU whose code runs.
     pub(crate) current: u32,
-    /// The first time that is too late for the current CPU to touch anything before others had their turn.
+    /// The first time at which the current CPU comes after another CPU's turn or an event.
     horizon: u64,
+    /// Whether the current CPU has said when it has its next turn.
+    turn_entered: bool,
+    under_way: Vec<UnderWay>,
+    /// Places in `under_way` that are free.
+    free_places: Vec<u32>,
     /// The lines of objects that take no part in the model.
     free_lines: Vec<bool>,
     /// CPUs that wait for a write to a line.
@@ -76,12 +116,31 @@ pub(crate) struct Engine {
     /// CPUs that are parked on an address.
     parked: FxHashMap<usize, Vec<u32>>,
     paths: PathCosts,
-    random: Random,
     /// Accesses since any CPU computed or idled.
     pub(crate) accesses_without_progress: u64,
+    /// How far ahead of the others a CPU may run: the model's one-way time, or 0 to switch it off, which changes nothing
+    /// but the speed.
+    look_ahead: u64,
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
+}
+
+/// Writes a word whose store takes effect now.
+fn write_word(word: NonNull<u8>, size: usize, value: u64) {
+    // Relaxed: one host thread runs the machine; the atomics are there because the words are.
+    let order = Ordering::Relaxed;
+    match size {
+        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` drops stores to memory that is freed.
+        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.store(value as u8, order),
+        // SAFETY: as above.
+        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.store(value as u16, order),
+        // SAFETY: as above.
+        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.store(value as u32, order),
+        // SAFETY: as above.
+        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value, order),
+        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
+    }
 }
 
 fn picos(nanos: f64) -> u64 {
@@ -103,29 +162,36 @@ impl Engine {
             timer_slack: picos(costs.paths.timer_slack.value),
         };
         let follow_ups = costs.structure.follow_up_hits.value as u8;
-        let mut random = Random::new(config.seed, 0);
         let mut calendar = Calendar::new(topology.cpus());
-        let start = |random: &mut Random| random.below(config.start_spread.as_picos() + 1);
-        let cpus: Vec<Cpu> =
-            topology.cpu_ids().map(|_| Cpu::new(start(&mut random), LoadWindow::new(window))).collect();
+        let cpu = |cpu: CpuId| {
+            // A stream a CPU: what one draws does not depend on when others do.
+            let mut random = Random::new(config.seed, u64::from(cpu.0) + 1);
+            let start = random.below(config.start_spread.as_picos() + 1);
+            Cpu::new(start, LoadWindow::new(window), random)
+        };
+        let cpus: Vec<Cpu> = topology.cpu_ids().map(cpu).collect();
         if config.measure_from > Span::ZERO {
             calendar.enter(config.measure_from.as_picos(), Event::MeasureFrom);
         }
         // 64 MiB for the workload and a generous 192 KiB a CPU for its queue and its tasks.
         let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10));
         Self {
-            directory: Directory::new(latencies, config.arbitration, follow_ups),
             races: config.check_races.then(|| Races::new(topology.cpus())),
             records: Records::new(),
             account: Account::default(),
             current: 0,
             horizon: 0,
+            turn_entered: false,
+            under_way: Vec::new(),
+            free_places: Vec::new(),
             free_lines: Vec::new(),
             spinners: FxHashMap::default(),
             parked: FxHashMap::default(),
             accesses_without_progress: 0,
+            look_ahead: if config.look_ahead { latencies.one_way } else { 0 },
             resumes: 0,
             grants: Vec::new(),
+            directory: Directory::new(latencies, config.arbitration, follow_ups),
             config,
             costs,
             topology,
@@ -133,7 +199,6 @@ impl Engine {
             cpus,
             calendar,
             paths,
-            random,
         }
     }
 
@@ -161,6 +226,15 @@ impl Engine {
         self.free_lines[first as usize..][..lines as usize].fill(free);
     }
 
+    /// The memory in `start..end` is freed: stores to it that have not taken effect never will.
+    pub(crate) fn forget_stores(&mut self, start: usize, end: usize) {
+        for under_way in &mut self.under_way {
+            if under_way.store.is_some_and(|(word, ..)| (start..end).contains(&word.addr().get())) {
+                under_way.store = None;
+            }
+        }
+    }
+
     // ---- turns ----
 
     /// `cpu` has its turn.
@@ -177,8 +251,21 @@ impl Engine {
         if clock < self.horizon {
             return Step::Go;
         }
-        self.calendar.set(self.current, clock);
+        self.resume_at(clock);
         Step::Suspend
+    }
+
+    /// The current CPU, which is about to be left, has its next turn at `time`.
+    fn resume_at(&mut self, time: u64) {
+        self.calendar.set(self.current, time);
+        self.turn_entered = true;
+    }
+
+    /// The current CPU was left. Unless it said when it has its next turn, it has none until somebody gives it one.
+    pub(crate) fn end_turn(&mut self) {
+        if !std::mem::take(&mut self.turn_entered) {
+            self.calendar.set(self.current, NEVER);
+        }
     }
 
     /// Books the current CPU's time up to `until`, and moves its clock there.
@@ -205,6 +292,7 @@ impl Engine {
     /// Handles an event that is no CPU's turn.
     pub(crate) fn handle(&mut self, time: u64, event: Event) {
         match event {
+            Event::Arrive { slot, .. } => self.arrive(slot, time),
             Event::Decide { line } => self.decide(line, time),
             Event::Interrupt { cpu, bits } => self.deliver(cpu, Interrupts::from_bits(bits), time),
             Event::Timer { cpu, generation } => {
@@ -233,7 +321,7 @@ impl Engine {
             return;
         }
         let kernel = self.cpus[grant.request.cpu as usize].mode == Mode::Kernel;
-        let wait = grant.at - grant.request.time;
+        let wait = grant.at - grant.request.time + self.directory.latencies().one_way;
         self.records.miss(grant.request.access, &grant.miss, wait, kernel);
     }
 
@@ -309,73 +397,164 @@ impl Engine {
         }
     }
 
-    /// Issues an access of the current CPU, whose turn it is. After `Go` its value may be read or written now; after
-    /// `Suspend`, when the CPU is resumed and has called [`Engine::granted`].
-    pub(crate) fn issue(&mut self, touch: &Touch) -> Step {
-        self.accesses_without_progress += 1;
-        let Some(line) = self.arena.line_of(touch.address) else {
+    /// Issues an access of the current CPU.
+    pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
+        let Some(line) = self.arena.line_of(touch.address()) else {
             panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
         };
         let clock = self.clock();
-        let access = self.records.identify(touch.site, touch.address, touch.size, line, touch.kind);
-        let latencies = self.directory.latencies();
-        let hit = if touch.kind == Kind::Rmw { latencies.rmw_hit } else { latencies.load_hit };
-        if touch.kind == Kind::Rmw {
+        if touch.kind == Kind::Load
+            && let Some(value) = self.read_fill(touch, line)
+        {
+            return Issue::Forwarded(value);
+        }
+        let covered = touch.kind == Kind::Load && self.cpu().window.covers(line);
+        // What happens after the measurement is not simulated in detail: it only has to end.
+        let free = self.free_lines[line as usize] || clock > self.config.measure_until.as_picos();
+        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
+        let early = clock >= self.horizon;
+        if early && (clock >= self.horizon.saturating_add(self.look_ahead) || free || !self.is_certain(line)) {
+            self.resume_at(clock);
+            return Issue::Later;
+        }
+        self.accesses_without_progress += 1;
+        if touch.kind == Kind::Load {
+            if let Some(value) = self.cpu().stores.forward(touch.address(), clock) {
+                self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
+                return Issue::Forwarded(value);
+            }
+        } else if touch.kind == Kind::Rmw {
             self.cpu().window.clear();
+        } else {
+            self.cpu().window.end_fill();
         }
-        let served_by_earlier_fill = touch.kind == Kind::Load && self.cpu().window.covers(line);
-        if self.free_lines[line as usize] || served_by_earlier_fill {
-            return self.hit(access, clock + hit);
-        }
-        if touch.kind == Kind::Store && self.cpu().stores.holds(line, clock) {
-            return self.hit(access, clock + hit);
-        }
-        let request = Request { cpu: self.current, line, kind: touch.kind, time: clock, access };
-        let (outcome, decide_at) = self.directory.access(request);
-        if let Some(time) = decide_at {
-            self.enter_event(time, Event::Decide { line });
-        }
+        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        let cost = self.directory.latencies().cost_of_hit(touch.kind);
+        let done = if free {
+            Some(clock + cost)
+        } else {
+            let hit = self.directory.hit(self.current, line, touch.kind, clock);
+            if hit.is_none() && covered && early {
+                self.resume_at(clock);
+                return Issue::Later;
+            }
+            if hit.is_none() {
+                self.cpu().window.end_fill();
+            }
+            // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
+            hit.or_else(|| covered.then_some(clock + cost))
+        };
         if touch.kind == Kind::Load {
             self.cpu().window.add(line);
         }
-        match outcome {
-            Outcome::Hit { done } => self.hit(access, done),
-            Outcome::Granted(grant) if touch.kind == Kind::Store => {
-                self.record_miss(&grant);
-                self.cpu().stores.add_granted(line, grant.at);
-                self.advance(clock + hit, self.hit_part());
-                Step::Go
+        if let Some(done) = done {
+            self.hit(access, done);
+            return Issue::Now;
+        }
+        self.send_request(touch, line, access, clock)
+    }
+
+    /// A load of the line that was filled last, whatever became of it since.
+    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u64> {
+        let offset = touch.address() % LINE;
+        // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
+        // reused only after a locked operation, which ends the window.
+        let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
+        self.accesses_without_progress += 1;
+        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        self.cpu().window.add(line);
+        self.hit(access, self.clock() + self.directory.latencies().load_hit);
+        Some(value)
+    }
+
+    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
+    /// or the core lacks it and none of its threads has asked for it.
+    fn is_certain(&self, line: u32) -> bool {
+        if self.directory.is_quiet(line) {
+            return true;
+        }
+        let siblings = self.topology.siblings(CpuId(self.current));
+        let asked = |number: &CpuId| {
+            let cpu = &self.cpus[number.index()];
+            if number.0 == self.current {
+                // What it has asked for and what is still on its way comes before what it asks for now.
+                return cpu.stores.arrival_due(line, cpu.clock);
             }
-            Outcome::Queued if touch.kind == Kind::Store => {
-                self.cpu().stores.add_queued(line);
-                self.advance(clock + hit, self.hit_part());
-                Step::Go
-            }
-            Outcome::Granted(grant) => {
-                self.record_miss(&grant);
-                self.wait_for(Waits::Line { line, site: touch.site, since: clock });
-                self.cpu().resume_clock = grant.done;
-                self.calendar.set(self.current, grant.at);
-                Step::Suspend
-            }
-            Outcome::Queued => {
-                self.wait_for(Waits::Line { line, site: touch.site, since: clock });
-                Step::Suspend
-            }
+            matches!(cpu.waits, Waits::Line { line: waited, .. } if waited == line) || cpu.stores.asked_for(line)
+        };
+        self.directory.lacks(self.current, line) && !siblings.iter().any(asked)
+    }
+
+    /// The line is elsewhere: asks for it.
+    fn send_request(&mut self, touch: &Touch, line: u32, access: AccessId, clock: u64) -> Issue {
+        let arrives = clock + self.directory.latencies().one_way;
+        let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
+        let request = (!joins).then(|| {
+            self.directory.announce(line);
+            Request { cpu: self.current, line, kind: touch.kind, time: arrives, access }
+        });
+        let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
+        let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
+        let under_way = UnderWay { cpu: self.current, request, store };
+        match self.under_way.get_mut(slot as usize) {
+            Some(place) => *place = under_way,
+            None => self.under_way.push(under_way),
+        }
+        self.enter_event(arrives, Event::Arrive { cpu: self.current, slot });
+        if touch.kind != Kind::Store {
+            self.wait_for(Waits::Line { line, site: touch.site, since: clock });
+            return Issue::Wait;
+        }
+        let cost = self.directory.latencies().load_hit;
+        self.cpu().stores.add(line, touch.address(), touch.value, arrives, joins);
+        if joins {
+            self.hit(access, clock + cost);
+        } else {
+            self.advance(clock + cost, self.hit_part());
+        }
+        Issue::Buffered
+    }
+
+    /// A request reaches its line, or a store its turn to take effect.
+    fn arrive(&mut self, slot: u32, time: u64) {
+        let UnderWay { cpu, request, store } = self.under_way[slot as usize];
+        self.free_places.push(slot);
+        if let Some((word, size, value)) = store {
+            self.cpus[cpu as usize].stores.arrived(word.addr().get(), time);
+            write_word(word, size, value);
+            self.wrote_at(word.addr().get(), time);
+        }
+        let Some(request) = request else { return };
+        let (outcome, decide_at) = self.directory.arrive(request);
+        if let Some(time) = decide_at {
+            self.enter_event(time, Event::Decide { line: request.line });
+        }
+        if let Outcome::Granted(grant) = outcome {
+            self.record_miss(&grant);
+            self.grant(&grant);
         }
     }
 
-    fn hit(&mut self, access: u32, done: u64) -> Step {
+    fn hit(&mut self, access: AccessId, done: u64) {
         let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
         if measured.contains(&self.clock()) {
             self.records.hit(access);
         }
         self.advance(done, self.hit_part());
-        Step::Go
     }
 
-    /// The line that the current CPU waited for is here.
-    pub(crate) fn granted(&mut self) {
+    /// The line that the current CPU waited for is here, for an access to `touch`.
+    pub(crate) fn granted(&mut self, touch: &Touch) {
+        if touch.kind == Kind::Load
+            && let Waits::Line { line, .. } = self.cpu().waits
+        {
+            let start = touch.address() % LINE;
+            // SAFETY: a line starts inside the arena's memory, of which the word is a part.
+            let start = unsafe { touch.word.sub(start) };
+            // SAFETY: the arena's memory is live and in whole lines; this host thread alone touches it.
+            let bytes = unsafe { LineBytes::read(start) };
+            self.cpu().window.filled(line, bytes);
+        }
         self.cpu().waits = Waits::Nothing;
         let until = self.cpu().resume_clock;
         self.advance_waiting(until);
@@ -384,12 +563,16 @@ impl Engine {
     /// The current CPU's write to `address` takes effect: who spins on its line looks again.
     #[inline]
     pub(crate) fn wrote(&mut self, address: usize) {
+        let now = self.clock();
+        self.wrote_at(address, now);
+    }
+
+    fn wrote_at(&mut self, address: usize, now: u64) {
         if self.spinners.is_empty() {
             return;
         }
         let Some(line) = self.arena.line_of(address) else { return };
         let Some(waiting) = self.spinners.remove(&line) else { return };
-        let now = self.clock();
         for cpu in waiting {
             let wakes = self.cpus[cpu as usize].clock.max(now);
             self.entered(cpu, wakes);
@@ -447,7 +630,8 @@ impl Engine {
         if self.config.jitter == 0.0 || cost == 0 {
             return cost;
         }
-        (cost as f64 * self.random.around_one(self.config.jitter)).round() as u64
+        let spread = self.config.jitter;
+        (cost as f64 * self.cpu().random.around_one(spread)).round() as u64
     }
 
     /// The current CPU works for `work`, or until an interrupt.
@@ -459,7 +643,7 @@ impl Engine {
         let until = self.clock() + work.as_picos();
         self.cpu().window.clear();
         self.wait_for(Waits::Compute { until });
-        self.calendar.set(self.current, until);
+        self.resume_at(until);
         Step::Suspend
     }
 

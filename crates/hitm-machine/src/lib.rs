@@ -46,6 +46,7 @@ mod records;
 mod results;
 mod simulated;
 mod site;
+mod stack;
 mod world;
 
 pub use account::{Account, Part};

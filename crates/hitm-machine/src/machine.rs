@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use hitm_memory::Time;
 use hitm_topology::{CpuId, Topology};
@@ -16,11 +15,8 @@ use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
 use crate::results::Results;
+use crate::stack::ColouredStack;
 use crate::world::World;
-
-/// Bytes of a CPU's stack. Pages that nobody touches cost address space only; a task is polled on this stack, so what a
-/// poll needs must fit.
-const STACK: usize = 256 << 10;
 
 /// A simulated machine. It belongs to one host thread.
 #[derive(Debug)]
@@ -79,7 +75,7 @@ impl fmt::Display for Stalled {
 impl std::error::Error for Stalled {}
 
 type Payload = Box<dyn Any + Send>;
-type VirtualCpu = Coroutine<(), (), Result<(), Payload>, DefaultStack>;
+type VirtualCpu = Coroutine<(), (), Result<(), Payload>, ColouredStack>;
 
 impl Machine {
     /// A machine whose CPUs have not started.
@@ -121,7 +117,7 @@ impl Machine {
         engine.cpus[cpu as usize].finished = false;
         engine.calendar.set(cpu, clock);
         let world: *const World = &raw const *self.world;
-        let stack = DefaultStack::new(STACK).expect("memory for a CPU's stack");
+        let stack = ColouredStack::new(cpu).expect("memory for a CPU's stack");
         Coroutine::with_stack(stack, move |yielder, ()| {
             // SAFETY: `Machine::run` borrows the machine until every coroutine has ended.
             let world = unsafe { &*world };
@@ -162,6 +158,7 @@ impl Machine {
         self.world.current.set(Some(cpu));
         let result = coroutine.resume(());
         self.world.current.set(None);
+        self.world.engine.borrow_mut().end_turn();
         match result {
             CoroutineResult::Yield(()) => None,
             CoroutineResult::Return(result) => {

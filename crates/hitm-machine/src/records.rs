@@ -15,14 +15,22 @@ use crate::site::{SiteId, Sites};
 /// hundred accesses to hot lines, and many to each CPU's own.
 const CACHE: usize = 1 << 14;
 
-/// One access: who touches what, how.
+/// One access, packed: who touches what, how.
+///
+/// | bits | what |
+/// |---|---|
+/// | 0 to 1 | the kind |
+/// | 2 to 7 | the byte in the line |
+/// | 8 to 31 | the place in the source |
+/// | 32 to 63 | the line |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    line: u32,
-    site: SiteId,
-    offset: u8,
-    size: u8,
-    kind: Kind,
+struct Key(u64);
+
+impl Key {
+    fn new(line: u32, site: SiteId, offset: u8, kind: Kind) -> Self {
+        debug_assert!(site < 1 << 24, "more places than a key has bits for");
+        Self(u64::from(line) << 32 | u64::from(site) << 8 | u64::from(offset) << 2 | kind as u64)
+    }
 }
 
 /// What is known of one access.
@@ -32,7 +40,6 @@ pub(crate) struct AccessRecord {
     pub(crate) offset: u8,
     pub(crate) kind: Kind,
     pub(crate) site: SiteId,
-    pub(crate) hits: u64,
     pub(crate) misses: u64,
     /// Misses answered by a core that had modified the line, in this package and in others.
     pub(crate) hitm_local: u64,
@@ -60,6 +67,8 @@ pub(crate) struct Records {
     sites: Sites,
     by_key: FxHashMap<Key, AccessId>,
     table: Vec<AccessRecord>,
+    /// Hits of each access: apart from the table, whose entries are large and seldom touched.
+    hits: Vec<u64>,
     cache: Box<[Cached]>,
     /// Victim and thief: how often, and picoseconds waited.
     thefts: FxHashMap<(AccessId, AccessId), (u64, u64)>,
@@ -72,6 +81,7 @@ impl Records {
             sites: Sites::default(),
             by_key: FxHashMap::default(),
             table: Vec::new(),
+            hits: Vec::new(),
             cache: vec![empty; CACHE].into(),
             thefts: FxHashMap::default(),
         }
@@ -83,7 +93,6 @@ impl Records {
         &mut self,
         site: &'static Location<'static>,
         address: usize,
-        size: usize,
         line: u32,
         kind: Kind,
     ) -> AccessId {
@@ -93,7 +102,7 @@ impl Records {
         if cached.site == pointer && cached.address == address && cached.kind == kind {
             return cached.id;
         }
-        self.identify_anew(site, address, size, line, kind, slot)
+        self.identify_anew(site, address, line, kind, slot)
     }
 
     #[cold]
@@ -101,22 +110,22 @@ impl Records {
         &mut self,
         site: &'static Location<'static>,
         address: usize,
-        size: usize,
         line: u32,
         kind: Kind,
         slot: usize,
     ) -> AccessId {
         let offset = (address % hitm_memory::LINE) as u8;
-        let key = Key { line, site: self.sites.id(site), offset, size: size as u8, kind };
+        let site_id = self.sites.id(site);
+        let key = Key::new(line, site_id, offset, kind);
         let next = self.table.len() as AccessId;
         let id = *self.by_key.entry(key).or_insert(next);
         if id == next {
+            self.hits.push(0);
             self.table.push(AccessRecord {
                 line,
                 offset,
                 kind,
-                site: key.site,
-                hits: 0,
+                site: site_id,
                 misses: 0,
                 hitm_local: 0,
                 hitm_remote: 0,
@@ -134,7 +143,7 @@ impl Records {
     /// Counts a hit.
     #[inline]
     pub(crate) fn hit(&mut self, id: AccessId) {
-        self.table[id as usize].hits += 1;
+        self.hits[id as usize] += 1;
     }
 
     /// Counts a miss that waited `wait`.
@@ -163,11 +172,17 @@ impl Records {
     /// Forgets what was counted; the numbers of accesses stay.
     pub(crate) fn reset(&mut self) {
         for record in &mut self.table {
-            (record.hits, record.misses, record.hitm_local, record.hitm_remote) = (0, 0, 0, 0);
+            (record.misses, record.hitm_local, record.hitm_remote) = (0, 0, 0);
             (record.transfers, record.wait, record.kernel_wait, record.distances) = (0, 0, 0, [0; 5]);
             record.waits = Histogram::default();
         }
+        self.hits.fill(0);
         self.thefts.clear();
+    }
+
+    /// How often an access found its line.
+    pub(crate) fn hits(&self, id: AccessId) -> u64 {
+        self.hits[id as usize]
     }
 
     pub(crate) fn table(&self) -> &[AccessRecord] {

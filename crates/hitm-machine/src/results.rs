@@ -174,12 +174,13 @@ impl Results {
         let mut line_waits = BTreeMap::new();
         let mut by_line: BTreeMap<u32, Vec<AccessId>> = BTreeMap::new();
         for (id, record) in records.iter().enumerate() {
-            totals.add(record);
+            let hits = engine.records.hits(id as AccessId);
+            totals.add(record, hits);
             if record.kernel_wait > 0 {
                 let name = &objects[object_of[record.line as usize] as usize].name;
                 *line_waits.entry(name.clone()).or_default() += record.kernel_wait;
             }
-            if record.hits + record.misses > 0 {
+            if hits + record.misses > 0 {
                 by_line.entry(record.line).or_default().push(id as AccessId);
             }
         }
@@ -232,8 +233,8 @@ impl Results {
 }
 
 impl Totals {
-    fn add(&mut self, record: &AccessRecord) {
-        let count = record.hits + record.misses;
+    fn add(&mut self, record: &AccessRecord, hits: u64) {
+        let count = hits + record.misses;
         match record.kind {
             Kind::Load => self.loads += count,
             Kind::Store => self.stores += count,
@@ -298,7 +299,7 @@ impl Names<'_> {
             offset: u32::from(record.offset),
             kind: record.kind,
             place: self.place(id),
-            hits: record.hits,
+            hits: self.engine.records.hits(id),
             misses: record.misses,
             hitm_local: record.hitm_local,
             hitm_remote: record.hitm_remote,

@@ -11,13 +11,15 @@ use hitm_topology::CpuId;
 
 use crate::arena;
 use crate::coherence::Kind;
+use crate::engine::{Issue, Touch};
+use crate::race::Races;
 use crate::world::{Site, on_cpu, with_world};
 
 /// The simulated machine that this thread runs.
 ///
-/// Memory is sequentially consistent, with one exception that cannot be observed: a plain store takes effect when it is
-/// issued, its line's transaction follows. A program that relies on an order which its orderings do not give runs
-/// here all the same; the model checker is the tool for that.
+/// Memory is that of x86: total store order. A plain store to a line that is elsewhere takes effect when its request reaches
+/// the line; later loads of other words may come before. A program that relies on an order which its orderings do not
+/// give may well run here all the same; the model checker is the tool for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 
@@ -35,23 +37,71 @@ pub struct SimulatedPlain<T: Word>(T::Std);
 /// The value operation: one host thread, so Relaxed says it all.
 const VALUE: Ordering = Ordering::Relaxed;
 
+/// The word that the machine is told of.
+fn touch_of<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Touch {
+    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value: value.to_bits(), site }
+}
+
+/// Tells the machine of an access; what it says of the value. `Now` outside a machine, where accesses cost nothing.
+#[inline]
+fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Issue {
+    on_cpu(|world, cpu| world.touch(cpu, touch_of(word, kind, value, site))).unwrap_or(Issue::Now)
+}
+
+/// Tells the race detector, if there is one, of what `cpu` did.
+#[inline]
+fn watch(f: impl FnOnce(&mut Races, u32)) {
+    on_cpu(|world, cpu| {
+        if let Some(races) = &mut world.engine.borrow_mut().races {
+            f(races, cpu);
+        }
+    });
+}
+
+fn acquires(order: Ordering) -> Ordering {
+    match order {
+        Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst => Ordering::Acquire,
+        _ => Ordering::Relaxed,
+    }
+}
+
 impl<T: Word> SimulatedAtomic<T> {
-    /// Tells the machine of an access, and the race detector of its ordering.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// A read-modify-write is about to take effect.
     #[inline]
-    fn touch(&self, kind: Kind, order: Ordering, site: Site) {
-        on_cpu(|world, cpu| {
-            let address = std::ptr::from_ref(self).addr();
-            world.touch(cpu, address, size_of::<T>(), kind, site);
-            if let Some(races) = &mut world.engine.borrow_mut().races {
-                if kind != Kind::Store {
-                    let acquires = matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst);
-                    races.load(cpu, address, if acquires { Ordering::Acquire } else { Ordering::Relaxed });
-                }
-                if kind != Kind::Load {
-                    races.store(cpu, address, order, kind == Kind::Rmw);
-                }
-            }
+    fn touch_rmw(&self, order: Ordering, site: Site) {
+        let _now = touch(self, Kind::Rmw, T::default(), site);
+        watch(|races, cpu| {
+            races.load(cpu, self.address(), acquires(order));
+            races.store(cpu, self.address(), order, true);
         });
+    }
+
+    #[inline]
+    fn load_at(&self, order: Ordering, site: Site) -> T {
+        let issued = touch(self, Kind::Load, T::default(), site);
+        watch(|races, cpu| races.load(cpu, self.address(), acquires(order)));
+        value_of(&self.0, issued)
+    }
+}
+
+/// What a load reads.
+#[inline]
+fn value_of<T: Word>(word: &T::Std, issued: Issue) -> T {
+    match issued {
+        Issue::Forwarded(bits) => T::from_bits(bits),
+        _ => word.load(VALUE),
+    }
+}
+
+/// What a store does, unless the machine does it later.
+#[inline]
+fn store_value<T: Word>(word: &T::Std, value: T, issued: Issue) {
+    if issued != Issue::Buffered {
+        word.store(value, VALUE);
     }
 }
 
@@ -62,64 +112,57 @@ impl<T: Word> AtomicWord<T> for SimulatedAtomic<T> {
 
     #[track_caller]
     fn load(&self, order: Ordering) -> T {
-        self.touch(Kind::Load, order, Location::caller());
-        self.0.load(VALUE)
+        self.load_at(order, Location::caller())
     }
 
     #[track_caller]
     fn store(&self, value: T, order: Ordering) {
-        self.touch(Kind::Store, order, Location::caller());
-        self.0.store(value, VALUE);
+        let issued = touch(self, Kind::Store, value, Location::caller());
+        watch(|races, cpu| races.store(cpu, self.address(), order, false));
+        store_value(&self.0, value, issued);
     }
 
     #[track_caller]
     fn swap(&self, value: T, order: Ordering) -> T {
-        self.touch(Kind::Rmw, order, Location::caller());
+        self.touch_rmw(order, Location::caller());
         self.0.swap(value, VALUE)
     }
 
     #[track_caller]
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
-        // A compare-exchange that fails takes the line all the same. Which of the two orderings holds is known only when the
-        // line is here, and nothing runs between that moment and the operation below.
-        let site = Location::caller();
-        on_cpu(|world, cpu| {
-            let address = std::ptr::from_ref(self).addr();
-            world.touch(cpu, address, size_of::<T>(), Kind::Rmw, site);
-            if let Some(races) = &mut world.engine.borrow_mut().races {
-                let succeeds = self.0.load(VALUE) == current;
-                let order = if succeeds { success } else { failure };
-                let acquires = matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst);
-                races.load(cpu, address, if acquires { Ordering::Acquire } else { Ordering::Relaxed });
-                if succeeds {
-                    races.store(cpu, address, order, true);
-                }
+        // One that fails takes the line all the same.
+        let _now = touch(self, Kind::Rmw, T::default(), Location::caller());
+        let result = self.0.compare_exchange(current, new, VALUE, VALUE);
+        watch(|races, cpu| {
+            races.load(cpu, self.address(), acquires(if result.is_ok() { success } else { failure }));
+            if result.is_ok() {
+                races.store(cpu, self.address(), success, true);
             }
         });
-        self.0.compare_exchange(current, new, VALUE, VALUE)
+        result
     }
 
     #[track_caller]
     fn fetch_add(&self, value: T, order: Ordering) -> T {
-        self.touch(Kind::Rmw, order, Location::caller());
+        self.touch_rmw(order, Location::caller());
         self.0.fetch_add(value, VALUE)
     }
 
     #[track_caller]
     fn fetch_sub(&self, value: T, order: Ordering) -> T {
-        self.touch(Kind::Rmw, order, Location::caller());
+        self.touch_rmw(order, Location::caller());
         self.0.fetch_sub(value, VALUE)
     }
 
     #[track_caller]
     fn fetch_or(&self, value: T, order: Ordering) -> T {
-        self.touch(Kind::Rmw, order, Location::caller());
+        self.touch_rmw(order, Location::caller());
         self.0.fetch_or(value, VALUE)
     }
 
     #[track_caller]
     fn fetch_and(&self, value: T, order: Ordering) -> T {
-        self.touch(Kind::Rmw, order, Location::caller());
+        self.touch_rmw(order, Location::caller());
         self.0.fetch_and(value, VALUE)
     }
 }
@@ -132,36 +175,23 @@ impl<T: Word> PlainWord<T> for SimulatedPlain<T> {
     #[track_caller]
     fn get(&self) -> T {
         let site = Location::caller();
-        on_cpu(|world, cpu| {
-            let address = std::ptr::from_ref(self).addr();
-            world.touch(cpu, address, size_of::<T>(), Kind::Load, site);
-            if let Some(races) = &mut world.engine.borrow_mut().races {
-                races.get(cpu, address, site);
-            }
-        });
-        self.0.load(VALUE)
+        let issued = touch(self, Kind::Load, T::default(), site);
+        watch(|races, cpu| races.get(cpu, std::ptr::from_ref(self).addr(), site));
+        value_of(&self.0, issued)
     }
 
     #[track_caller]
     fn set(&self, value: T) {
         let site = Location::caller();
-        on_cpu(|world, cpu| {
-            let address = std::ptr::from_ref(self).addr();
-            world.touch(cpu, address, size_of::<T>(), Kind::Store, site);
-            if let Some(races) = &mut world.engine.borrow_mut().races {
-                races.set(cpu, address, site);
-            }
-        });
-        self.0.store(value, VALUE);
+        let issued = touch(self, Kind::Store, value, site);
+        watch(|races, cpu| races.set(cpu, std::ptr::from_ref(self).addr(), site));
+        store_value(&self.0, value, issued);
     }
 
     #[track_caller]
     fn peek(&self) -> T {
-        let site = Location::caller();
-        on_cpu(|world, cpu| {
-            world.touch(cpu, std::ptr::from_ref(self).addr(), size_of::<T>(), Kind::Load, site);
-        });
-        self.0.load(VALUE)
+        let issued = touch(self, Kind::Load, T::default(), Location::caller());
+        value_of(&self.0, issued)
     }
 }
 
@@ -206,8 +236,7 @@ impl Memory for Simulated {
         let address = std::ptr::from_ref(word).addr();
         on_cpu(|world, cpu| world.set_spinning(cpu, true));
         let value = loop {
-            word.touch(Kind::Load, Ordering::Acquire, site);
-            let value = word.0.load(VALUE);
+            let value = word.load_at(Ordering::Acquire, site);
             if !again(value) {
                 break value;
             }
@@ -237,6 +266,8 @@ impl Memory for Simulated {
     }
 
     unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
+        let start = memory.addr().get();
+        with_world(|world| world.engine.borrow_mut().forget_stores(start, start + layout.size()));
         arena::deallocate(memory, layout);
     }
 }
@@ -278,10 +309,16 @@ impl Platform for Simulated {
     }
 
     fn interrupt_pending() -> bool {
+        Self::settle();
         on_cpu(|world, cpu| !world.engine.borrow().cpus[cpu as usize].pending.is_empty()).unwrap_or(false)
     }
 
+    fn settle() {
+        on_cpu(|world, _| world.settle());
+    }
+
     fn take_interrupts() -> Interrupts {
+        Self::settle();
         on_cpu(|world, _| world.engine.borrow_mut().take_interrupts()).expect(NO_CPU)
     }
 

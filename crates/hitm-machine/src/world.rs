@@ -10,7 +10,7 @@ use hitm_memory::{Span, Time};
 
 use crate::coherence::Kind;
 use crate::cpu::Waits;
-use crate::engine::{Engine, Step, Touch};
+use crate::engine::{Engine, Issue, Step, Touch};
 
 pub(crate) type Site = &'static Location<'static>;
 
@@ -69,8 +69,8 @@ impl World {
         yielder.suspend(());
     }
 
-    /// Waits until the current CPU may act before anybody else.
-    fn take_turn(&self) {
+    /// Waits until everything before the current CPU's clock has happened.
+    pub(crate) fn settle(&self) {
         let step = self.engine.borrow_mut().may_act();
         if step == Step::Suspend {
             self.suspend();
@@ -81,31 +81,38 @@ impl World {
         self.sites.borrow()[cpu as usize].unwrap_or(caller)
     }
 
-    /// An access: returns when its value may be read or written.
-    pub(crate) fn touch(&self, cpu: u32, address: usize, size: usize, kind: Kind, caller: Site) {
-        let touch = Touch { address, size, kind, site: self.site(cpu, caller) };
-        self.take_turn();
+    /// An access: returns when its value may be read or written. For a store, whether that is left to the machine; for a
+    /// load, its value when it is one that only this CPU knows yet.
+    pub(crate) fn touch(&self, cpu: u32, mut touch: Touch) -> Issue {
+        touch.site = self.site(cpu, touch.site);
+        if touch.kind != Kind::Load {
+            self.make_room(touch.kind);
+        }
+        let issued = loop {
+            let issued = self.engine.borrow_mut().issue(&touch);
+            if issued != Issue::Later {
+                break issued;
+            }
+            self.suspend();
+        };
+        if issued == Issue::Wait {
+            self.suspend();
+            self.engine.borrow_mut().granted(&touch);
+        }
+        if touch.kind.is_write() && issued != Issue::Buffered {
+            self.engine.borrow_mut().wrote(touch.address());
+        }
+        issued
+    }
+
+    /// A locked operation waits for the store buffer to drain; a store waits when it is full.
+    fn make_room(&self, kind: Kind) {
         let mut engine = self.engine.borrow_mut();
-        let drain = kind == Kind::Rmw || kind == Kind::Store && engine.store_buffer_full();
+        let drain = kind == Kind::Rmw || engine.store_buffer_full();
         if drain && engine.drain_stores() == Step::Suspend {
             drop(engine);
             self.suspend();
             self.engine.borrow_mut().stores_drained();
-            self.take_turn();
-            engine = self.engine.borrow_mut();
-        } else if drain {
-            drop(engine);
-            self.take_turn();
-            engine = self.engine.borrow_mut();
-        }
-        if engine.issue(&touch) == Step::Suspend {
-            drop(engine);
-            self.suspend();
-            engine = self.engine.borrow_mut();
-            engine.granted();
-        }
-        if kind.is_write() {
-            engine.wrote(address);
         }
     }
 
@@ -137,6 +144,7 @@ impl World {
     }
 
     pub(crate) fn compute(&self, work: Span) -> Span {
+        self.settle();
         let step = self.engine.borrow_mut().begin_compute(work);
         if step == Step::Suspend {
             self.suspend();
@@ -145,8 +153,7 @@ impl World {
     }
 
     pub(crate) fn idle(&self) {
-        // What was sent to this CPU up to now has to be known first.
-        self.take_turn();
+        self.settle();
         let step = self.engine.borrow_mut().begin_idle();
         if step == Step::Suspend {
             self.suspend();

@@ -107,6 +107,10 @@ pub trait Platform: Memory {
     /// Natively the work is arithmetic of that length, looking at the pending interrupts every few microseconds.
     fn compute(work: Span) -> Span;
 
+    /// State outside the shared memory that CPUs share, behind a lock of the host, is about to be touched: on a simulated
+    /// machine everything that comes before now has happened when this returns. No effect natively.
+    fn settle();
+
     /// Books `path`. No effect natively.
     fn charge(path: PathCost);
 

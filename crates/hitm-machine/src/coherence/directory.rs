@@ -14,14 +14,16 @@ struct Line {
     /// When the owner's copy arrived.
     filled_at: u64,
     state: State,
-    /// The CPU that last got the line or, later, last wrote it; tells the threads of a core apart.
-    writer: u32,
+    /// The thread of the owning core that may write the line, or `NOBODY` when several of them have read it since.
+    thread: u32,
     /// Index of the line's [`Contended`], or `NOBODY`.
     contended: u32,
     /// The package of the line's home.
     home: u16,
+    /// Requests that have been issued and have not arrived.
+    arriving: u16,
     dirty: bool,
-    /// Operations that the CPU in `writer` may still do before a wanted line moves on.
+    /// Operations that the CPU in `thread` may still do before a wanted line moves on.
     follow_ups: u8,
 }
 
@@ -83,9 +85,10 @@ impl Directory {
             busy_until: 0,
             filled_at: 0,
             state: State::Uncached,
-            writer: NOBODY,
+            thread: NOBODY,
             contended: NOBODY,
             home,
+            arriving: 0,
             dirty: false,
             follow_ups: 0,
         };
@@ -95,81 +98,135 @@ impl Directory {
     /// Gives a line a new home and forgets its copies: its memory was freed and is used anew. Nobody may wait for it.
     pub fn recycle(&mut self, line: u32, home: u16) {
         let line = &mut self.lines[line as usize];
-        (line.state, line.dirty, line.home, line.writer) = (State::Uncached, false, home, NOBODY);
+        (line.state, line.dirty, line.home, line.thread) = (State::Uncached, false, home, NOBODY);
+        debug_assert_eq!(line.arriving, 0, "a freed line is asked for");
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             debug_assert!(contended.queue.is_empty(), "a freed line is waited for");
             contended.domains.fill(DomainCopies::default());
         }
     }
 
-    /// One access. Requests must come in the order of their times.
-    ///
-    /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
+    /// Whether nothing is under way to `line` and nobody waits for it: then nothing that has not been issued yet can touch it
+    /// within [`Latencies::one_way`].
     #[inline]
-    pub fn access(&mut self, request: Request) -> (Outcome, Option<u64>) {
-        let core = self.latencies.core_of(request.cpu);
-        let line = &mut self.lines[request.line as usize];
+    #[must_use]
+    pub fn is_quiet(&self, line: u32) -> bool {
+        let line = &self.lines[line as usize];
+        line.arriving == 0
+            && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
+    }
+
+    /// Whether the core of `cpu` has no copy of `line`.
+    #[inline]
+    #[must_use]
+    pub fn lacks(&self, cpu: u32, line: u32) -> bool {
+        let core = self.latencies.core_of(cpu);
+        let line = &self.lines[line as usize];
         match line.state {
-            State::Owned(owner) if owner == core => self.access_own(request),
-            State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
-            _ => self.access_other(request, core),
+            State::Uncached => true,
+            State::Owned(owner) => owner != core,
+            State::Shared => self.contended[line.contended as usize].copies.since(core).is_none(),
         }
     }
 
-    /// An access by a thread of the core that owns the line.
+    /// An access at `time` of a CPU that may already have the line. When it does, the access takes effect at once, and the CPU
+    /// goes on at the time returned.
     #[inline]
-    fn access_own(&mut self, request: Request) -> (Outcome, Option<u64>) {
-        let Request { cpu, kind, time, .. } = request;
-        let line = &mut self.lines[request.line as usize];
-        let by_sibling = line.writer != cpu && line.writer != NOBODY;
-        let mut cost = if kind == Kind::Rmw { self.latencies.rmw_hit } else { self.latencies.load_hit };
-        if by_sibling {
-            cost = cost.max(self.latencies.same_core);
-        }
-        if time < line.filled_at && line.writer == cpu {
-            // The CPU's own store is under way: a further store joins it in the store buffer, a load merges with its fill.
-            line.dirty |= kind.is_write();
-            let done = time + cost;
-            return (Outcome::Hit { done: if kind == Kind::Store { done } else { done.max(line.filled_at) } }, None);
-        }
-        let wanted = self.contended.get(line.contended as usize).is_some_and(|contended| !contended.queue.is_empty());
-        if wanted {
-            let follows = !by_sibling && line.follow_ups > 0 && time <= line.busy_until;
-            if !follows {
-                return self.enqueue(request);
+    pub fn hit(&mut self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<u64> {
+        let core = self.latencies.core_of(cpu);
+        let line = &mut self.lines[index as usize];
+        let cost = if kind == Kind::Rmw { self.latencies.rmw_hit } else { self.latencies.load_hit };
+        match line.state {
+            State::Owned(owner) if owner == core => {
+                let reads_with_sibling = line.thread == NOBODY && kind == Kind::Load;
+                if line.thread != cpu && !reads_with_sibling {
+                    return None;
+                }
+                if time < line.filled_at {
+                    // The CPU's own store is under way: a further one joins it, a load merges with its fill.
+                    line.dirty |= kind.is_write();
+                    let done = time + cost;
+                    return Some(if kind == Kind::Store { done } else { done.max(line.filled_at) });
+                }
+                let contended = self.contended.get(line.contended as usize);
+                if contended.is_some_and(|contended| !contended.queue.is_empty()) {
+                    // Others want it: only what was under way already is still served.
+                    if line.follow_ups == 0 || time > line.busy_until {
+                        return None;
+                    }
+                    line.follow_ups -= 1;
+                }
+                if kind.is_write() {
+                    line.dirty = true;
+                    line.busy_until = line.busy_until.max(time + cost);
+                }
+                Some(time + cost)
             }
-            line.follow_ups -= 1;
-        } else if time < line.filled_at && by_sibling {
-            // The sibling's fill is under way; this thread has it when it is there.
-            let at = line.filled_at;
-            let done = at + cost;
-            line.busy_until = line.busy_until.max(done);
-            line.writer = cpu;
-            line.dirty |= kind.is_write();
-            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
-            return (Outcome::Granted(Grant { request, at, done, miss }), None);
+            State::Shared if kind == Kind::Load => {
+                let since = self.contended[line.contended as usize].copies.since(core)?;
+                (since <= time).then_some(time + cost)
+            }
+            _ => None,
         }
-        let done = time + cost;
-        if kind.is_write() {
-            line.writer = cpu;
-            line.dirty = true;
-            line.busy_until = line.busy_until.max(done);
-        } else if by_sibling {
+    }
+
+    /// A request for `line` has been issued and will arrive.
+    #[inline]
+    pub fn announce(&mut self, line: u32) {
+        self.lines[line as usize].arriving += 1;
+    }
+
+    /// An announced request arrives at its time. Requests must arrive in the order of their times.
+    ///
+    /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
+    pub fn arrive(&mut self, request: Request) -> (Outcome, Option<u64>) {
+        let core = self.latencies.core_of(request.cpu);
+        let line = &mut self.lines[request.line as usize];
+        line.arriving -= 1;
+        match line.state {
+            State::Owned(owner) if owner == core => self.arrive_own(request),
+            State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
+            _ => self.arrive_other(request, core),
+        }
+    }
+
+    /// The core has the line, another of its threads had it last.
+    fn arrive_own(&mut self, request: Request) -> (Outcome, Option<u64>) {
+        let line = &self.lines[request.line as usize];
+        let contended = self.contended.get(line.contended as usize);
+        if contended.is_some_and(|contended| !contended.queue.is_empty()) {
+            return self.enqueue(request);
+        }
+        (Outcome::Granted(self.hand_to_sibling(request, request.time)), None)
+    }
+
+    /// From one thread of a core to another, not before `now`.
+    fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
+        let line = &mut self.lines[request.line as usize];
+        let start = now.max(line.filled_at).max(line.busy_until);
+        let at = start + self.latencies.same_core - self.latencies.one_way;
+        let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
+        line.busy_until = done;
+        line.thread = request.cpu;
+        if request.kind == Kind::Load && at > line.filled_at {
             // Both threads have now seen the value.
-            line.writer = NOBODY;
+            line.thread = NOBODY;
         }
-        (Outcome::Hit { done }, None)
+        line.dirty |= request.kind.is_write();
+        let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+        Grant { request, at, done, miss }
     }
 
     /// The first access to a line.
     fn fetch(&mut self, request: Request, core: u32) -> Grant {
         let domain = self.latencies.domain_of(core);
         let line = &mut self.lines[request.line as usize];
-        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, u32::from(line.home));
+        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, u32::from(line.home))
+            - self.latencies.one_way;
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core);
         line.dirty = request.kind.is_write();
-        line.writer = request.cpu;
+        line.thread = request.cpu;
         (line.filled_at, line.busy_until) = (at, done);
         line.follow_ups = self.follow_up_hits;
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
@@ -180,19 +237,18 @@ impl Directory {
         Grant { request, at, done, miss: Miss { distance: Distance::Memory, dirty: false, thief: NO_ACCESS } }
     }
 
-    /// An access by a core that does not own the line.
-    fn access_other(&mut self, request: Request, core: u32) -> (Outcome, Option<u64>) {
+    /// Another core owns the line, or several share it.
+    fn arrive_other(&mut self, request: Request, core: u32) -> (Outcome, Option<u64>) {
         self.make_contended(request.line);
         let line = &self.lines[request.line as usize];
         let contended = &self.contended[line.contended as usize];
         if request.kind == Kind::Load
             && let Some(since) = contended.copies.since(core)
         {
-            if since <= request.time {
-                return (Outcome::Hit { done: request.time + self.latencies.load_hit }, None);
-            }
+            // The sibling's fill serves this one too.
+            let at = since.max(request.time);
             let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
-            return (Outcome::Granted(Grant { request, at: since, done: since, miss }), None);
+            return (Outcome::Granted(Grant { request, at, done: at, miss }), None);
         }
         if line.busy_until > request.time || !contended.queue.is_empty() {
             return self.enqueue(request);
@@ -273,6 +329,10 @@ impl Directory {
     /// Grants the line to a core that lacks it, the line being free at `now`.
     fn serve(&mut self, request: Request, now: u64, queued: bool) -> Grant {
         let core = self.latencies.core_of(request.cpu);
+        if self.lines[request.line as usize].state == State::Owned(core) {
+            // The sibling got it while this one waited.
+            return self.hand_to_sibling(request, now);
+        }
         let line = &self.lines[request.line as usize];
         let thief = self.contended[line.contended as usize].copies.thief(core);
         let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
@@ -292,11 +352,13 @@ impl Directory {
 
     /// When a transfer of `latency` that starts at `now` arrives.
     fn arrival(&self, request: &Request, now: u64, queued: bool, latency: u64) -> u64 {
+        // The way to the line was paid before it arrived.
+        let unqueued = request.time.max(now) + latency - self.latencies.one_way;
         if queued {
             // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
-            (now + self.latencies.queued(latency)).max(request.time + latency)
+            (now + self.latencies.queued(latency)).max(request.time + latency - self.latencies.one_way)
         } else {
-            now + latency
+            unqueued
         }
     }
 
@@ -311,7 +373,7 @@ impl Directory {
             let line = &mut self.lines[request.line as usize];
             line.state = State::Shared;
             line.dirty = false;
-            line.writer = NOBODY;
+            line.thread = NOBODY;
             line.busy_until = at;
             let contended = &mut self.contended[contended];
             contended.copies.add(core, at);
@@ -362,7 +424,7 @@ impl Directory {
         let line = &mut self.lines[request.line as usize];
         line.state = State::Owned(core);
         line.dirty = true;
-        line.writer = request.cpu;
+        line.thread = request.cpu;
         line.follow_ups = self.follow_up_hits;
         (line.filled_at, line.busy_until) = (at, done.max(at + self.latencies.load_hit));
         let contended = &mut self.contended[contended];

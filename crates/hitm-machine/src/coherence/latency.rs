@@ -2,6 +2,7 @@
 
 use hitm_topology::{CpuId, LlcId, Topology};
 
+use super::Kind;
 use crate::costs::Costs;
 
 /// How far apart two ends of a transfer are.
@@ -37,6 +38,9 @@ pub struct Latencies {
     handoff: Box<[u64]>,
     /// Between domains of a package when the line's home is in another.
     remote_home: Option<u64>,
+    /// From issuing a request to its arrival: within this time of being issued nothing touches a line elsewhere. Half of the
+    /// shortest transfer, or a hand-off between threads if that is shorter.
+    pub one_way: u64,
     /// A load that hits.
     pub load_hit: u64,
     /// A read-modify-write on an owned line.
@@ -102,6 +106,7 @@ impl Latencies {
             remote_home: family
                 .home_matters
                 .then(|| picos(family.same_package_remote_home.as_ref().unwrap_or(&family.other_package).value)),
+            one_way: picos((family.same_llc.value.min(family.llc_read.value) / 2.0).min(family.same_core.value)),
             load_hit: picos(family.load_hit.value),
             rmw_hit: picos(family.rmw_hit.value),
             same_core: picos(family.same_core.value),
@@ -113,6 +118,13 @@ impl Latencies {
             queued_permille: picos(costs.structure.queued_factor.value),
             upgrade_permille: picos(costs.upgrade_factor()),
         }
+    }
+
+    /// What an access costs that finds its line.
+    #[inline]
+    #[must_use]
+    pub fn cost_of_hit(&self, kind: Kind) -> u64 {
+        if kind == Kind::Rmw { self.rmw_hit } else { self.load_hit }
     }
 
     /// The core of a CPU.

@@ -8,8 +8,14 @@
 //! flight is its new state with a time before which it serves nobody. Costs and structural constants are data; see
 //! `costs/`.
 //!
-//! **Roles.** [`Directory`] is an ordinary object: `access` says when a request is granted, `decide` serves who waits.
-//! It has no clock and runs no code; the caller presents accesses in the order of time and calls `decide` when told to.
+//! **Roles.** [`Directory`] is an ordinary object: `hit` serves an access that finds its line; any other is announced, and
+//! `arrive` says when it is granted; `decide` serves who waits. It has no clock and runs no code; the caller lets requests
+//! arrive in the order of time and calls `decide` when told to.
+//!
+//! **Look-ahead.** A request takes `one_way` from its CPU to the line. So a hit at time *t* is certain once every CPU and every
+//! event has reached *t* - `one_way`, unless something is under way to that line already: the caller need not
+//! switch to the others first. This is the model's definition, not an approximation of it: results are the same
+//! whether the caller makes use of it or not.
 //!
 //! **State.** Over physical cores: threads of a core share its copy, and hand it to each other at a cost of their own.
 //!
@@ -27,6 +33,7 @@
 //!
 //! **Invariants.** (1) A line is Owned by one core or Shared by two or more. (2) Grants of stores and RMWs of a line have
 //! ascending times. (3) A CPU waits for one load or RMW at most.
+//! (4) An owned line has one thread that may write it, or none after several of its core have read it.
 //!
 //! **Limits.** Caches do not overflow, instructions cost nothing, and misses of one CPU to different lines do not
 //! overlap: a scan over ten lines that others wrote costs ten hand-offs here and fewer on a machine that speculates past
@@ -87,7 +94,7 @@ pub type AccessId = u32;
 /// No access.
 pub const NO_ACCESS: AccessId = AccessId::MAX;
 
-/// One access, as it is issued. Times are picoseconds.
+/// One request for a line. Times are picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// The CPU.
@@ -96,20 +103,15 @@ pub struct Request {
     pub line: u32,
     /// What it does.
     pub kind: Kind,
-    /// When it is issued.
+    /// When it arrives at the line.
     pub time: u64,
     /// The caller's mark.
     pub access: AccessId,
 }
 
-/// What becomes of an access.
+/// What becomes of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
-    /// It took effect when it was issued; the CPU goes on at `done`.
-    Hit {
-        /// When the CPU goes on.
-        done: u64,
-    },
     /// The line will be granted.
     Granted(Grant),
     /// It waits; a later decision grants it.

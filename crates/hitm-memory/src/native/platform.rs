@@ -185,6 +185,9 @@ impl Platform for Native {
         }
     }
 
+    #[inline(always)]
+    fn settle() {}
+
     #[inline]
     fn charge(_path: PathCost) {}
 

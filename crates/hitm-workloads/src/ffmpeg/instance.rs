@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use hitm::{CpuSet, Handle, Span};
+use hitm::{CpuSet, Handle, Span, SpawnOptions};
 use hitm_memory::Platform;
 
 use crate::ffmpeg::decoder::Decoder;
 use crate::ffmpeg::encoder::Encoder;
 use crate::ffmpeg::slices::Slices;
 use crate::ffmpeg::threads::{Counts, Spawner};
-use crate::ffmpeg::{Config, MAIN, Profile, Tally, pipeline};
+use crate::ffmpeg::{Config, MAIN, PRIORITY, Profile, Tally, cpus_of_instance, pipeline};
 
 /// How often main prints its status line.
 const STATUS: Span = Span::from_micros(500_000);
@@ -17,10 +17,15 @@ const STATUS: Span = Span::from_micros(500_000);
 /// Streams of random numbers an instance has: more than it has threads.
 const STREAMS: u64 = 1 << 10;
 
-/// Starts instance number `instance` on `cpus`.
-pub(crate) fn start<P: Platform>(
-    runtime: &Handle<P>, config: Config, instance: usize, cpus: &CpuSet, tally: &Arc<Tally>,
-) {
+/// Starts a task on the CPUs of instance number `instance` that starts its threads, as a shell starts a process.
+pub(crate) fn launch<P: Platform>(runtime: &Handle<P>, config: Config, instance: usize, tally: &Arc<Tally>) {
+    let cpus = cpus_of_instance(runtime.topology(), instance);
+    let options = SpawnOptions { priority: PRIORITY, cpus: Some(cpus.clone()), role: None };
+    let (launcher, tally) = (runtime.clone(), tally.clone());
+    runtime.spawn(options, async move { start(&launcher, config, instance, &cpus, &tally) });
+}
+
+fn start<P: Platform>(runtime: &Handle<P>, config: Config, instance: usize, cpus: &CpuSet, tally: &Arc<Tally>) {
     let mut spawner = Spawner { runtime, config, cpus, stream: instance as u64 * STREAMS };
     let counts = Counts::for_cpus(cpus.len());
     let decoder = Decoder::start(&mut spawner, counts.decoder_frames);

@@ -178,10 +178,6 @@ impl Ffmpeg {
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let tally = Arc::new(Tally { rows: Meter::new(config.window), frames: AtomicU64::new(0) });
         let instances = instances(runtime.topology());
-        for instance in 0..instances {
-            let cpus = cpus_of_instance(runtime.topology(), instance);
-            instance::start(runtime, config, instance, &cpus, &tally);
-        }
         let clock = runtime.clone();
         runtime.spawn(PRIORITY, async move {
             clock.sleep_until(hitm::Time::START + config.window.warm_up).await;
@@ -191,6 +187,9 @@ impl Ffmpeg {
             clock.sleep_until(config.window.end()).await;
             clock.shutdown();
         });
+        for instance in 0..instances {
+            instance::launch(runtime, config, instance, &tally);
+        }
         Self { tally, instances }
     }
 
