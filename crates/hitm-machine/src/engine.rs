@@ -322,7 +322,7 @@ impl Engine {
         }
         let kernel = self.cpus[grant.request.cpu as usize].mode == Mode::Kernel;
         let wait = grant.at - grant.request.time + self.directory.latencies().one_way;
-        self.records.miss(grant.request.access, &grant.miss, wait, kernel);
+        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, kernel);
     }
 
     /// Hands a granted line to a CPU that waits for it, or to its store buffer.

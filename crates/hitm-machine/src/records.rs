@@ -49,8 +49,13 @@ pub(crate) struct AccessRecord {
     /// Picoseconds waited by misses, and the part of it that was booked as kernel time.
     pub(crate) wait: u64,
     pub(crate) kernel_wait: u64,
+    /// Picoseconds waited by the HITMs, in this package and in others.
+    pub(crate) hitm_local_wait: u64,
+    pub(crate) hitm_remote_wait: u64,
     pub(crate) waits: Histogram,
-    pub(crate) distances: [u64; 5],
+    pub(crate) distances: [u64; Distance::ALL.len()],
+    /// The CPUs that missed, 64 a word.
+    cpus: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,13 @@ struct Cached {
     address: usize,
     kind: Kind,
     id: AccessId,
+}
+
+impl AccessRecord {
+    /// How many CPUs missed.
+    pub(crate) fn cpus(&self) -> u32 {
+        self.cpus.iter().map(|word| word.count_ones()).sum()
+    }
 }
 
 /// All accesses of a machine.
@@ -132,8 +144,11 @@ impl Records {
                 transfers: 0,
                 wait: 0,
                 kernel_wait: 0,
+                hitm_local_wait: 0,
+                hitm_remote_wait: 0,
                 waits: Histogram::default(),
-                distances: [0; 5],
+                distances: [0; Distance::ALL.len()],
+                cpus: Vec::new(),
             });
         }
         self.cache[slot] = Cached { site: std::ptr::from_ref(site).addr(), address, kind, id };
@@ -147,8 +162,13 @@ impl Records {
     }
 
     /// Counts a miss that waited `wait`.
-    pub(crate) fn miss(&mut self, id: AccessId, miss: &Miss, wait: u64, kernel: bool) {
+    pub(crate) fn miss(&mut self, id: AccessId, cpu: u32, miss: &Miss, wait: u64, kernel: bool) {
         let record = &mut self.table[id as usize];
+        let word = cpu as usize / 64;
+        if word >= record.cpus.len() {
+            record.cpus.resize(word + 1, 0);
+        }
+        record.cpus[word] |= 1 << (cpu % 64);
         record.misses += 1;
         record.wait += wait;
         record.kernel_wait += if kernel { wait } else { 0 };
@@ -156,11 +176,17 @@ impl Records {
         record.distances[miss.distance as usize] += 1;
         if miss.dirty {
             match miss.distance {
-                Distance::OtherPackage => record.hitm_remote += 1,
-                _ => record.hitm_local += 1,
+                Distance::OtherPackage => {
+                    record.hitm_remote += 1;
+                    record.hitm_remote_wait += wait;
+                }
+                _ => {
+                    record.hitm_local += 1;
+                    record.hitm_local_wait += wait;
+                }
             }
         }
-        if record.kind.is_write() && miss.distance != Distance::Memory {
+        if record.kind.is_write() && miss.distance.is_cache() {
             record.transfers += 1;
         }
         if miss.thief != NO_ACCESS {
@@ -173,8 +199,11 @@ impl Records {
     pub(crate) fn reset(&mut self) {
         for record in &mut self.table {
             (record.misses, record.hitm_local, record.hitm_remote) = (0, 0, 0);
-            (record.transfers, record.wait, record.kernel_wait, record.distances) = (0, 0, 0, [0; 5]);
+            (record.transfers, record.wait, record.kernel_wait) = (0, 0, 0);
+            (record.hitm_local_wait, record.hitm_remote_wait) = (0, 0);
+            record.distances = [0; Distance::ALL.len()];
             record.waits = Histogram::default();
+            record.cpus.clear();
         }
         self.hits.fill(0);
         self.thefts.clear();

@@ -58,6 +58,12 @@ pub struct AccessResult {
     pub distances: [u64; Distance::ALL.len()],
     /// Cycles waited in all.
     pub cycles: f64,
+    /// Cycles waited by the HITMs of the same package.
+    pub hitm_local_cycles: f64,
+    /// Cycles waited by the HITMs of other packages.
+    pub hitm_remote_cycles: f64,
+    /// How many CPUs missed.
+    pub cpus: u32,
     /// Waits of the misses, in picoseconds.
     pub waits: Histogram,
     /// Who had taken the line, most frequent first.
@@ -306,6 +312,9 @@ impl Names<'_> {
             transfers: record.transfers,
             distances: record.distances,
             cycles: self.cycles(record.wait),
+            hitm_local_cycles: self.cycles(record.hitm_local_wait),
+            hitm_remote_cycles: self.cycles(record.hitm_remote_wait),
+            cpus: record.cpus(),
             waits: record.waits.clone(),
             stolen_by,
         }

@@ -220,8 +220,9 @@ impl Directory {
     /// The first access to a line.
     fn fetch(&mut self, request: Request, core: u32) -> Grant {
         let domain = self.latencies.domain_of(core);
+        let home = u32::from(self.lines[request.line as usize].home);
         let line = &mut self.lines[request.line as usize];
-        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, u32::from(line.home))
+        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home)
             - self.latencies.one_way;
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core);
@@ -234,7 +235,9 @@ impl Directory {
             contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
             contended.queue.move_to(if self.arbitration == Arbitration::Fifo { 0 } else { domain });
         }
-        Grant { request, at, done, miss: Miss { distance: Distance::Memory, dirty: false, thief: NO_ACCESS } }
+        let near = self.latencies.package_of(domain) == home;
+        let distance = if near { Distance::Memory } else { Distance::RemoteMemory };
+        Grant { request, at, done, miss: Miss { distance, dirty: false, thief: NO_ACCESS } }
     }
 
     /// Another core owns the line, or several share it.

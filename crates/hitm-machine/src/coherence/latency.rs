@@ -16,13 +16,22 @@ pub enum Distance {
     SamePackage,
     /// Packages.
     OtherPackage,
-    /// No cache had the line.
+    /// No cache had the line: memory of the same package.
     Memory,
+    /// No cache had the line: memory of another package.
+    RemoteMemory,
 }
 
 impl Distance {
     /// Every distance, nearest first.
-    pub const ALL: [Self; 5] = [Self::SameCore, Self::SameLlc, Self::SamePackage, Self::OtherPackage, Self::Memory];
+    pub const ALL: [Self; 6] =
+        [Self::SameCore, Self::SameLlc, Self::SamePackage, Self::OtherPackage, Self::Memory, Self::RemoteMemory];
+
+    /// Whether a cache had the line.
+    #[must_use]
+    pub fn is_cache(self) -> bool {
+        !matches!(self, Self::Memory | Self::RemoteMemory)
+    }
 }
 
 /// The latencies of a machine, in picoseconds, by the places of the two ends.
