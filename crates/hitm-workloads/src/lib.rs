@@ -6,3 +6,4 @@
 pub mod bursts;
 pub mod ffmpeg;
 pub mod meter;
+pub mod probe;

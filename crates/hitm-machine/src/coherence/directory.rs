@@ -204,7 +204,7 @@ impl Directory {
     fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
         let line = &mut self.lines[request.line as usize];
         let start = now.max(line.filled_at).max(line.busy_until);
-        let at = start + self.latencies.same_core - self.latencies.one_way;
+        let at = start + self.latencies.to_sibling();
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.busy_until = done;
         line.thread = request.cpu;
@@ -353,15 +353,15 @@ impl Directory {
         Grant { request, at, done, miss: Miss { distance, dirty, thief } }
     }
 
-    /// When a transfer of `latency` that starts at `now` arrives.
-    fn arrival(&self, request: &Request, now: u64, queued: bool, latency: u64) -> u64 {
-        // The way to the line was paid before it arrived.
-        let unqueued = request.time.max(now) + latency - self.latencies.one_way;
+    /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
+    fn arrival(&self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
+        // The way to the line was paid before the request arrived.
+        let idle = self.latencies.idle(handoff) - self.latencies.one_way;
         if queued {
             // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
-            (now + self.latencies.queued(latency)).max(request.time + latency - self.latencies.one_way)
+            (now + self.latencies.queued(handoff)).max(request.time + idle)
         } else {
-            unqueued
+            now.max(request.time) + idle
         }
     }
 
@@ -391,8 +391,8 @@ impl Directory {
         let at = if in_domain.count > 0 {
             let start = now.max(in_domain.next_refill);
             self.contended[contended].domains[domain].next_refill = start + self.latencies.refill_each;
-            self.arrival(request, start, queued, self.latencies.llc_read)
-                .max(in_domain.since + self.latencies.refill_each)
+            let served = start.max(request.time) + self.latencies.llc_read - self.latencies.one_way;
+            served.max(in_domain.since + self.latencies.refill_each)
         } else {
             let nearest = self.nearest_domain(contended, domain, home);
             let at = self.arrival(request, now, queued, self.latencies.handoff(domain, nearest, home));

@@ -48,7 +48,7 @@ pub struct Latencies {
     /// Between domains of a package when the line's home is in another.
     remote_home: Option<u64>,
     /// From issuing a request to its arrival: within this time of being issued nothing touches a line elsewhere. Half of the
-    /// shortest transfer, or a hand-off between threads if that is shorter.
+    /// shortest transfer.
     pub one_way: u64,
     /// A load that hits.
     pub load_hit: u64,
@@ -64,8 +64,10 @@ pub struct Latencies {
     pub invalidation_each: u64,
     /// Between two readers of a domain.
     pub refill_each: u64,
-    /// Thousandths: what a queued transfer takes of its latency.
+    /// Thousandths: what a queued hand-off takes of an idle transfer.
     queued_permille: u64,
+    /// The operations of one visit of a contended line, which the tables' hand-offs include.
+    visit: u64,
     /// Thousandths: what invalidating a copy in another package takes of a hand-off.
     upgrade_permille: u64,
 }
@@ -115,7 +117,7 @@ impl Latencies {
             remote_home: family
                 .home_matters
                 .then(|| picos(family.same_package_remote_home.as_ref().unwrap_or(&family.other_package).value)),
-            one_way: picos((family.same_llc.value.min(family.llc_read.value) / 2.0).min(family.same_core.value)),
+            one_way: picos(family.same_llc.value.min(family.llc_read.value).min(family.same_core.value) / 2.0),
             load_hit: picos(family.load_hit.value),
             rmw_hit: picos(family.rmw_hit.value),
             same_core: picos(family.same_core.value),
@@ -125,6 +127,7 @@ impl Latencies {
             invalidation_each: picos(costs.structure.invalidation_each.value),
             refill_each: picos(costs.structure.refill_each.value),
             queued_permille: picos(costs.structure.queued_factor.value),
+            visit: picos(family.rmw_hit.value * (1.0 + costs.structure.follow_up_hits.value)),
             upgrade_permille: picos(costs.upgrade_factor()),
         }
     }
@@ -184,6 +187,14 @@ impl Latencies {
         }
     }
 
+    /// From a request's arrival to its grant when another thread of the core has the line: a hand-off between threads less the
+    /// way, and less the operation, which is charged by itself.
+    #[inline]
+    #[must_use]
+    pub fn to_sibling(&self) -> u64 {
+        self.same_core.saturating_sub(self.rmw_hit + self.one_way)
+    }
+
     /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose home is in package `home`.
     #[inline]
     #[must_use]
@@ -211,11 +222,19 @@ impl Latencies {
         if self.package_of(to) == home { self.memory_local } else { self.memory_remote }
     }
 
-    /// What a transfer of `latency` takes when its request already waited.
+    /// The transfer of a line to a request that already waited, for a hand-off of `handoff`: that less the operations of the
+    /// visit, which are charged by themselves, and half of it at least.
     #[inline]
     #[must_use]
-    pub fn queued(&self, latency: u64) -> u64 {
-        latency * self.queued_permille / 1_000
+    pub fn queued(&self, handoff: u64) -> u64 {
+        handoff.saturating_sub(self.visit).max(handoff / 2)
+    }
+
+    /// The transfer of an idle line, from issuing the request, for a hand-off of `handoff`.
+    #[inline]
+    #[must_use]
+    pub fn idle(&self, handoff: u64) -> u64 {
+        handoff * 1_000 / self.queued_permille
     }
 
     /// How far two CPUs are apart.

@@ -1,0 +1,249 @@
+//! The lines of a run as `perf c2c report` shows them, with two columns that no hardware has: the field's name, and by whom
+//! the line was stolen.
+//!
+//! Counts are exact, not samples. A read-modify-write is a load and a store, as the hardware's events count a locked instruction.
+//! A load that hits stands under Core Load Hit L1; the model has no L2 of its own and no fill buffer hits.
+
+use std::fmt::Write as _;
+
+use crate::result::{Field, Line, Run, Site, StolenBy};
+
+/// Which form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Today's: the Shared Data Cache Line Table, then the Pareto.
+    #[default]
+    Full,
+    /// Seven columns, as in mails.
+    Mail,
+}
+
+/// The report of a run's `lines` hottest lines.
+#[must_use]
+pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
+    let hottest = &run.lines[..run.lines.len().min(lines)];
+    let mut text = String::new();
+    let heading = format!(
+        "{}: {}, {} on {}{}",
+        run.host,
+        run.workload,
+        run.mitigation,
+        run.machine,
+        if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) }
+    );
+    push(&mut text, &heading);
+    if hottest.is_empty() {
+        push(&mut text, "No line was contended.");
+        return text;
+    }
+    match layout {
+        Layout::Full => {
+            cache_line_table(&mut text, hottest);
+            pareto(&mut text, hottest);
+        }
+        Layout::Mail => mail(&mut text, hottest),
+    }
+    let left = run.lines.len() - hottest.len();
+    if left > 0 {
+        push(&mut text, "");
+        push(&mut text, &format!("{left} more lines: --lines {}", run.lines.len()));
+    }
+    text
+}
+
+fn push(text: &mut String, line: &str) {
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+fn title(text: &mut String, title: &str) {
+    let rule = "=".repeat(49);
+    push(text, &rule);
+    push(text, &format!("{title:^49}"));
+    push(text, &rule);
+    push(text, "#");
+}
+
+fn is_load(site: &Site) -> bool {
+    site.kind != "store"
+}
+
+fn is_store(site: &Site) -> bool {
+    site.kind != "load"
+}
+
+fn sum(line: &Line, what: impl Fn(&Site) -> u64) -> u64 {
+    line.fields.iter().flat_map(|field| &field.sites).map(what).sum()
+}
+
+fn cache_line_table(text: &mut String, lines: &[Line]) {
+    title(text, "Shared Data Cache Line Table");
+    push(
+        text,
+        "#        ----------- Cacheline ----------      Tot  ------- Load Hitm -------    Total    Total    Total  \
+         --------- Stores --------  ----- Core Load Hit -----  - LLC Load Hit --  - RMT Load Hit --  --- Load Dram ----",
+    );
+    push(
+        text,
+        "# Index             Address  Node  PA cnt     Hitm    Total  LclHitm  RmtHitm  records    Loads   Stores    \
+         L1Hit   L1Miss      N/A       FB       L1       L2    LclHit  LclHitm    RmtHit  RmtHitm       Lcl       Rmt  \
+         Object, line",
+    );
+    push(
+        text,
+        "# .....  ..................  ....  ......  .......  .......  .......  .......  .......  .......  .......  \
+         .......  .......  .......  .......  .......  .......  ........  .......  ........  .......  ........  ........  \
+         ............",
+    );
+    let all: u64 = lines.iter().map(|line| line.hitm_local + line.hitm_remote).sum();
+    for (index, line) in lines.iter().enumerate() {
+        let hitm = line.hitm_local + line.hitm_remote;
+        let share = 100.0 * hitm as f64 / all.max(1) as f64;
+        let store_hits = sum(line, |site| if is_store(site) { site.hits } else { 0 });
+        let store_misses = sum(line, |site| if is_store(site) { site.misses } else { 0 });
+        let load_hits = sum(line, |site| if is_load(site) { site.hits } else { 0 });
+        let load = |what: fn(&Site) -> u64| sum(line, |site| if is_load(site) { what(site) } else { 0 });
+        push(
+            text,
+            &format!(
+                "{index:>7}  {:>18}  {:>4}  {:>6}  {share:>6.2}%  {hitm:>7}  {:>7}  {:>7}  {:>7}  {:>7}  {:>7}  \
+                 {store_hits:>7}  {store_misses:>7}  {:>7}  {:>7}  {load_hits:>7}  {:>7}  {:>8}  {:>7}  {:>8}  {:>7}  \
+                 {:>8}  {:>8}  {}, {}",
+                line.address,
+                "N/A",
+                line.misses,
+                line.hitm_local,
+                line.hitm_remote,
+                line.loads + line.stores,
+                line.loads,
+                line.stores,
+                0,
+                0,
+                0,
+                load(|site| site.clean.0),
+                load(|site| site.hitm_local),
+                load(|site| site.clean.1),
+                load(|site| site.hitm_remote),
+                load(|site| site.memory.0),
+                load(|site| site.memory.1),
+                line.name(),
+                line.line,
+            ),
+        );
+    }
+    push(text, "");
+}
+
+/// The places of a line: its field's, with each.
+fn places(line: &Line) -> impl Iterator<Item = (&Field, &Site)> {
+    line.fields.iter().flat_map(|field| field.sites.iter().map(move |site| (field, site)))
+}
+
+/// `part` of `whole` in percent.
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+fn thief(stolen_by: &[StolenBy]) -> String {
+    match stolen_by.first() {
+        None => "-".to_owned(),
+        Some(first) => format!("{} in {} ({:.0}%)", first.field, first.function, 100.0 * first.share),
+    }
+}
+
+fn pareto(text: &mut String, lines: &[Line]) {
+    title(text, "Shared Cache Line Distribution Pareto");
+    push(
+        text,
+        "#        ----- HITM -----  ------- Store Refs ------  --------- Data address ---------  \
+         ---------- cycles ----------    Total       cpu",
+    );
+    push(
+        text,
+        "#   Num  RmtHitm  LclHitm   L1 Hit  L1 Miss      N/A              Offset  Node  PA cnt  rmt hitm  lcl hitm      \
+         load  records       cnt  Symbol                          Source:Line                         Field                             \
+         Stolen by",
+    );
+    push(
+        text,
+        "# .....  .......  .......  .......  .......  .......  ..................  ....  ......  ........  ........  \
+         ........  .......  ........  ..............................  ..................................  \
+         ................................  .........",
+    );
+    for (number, line) in lines.iter().enumerate() {
+        let hits = sum(line, |site| if is_store(site) { site.hits } else { 0 });
+        let misses = sum(line, |site| if is_store(site) { site.misses } else { 0 });
+        let rule = format!("  {}", "-".repeat(61));
+        push(text, &rule);
+        push(
+            text,
+            &format!(
+                "{number:>7}  {:>7}  {:>7}  {hits:>7}  {misses:>7}  {:>7}  {:>18}  {}, line {}",
+                line.hitm_remote, line.hitm_local, 0, line.address, line.name(), line.line
+            ),
+        );
+        push(text, &rule);
+        for (field, site) in places(line) {
+            if site.misses == 0 && site.hits == 0 {
+                continue;
+            }
+            let store = |count: u64| if is_store(site) { count } else { 0 };
+            let (remote, local, load) = site.cycles;
+            push(
+                text,
+                &format!(
+                    "{:>8} {:>7.2}%  {:>6.2}%  {:>6.2}%  {:>6.2}%  {:>6.2}%  {:>18}  {:>4}  {:>6}  {remote:>8.0}  \
+                     {local:>8.0}  {load:>8.0}  {:>7}  {:>8}  {:<30}  {:<34}  {:<32}  {}",
+                    "",
+                    percent(site.hitm_remote, line.hitm_remote),
+                    percent(site.hitm_local, line.hitm_local),
+                    percent(store(site.hits), hits),
+                    percent(store(site.misses), misses),
+                    0.0,
+                    format!("{:#x}", field.offset % 64),
+                    "N/A",
+                    1,
+                    site.hits + site.misses,
+                    site.cpus,
+                    site.function,
+                    site.location,
+                    field.field,
+                    thief(&site.stolen_by),
+                ),
+            );
+        }
+    }
+}
+
+fn mail(text: &mut String, lines: &[Line]) {
+    let rule = "------- ------- ------ ------ ------ ------ ------------------------";
+    push(text, rule);
+    push(text, "Rmt     Lcl     Store  Data   Load   Total  Symbol");
+    push(text, "Hitm%   Hitm%   L1 Hit% offset cycles records");
+    for line in lines {
+        let hits = sum(line, |site| if is_store(site) { site.hits } else { 0 });
+        push(text, rule);
+        let mut head = String::new();
+        write!(head, "{:<7} {:<7} {hits:<6} {}", line.hitm_remote, line.hitm_local, line.address).expect("a string");
+        push(text, &format!("{head}  {}, line {}", line.name(), line.line));
+        push(text, rule);
+        for (field, site) in places(line).filter(|(_, site)| site.misses > 0) {
+            let stores = if is_store(site) { site.hits } else { 0 };
+            push(
+                text,
+                &format!(
+                    "{:<7} {:<7} {:<6} {:<6} {:<6.0} {:<7} {:<24}  {}; stolen by {}",
+                    format!("{:.2}%", percent(site.hitm_remote, line.hitm_remote)),
+                    format!("{:.2}%", percent(site.hitm_local, line.hitm_local)),
+                    format!("{:.2}%", percent(stores, hits)),
+                    format!("{:#x}", field.offset % 64),
+                    site.cycles.2,
+                    site.hits + site.misses,
+                    site.function,
+                    field.field,
+                    thief(&site.stolen_by),
+                ),
+            );
+        }
+    }
+}

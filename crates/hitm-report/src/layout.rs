@@ -1,0 +1,111 @@
+//! An object's bytes, line by line, as pahole shows a struct: offset, size, name, and what the field is.
+
+use std::fmt::Write as _;
+
+use hitm_memory::{Field, LINE};
+
+/// Elements of an array that are shown one by one; of longer ones the first and the last.
+const SHOWN: usize = 3;
+
+/// A field that is shown: offset from the object's start, size, name, doc.
+struct Shown {
+    offset: usize,
+    size: usize,
+    name: String,
+    doc: String,
+}
+
+/// The layout of an object of `size` bytes.
+#[must_use]
+pub fn render(object: &str, size: usize, fields: &[Field]) -> String {
+    let mut shown = Vec::new();
+    flatten(fields, 0, "", &mut shown);
+    let lines = size.div_ceil(LINE);
+    let mut text = format!("{object}: {size} bytes, {lines} lines of {LINE}\n");
+    let widest = shown.iter().map(|field| field.name.len()).max().unwrap_or(0);
+    let mut line = None;
+    let mut end = 0;
+    for field in &shown {
+        if field.offset > end && field.offset / LINE == end / LINE {
+            writeln!(text, "  {end:>6}  {:>5}  -", field.offset - end).expect("a string");
+        }
+        if line != Some(field.offset / LINE) {
+            line = Some(field.offset / LINE);
+            writeln!(text, "line {}", field.offset / LINE).expect("a string");
+        }
+        let doc = &field.doc;
+        let row = format!("  {:>6}  {:>5}  {:<widest$}  {doc}", field.offset, field.size, field.name);
+        writeln!(text, "{}", row.trim_end()).expect("a string");
+        end = field.offset + field.size;
+    }
+    text
+}
+
+fn flatten(fields: &[Field], base: usize, prefix: &str, shown: &mut Vec<Shown>) {
+    for field in fields.iter().filter(|field| field.size > 0) {
+        let name = format!("{prefix}{}", field.name);
+        let doc = field.doc.split_whitespace().collect::<Vec<_>>().join(" ");
+        if field.fields.is_empty() {
+            let (name, size) = match field.count {
+                1 => (name, field.size),
+                count => (format!("{name}[{count}]"), field.size * count),
+            };
+            shown.push(Shown { offset: base + field.offset, size, name, doc });
+            continue;
+        }
+        for element in 0..field.count {
+            let hidden = field.count > 2 * SHOWN && (SHOWN..field.count - SHOWN).contains(&element);
+            if hidden {
+                if element == SHOWN {
+                    let size = (field.count - 2 * SHOWN) * field.size;
+                    let name = format!("{name}[{SHOWN}..{}]", field.count - SHOWN);
+                    shown.push(Shown { offset: base + field.offset + element * field.size, size, name, doc: "...".into() });
+                }
+                continue;
+            }
+            let index = if field.count > 1 { format!("[{element}]") } else { String::new() };
+            flatten(&field.fields, base + field.offset + element * field.size, &format!("{name}{index}."), shown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_shown_line_by_line() {
+        let inner = vec![Field::word("count", 0, 4, "how many"), Field::word("mask", 8, 8, "which")];
+        let levels = Field { name: "level", offset: 64, size: 16, count: 8, doc: "", fields: inner };
+        let fields = [Field::word("lock", 0, 4, "the\n lock"), Field::word("end", 56, 8, ""), levels];
+        expect_test::expect![[r#"
+            thing: 192 bytes, 3 lines of 64
+            line 0
+                   0      4  lock            the lock
+                   4     52  -
+                  56      8  end
+            line 1
+                  64      4  level[0].count  how many
+                  68      4  -
+                  72      8  level[0].mask   which
+                  80      4  level[1].count  how many
+                  84      4  -
+                  88      8  level[1].mask   which
+                  96      4  level[2].count  how many
+                 100      4  -
+                 104      8  level[2].mask   which
+                 112     32  level[3..5]     ...
+            line 2
+                 144      4  level[5].count  how many
+                 148      4  -
+                 152      8  level[5].mask   which
+                 160      4  level[6].count  how many
+                 164      4  -
+                 168      8  level[6].mask   which
+                 176      4  level[7].count  how many
+                 180      4  -
+                 184      8  level[7].mask   which
+        "#]]
+        .assert_eq(&render("thing", 192, &fields));
+    }
+}

@@ -1,0 +1,13 @@
+//! What a person or a program reads of a run.
+//!
+//! [`ResultFile`](result::ResultFile) is the one form that results have: everything printed is made from it, so a saved
+//! file can be reported again. This crate does not know how a run is made.
+
+pub mod c2c;
+pub mod columns;
+pub mod functions;
+pub mod layout;
+pub mod published;
+pub mod result;
+pub mod statistics;
+pub mod summary;

@@ -1,0 +1,101 @@
+//! What was published, to stand beside what a run gives.
+//!
+//! Source of all figures here: Pan Deng, "[PATCH v2 0/4] sched/rt: mitigate root_domain cache line contention", July 2025
+//! (`001_7075fcb7a302ea89.txt`), measured on 2 sockets, 240 cores, 480 CPUs, one patch at a time.
+
+use serde::{Deserialize, Serialize};
+
+/// Published figures of one run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Published {
+    /// The metric over the baseline's.
+    pub relative: f64,
+    /// Kernel time over time that was not idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_share: Option<f64>,
+    /// Where it is from.
+    pub source: String,
+}
+
+const SOURCE: &str = "001_7075fcb7a302ea89.txt";
+
+/// A line that the publication names.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedLine {
+    /// The heading, as the publication calls it.
+    pub heading: &'static str,
+    /// What it is here.
+    pub place: Place,
+    /// Cycles per load, lowest and highest, by mitigation; none where it is said to be gone.
+    published: &'static [(&'static str, Option<(f64, f64)>)],
+}
+
+/// How to find a line.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// A line of an object, from 0.
+    Line(&'static str, u32),
+    /// The line of an object on which one of these fields stands: its name differs by placement.
+    Field(&'static str, &'static [&'static str]),
+    /// All lines of an object.
+    Object(&'static str),
+}
+
+/// The four lines.
+pub const NAMED_LINES: [NamedLine; 4] = [
+    NamedLine {
+        heading: "root_domain\nline \"3\"",
+        place: Place::Line("root_domain", 2),
+        published: &[
+            ("baseline", Some((10e3, 59e3))),
+            ("cpupri-split", Some((0.5e3, 8e3))),
+            ("root-domain-reordered", None),
+        ],
+    },
+    NamedLine {
+        heading: "root_domain\nline \"1\"",
+        place: Place::Line("root_domain", 0),
+        published: &[
+            ("baseline", Some((2.8e3, 44e3))),
+            ("root-domain-reordered", Some((2.1e3, 2.7e3))),
+            ("rto-count=node", None),
+        ],
+    },
+    NamedLine {
+        heading: "cpupri\nbitmaps",
+        place: Place::Object("cpupri_mask"),
+        published: &[("baseline", Some((2.2e3, 8.7e3))), ("cpupri-mask=node", Some((0.5e3, 2.2e3)))],
+    },
+    NamedLine {
+        heading: "cpupri\nlast line",
+        place: Place::Field("root_domain", &["cpupri.pri_to_cpu[99].count", "cpupri.counts[98]"]),
+        published: &[("baseline", Some((1.5e3, 10.5e3))), ("cpupri-split", None)],
+    },
+];
+
+/// What was published of a workload under a mitigation.
+#[must_use]
+pub fn of(workload: &str, mitigation: &str) -> Option<Published> {
+    if workload != "ffmpeg" {
+        return None;
+    }
+    // Frames per second over the baseline's, kernel share. The alternative to patch 1 is "almost the same".
+    let (relative, kernel_share) = match mitigation.strip_suffix("+as-posted").unwrap_or(mitigation) {
+        "baseline" => (1.0, 0.20),
+        "cpupri-split" => (1.11, 0.11),
+        "root-domain-reordered" => (1.05, 0.177),
+        "rto-count=node" => (1.04, 0.186),
+        "cpupri-mask=node" => (1.038, 0.187),
+        _ => return None,
+    };
+    Some(Published { relative, kernel_share: Some(kernel_share), source: SOURCE.to_owned() })
+}
+
+impl NamedLine {
+    /// What was published of the line under a mitigation: a range, or that it is gone; nothing when nothing was.
+    #[must_use]
+    pub fn published(&self, mitigation: &str) -> Option<Option<(f64, f64)>> {
+        let mitigation = mitigation.strip_suffix("+as-posted").unwrap_or(mitigation);
+        self.published.iter().find(|(name, _)| *name == mitigation).map(|&(_, range)| range)
+    }
+}

@@ -1,0 +1,371 @@
+//! The one form of results: what `--json` writes and every report is made from.
+//!
+//! Keys are only ever added. In a simulated run nothing but `wall_seconds` depends on the host.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::published::Published;
+
+/// The form's name and number.
+pub const SCHEMA: &str = "hitm-result/1";
+
+/// Results of one command.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ResultFile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version that wrote it.
+    pub version: String,
+    /// The command's words.
+    pub command: Vec<String>,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// What was fitted, and to what.
+    pub calibrations: Vec<Calibration>,
+    /// The runs.
+    pub runs: Vec<Run>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Machine {
+    /// Its name, as given.
+    pub name: String,
+    /// Logical CPUs.
+    pub cpus: usize,
+    /// Cores.
+    pub cores: usize,
+    /// LLC domains.
+    pub llcs: usize,
+    /// Memory nodes.
+    pub nodes: usize,
+    /// Packages.
+    pub packages: usize,
+    /// Where the topology is from.
+    pub source: String,
+    /// What a user should know about the choice of the cost table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// The cost table's name.
+    #[serde(default)]
+    pub cost_table: String,
+    /// Every parameter of the model.
+    pub model: BTreeMap<String, f64>,
+}
+
+/// A parameter that was fitted on a baseline.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The workload.
+    pub workload: String,
+    /// The machine.
+    pub machine: String,
+    /// The arbitration policy.
+    pub arbitration: String,
+    /// What was fitted.
+    pub parameter: String,
+    /// Its value.
+    pub value: f64,
+    /// What it was fitted to.
+    pub target: String,
+    /// What was reached with it.
+    pub reached: f64,
+    /// Where the target is from.
+    pub source: String,
+    /// What a user should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Values that were tried and what they gave.
+    #[serde(default)]
+    pub trials: Vec<(f64, f64)>,
+}
+
+/// A figure that a run is judged by.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Metric {
+    /// What it is.
+    pub name: String,
+    /// The mean over batches.
+    pub value: f64,
+    /// Half the width of the 95 % interval.
+    pub interval: f64,
+    /// The unit.
+    pub unit: String,
+    /// `higher` or `lower`.
+    pub better: String,
+}
+
+/// One run: a workload under one mitigation on one machine, over one or more seeds.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Run {
+    /// The workload.
+    pub workload: String,
+    /// The mitigation.
+    pub mitigation: String,
+    /// `simulated` or `native`.
+    pub host: String,
+    /// The machine.
+    pub machine: String,
+    /// The arbitration policy; empty natively.
+    pub arbitration: String,
+    /// `full`, `scheduler-free` or `free`; empty natively.
+    pub coherence: String,
+    /// The first seed.
+    pub seed: u64,
+    /// All seeds.
+    #[serde(default)]
+    pub seeds: Vec<u64>,
+    /// Seconds that the run took on the host, all seeds together.
+    pub wall_seconds: f64,
+    /// The metric.
+    pub metric: Metric,
+    /// The metric over the baseline's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative: Option<f64>,
+    /// Half the width of its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_interval: Option<f64>,
+    /// Kernel time over time that was not idle.
+    pub kernel_share: f64,
+    /// Idle time over all time.
+    #[serde(default)]
+    pub idle_share: f64,
+    /// The parts of the kernel's share.
+    pub kernel_parts: BTreeMap<String, f64>,
+    /// What was published of this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
+    /// Simulated seconds measured, all seeds together; wall seconds natively.
+    pub simulated_seconds: f64,
+    /// Accesses to shared memory.
+    pub accesses: u64,
+    /// Those that missed.
+    pub misses: u64,
+    /// Times that a virtual CPU was resumed.
+    pub switches: u64,
+    /// Bytes of objects by name.
+    pub bytes: BTreeMap<String, usize>,
+    /// What the scheduler did, counted in the whole run.
+    pub operations: BTreeMap<String, u64>,
+    /// What the tasks of each role did, a unit of the metric.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<Role>,
+    /// Who woke whom, times a unit of the metric.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wakes: Vec<(String, String, f64)>,
+    /// The lines, most waited for first.
+    pub lines: Vec<Line>,
+    /// What a user should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What the tasks of one role did.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Role {
+    /// The role.
+    pub name: String,
+    /// Runs after a sleep, a unit.
+    pub activations: f64,
+    /// Mean time on a CPU an activation, microseconds.
+    pub burst_micros: f64,
+    /// Wakeups, a unit.
+    pub wakes: f64,
+    /// Switches to it, a unit.
+    pub switches: f64,
+    /// Futex calls, a unit.
+    pub futex_calls: f64,
+    /// Migrations, a unit.
+    pub migrations: f64,
+}
+
+/// Cycles that loads waited: those that missed, read-modify-writes included.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CyclesPerLoad {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// A line of an object.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Line {
+    /// The object.
+    pub object: String,
+    /// Which of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// Which line of the object, from 0.
+    pub line: u32,
+    /// The address, as a hexadecimal number.
+    #[serde(default)]
+    pub address: String,
+    /// Loads, read-modify-writes included.
+    pub loads: u64,
+    /// Stores, read-modify-writes included.
+    pub stores: u64,
+    /// Accesses that missed.
+    pub misses: u64,
+    /// Grants that took the line from other cores.
+    pub ownership_transfers: u64,
+    /// Misses answered by a core of the same package that had modified the line.
+    pub hitm_local: u64,
+    /// Misses answered by a core of another package that had modified the line.
+    pub hitm_remote: u64,
+    /// Cycles per load.
+    pub cycles_per_load: CyclesPerLoad,
+    /// The fields, in order of offset.
+    pub fields: Vec<Field>,
+}
+
+/// A field of a line.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Field {
+    /// Its name.
+    pub field: String,
+    /// Bytes from the start of the object.
+    pub offset: u32,
+    /// As of the line.
+    pub hitm_local: u64,
+    /// As of the line.
+    pub hitm_remote: u64,
+    /// As of the line.
+    pub loads: u64,
+    /// As of the line.
+    pub stores: u64,
+    /// The places in the source, most waiting first.
+    pub sites: Vec<Site>,
+    /// Who took the line when this field missed, most frequent first.
+    pub stolen_by: Vec<StolenBy>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Site {
+    /// The function.
+    pub function: String,
+    /// File and line.
+    pub location: String,
+    /// Its share of the line's misses.
+    pub share: f64,
+    /// `load`, `store` or `rmw`.
+    #[serde(default)]
+    pub kind: String,
+    /// Accesses that hit.
+    #[serde(default)]
+    pub hits: u64,
+    /// Accesses that missed.
+    #[serde(default)]
+    pub misses: u64,
+    /// Local HITMs.
+    #[serde(default)]
+    pub hitm_local: u64,
+    /// Remote HITMs.
+    #[serde(default)]
+    pub hitm_remote: u64,
+    /// Misses that a cache answered without a modified copy: same package, other package.
+    #[serde(default)]
+    pub clean: (u64, u64),
+    /// Misses that memory answered: same package, other package.
+    #[serde(default)]
+    pub memory: (u64, u64),
+    /// Mean cycles of remote HITMs, local HITMs and all misses.
+    #[serde(default)]
+    pub cycles: (f64, f64, f64),
+    /// CPUs that missed.
+    #[serde(default)]
+    pub cpus: u32,
+    /// Who took the line when this place missed.
+    #[serde(default)]
+    pub stolen_by: Vec<StolenBy>,
+}
+
+/// Who took a line.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct StolenBy {
+    /// The field that was written.
+    pub field: String,
+    /// The function that wrote it.
+    pub function: String,
+    /// File and line.
+    #[serde(default)]
+    pub location: String,
+    /// Share of the thefts.
+    pub share: f64,
+}
+
+/// Why a text is no result file.
+#[derive(Debug)]
+pub struct ReadError(String);
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl ResultFile {
+    /// Reads what `--json` wrote.
+    ///
+    /// # Errors
+    /// When the text is not JSON, is of another form, or lacks something: what, and where.
+    pub fn read(text: &str) -> Result<Self, ReadError> {
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+            ReadError(format!("not JSON at line {}, column {}: it may be cut short", error.line(), error.column()))
+        })?;
+        let schema = value.get("schema").and_then(serde_json::Value::as_str);
+        match schema {
+            Some(SCHEMA) => {}
+            Some(other) => {
+                return Err(ReadError(format!("`schema` is `{other}` and this version reads `{SCHEMA}`")));
+            }
+            None => return Err(ReadError("there is no `schema`: it is no file that `--json` wrote".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|error| ReadError(format!("not as `--json` writes it: {error}")))
+    }
+
+    /// The file's text, ended by a line feed.
+    ///
+    /// # Panics
+    /// Never: the form has no keys but strings.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every key is a string");
+        text.push('\n');
+        text
+    }
+}
+
+impl Line {
+    /// The object's name with its index.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.index {
+            Some(index) => format!("{}[{index}]", self.object),
+            None => self.object.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_result_says_so() {
+        let check = |text: &str, expect: &str| assert_eq!(ResultFile::read(text).unwrap_err().to_string(), expect);
+        check("{\"schema\"", "not JSON at line 1, column 9: it may be cut short");
+        check("[]", "there is no `schema`: it is no file that `--json` wrote");
+        check("{\"schema\": \"hitm-result/9\"}", "`schema` is `hitm-result/9` and this version reads `hitm-result/1`");
+        check("{\"schema\": \"hitm-result/1\"}", "not as `--json` writes it: missing field `version`");
+    }
+}

@@ -1,0 +1,193 @@
+//! The table of a workload's mitigations: a row a run, what was published beside what came out.
+
+use crate::columns::{Align, Columns, short};
+use crate::published::{NAMED_LINES, NamedLine, Place};
+use crate::result::{Line, ResultFile, Role, Run};
+
+/// All runs of a file that share workload, host, machine, arbitration and coherence, in order.
+fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
+    let mut groups: Vec<Vec<&Run>> = Vec::new();
+    let key = |run: &Run| {
+        let Run { workload, host, machine, arbitration, coherence, .. } = run;
+        [workload.clone(), host.clone(), machine.clone(), arbitration.clone(), coherence.clone()]
+    };
+    for run in &file.runs {
+        match groups.iter_mut().find(|group| key(group[0]) == key(run)) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups
+}
+
+/// The report of a file: for each machine and policy a heading, what was fitted, and the table.
+#[must_use]
+pub fn render(file: &ResultFile) -> String {
+    let mut text = String::new();
+    for group in groups(file) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let first = group[0];
+        text.push_str(&heading(file, first));
+        text.push_str(&calibration(file, first));
+        text.push('\n');
+        text.push_str(&table(&group));
+        for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
+            text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
+        }
+    }
+    text
+}
+
+fn heading(file: &ResultFile, run: &Run) -> String {
+    let machine = file.machines.iter().find(|machine| machine.name == run.machine);
+    let shape = machine.map_or(String::new(), |machine| {
+        format!(
+            " ({} packages, {} LLCs, {} cores, {} CPUs, {} nodes)",
+            machine.packages, machine.llcs, machine.cores, machine.cpus, machine.nodes
+        )
+    });
+    let mut text = match run.host.as_str() {
+        "simulated" => format!(
+            "{} simulated on {}{shape}, seeds {:?}, arbitration {}, coherence {}, hitm {}\n",
+            run.workload, run.machine, run.seeds, run.arbitration, run.coherence, file.version
+        ),
+        host => format!("{} {host} on {}{shape}, seeds {:?}, hitm {}\n", run.workload, run.machine, run.seeds, file.version),
+    };
+    if let Some(note) = machine.and_then(|machine| machine.note.as_deref()) {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    if let Some(machine) = machine.filter(|machine| !machine.model.is_empty()) {
+        let model: Vec<String> = machine.model.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        text.push_str(&format!("model `{}`: {}\n", machine.cost_table, model.join(" ")));
+    }
+    text
+}
+
+fn calibration(file: &ResultFile, run: &Run) -> String {
+    let fits = |calibration: &&crate::result::Calibration| {
+        calibration.workload == run.workload
+            && calibration.machine == run.machine
+            && calibration.arbitration == run.arbitration
+    };
+    let mut text = String::new();
+    for calibration in file.calibrations.iter().filter(fits) {
+        text.push_str(&format!(
+            "calibration: {} = {:.4} for {} (reached {:.3}; {})\n",
+            calibration.parameter, calibration.value, calibration.target, calibration.reached, calibration.source
+        ));
+        for note in &calibration.notes {
+            text.push_str(&format!("  {note}\n"));
+        }
+    }
+    text
+}
+
+fn table(group: &[&Run]) -> String {
+    let first = group[0];
+    let unit = format!("{}\n[{}]", first.metric.name.replace('_', " "), first.metric.unit);
+    let mut heads = vec![
+        ("mitigation", Align::Left),
+        (unit.as_str(), Align::Right),
+        ("relative\n±95 %", Align::Right),
+        ("pub-\nlished", Align::Right),
+        ("error\n[points]", Align::Right),
+        ("kernel\nshare", Align::Right),
+        ("pub-\nlished", Align::Right),
+        ("idle", Align::Right),
+    ];
+    let lined: Vec<String> = NAMED_LINES.iter().map(|line| format!("cycles per load\n{}", line.heading)).collect();
+    let simulated = first.host == "simulated";
+    let named = if simulated && first.workload == "ffmpeg" { &NAMED_LINES[..] } else { &[] };
+    heads.extend(lined.iter().take(named.len()).map(|head| (head.as_str(), Align::Right)));
+    heads.push(("bytes of\nroot domain", Align::Right));
+    let mut columns = Columns::new(&heads);
+    for run in group {
+        columns.row(row(run, named));
+    }
+    columns.render()
+}
+
+fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let relative = run.relative.zip(run.relative_interval);
+    let published = run.published.as_ref();
+    let error = relative.zip(published).map(|((value, _), published)| 100.0 * (value - published.relative));
+    let mut cells = vec![
+        run.mitigation.clone(),
+        format!("{:.0}", run.metric.value),
+        or_dash(relative.map(|(value, interval)| format!("{value:.3} ±{interval:.3}"))),
+        or_dash(published.map(|published| format!("{:.3}", published.relative))),
+        or_dash(error.map(|error| format!("{error:+.1}"))),
+        format!("{:.3}", run.kernel_share),
+        or_dash(published.and_then(|published| published.kernel_share).map(|share| format!("{share:.3}"))),
+        format!("{:.3}", run.idle_share),
+    ];
+    cells.extend(named.iter().map(|line| named_line(run, line)));
+    cells.push(or_dash(run.bytes.get("root_domain").map(ToString::to_string)));
+    cells
+}
+
+/// Cycles per load of a line that was named, with what was published: `4.6K (10.0K-59.0K)`.
+fn named_line(run: &Run, named: &NamedLine) -> String {
+    let simulated = cycles(run, named.place).map_or_else(|| "-".to_owned(), short);
+    match named.published(&run.mitigation) {
+        None => simulated,
+        Some(None) => format!("{simulated} (gone)"),
+        Some(Some((low, high))) => format!("{simulated} ({}-{})", short(low), short(high)),
+    }
+}
+
+/// Cycles per load over all lines of a place, weighted by misses.
+fn cycles(run: &Run, place: Place) -> Option<f64> {
+    let has_field = |line: &Line, names: &[&str]| line.fields.iter().any(|field| names.contains(&field.field.as_str()));
+    let belongs = |line: &&Line| match place {
+        Place::Line(object, number) => line.object == object && line.line == number,
+        Place::Object(object) => line.object == object,
+        Place::Field(object, names) => line.object == object && has_field(line, names),
+    };
+    let lines: Vec<&Line> = run.lines.iter().filter(belongs).collect();
+    let loads = |line: &Line| line.misses as f64;
+    let misses: f64 = lines.iter().map(|line| loads(line)).sum();
+    (misses > 0.0).then(|| lines.iter().map(|line| line.cycles_per_load.mean * loads(line)).sum::<f64>() / misses)
+}
+
+/// What the tasks of each role did, beside what was measured of FFmpeg.
+#[must_use]
+pub fn render_roles(run: &Run) -> String {
+    let mut columns = Columns::new(&[
+        ("role", Align::Left),
+        ("activations", Align::Right),
+        ("burst [us]", Align::Right),
+        ("wakes", Align::Right),
+        ("switches", Align::Right),
+        ("futex calls", Align::Right),
+        ("migrations", Align::Right),
+    ]);
+    let cells = |role: &Role| {
+        let figures = [role.activations, role.burst_micros, role.wakes, role.switches, role.futex_calls, role.migrations];
+        std::iter::once(role.name.clone()).chain(figures.map(|figure| format!("{figure:.2}"))).collect()
+    };
+    run.roles.iter().for_each(|role| columns.row(cells(role)));
+    let sum = |what: fn(&Role) -> f64| run.roles.iter().map(what).sum::<f64>();
+    let all = Role {
+        name: "all".to_owned(),
+        activations: sum(|role| role.activations),
+        burst_micros: sum(|role| role.activations * role.burst_micros) / sum(|role| role.activations).max(f64::MIN_POSITIVE),
+        wakes: sum(|role| role.wakes),
+        switches: sum(|role| role.switches),
+        futex_calls: sum(|role| role.futex_calls),
+        migrations: sum(|role| role.migrations),
+    };
+    columns.row(cells(&all));
+    let mut text = format!("{} {}, {}: a frame\n", run.workload, run.host, run.mitigation);
+    text.push_str(&columns.render());
+    text.push_str("who wakes whom, times a frame\n");
+    let mut pairs = Columns::new(&[("waker", Align::Left), ("woken", Align::Left), ("times", Align::Right)]);
+    for (waker, woken, times) in &run.wakes {
+        pairs.row(vec![waker.clone(), woken.clone(), format!("{times:.2}")]);
+    }
+    text.push_str(&pairs.render());
+    text
+}

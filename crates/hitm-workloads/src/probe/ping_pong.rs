@@ -1,0 +1,53 @@
+//! Two CPUs hand one word to and fro, each waiting for its turn by trying to take it: the loop of `core-to-core-latency`
+//! (nviennot, 2022), failed compare-exchanges included.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, Placed, Platform, described};
+use hitm_topology::{CpuId, NodeId};
+
+use super::{Measured, Probe, Start, WARM_UP};
+
+described! {
+    /// The word.
+    struct Ball<M: Memory> as "probe_ball" {
+        /// Whose turn it is: 0 or 1.
+        turn: M::Atomic<u32>,
+    }
+}
+
+/// The two participants' word.
+pub struct PingPong<P: Platform> {
+    ball: Placed<P, Ball<P>>,
+    start: Start<P>,
+    rounds: u64,
+}
+
+impl<P: Platform> PingPong<P> {
+    /// `rounds` round trips of a word whose home is `node`.
+    #[must_use]
+    pub fn new(rounds: u64, node: Option<NodeId>) -> Self {
+        let ball = Placed::new(Ball { turn: P::Atomic::new(0) }, None, node);
+        Self { ball, start: Start::new(2), rounds }
+    }
+
+    fn play(&self, own: u32, rounds: u64) {
+        for _ in 0..rounds {
+            // Relaxed: the tool's own orderings; nothing else is communicated.
+            while self.ball.turn.compare_exchange(own, 1 - own, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+impl<P: Platform> Probe<P> for PingPong<P> {
+    /// Operations are hand-offs: two a round trip.
+    fn run(&self, index: usize, _cpu: CpuId) -> Measured {
+        self.start.wait();
+        self.play(index as u32, WARM_UP);
+        let begin = P::now();
+        self.play(index as u32, self.rounds);
+        Measured { operations: 2 * self.rounds, span: P::now().since(begin) }
+    }
+}

@@ -1,0 +1,41 @@
+//! A word that everybody reads and nobody writes: must cost nothing beyond a hit.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, Placed, Platform, Span, described};
+use hitm_topology::CpuId;
+
+use super::{Measured, Probe, Start, timed};
+
+described! {
+    /// The word.
+    struct Constant<M: Memory> as "probe_constant" {
+        /// Written at construction only.
+        value: M::Atomic<u32>,
+    }
+}
+
+/// The word that is read.
+pub struct Reads<P: Platform> {
+    constant: Placed<P, Constant<P>>,
+    start: Start<P>,
+    count: u64,
+}
+
+impl<P: Platform> Reads<P> {
+    /// `participants` CPUs read `count` times each.
+    #[must_use]
+    pub fn new(participants: usize, count: u64) -> Self {
+        let constant = Placed::new(Constant { value: P::Atomic::new(1) }, None, None);
+        Self { constant, start: Start::new(participants), count }
+    }
+}
+
+impl<P: Platform> Probe<P> for Reads<P> {
+    fn run(&self, _index: usize, _cpu: CpuId) -> Measured {
+        timed(&self.start, self.count, Span::ZERO, || {
+            // Relaxed: a constant.
+            std::hint::black_box(self.constant.value.load(Ordering::Relaxed));
+        })
+    }
+}
