@@ -108,6 +108,8 @@ pub struct Structure {
     pub load_window: Cost,
     /// Stores in flight before a CPU stalls.
     pub store_buffer: Cost,
+    /// How much a transfer varies, as a fraction.
+    pub transfer_spread: Cost,
 }
 
 /// A set of path costs, in nanoseconds.
@@ -227,6 +229,7 @@ impl Costs {
         put("refill_each_ns", structure.refill_each.value);
         put("load_window", structure.load_window.value);
         put("store_buffer", structure.store_buffer.value);
+        put("transfer_spread", structure.transfer_spread.value);
         put("system_call_ns", paths.system_call.value);
         put("switch_ns", paths.switch.value);
         put("interrupt_send_ns", paths.interrupt_send.value);

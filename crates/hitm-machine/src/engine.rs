@@ -191,7 +191,7 @@ impl Engine {
             look_ahead: if config.look_ahead { latencies.one_way } else { 0 },
             resumes: 0,
             grants: Vec::new(),
-            directory: Directory::new(latencies, config.arbitration, follow_ups),
+            directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
             config,
             costs,
             topology,

@@ -64,13 +64,35 @@ pub struct Directory {
     contended: Vec<Contended>,
     /// Counts arrivals.
     tickets: u64,
+    /// Counts transfers.
+    transfers: u64,
+    seed: u64,
 }
 
 impl Directory {
     /// A directory of no lines.
     #[must_use]
-    pub fn new(latencies: Latencies, arbitration: Arbitration, follow_up_hits: u8) -> Self {
-        Self { latencies, arbitration, follow_up_hits, lines: Vec::new(), contended: Vec::new(), tickets: 0 }
+    pub fn new(latencies: Latencies, arbitration: Arbitration, follow_up_hits: u8, seed: u64) -> Self {
+        Self {
+            latencies,
+            arbitration,
+            follow_up_hits,
+            lines: Vec::new(),
+            contended: Vec::new(),
+            tickets: 0,
+            transfers: 0,
+            seed,
+        }
+    }
+
+    /// `transfer` as it turns out this time.
+    fn varied(&mut self, transfer: u64) -> u64 {
+        self.transfers += 1;
+        // SplitMix64 of the count: transfers are counted in the order of time, so a seed gives the same ones every time.
+        let mut draw = (self.seed ^ self.transfers).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        draw = (draw ^ draw >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        self.latencies.varied(transfer, draw ^ draw >> 31)
     }
 
     /// The latencies.
@@ -354,7 +376,8 @@ impl Directory {
     }
 
     /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
-    fn arrival(&self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
+    fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
+        let handoff = self.varied(handoff);
         // The way to the line was paid before the request arrived.
         let idle = self.latencies.idle(handoff) - self.latencies.one_way;
         if queued {

@@ -66,6 +66,8 @@ pub struct Latencies {
     pub refill_each: u64,
     /// Thousandths: what a queued hand-off takes of an idle transfer.
     queued_permille: u64,
+    /// Thousandths by which a transfer varies.
+    spread_permille: u64,
     /// The operations of one visit of a contended line, which the tables' hand-offs include.
     visit: u64,
     /// Thousandths: what invalidating a copy in another package takes of a hand-off.
@@ -127,6 +129,7 @@ impl Latencies {
             invalidation_each: picos(costs.structure.invalidation_each.value),
             refill_each: picos(costs.structure.refill_each.value),
             queued_permille: picos(costs.structure.queued_factor.value),
+            spread_permille: picos(costs.structure.transfer_spread.value),
             visit: picos(family.rmw_hit.value * (1.0 + costs.structure.follow_up_hits.value)),
             upgrade_permille: picos(costs.upgrade_factor()),
         }
@@ -228,6 +231,14 @@ impl Latencies {
     #[must_use]
     pub fn queued(&self, handoff: u64) -> u64 {
         handoff.saturating_sub(self.visit).max(handoff / 2)
+    }
+
+    /// `transfer` as it turns out this time: `draw` is any number, evenly spread.
+    #[inline]
+    #[must_use]
+    pub fn varied(&self, transfer: u64, draw: u64) -> u64 {
+        let permille = 1_000 - self.spread_permille + draw % (2 * self.spread_permille + 1);
+        transfer * permille / 1_000
     }
 
     /// The transfer of an idle line, from issuing the request, for a hand-off of `handoff`.
