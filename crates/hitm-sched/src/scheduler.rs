@@ -35,7 +35,8 @@ pub enum Why {
 
 /// A scheduler, as a runtime sees it: without the types that say where its fields stand.
 ///
-/// All functions but [`create`](Scheduling::create), [`wake`](Scheduling::wake) and the readers speak of the CPU that calls.
+/// [`begin_poll`](Scheduling::begin_poll), [`switch`](Scheduling::switch), [`needs_resched`](Scheduling::needs_resched),
+/// [`handle`](Scheduling::handle) and [`end_of_slice`](Scheduling::end_of_slice) speak of the CPU that calls.
 pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Makes a task that sleeps; [`wake`](Scheduling::wake) starts it.
     ///
@@ -43,11 +44,24 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// When `attributes` allow no CPU, or too many tasks live.
     fn create(&self, attributes: &Attributes) -> TaskId;
 
-    /// Gives back the number of a task whose [`Why::Exit`] switch is done.
+    /// As [`create`](Scheduling::create), but nothing wakes the task before [`start`](Scheduling::start): a late wakeup that was
+    /// meant for an earlier task of its number passes it by.
+    ///
+    /// # Panics
+    /// As `create`.
+    fn prepare(&self, attributes: &Attributes) -> TaskId;
+
+    /// Queues a prepared task for the first time.
+    fn start(&self, task: TaskId);
+
+    /// Gives back the number of a task whose [`Why::Exit`] switch is done, or that was prepared and never started.
     fn free(&self, task: TaskId);
 
     /// Wakes a task; false when it was awake.
     fn wake(&self, task: TaskId) -> bool;
+
+    /// Interrupts the CPU that runs `task`, if one does, with [`Interrupts::CONTROL`]: it has something to look at.
+    fn kick(&self, task: TaskId);
 
     /// The running task is about to look at what it waits for: wakeups before this have been heard.
     fn begin_poll(&self, task: TaskId);
@@ -172,11 +186,21 @@ impl<P: Platform, R: RootDomainWords<P>> fmt::Debug for Scheduler<P, R> {
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     fn create(&self, attributes: &Attributes) -> TaskId {
+        let id = self.prepare(attributes);
+        self.tasks.get(id).transition_to_born();
+        id
+    }
+
+    fn prepare(&self, attributes: &Attributes) -> TaskId {
         assert!(attributes.prio.is_real_time(), "a task needs a real-time priority, not {:?}", attributes.prio);
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
         self.tasks.create(&self.topology, attributes, cpu)
+    }
+
+    fn start(&self, task: TaskId) {
+        self.start_task(task);
     }
 
     fn free(&self, task: TaskId) {
@@ -185,6 +209,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
 
     fn wake(&self, task: TaskId) -> bool {
         self.wake_task(task)
+    }
+
+    fn kick(&self, task: TaskId) {
+        let cpu = self.tasks.get(task).cpu();
+        if self.rqs[cpu].curr() == Some(task) {
+            P::interrupt(cpu, Interrupts::CONTROL);
+        }
     }
 
     fn begin_poll(&self, task: TaskId) {

@@ -7,7 +7,7 @@
 //! | none | runnable or running | | |
 //! | `SLEEPING` | waits to be woken | [`TaskState::transition_to_sleeping`], under its run queue's lock | the waker |
 //! | `WOKEN` | a wakeup came while it ran, or is being carried out | any waker | the task, before it looks at what it waits for |
-//! | `DEAD` | has ended | itself | a new life of its slot |
+//! | `DEAD` | has ended, or has not begun | itself | a new life of its slot |
 //!
 //! The waker that finds `SLEEPING` without `WOKEN` is the one that puts the task on a queue; all others leave it to that one.
 //!
@@ -151,6 +151,13 @@ impl<M: Memory> Task<M> {
         self.state.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// The task, which was made and not started, sleeps from now on.
+    #[track_caller]
+    pub(crate) fn transition_to_born(&self) {
+        // AcqRel: the slot's new life begins after all that the last one did. Pairs with `transition_to_dead`.
+        self.state.swap(SLEEPING, Ordering::AcqRel);
+    }
+
     /// The task has ended.
     #[track_caller]
     pub(crate) fn transition_to_dead(&self) {
@@ -158,10 +165,11 @@ impl<M: Memory> Task<M> {
         self.state.swap(DEAD, Ordering::AcqRel);
     }
 
-    /// The task, which slept, is about to be queued.
+    /// The task, which slept or begins, is about to be queued.
     #[track_caller]
     pub(crate) fn transition_to_runnable(&self) {
-        // AcqRel: `WOKEN` stays, so that the task looks at what it was woken for. Pairs with `transition_to_running`.
+        // AcqRel: `WOKEN` stays, so that the task looks at what it was woken for. Pairs with `transition_to_running`; and a
+        // slot's new life begins after all that the last one did, with `transition_to_dead`.
         self.state.swap(WOKEN, Ordering::AcqRel);
     }
 
@@ -314,7 +322,7 @@ impl<M: Memory> TaskTable<M> {
         &self.slot(id).allowed
     }
 
-    /// Makes a task that is on no queue, as if it slept on `cpu`.
+    /// Makes a task that is on no queue, as if it slept on `cpu`, and that nobody can wake yet.
     ///
     /// # Panics
     /// When [`TASKS_MAX`] tasks live.
@@ -340,8 +348,6 @@ impl<M: Memory> TaskTable<M> {
         task.prio.set(attributes.prio.0);
         task.cpus_allowed_count.set(attributes.allowed.len() as u32);
         task.round_robin.set(u32::from(attributes.policy == Policy::RoundRobin));
-        // AcqRel: the slot's new life begins after all that the last one did. Pairs with `transition_to_dead`.
-        task.state.swap(SLEEPING, Ordering::AcqRel);
         id
     }
 

@@ -14,11 +14,17 @@ use crate::task::{TaskId, Wake};
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn wake_task(&self, id: TaskId) -> bool {
-        let task = self.tasks.get(id);
-        match task.wake() {
+        match self.tasks.get(id).wake() {
             Wake::Noted | Wake::Dead => return false,
             Wake::Slept => {}
         }
+        self.start_task(id);
+        true
+    }
+
+    /// Queues `id`, which sleeps and which nobody else will queue, or which was never queued.
+    pub(crate) fn start_task(&self, id: TaskId) {
+        let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
         // It may be asleep and its CPU still on the way out of it.
         task.wait_off_cpu();
@@ -29,7 +35,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.preempt_for(&rq, id);
         self.push_after_wakeup(&mut rq, id);
         self.run_balance(&mut rq);
-        true
     }
 
     /// Chooses the CPU for `id`, which is on no queue and whose `pi_lock` the caller holds, and locks its queue.
