@@ -9,9 +9,10 @@
 //! | release side | acquire side | publishes |
 //! |---|---|---|
 //! | `interrupt`, fetch-or Release | `take_interrupts`, swap Acquire | what the sender did before it interrupted |
+//! | `enter`, thread set, fence SeqCst, `pending` read | `interrupt`, `pending` set, fence SeqCst, thread read | store buffering is forbidden: a CPU that starts finds the interrupt or the sender finds its thread |
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -73,10 +74,14 @@ impl NativeWorkers {
             pin(os_index);
         }
         self.workers[cpu.index()].thread.set(std::thread::current()).expect("a CPU has one thread in its life");
-        let before = MODE.replace((Mode::Kernel, self.accounting.then(Instant::now)));
-        let result = self.visit(cpu, f);
-        self.book(cpu, MODE.replace(before));
-        result
+        // SeqCst: the table above.
+        fence(Ordering::SeqCst);
+        self.visit(cpu, || {
+            MODE.set((Mode::Kernel, self.accounting.then(Instant::now)));
+            let result = f();
+            self.book(cpu, MODE.get());
+            result
+        })
     }
 
     /// Whether the calling thread is one of these workers or visits them.
@@ -89,14 +94,17 @@ impl NativeWorkers {
     /// which CPU calls, and must not wait.
     pub fn visit<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
         /// Restores what the thread was, also when `f` panics.
-        struct Restore(Option<Arc<NativeWorkers>>, u32);
+        struct Restore(Option<Arc<NativeWorkers>>, u32, (Mode, Option<Instant>));
         impl Drop for Restore {
             fn drop(&mut self) {
                 WORKERS.replace(self.0.take());
                 CPU.set(self.1);
+                MODE.set(self.2);
             }
         }
-        let _restore = Restore(WORKERS.replace(Some(self.clone())), CPU.replace(cpu.0));
+        // A visitor's time is nobody's: a worker of another runtime that visits this one goes on in its own mode.
+        let mode = MODE.replace((Mode::Kernel, None));
+        let _restore = Restore(WORKERS.replace(Some(self.clone())), CPU.replace(cpu.0), mode);
         f()
     }
 
@@ -115,7 +123,12 @@ impl NativeWorkers {
         let worker = &self.workers[target.index()];
         // Release: what the sender did before is seen by who takes the interrupt.
         worker.pending.fetch_or(interrupts.bits(), Ordering::Release);
-        if let Some(thread) = worker.thread.get() {
+        let started = worker.thread.get().or_else(|| {
+            // SeqCst: the module's table.
+            fence(Ordering::SeqCst);
+            worker.thread.get()
+        });
+        if let Some(thread) = started {
             // A parked thread wakes; one about to park finds the token. Costs a store when it runs.
             thread.unpark();
         }
