@@ -250,6 +250,8 @@ impl Memory for Simulated {
 
     fn allocate(layout: Layout, placement: &Placement<'_>) -> NonNull<u8> {
         let object = placement.object;
+        // CPUs share the arena: places are given out and taken back in the order of simulated time.
+        on_cpu(|world, _| world.settle());
         with_world(|world| {
             let mut engine = world.engine.borrow_mut();
             let (memory, first, used) = engine.arena.allocate(layout, placement);
@@ -267,6 +269,8 @@ impl Memory for Simulated {
 
     unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
         let start = memory.addr().get();
+        // As in `allocate`.
+        on_cpu(|world, _| world.settle());
         with_world(|world| world.engine.borrow_mut().forget_stores(start, start + layout.size()));
         arena::deallocate(memory, layout);
     }
