@@ -1,0 +1,78 @@
+//! [`Loom`]: [`Memory`] whose words are loom's.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, Placement, Word};
+
+use crate::defect::{Access, Fate, Op};
+use crate::plain::LoomPlain;
+use crate::word::LoomAtomic;
+
+/// How often a waiter may look in vain before the rest of that execution is no longer varied.
+///
+/// Two waiters could otherwise look in turns for ever while the third thread, for which both wait, is not scheduled. Looking
+/// changes nothing, so what may follow a second look in vain also follows in an execution in which the thread looked later.
+const LOOKS_VARIED: u32 = 2;
+
+/// The model checker's memory. Its words can be made and used inside a [`Model`](crate::Model) only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loom;
+
+impl Memory for Loom {
+    const EXACT: bool = false;
+
+    type Atomic<T: Word> = LoomAtomic<T>;
+    type Plain<T: Word> = LoomPlain<T>;
+    type Site = ();
+
+    fn site() {}
+
+    fn at<R>((): (), f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    fn fence(order: Ordering) {
+        if std::thread::panicking() {
+            return;
+        }
+        let access = Access::new::<()>(Op::Fence, order, None);
+        match access.fate() {
+            // A fence that is relaxed is none.
+            Fate::Performed(Ordering::Relaxed) | Fate::Lost => {}
+            Fate::Performed(order) => loom::sync::atomic::fence(order),
+            Fate::Held => access.hold(move || loom::sync::atomic::fence(order)),
+        }
+        access.release_held();
+    }
+
+    fn spin_while<T: Word>(word: &LoomAtomic<T>, mut again: impl FnMut(T) -> bool) -> T {
+        for look in 1.. {
+            // Acquire: pairs with the Release of whoever ends the wait.
+            let value = word.load(Ordering::Acquire);
+            // After a fault nobody ends a wait.
+            if !again(value) || std::thread::panicking() {
+                return value;
+            }
+            if look == LOOKS_VARIED {
+                loom::skip_branch();
+            }
+            // Lets the others go on, and promises that the next load returns something newer if there is anything.
+            loom::thread::yield_now();
+        }
+        unreachable!("the loop has no end")
+    }
+
+    fn allocate(layout: Layout, _placement: &Placement<'_>) -> NonNull<u8> {
+        assert_ne!(layout.size(), 0, "an object takes a line at least");
+        // SAFETY: the size is not zero.
+        let memory = unsafe { alloc(layout) };
+        NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+    }
+
+    unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's duty is the same.
+        unsafe { dealloc(memory.as_ptr(), layout) };
+    }
+}

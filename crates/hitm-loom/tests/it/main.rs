@@ -1,0 +1,6 @@
+//! The checker checked: litmus programs with their outcomes, words against the standard library's, defects, the lock.
+
+mod defect;
+mod litmus;
+mod lock;
+mod word;
