@@ -404,6 +404,11 @@ impl Engine {
             panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
         };
         let clock = self.clock();
+        if self.accesses_without_progress > self.config.livelock_after {
+            // Lets the machine see it: a CPU that only touches what it has would never be left.
+            self.resume_at(clock);
+            return Issue::Later;
+        }
         if touch.kind == Kind::Load
             && let Some(value) = self.read_fill(touch, line)
         {
