@@ -28,13 +28,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.run_balance(&mut rq);
             return next;
         }
-        if let Some(prev) = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0) {
+        // Looked at before the task is released: one that left may be queued elsewhere at once, under another lock.
+        let stays = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
+        if let Some(prev) = stays {
             self.put(&rq, prev);
         }
         self.begin(&rq, next);
         P::charge(PathCost::Switch);
         if let Some(prev) = prev {
             self.tasks.get(prev).clear_on_cpu();
+        }
+        if let Some(prev) = stays {
             self.send_home(&mut rq, prev);
         }
         self.run_balance(&mut rq);
@@ -99,15 +103,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// `prev` was left, is queued here and may have lost the right to be: moves it.
     fn send_home(&self, rq: &mut RqGuard<'_, P>, prev: TaskId) {
-        while self.tasks.get(prev).on_rq.get() != 0 && rq.curr() != Some(prev) && self.tasks.get(prev).cpu() == rq.cpu {
+        loop {
             let target = self.nearest_active(prev, rq.cpu);
             if target == rq.cpu {
                 return;
             }
-            let (to, _let_go) = rq.lock_both(&self.rqs[target], target);
-            // The lock may have been let go: look again.
-            let here = self.tasks.get(prev).on_rq.get() != 0 && self.tasks.get(prev).cpu() == rq.cpu;
-            if here && rq.curr() != Some(prev) && to.online.get() != 0 {
+            let (to, let_go) = rq.lock_both(&self.rqs[target], target);
+            if let_go && !self.waits_on(rq, prev) {
+                return;
+            }
+            if to.online.get() != 0 {
                 self.move_task(rq, prev, &to);
                 self.preempt_for(&to, prev);
                 return;
