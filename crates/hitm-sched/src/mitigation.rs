@@ -210,7 +210,7 @@ impl Mitigation {
 }
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 13] = [
+pub const OBJECTS: [&str; 14] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -224,6 +224,7 @@ pub const OBJECTS: [&str; 13] = [
     "task",
     "task_cpus_mask",
     "task_table",
+    "hotplug",
 ];
 
 #[cfg(test)]
