@@ -2,7 +2,7 @@
 //!
 //! **Protocol.** Offline: (1) the CPU is no longer active, so searches pass over it; (2) under its queue's lock it withdraws its
 //! overload and its level, and leaves the domain; (3) what is queued there and does not run goes elsewhere; (4) what runs there
-//! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 1 and 2.
+//! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 2 and 1; then it pulls.
 //! A waker that chose the CPU before step 1 finds it offline under the lock and chooses again.
 //!
 //! **Locks.** One CPU comes or goes at a time: the set of active CPUs is read and written as a whole, and the last one
@@ -26,7 +26,7 @@ described! {
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn bring_online(&self, cpu: CpuId) {
         let _one_at_a_time = self.hotplug.lock.lock();
-        let rq = self.lock(cpu);
+        let mut rq = self.lock(cpu);
         if rq.online.get() != 0 {
             return;
         }
@@ -36,6 +36,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         self.rd.cpupri.set(self.rd.vecs(), cpu, Some(rq.highest()));
         self.rd.set_active(cpu, true);
+        // Others are overloaded perhaps, and have looked for a place when there was none.
+        self.pull(&mut rq);
     }
 
     pub(crate) fn take_offline(&self, cpu: CpuId) -> bool {
