@@ -36,6 +36,7 @@ mod table;
 mod word;
 
 pub use defect::{Defect, Op, Site};
+pub use loom::thread;
 pub use memory::Loom;
 pub use model::{Fault, FaultKind, Model, require};
 pub use plain::LoomPlain;

@@ -15,9 +15,14 @@
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
-//! | waker, fetch-or `WOKEN` AcqRel | task, `transition_to_running` AcqRel | what the waker did before it woke the task |
-//! | task, `transition_to_sleeping` AcqRel | waker, fetch-or AcqRel | that the task has looked for the last time |
+//! | waker, fetch-or `WOKEN` AcqRel | task, `transition_to_running` Acquire | what the waker did before it woke the task |
+//! | task, `transition_to_sleeping` Release | waker, fetch-or AcqRel | that a CPU has it: `on_cpu`, for which the waker waits |
+//! | maker, `transition_to_born` Release | waker, fetch-or AcqRel | what the task was made with |
 //! | CPU that leaves a task, `on_cpu` store Release | waker, `on_cpu` load Acquire | all that the task's poll did |
+//!
+//! Since all transitions are read-modify-writes, each hands on what the ones before it have published, Relaxed or not: a wakeup
+//! that comes before `transition_to_runnable` is heard by the poll that follows. What a slot's last life did is ordered
+//! before the next one by the lock of the free slots.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -138,45 +143,47 @@ impl<M: Memory> Task<M> {
     /// Before a poll: wakeups up to now have been heard, later ones count.
     #[track_caller]
     pub(crate) fn transition_to_running(&self) {
-        // AcqRel: sees what wakers did before they set `WOKEN`. Pairs with `wake`.
-        self.state.swap(0, Ordering::AcqRel);
+        // Acquire: sees what wakers did before they set `WOKEN`. Pairs with `wake`.
+        self.state.swap(0, Ordering::Acquire);
     }
 
     /// The task has nothing to do. False when it was woken meanwhile, and must look again.
     #[must_use]
     #[track_caller]
     pub(crate) fn transition_to_sleeping(&self) -> bool {
-        // AcqRel: the next waker sees that the task looked before. Pairs with `wake`. Acquire on failure: the task goes
-        // on after what the waker did.
-        self.state.compare_exchange(0, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        // Release: publishes `on_cpu` to the next waker, which must not take the task from under this CPU. Pairs with `wake`.
+        // Relaxed on failure: `transition_to_running` comes before the next look.
+        self.state.compare_exchange(0, SLEEPING, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
     /// The task, which was made and not started, sleeps from now on.
     #[track_caller]
     pub(crate) fn transition_to_born(&self) {
-        // AcqRel: the slot's new life begins after all that the last one did. Pairs with `transition_to_dead`.
-        self.state.swap(SLEEPING, Ordering::AcqRel);
+        // Release: publishes what the task was made with to whoever wakes it, be it for the sake of the number's last owner.
+        // Pairs with `wake`.
+        self.state.swap(SLEEPING, Ordering::Release);
     }
 
     /// The task has ended.
     #[track_caller]
     pub(crate) fn transition_to_dead(&self) {
-        // AcqRel: as `transition_to_running`; late wakers see that it is over.
-        self.state.swap(DEAD, Ordering::AcqRel);
+        // Relaxed: late wakers see that it is over, and nothing else of it.
+        self.state.swap(DEAD, Ordering::Relaxed);
     }
 
     /// The task, which slept or begins, is about to be queued.
     #[track_caller]
     pub(crate) fn transition_to_runnable(&self) {
-        // AcqRel: `WOKEN` stays, so that the task looks at what it was woken for. Pairs with `transition_to_running`; and a
-        // slot's new life begins after all that the last one did, with `transition_to_dead`.
-        self.state.swap(WOKEN, Ordering::AcqRel);
+        // Relaxed: `WOKEN` stays, so that the task looks at what it was woken for. The waker's own publication is handed on
+        // to `transition_to_running`.
+        self.state.swap(WOKEN, Ordering::Relaxed);
     }
 
     /// Somebody wakes it.
     #[track_caller]
     pub(crate) fn wake(&self) -> Wake {
-        // AcqRel: publishes what the waker did; sees that the task went to sleep. Pairs with the transitions above.
+        // AcqRel: publishes what the waker did; of a task that sleeps, sees what it was made with and that a CPU may still
+        // have it. Pairs with the transitions above.
         let before = self.state.fetch_or(WOKEN, Ordering::AcqRel);
         match before {
             _ if before & DEAD != 0 => Wake::Dead,
@@ -202,7 +209,7 @@ impl<M: Memory> Task<M> {
     /// A CPU begins to run it.
     #[track_caller]
     pub(crate) fn set_on_cpu(&self) {
-        // Relaxed: under the run queue lock, which orders it before the task's next sleep.
+        // Relaxed: under the run queue lock. Published by the task's next sleep.
         self.on_cpu.store(1, Ordering::Relaxed);
     }
 
@@ -361,6 +368,9 @@ impl<M: Memory> TaskTable<M> {
         (0..self.free.0.lock().fresh).map(TaskId)
     }
 }
+
+#[cfg(test)]
+mod loom;
 
 #[cfg(test)]
 mod tests {

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use hitm_loom::{Defect, FaultKind, Loom, Model, Op, Site, require};
+use hitm_loom::{Defect, FaultKind, Loom, Model, Op, Site, require, thread};
 use hitm_memory::{AtomicWord, Memory, PlainWord};
-use loom::thread;
 
 const FILE: &str = "it/defect.rs";
 

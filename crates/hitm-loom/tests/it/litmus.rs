@@ -5,9 +5,8 @@ use std::fmt::Debug;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Mutex};
 
-use hitm_loom::{Loom, Model};
+use hitm_loom::{Loom, Model, thread};
 use hitm_memory::{AtomicWord, Memory};
-use loom::thread;
 
 type Word = <Loom as Memory>::Atomic<u32>;
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use expect_test::expect;
-use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, require, table};
+use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, require, table, thread};
 use hitm_memory::{PlainWord, RawSpinLock};
-use loom::thread;
 
 struct Counter {
     lock: RawSpinLock<Loom>,
