@@ -2,14 +2,15 @@
 //!
 //! **Origin.** Linux's bracket: off the queue if queued, put if running, change, on the queue, set if running, then look at
 //! what follows from it. A priority that is lowered within the class goes to the head of its new level, since the task
-//! did not give up the CPU.
+//! did not give up the CPU. Differences: a waiting task that becomes more urgent, or may run elsewhere, is pushed at
+//! once; a queue that a change makes less urgent pulls, whichever task was changed.
 
 use hitm_memory::{CpuSet, Platform, PlainWord};
 use hitm_topology::CpuId;
 
 use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
-use crate::rq::{BALANCE_PULL, RqGuard};
+use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::task::{Policy, TaskId};
 
@@ -31,12 +32,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let _pi = task.pi_lock.lock();
         let mut rq = self.lock_queue_of(id);
         let before = task.prio();
+        let highest = rq.highest();
         self.bracket(&rq, id, before < prio, || {
             task.prio.set(prio.0);
             task.round_robin.set(u32::from(policy == Policy::RoundRobin));
         });
         if task.on_rq.get() == 0 || before == prio {
             return;
+        }
+        if highest < rq.highest() {
+            rq.request_balance(BALANCE_PULL);
         }
         match rq.curr() {
             Some(curr) if curr == id => {
@@ -47,7 +52,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     self.resched(&rq);
                 }
             }
-            Some(curr) if self.tasks.get(curr).prio() <= prio => {}
+            // More urgent than it was, and still not enough to run here: perhaps it is elsewhere.
+            Some(curr) if self.tasks.get(curr).prio() <= prio => rq.request_balance(BALANCE_PUSH),
             _ => self.resched(&rq),
         }
         self.run_balance(&mut rq);
@@ -61,15 +67,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.tasks.allowed(id).store(allowed);
             task.cpus_allowed_count.set(allowed.len() as u32);
         });
-        if task.on_rq.get() == 0 || allowed.contains(rq.cpu) {
+        if task.on_rq.get() == 0 {
             return;
         }
-        if rq.curr() == Some(id) || task.is_on_cpu() {
+        let runs = rq.curr() == Some(id);
+        match (runs, allowed.contains(rq.cpu)) {
+            (true, true) => {}
             // It goes when its CPU leaves it.
-            self.resched(&rq);
-        } else {
-            self.expel(&mut rq, id);
+            (true, false) => self.resched(&rq),
+            (false, false) => self.expel(&mut rq, id),
+            // It waits, and may go now where it might not.
+            (false, true) => rq.request_balance(BALANCE_PUSH),
         }
+        self.run_balance(&mut rq);
     }
 
     /// Off the queue, change, on the queue. A running task keeps its place at the head of its priority.
@@ -99,10 +109,24 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 return;
             }
             if to.online.get() != 0 {
-                self.move_task(rq, id, &to);
-                self.preempt_for(&to, id);
+                self.relocate(rq, id, &to);
                 return;
             }
+        }
+    }
+
+    /// Moves `id`, which is queued on `rq` and may not stay, to `to`, whatever runs there.
+    pub(crate) fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
+        let highest = rq.highest();
+        self.move_task(rq, id, to);
+        self.preempt_for(to, id);
+        if to.rt.overloaded.get() != 0 {
+            // Pushing takes further locks, which the CPU there does when it holds its own alone.
+            to.request_balance(BALANCE_PUSH);
+            self.resched(to);
+        }
+        if highest < rq.highest() && rq.online.get() != 0 {
+            rq.request_balance(BALANCE_PULL);
         }
     }
 

@@ -123,8 +123,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 return;
             }
             if to.online.get() != 0 {
-                self.move_task(rq, prev, &to);
-                self.preempt_for(&to, prev);
+                self.relocate(rq, prev, &to);
                 return;
             }
         }
