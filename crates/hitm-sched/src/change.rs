@@ -108,7 +108,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if let_go && !self.waits_on(rq, id) {
                 return;
             }
-            if to.online.get() != 0 {
+            // Meanwhile the target may have gone, or the affinity may have been changed.
+            if to.online.get() != 0 && self.nearest_active(id, target) == target {
                 self.relocate(rq, id, &to);
                 return;
             }
