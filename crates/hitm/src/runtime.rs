@@ -175,7 +175,7 @@ impl<P: Platform> Inner<P> {
         P::current_cpu()
     }
 
-    fn current_id(&self) -> Option<TaskId> {
+    pub(crate) fn current_id(&self) -> Option<TaskId> {
         if self.host.is_cpu() { self.locals[P::current_cpu().index()].running() } else { None }
     }
 

@@ -13,8 +13,10 @@ const CHUNK: usize = 256;
 
 type Slot<P> = Mutex<Option<Arc<Cell<P>>>>;
 
+type Chunk<P> = Box<[Slot<P>]>;
+
 /// The cells of all tasks that live.
-pub(crate) struct Table<P: Platform>(Box<[OnceLock<Box<[Slot<P>]>>]>);
+pub(crate) struct Table<P: Platform>(Box<[OnceLock<Chunk<P>>]>);
 
 impl<P: Platform> Table<P> {
     pub(crate) fn new() -> Self {

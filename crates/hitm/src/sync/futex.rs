@@ -4,7 +4,9 @@
 //! wait. A change of the word that comes with a wake is therefore never missed. A store alone wakes nobody.
 //!
 //! **Origin.** Linux's private futexes. Difference: each word has a queue of its own instead of a shared hash table, so
-//! words never share a queue by chance; the reference count that v6.16's private hash keeps a process is not modelled.
+//! words never share a queue by chance; the reference count that v6.16's private hash keeps a process is not modelled. As there, the
+//! most urgent waiter is woken first, and equals in the order in which they came; a priority that changes during the wait
+//! does not count.
 //!
 //! **Memory ordering.**
 //!
@@ -24,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use hitm_memory::{AtomicWord, Described, Field, Lock, Memory, Placed, Platform, described};
+use hitm_sched::prio::Prio;
 
 use crate::contain::contain;
 use crate::runtime::Handle;
@@ -55,6 +58,8 @@ impl<M: Memory> Described for Bucket<M> {
 
 /// Somebody who waits.
 struct Waiter {
+    /// How urgent it was when it began to wait.
+    prio: Prio,
     waker: Waker,
     /// Set under the queue's lock when it is taken out of the queue.
     woken: AtomicBool,
@@ -122,7 +127,8 @@ impl<P: Platform> Futex<P> {
         }
     }
 
-    /// Wakes up to `count` tasks, first come first served; returns how many. From anywhere.
+    /// Wakes up to `count` tasks, the most urgent first, equals in the order in which they came; returns how many. From
+    /// anywhere.
     pub fn wake(&self, count: usize) -> usize {
         self.count_call();
         self.runtime.0.system_call(|| self.wake_in_kernel(count))
@@ -165,7 +171,10 @@ impl<P: Platform> Futex<P> {
 
     /// Puts who polls into the queue, if the word still holds `expected`.
     fn enqueue(&self, expected: u32, waker: Waker) -> Option<Arc<Waiter>> {
-        let waiter = Arc::new(Waiter { waker, woken: AtomicBool::new(false) });
+        let runtime = &self.runtime.0;
+        // Who waits outside a task comes last.
+        let prio = runtime.current_id().map_or(Prio::NONE, |id| runtime.sched.prio_of(id));
+        let waiter = Arc::new(Waiter { prio, waker, woken: AtomicBool::new(false) });
         // SeqCst: see the module's table.
         self.bucket.waiters.fetch_add(1, Ordering::SeqCst);
         let mut queue = self.bucket.queue.lock();
@@ -176,7 +185,9 @@ impl<P: Platform> Futex<P> {
             self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        queue.push_back(waiter.clone());
+        let behind = queue.iter().rev().take_while(|queued| waiter.prio < queued.prio).count();
+        let place = queue.len() - behind;
+        queue.insert(place, waiter.clone());
         Some(waiter)
     }
 
@@ -194,7 +205,7 @@ impl<P: Platform> Futex<P> {
 
     /// Puts another waker in the place of `waiter`'s; none when it was woken meanwhile.
     fn replace(&self, waiter: &Arc<Waiter>, waker: Waker) -> Option<Arc<Waiter>> {
-        let new = Arc::new(Waiter { waker, woken: AtomicBool::new(false) });
+        let new = Arc::new(Waiter { prio: waiter.prio, waker, woken: AtomicBool::new(false) });
         let mut queue = self.bucket.queue.lock();
         let place = queue.iter_mut().find(|queued| Arc::ptr_eq(queued, waiter))?;
         *place = new.clone();
