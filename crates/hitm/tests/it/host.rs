@@ -1,0 +1,245 @@
+//! Runs cases natively and on simulated machines.
+
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use hitm::{Handle, JoinError, NativeRuntime};
+use hitm_memory::{Native, Platform};
+
+use crate::ledger::Finally;
+
+#[cfg(not(miri))]
+pub(crate) use simulated::{Ran, Setup, simulate, simulated, try_simulate};
+
+/// What a case may know of its host.
+pub(crate) trait Host: Platform {
+    /// Tasks that make a crowd.
+    const CROWD: usize;
+    /// How often something is done to be done often.
+    const OFTEN: usize;
+    /// Whether time is simulated, so that it can be reasoned about.
+    const TIMED: bool;
+}
+
+impl Host for Native {
+    const CROWD: usize = if cfg!(miri) { 40 } else { 5_000 };
+    const OFTEN: usize = if cfg!(miri) { 10 } else { 1_000 };
+    const TIMED: bool = false;
+}
+
+/// Numbers of native threads.
+const THREADS: &[usize] = if cfg!(miri) { &[1, 2] } else { &[1, 2, 4, 8] };
+
+/// Makes two tests of each case, one a host.
+macro_rules! every_host {
+    ($($case:ident),+ $(,)?) => {
+        $(
+            mod $case {
+                #[test]
+                fn native() {
+                    crate::host::native(super::$case::<hitm_memory::Native>);
+                }
+
+                #[cfg(not(miri))]
+                #[test]
+                fn simulated() {
+                    crate::host::simulated(super::$case::<hitm_machine::Simulated>);
+                }
+            }
+        )+
+    };
+}
+
+/// Says which run it was, if it panics.
+struct Here<T: fmt::Debug>(T);
+
+impl<T: fmt::Debug> Drop for Here<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the case ran on {:?}", self.0);
+        }
+    }
+}
+
+/// The case's result; its panic goes on here.
+fn result_of<R>(result: Result<R, JoinError>) -> R {
+    result.unwrap_or_else(|error| match error.into_panic() {
+        Ok(payload) => resume_unwind(payload),
+        Err(error) => panic!("the case: {error}"),
+    })
+}
+
+/// Whatever is left of a runtime must be in order.
+fn check_scheduler<P: Platform>(handle: &Handle<P>) {
+    let snapshot = handle.scheduler().snapshot();
+    // An interrupt that was under way to a CPU that had left was not taken: a push chain may have ended there.
+    let mut violations = snapshot.violations();
+    violations.retain(|violation| !violation.contains("a push chain is under way"));
+    assert!(violations.is_empty(), "{violations:#?}");
+    let queued: usize = snapshot.queues.iter().map(|queue| queue.queued.len()).sum();
+    assert_eq!((queued, snapshot.tasks.len()), (0, 0), "tasks that are queued, and live, after the end");
+}
+
+/// Runs a case natively, with several numbers of threads.
+pub(crate) fn native<F, R>(case: impl Fn(Handle<Native>) -> F)
+where
+    F: Future<Output = R> + Send + 'static,
+    R: Finally,
+{
+    THREADS.iter().for_each(|&threads| native_with(threads, &case));
+}
+
+/// Runs a case natively.
+pub(crate) fn native_with<F, R>(threads: usize, case: impl Fn(Handle<Native>) -> F)
+where
+    F: Future<Output = R> + Send + 'static,
+    R: Finally,
+{
+    let _here = Here(("native threads", threads));
+    let runtime = NativeRuntime::with_cpus(threads).expect("threads");
+    let handle = runtime.handle().clone();
+    let result = runtime.run(case);
+    drop(runtime);
+    check_scheduler(&handle);
+    drop(handle);
+    result_of(result).check();
+}
+
+/// What a panic said.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).expect("a message")
+}
+
+#[cfg(not(miri))]
+mod simulated {
+    use std::cell::RefCell;
+    use std::pin::Pin;
+    use std::sync::Mutex;
+    use std::task::{Context, Poll, Waker};
+
+    use hitm::{Mitigation, Roles};
+    use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Results, Simulated, Stalled};
+
+    use super::*;
+
+    impl Host for Simulated {
+        const CROWD: usize = 500;
+        const OFTEN: usize = 60;
+        const TIMED: bool = true;
+    }
+
+    /// One simulated run.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Setup {
+        pub(crate) machine: &'static str,
+        pub(crate) mitigation: &'static str,
+        pub(crate) costs: CostSet,
+        pub(crate) config: Config,
+        pub(crate) roles: &'static [&'static str],
+    }
+
+    impl Setup {
+        /// A machine, all else being the default but the checks.
+        pub(crate) fn of(machine: &'static str) -> Self {
+            let config = Config { check_races: true, livelock_after: 20_000_000, ..Config::default() };
+            Self { machine, mitigation: "baseline", costs: CostSet::Runtime, config, roles: &[] }
+        }
+    }
+
+    /// Shapes: one CPU, two cores, two cores of two threads, and two packages of two LLCs each.
+    pub(crate) const MACHINES: [&str; 4] = ["core:1 pu:1", "core:2 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"];
+
+    /// Every machine with both arbitration policies, the other parameters varying along.
+    fn setups() -> impl Iterator<Item = Setup> {
+        let variants = [
+            (1, Arbitration::Fifo, "baseline", CostSet::Linux),
+            (2, Arbitration::LocalFirst, "all", CostSet::Runtime),
+            (3, Arbitration::Fifo, "pull-by-locks", CostSet::Runtime),
+            (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
+        ];
+        MACHINES.into_iter().flat_map(move |machine| {
+            variants.map(|(seed, arbitration, mitigation, costs)| {
+                let of = Setup::of(machine);
+                Setup { mitigation, costs, config: Config { seed, arbitration, ..of.config.clone() }, ..of }
+            })
+        })
+    }
+
+    /// A simulated run that has ended.
+    pub(crate) struct Ran<R> {
+        pub(crate) result: R,
+        pub(crate) results: Results,
+        pub(crate) handle: Handle<Simulated>,
+    }
+
+    /// Shuts the runtime down when the case ends, however it does.
+    struct Stops(Handle<Simulated>);
+
+    impl Drop for Stops {
+        fn drop(&mut self) {
+            self.0.shutdown();
+        }
+    }
+
+    /// Runs a case on several simulated machines.
+    pub(crate) fn simulated<F, R>(case: impl Fn(Handle<Simulated>) -> F + Copy + 'static)
+    where
+        F: Future<Output = R> + Send + 'static,
+        R: Finally,
+    {
+        setups().for_each(|setup| simulate(setup, case).result.check());
+    }
+
+    /// Runs a case on a simulated machine; the runtime shuts down when it has ended.
+    pub(crate) fn simulate<F, R>(setup: Setup, case: impl FnOnce(Handle<Simulated>) -> F + 'static) -> Ran<R>
+    where
+        F: Future<Output = R> + Send + 'static,
+        R: Send + 'static,
+    {
+        try_simulate(setup, case).unwrap_or_else(|stalled| panic!("{stalled}"))
+    }
+
+    /// As `simulate`, for machines that may stall.
+    pub(crate) fn try_simulate<F, R>(
+        setup: Setup,
+        case: impl FnOnce(Handle<Simulated>) -> F + 'static,
+    ) -> Result<Ran<R>, Stalled>
+    where
+        F: Future<Output = R> + Send + 'static,
+        R: Send + 'static,
+    {
+        let topology = Arc::new(hitm_topology::parse(setup.machine).expect("a machine"));
+        let machine = Machine::new(topology.clone(), Costs::of(&topology, setup.costs), setup.config.clone());
+        let mitigation = Mitigation::parse(setup.mitigation).expect("a mitigation");
+        let roles = Some(Roles::new(setup.roles)).filter(|_| !setup.roles.is_empty());
+        let handle = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), roles));
+        let _here = Here(setup);
+        let result = Arc::new(Mutex::new(None));
+        let (runtime, slot, case) = (handle.clone(), result.clone(), RefCell::new(Some(case)));
+        machine.run(move |cpu| {
+            if cpu.0 == 0 {
+                let case = case.borrow_mut().take().expect("CPU 0 starts once");
+                let (stops, main) = (Stops(runtime.clone()), case(runtime.clone()));
+                let main = runtime.spawn((), async move {
+                    let _stops = stops;
+                    main.await
+                });
+                *slot.lock().expect("nobody panics with it") = Some(main);
+            }
+            runtime.run_cpu(cpu);
+        })?;
+        machine.check();
+        assert_eq!(machine.races(), [""; 0]);
+        check_scheduler(&handle);
+        let mut main = result.lock().expect("nobody panics with it").take().expect("CPU 0 has started it");
+        let Poll::Ready(result) = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("the CPUs have left and the case has not ended");
+        };
+        drop(main);
+        Ok(Ran { result: result_of(result), results: machine.results(), handle })
+    }
+}

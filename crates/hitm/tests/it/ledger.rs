@@ -1,0 +1,58 @@
+//! Counts drops: everything that was made must be dropped, once.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What a case leaves to be looked at when its runtime is gone.
+pub(crate) trait Finally: Send + 'static {
+    /// Panics if something is wrong.
+    fn check(self);
+}
+
+impl Finally for () {
+    fn check(self) {}
+}
+
+/// The tokens that were given out, by number: how often each was dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Vec<u32>>>);
+
+/// Something to be dropped.
+#[derive(Debug)]
+pub(crate) struct Token {
+    ledger: Ledger,
+    number: usize,
+}
+
+impl Ledger {
+    fn drops(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.0.lock().expect("nobody panics with it")
+    }
+
+    /// A new token.
+    pub(crate) fn token(&self) -> Token {
+        let mut drops = self.drops();
+        drops.push(0);
+        Token { ledger: self.clone(), number: drops.len() - 1 }
+    }
+
+    /// How many were made, and how many dropped.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let drops = self.drops();
+        (drops.len(), drops.iter().map(|&count| count as usize).sum())
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.ledger.drops()[self.number] += 1;
+    }
+}
+
+impl Finally for Ledger {
+    fn check(self) {
+        let drops = self.drops();
+        let wrong: Vec<_> = drops.iter().enumerate().filter(|&(_, &count)| count != 1).collect();
+        assert!(!drops.is_empty(), "a ledger that was never used");
+        assert!(wrong.is_empty(), "of {} tokens, by number, dropped so often: {wrong:?}", drops.len());
+    }
+}

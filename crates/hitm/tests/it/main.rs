@@ -1,0 +1,22 @@
+//! The runtime's promises, each on both hosts.
+//!
+//! A case is written once, as an async function over a handle, and started natively with several numbers of threads and on
+//! simulated machines of several shapes, seeds and arbitration policies: see [`host`]. What only one host has (simulated time,
+//! foreign threads) is tested on it alone.
+#![allow(missing_docs, reason = "tests are their own documentation")]
+
+#[macro_use]
+mod host;
+mod ledger;
+mod stage;
+mod waits;
+
+mod abort;
+mod join;
+mod panics;
+mod shutdown;
+mod spawn;
+
+mod park;
+mod sleep;
+mod wakers;

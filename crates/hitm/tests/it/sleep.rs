@@ -1,0 +1,147 @@
+//! Sleeping: never early, in order, cancelled, for no time, and, where time is simulated, how late.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use hitm::{CpuSet, Handle, Span, Time};
+use hitm_topology::CpuId;
+
+use crate::host::Host;
+use crate::ledger::Ledger;
+use crate::stage::{Diary, joined, on_first_cpu, pinned};
+
+every_host!(
+    never_early,
+    no_time_is_not_slept,
+    many_sleepers_end_in_order,
+    a_sleep_that_was_dropped_is_forgotten,
+    a_sleep_goes_on_elsewhere,
+    a_sleeper_that_is_woken_sleeps_on,
+);
+
+async fn never_early<H: Host>(handle: Handle<H>) {
+    for micros in [1, 10, 100, 1_000, 3_000] {
+        let (span, start) = (Span::from_micros(micros), handle.now());
+        handle.sleep(span).await;
+        assert!(handle.now().since(start) >= span, "{span}");
+        let deadline = handle.now() + span;
+        handle.sleep_until(deadline).await;
+        assert!(handle.now() >= deadline, "{span}");
+    }
+}
+
+async fn no_time_is_not_slept<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let notes = diary.clone();
+        // An equal that would run if this task waited.
+        let task = handle.spawn(pinned(crate::stage::SAME), async move { notes.note(()) });
+        handle.sleep(Span::ZERO).await;
+        handle.sleep_until(Time::START).await;
+        assert_eq!(diary.take(), []);
+        joined(task).await;
+    })
+    .await;
+}
+
+async fn many_sleepers_end_in_order<H: Host>(handle: Handle<H>) {
+    let diary = Diary::new();
+    let notes = diary.clone();
+    let count = H::CROWD.min(500) as u64;
+    on_first_cpu(&handle, move |handle| async move {
+        let start = handle.now();
+        let sleeper = |number: u64| {
+            // Scattered, several at a time equal.
+            let at = start + Span::from_micros(number * 7_919 % (count / 3 + 1) * 20);
+            let (clock, notes) = (handle.clone(), notes.clone());
+            handle.spawn(pinned(crate::stage::HIGH), async move {
+                clock.sleep_until(at).await;
+                assert!(clock.now() >= at);
+                notes.note((at, number));
+            })
+        };
+        let tasks: Vec<_> = (0..count).map(sleeper).collect();
+        for task in tasks {
+            joined(task).await;
+        }
+    })
+    .await;
+    let ends = diary.take();
+    assert_eq!(ends.len() as u64, count);
+    if H::TIMED {
+        // One CPU's timers fire in order, equals in the order in which they began; a sleep that was over before it
+        // began is the exception, so natively nothing is said.
+        let late: Vec<_> = ends.windows(2).filter(|pair| pair[0].0 > pair[1].0).collect();
+        assert!(late.len() < ends.len() / 4, "{late:?}");
+    }
+}
+
+async fn a_sleep_that_was_dropped_is_forgotten<H: Host>(handle: Handle<H>) -> Ledger {
+    let ledger = Ledger::default();
+    for _ in 0..50 {
+        let token = ledger.token();
+        let mut long = pin!(async {
+            let _token = token;
+            handle.sleep(Span::from_micros(3_600_000_000)).await;
+        });
+        let mut short = pin!(handle.sleep(Span::from_micros(20)));
+        poll_fn(|context| {
+            assert!(long.as_mut().poll(context).is_pending());
+            short.as_mut().poll(context)
+        })
+        .await;
+    }
+    // One that is dropped on another CPU than it began on.
+    let cpus = handle.topology().cpus() as u32;
+    let mut sleep = Box::pin(handle.sleep(Span::from_micros(3_600_000_000)));
+    poll_fn(|context| Poll::Ready(sleep.as_mut().poll(context).is_pending())).await;
+    let elsewhere = handle.spawn(crate::stage::on_cpu(cpus - 1, 5), async move { drop(sleep) });
+    joined(elsewhere).await;
+    if H::TIMED {
+        assert!(handle.now() < Time::START + Span::from_micros(100_000), "{:?}", handle.now());
+    }
+    ledger
+}
+
+async fn a_sleep_goes_on_elsewhere<H: Host>(handle: Handle<H>) {
+    let cpus: Vec<CpuId> = handle.topology().cpu_ids().collect();
+    let clock = handle.clone();
+    let task = handle.spawn((), async move {
+        for (index, &cpu) in cpus.iter().chain(cpus.iter().rev()).enumerate() {
+            clock.set_cpus(&CpuSet::from_iter([cpu]));
+            clock.yield_now().await;
+            assert_eq!(H::current_cpu(), cpu, "after move {index}");
+            let deadline = clock.now() + Span::from_micros(30);
+            let mut sleep = pin!(clock.sleep_until(deadline));
+            poll_fn(|context| Poll::Ready(sleep.as_mut().poll(context))).await.is_ready();
+            // It moves before the sleep ends.
+            clock.set_cpus(&CpuSet::from_iter([cpus[(index + 1) % cpus.len()]]));
+            sleep.await;
+            assert!(clock.now() >= deadline);
+        }
+    });
+    joined(task).await;
+}
+
+async fn a_sleeper_that_is_woken_sleeps_on<H: Host>(handle: Handle<H>) {
+    let clock = handle.clone();
+    let span = Span::from_micros(500);
+    let task = handle.spawn((), async move {
+        let start = clock.now();
+        let mut sleep = Box::pin(clock.sleep(span));
+        let mut polls = 0;
+        poll_fn(|context| {
+            polls += 1;
+            let poll = Pin::new(&mut sleep).poll(context);
+            if poll.is_pending() && polls < 20 {
+                context.waker().wake_by_ref();
+            }
+            poll
+        })
+        .await;
+        assert!(clock.now().since(start) >= span);
+    });
+    task.unpark();
+    joined(task).await;
+}

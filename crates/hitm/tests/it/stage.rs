@@ -1,0 +1,108 @@
+//! Ways to bring tasks into a known state without waiting for time to pass.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use hitm::sync::Futex;
+use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
+use hitm_memory::{AtomicWord, Platform};
+use hitm_topology::CpuId;
+
+/// The least urgent that a task on the first CPU is, in cases with an order.
+pub(crate) const LOW: u8 = 10;
+/// As urgent as [`on_first_cpu`]'s task.
+pub(crate) const SAME: u8 = 20;
+/// More urgent than that.
+pub(crate) const HIGH: u8 = 30;
+
+/// Options for a task that may run on the first CPU only.
+pub(crate) fn pinned(priority: u8) -> SpawnOptions {
+    on_cpu(0, priority)
+}
+
+/// Options for a task that may run on one CPU only.
+pub(crate) fn on_cpu(cpu: u32, priority: u8) -> SpawnOptions {
+    let cpus = CpuSet::from_iter([CpuId(cpu)]);
+    SpawnOptions { priority: Priority::fifo(priority), cpus: Some(cpus), role: None }
+}
+
+/// Runs `main` as a task of priority `SAME` on the first CPU. What is pinned there too runs in an order that does not depend on
+/// the host: a more urgent task that it spawns runs at its next checkpoint until it waits.
+pub(crate) async fn on_first_cpu<P, F>(handle: &Handle<P>, main: impl FnOnce(Handle<P>) -> F) -> F::Output
+where
+    P: Platform,
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let task = handle.spawn(pinned(SAME), main(handle.clone()));
+    joined(task).await
+}
+
+/// A task's value; its panic goes on here.
+pub(crate) async fn joined<P: Platform, T>(task: JoinHandle<P, T>) -> T {
+    match task.await {
+        Ok(value) => value,
+        Err(error) => match error.into_panic() {
+            Ok(payload) => std::panic::resume_unwind(payload),
+            Err(error) => panic!("{error}"),
+        },
+    }
+}
+
+/// Spawns a task on the first CPU that is more urgent than the caller there, and lets it run until it waits.
+pub(crate) async fn until_it_waits<P, F>(handle: &Handle<P>, future: F) -> JoinHandle<P, F::Output>
+where
+    P: Platform,
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let task = handle.spawn(pinned(HIGH), future);
+    handle.checkpoint().await;
+    task
+}
+
+/// A gate that opens once.
+pub(crate) struct Gate<P: Platform>(Futex<P>);
+
+impl<P: Platform> Gate<P> {
+    pub(crate) fn new(handle: &Handle<P>) -> Arc<Self> {
+        Arc::new(Self(Futex::new(handle, 0)))
+    }
+
+    pub(crate) fn open(&self) {
+        // Release: pairs with the Acquire in `pass`.
+        self.0.word().store(1, Ordering::Release);
+        self.0.wake(usize::MAX);
+    }
+
+    pub(crate) async fn pass(&self) {
+        // Acquire: pairs with the Release in `open`.
+        while self.0.word().load(Ordering::Acquire) == 0 {
+            self.0.wait(0).await;
+        }
+    }
+}
+
+/// What happened, in order.
+pub(crate) struct Diary<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Clone for Diary<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Diary<T> {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Vec::new())))
+    }
+
+    pub(crate) fn note(&self, what: T) {
+        self.0.lock().expect("nobody panics with it").push(what);
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock().expect("nobody panics with it"))
+    }
+}

@@ -1,0 +1,230 @@
+//! Wakers: of a task itself, late, spurious, and those of combinators.
+
+use std::collections::BTreeSet;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use hitm::{Handle, Span};
+
+use crate::host::Host;
+use crate::stage::{Gate, HIGH, joined, on_first_cpu, pinned, until_it_waits};
+use crate::waits::{WAITS, Wait, Yard};
+
+every_host!(
+    a_future_that_wakes_itself_is_polled_again,
+    a_late_wakeup_hurts_nobody,
+    spurious_wakeups_end_no_wait,
+    combinators_poll_what_was_woken,
+    a_wait_follows_its_last_waker,
+);
+
+async fn a_future_that_wakes_itself_is_polled_again<H: Host>(handle: Handle<H>) {
+    let often = H::OFTEN;
+    let task = handle.spawn((), async move {
+        let mut polls = 0;
+        poll_fn(|context| {
+            polls += 1;
+            if polls == often {
+                return Poll::Ready(());
+            }
+            if polls % 2 == 0 {
+                context.waker().wake_by_ref();
+            } else {
+                context.waker().clone().wake();
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await;
+        polls
+    });
+    assert_eq!(joined(task).await, often);
+}
+
+/// The waker of whoever polls.
+async fn own_waker() -> Waker {
+    poll_fn(|context| Poll::Ready(context.waker().clone())).await
+}
+
+async fn a_late_wakeup_hurts_nobody<H: Host>(handle: Handle<H>) {
+    let mut wakers = Vec::new();
+    for round in 0..10 {
+        let tasks: Vec<_> = (0..10).map(|_| handle.spawn((), own_waker())).collect();
+        for task in tasks {
+            wakers.push(joined(task).await);
+        }
+        // The numbers belong to others now, who wait for something else.
+        let gate = Gate::new(&handle);
+        let waits: Vec<_> = (0..10)
+            .map(|n| {
+                let (gate, clock) = (gate.clone(), handle.clone());
+                handle.spawn((), async move {
+                    gate.pass().await;
+                    clock.sleep(Span::from_micros(5)).await;
+                    n + round
+                })
+            })
+            .collect();
+        wakers.iter().for_each(Waker::wake_by_ref);
+        gate.open();
+        wakers.iter().for_each(Waker::wake_by_ref);
+        for (n, wait) in waits.into_iter().enumerate() {
+            assert_eq!(joined(wait).await, n + round);
+        }
+    }
+    drop(wakers);
+}
+
+async fn spurious_wakeups_end_no_wait<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        let yard = Yard::new(&handle).await;
+        let mut tasks = Vec::new();
+        for wait in WAITS {
+            let (slot, blocked) = (Arc::new(Mutex::new(None)), yard.wait(wait));
+            let leaves = slot.clone();
+            let task = until_it_waits(&handle, async move {
+                *leaves.lock().expect("nobody panics with it") = Some(own_waker().await);
+                blocked.await;
+            })
+            .await;
+            let waker: Waker = slot.lock().expect("nobody panics with it").take().expect("it has run");
+            for _ in 0..5 {
+                waker.wake_by_ref();
+                handle.checkpoint().await;
+                assert!(!task.is_finished(), "{wait:?}");
+            }
+            tasks.push((wait, task));
+        }
+        yard.open().await;
+        yard.close().await;
+        for (wait, task) in tasks {
+            match wait {
+                Wait::Park => task.unpark(),
+                Wait::Barrier | Wait::Sleep | Wait::Forever => task.abort(),
+                _ => {}
+            }
+            let ended = task.await;
+            assert_eq!(ended.is_err(), matches!(wait, Wait::Barrier | Wait::Sleep | Wait::Forever), "{wait:?}");
+        }
+    })
+    .await;
+}
+
+type Child = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Polls several futures, each only when its own waker was used: the least that a combinator may do.
+struct Chosen {
+    children: Vec<Option<Child>>,
+    shared: Arc<Mutex<Woken>>,
+}
+
+#[derive(Default)]
+struct Woken {
+    who: BTreeSet<usize>,
+    parent: Option<Waker>,
+}
+
+struct ChildWaker(usize, Arc<Mutex<Woken>>);
+
+impl Wake for ChildWaker {
+    fn wake(self: Arc<Self>) {
+        let parent = {
+            let mut woken = self.1.lock().expect("nobody panics with it");
+            woken.who.insert(self.0);
+            woken.parent.take()
+        };
+        if let Some(parent) = parent {
+            parent.wake();
+        }
+    }
+}
+
+impl Chosen {
+    fn new(children: Vec<Child>) -> Self {
+        let who = (0..children.len()).collect();
+        Self {
+            children: children.into_iter().map(Some).collect(),
+            shared: Arc::new(Mutex::new(Woken { who, parent: None })),
+        }
+    }
+}
+
+impl Future for Chosen {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let shared = self.shared.clone();
+        // Who is woken from here on is polled next time.
+        let who = {
+            let mut woken = shared.lock().expect("nobody panics with it");
+            woken.parent = Some(context.waker().clone());
+            std::mem::take(&mut woken.who)
+        };
+        for child in who {
+            let waker = Waker::from(Arc::new(ChildWaker(child, shared.clone())));
+            let slot = &mut self.children[child];
+            if let Some(future) = slot
+                && future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+            {
+                *slot = None;
+            }
+        }
+        if self.children.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+async fn combinators_poll_what_was_woken<H: Host>(handle: Handle<H>) {
+    let yard = Yard::new(&handle).await;
+    let ends = |wait: &Wait| !matches!(wait, Wait::Barrier | Wait::Sleep | Wait::Forever | Wait::Park);
+    let mut children: Vec<Child> = WAITS.into_iter().filter(ends).map(|wait| yard.wait(wait)).collect();
+    for _ in 0..2 {
+        let clock = handle.clone();
+        children.push(Box::pin(async move {
+            clock.sleep(Span::from_micros(30)).await;
+            clock.yield_now().await;
+            clock.compute(Span::from_micros(50)).await;
+            clock.checkpoint().await;
+            clock.sleep(Span::from_micros(3)).await;
+        }));
+    }
+    let clock = handle.clone();
+    children.push(Box::pin(async move { clock.park().await }));
+    let begun = Gate::new(&handle);
+    let begins = begun.clone();
+    children.push(Box::pin(async move { begins.open() }));
+    let task = handle.spawn(pinned(5), Chosen::new(children));
+    begun.pass().await;
+    // Preempts what it computes.
+    let clock = handle.clone();
+    let disturbs = handle.spawn(pinned(HIGH), async move {
+        for _ in 0..10 {
+            clock.sleep(Span::from_micros(10)).await;
+        }
+    });
+    yard.open().await;
+    yard.close().await;
+    task.unpark();
+    joined(task).await;
+    joined(disturbs).await;
+}
+
+/// A wait is polled by one waker, then by another: the second is woken.
+async fn a_wait_follows_its_last_waker<H: Host>(handle: Handle<H>) {
+    let yard = Yard::new(&handle).await;
+    let ends = |wait: &Wait| !matches!(wait, Wait::Barrier | Wait::Forever | Wait::Park | Wait::Sleep);
+    let mut waits: Vec<Child> = WAITS.into_iter().filter(ends).map(|wait| yard.wait(wait)).collect();
+    let clock = handle.clone();
+    waits.push(Box::pin(async move { clock.sleep(Span::from_micros(200)).await }));
+    for wait in &mut waits {
+        assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    let tasks: Vec<_> = waits.into_iter().map(|wait| handle.spawn((), wait)).collect();
+    handle.yield_now().await;
+    yard.open().await;
+    yard.close().await;
+    for task in tasks {
+        joined(task).await;
+    }
+}
