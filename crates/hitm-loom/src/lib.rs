@@ -38,7 +38,7 @@ mod word;
 pub use defect::{Defect, Op, Site};
 pub use loom::thread;
 pub use memory::Loom;
-pub use model::{Fault, FaultKind, Model, require};
+pub use model::{Fault, FaultKind, Model, require, require_of};
 pub use plain::LoomPlain;
 pub use table::{Row, table};
 pub use word::LoomAtomic;

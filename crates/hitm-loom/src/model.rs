@@ -8,6 +8,9 @@ use std::sync::{Arc, Once};
 
 use crate::defect::{self, Defect};
 
+/// The environment variable that lifts the bounds on preemptions: minutes instead of seconds.
+const UNBOUNDED: &str = "HITM_LOOM_UNBOUNDED";
+
 /// Accesses in one execution before it counts as one that cannot end. The longest model needs a few hundred.
 const BRANCHES_MAX: usize = 2_000;
 
@@ -33,8 +36,10 @@ pub struct Fault {
 /// What notices a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A [`require`] of the model.
+    /// What the model [`require`]s for its property.
     Property,
+    /// What the model [requires](require_of) for another property than its own.
+    OtherProperty,
     /// Loom: two accesses to a [`LoomPlain`](crate::LoomPlain) that nothing orders.
     Race,
     /// Loom: every thread waits.
@@ -49,6 +54,7 @@ impl Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Property => "loom, property",
+            Self::OtherProperty => "loom, another property",
             Self::Race => "loom, data race",
             Self::Deadlock => "loom, deadlock",
             Self::NoProgress => "loom, no progress",
@@ -57,7 +63,9 @@ impl Display for FaultKind {
     }
 }
 
+/// Before the property in the message of a violation of it; [`OWN`] stands for the model's.
 const VIOLATED: &str = "violated: ";
+const OWN: &str = "its property";
 
 /// Inside a model: its property asks for `condition`.
 ///
@@ -65,7 +73,16 @@ const VIOLATED: &str = "violated: ";
 /// When the condition does not hold; [`Model::check`] turns that into the model's fault.
 #[track_caller]
 pub fn require(condition: bool, what: impl Display) {
-    assert!(condition, "{VIOLATED}{what}");
+    require_of(OWN, condition, what);
+}
+
+/// Inside a model: `property`, which may be its own, asks for `condition`.
+///
+/// # Panics
+/// As [`require`].
+#[track_caller]
+pub fn require_of(property: &str, condition: bool, what: impl Display) {
+    assert!(condition, "{VIOLATED}`{property}`: {what}");
 }
 
 impl Model {
@@ -78,7 +95,7 @@ impl Model {
     }
 
     /// As this, but only executions in which threads are preempted at most `count` times (a switch away from a thread that
-    /// waits or has ended is none). Most faults need one or two.
+    /// waits or has ended is none). Most faults need one or two. `HITM_LOOM_UNBOUNDED` in the environment lifts the bound.
     #[must_use]
     pub fn preemptions(self, count: usize) -> Self {
         Self { preemptions: Some(count), ..self }
@@ -118,7 +135,7 @@ impl Model {
     fn explore(&self, defect: Option<Defect>) -> (Option<Fault>, usize) {
         let mut builder = loom::model::Builder::new();
         builder.max_branches = BRANCHES_MAX;
-        builder.preemption_bound = self.preemptions;
+        builder.preemption_bound = self.preemptions.filter(|_| std::env::var_os(UNBOUNDED).is_none());
         builder.max_permutations = None;
         builder.max_duration = None;
         builder.checkpoint_file = None;
@@ -134,7 +151,7 @@ impl Model {
         let panic = recording_panics(|| builder.check(execute));
         // Relaxed: as above.
         let execution = executions.load(Ordering::Relaxed);
-        (panic.map(|message| Fault::of(&message, execution)), execution)
+        (panic.map(|message| Fault::of(&message, self.property, execution)), execution)
     }
 }
 
@@ -145,17 +162,26 @@ impl fmt::Debug for Model {
 }
 
 impl Fault {
-    fn of(message: &str, execution: usize) -> Self {
-        // The prefixes of loom 0.7.
+    /// What a panic with `message` means in a model of `property`.
+    fn of(message: &str, property: &str, execution: usize) -> Self {
+        let prefixes = [
+            (format!("{VIOLATED}`{OWN}`: "), FaultKind::Property),
+            (format!("{VIOLATED}`{property}`: "), FaultKind::Property),
+            (VIOLATED.to_owned(), FaultKind::OtherProperty),
+        ];
+        for (prefix, kind) in prefixes {
+            if let Some(message) = message.strip_prefix(&prefix) {
+                return Self { kind, message: message.to_owned(), execution };
+            }
+        }
+        // The words of loom 0.7.
         let kinds = [
-            (VIOLATED, FaultKind::Property),
             ("Causality violation", FaultKind::Race),
             ("deadlock", FaultKind::Deadlock),
             ("Model exceeded maximum number of branches", FaultKind::NoProgress),
         ];
         let kind = kinds.iter().find(|(prefix, _)| message.starts_with(prefix));
-        let kind = kind.map_or(FaultKind::Panic, |&(_, kind)| kind);
-        Self { kind, message: message.strip_prefix(VIOLATED).unwrap_or(message).to_owned(), execution }
+        Self { kind: kind.map_or(FaultKind::Panic, |&(_, kind)| kind), message: message.to_owned(), execution }
     }
 }
 
