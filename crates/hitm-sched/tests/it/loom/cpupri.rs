@@ -1,0 +1,300 @@
+//! cpupri: searches against CPUs that change level. The numbers are the invariants' in `src/cpupri.rs`.
+//!
+//! Four CPUs on two cores, so that split bitmaps have two parts, and four levels instead of 101: a capacity, no more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hitm_loom::{Loom, Model, require, require_of, thread};
+use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Memory};
+use hitm_sched::cpupri::{Cpupri, Search};
+use hitm_sched::cpupri_vecs::{CpupriVecs, Packed, Split};
+use hitm_sched::prio::{Level, Prio};
+use hitm_topology::{CpuId, Scope, Topology};
+
+/// Invariant 1.
+const AT_REST: &str = "cpupri 1: at rest counts and bits are as the CPUs' levels";
+
+/// The levels of the models.
+const LEVELS: usize = 4;
+
+/// The level of those who search: they look at all below.
+const SEARCHER: u32 = 3;
+
+/// How bitmaps are split: one part, or one a core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    scope: Scope,
+    encoding: Encoding,
+}
+
+/// The form that has one bitmap a level.
+pub(crate) const WHOLE: Form = Form { scope: Scope::Machine, encoding: Encoding::Zeros };
+
+const FORMS: [Form; 4] = [
+    WHOLE,
+    Form { scope: Scope::Machine, encoding: Encoding::ForeignOnes },
+    Form { scope: Scope::Core, encoding: Encoding::Zeros },
+    Form { scope: Scope::Core, encoding: Encoding::ForeignOnes },
+];
+
+/// The index, with the words that surround it.
+struct Index<V> {
+    cpupri: Cpupri<Loom>,
+    vecs: V,
+    active: CpuMask<Loom>,
+    topology: Arc<Topology>,
+}
+
+impl<V: CpupriVecs<Loom>> Index<V> {
+    /// CPU `i` is at `levels[i]`; the others are offline.
+    fn new(topology: &Arc<Topology>, form: Form, levels: &[Option<u32>]) -> Arc<Self> {
+        let (cpupri, vecs) = Cpupri::new(topology, form.scope, form.encoding);
+        let active = CpuMask::new("active", None, topology, &topology.cpu_ids().collect());
+        let index = Self { cpupri, vecs, active, topology: topology.clone() };
+        for (cpu, &level) in levels.iter().enumerate() {
+            index.set(cpu as u32, level);
+        }
+        Arc::new(index)
+    }
+
+    fn set(&self, cpu: u32, level: Option<u32>) {
+        self.cpupri.set_level(&self.vecs, CpuId(cpu), level.map(Level));
+    }
+
+    /// What a task of [`SEARCHER`]'s level finds among `cpus`.
+    fn find(&self, cpus: &[u32]) -> Option<CpuSet> {
+        let allowed = CpuMask::new("allowed", None, &self.topology, &set(cpus));
+        let search = Search { prio: Prio(Prio::NONE.0 - SEARCHER as i32), allowed: &allowed, here: CpuId(3) };
+        self.cpupri.find(&self.vecs, &search, &self.active)
+    }
+
+    /// The bits at `level`, Relaxed.
+    fn bits(&self, level: u32) -> CpuSet {
+        self.cpupri.cpus_at(&self.vecs, Level(level))
+    }
+
+    /// With nothing in flight, counts and bits are as `levels` say.
+    fn require_at_rest(&self, levels: &[Option<u32>]) {
+        for level in 0..LEVELS as u32 {
+            let here: CpuSet =
+                (0u32..).zip(levels).filter(|&(_, &at)| at == Some(level)).map(|(cpu, _)| CpuId(cpu)).collect();
+            // Relaxed: nothing is in flight.
+            let count = self.vecs.count(Level(level)).load(Ordering::Relaxed);
+            let bits = self.bits(level);
+            require_of(AT_REST, bits == here, format_args!("the bits at level {level} are {bits:?}"));
+            require_of(AT_REST, count == here.len() as i32, format_args!("{count} are counted at level {level}"));
+        }
+    }
+}
+
+fn set(cpus: &[u32]) -> CpuSet {
+    cpus.iter().map(|&cpu| CpuId(cpu)).collect()
+}
+
+fn topology() -> Arc<Topology> {
+    Arc::new(hitm_topology::parse("core:2 pu:2").expect("four CPUs"))
+}
+
+/// CPUs move while another thread observes.
+#[derive(Clone, Copy)]
+struct Moves {
+    /// The level of each CPU before; CPUs beyond are offline.
+    before: &'static [Option<u32>],
+    /// The levels that CPUs go through, each on its own thread.
+    moves: &'static [(u32, &'static [Option<u32>])],
+    /// The level of each CPU afterwards.
+    after: &'static [Option<u32>],
+}
+
+/// A model in which CPUs move while `observe` runs, and in which the index is at rest afterwards.
+fn model<V: CpupriVecs<Loom>>(
+    property: &'static str,
+    form: Form,
+    Moves { before, moves, after }: Moves,
+    observe: fn(&Index<V>),
+) -> Model {
+    let topology = topology();
+    Model::new(property, move || {
+        let index = Index::<V>::new(&topology, form, before);
+        let mover = |&(cpu, levels): &(u32, &'static [Option<u32>])| {
+            let index = index.clone();
+            thread::spawn(move || levels.iter().for_each(|&level| index.set(cpu, level)))
+        };
+        let movers: Vec<_> = moves.iter().map(mover).collect();
+        observe(&index);
+        movers.into_iter().for_each(|mover| mover.join().expect("threads return"));
+        index.require_at_rest(after);
+    })
+}
+
+type Few = Packed<Loom, LEVELS>;
+type FewSplit = Split<Loom, LEVELS>;
+
+/// CPU 0 rises from level 0 to level 1.
+const ONE_RISES: Moves = Moves { before: &[Some(0)], moves: &[(0, &[Some(1)])], after: &[Some(1)] };
+
+/// Invariant 4: CPU 0 only becomes more urgent, others move as they like; who may run on CPU 0 finds it.
+fn rising<V: CpupriVecs<Loom>>(form: Form, moves: Moves) -> Model {
+    model::<V>("cpupri 4: no search fails while a CPU only becomes more urgent", form, moves, |index| {
+        let found = index.find(&[0]);
+        require(found == Some(set(&[0])), format_args!("a search for CPU 0 finds {found:?}"));
+    })
+}
+
+/// Invariant 4, CPU 0 alone.
+pub(crate) fn one_rises() -> Model {
+    rising::<Few>(WHOLE, ONE_RISES)
+}
+
+#[test]
+fn a_cpu_that_rises_is_found() {
+    let twice = Moves { before: &[Some(0)], moves: &[(0, &[Some(1), Some(2)])], after: &[Some(2)] };
+    let far = Moves { before: &[Some(0)], moves: &[(0, &[Some(2)])], after: &[Some(2)] };
+    for form in FORMS {
+        for moves in [ONE_RISES, twice, far] {
+            rising::<Few>(form, moves).check();
+            rising::<FewSplit>(form, moves).check();
+        }
+    }
+}
+
+/// Accesses of others to the same words neither hide CPU 0 nor cut off what it has published.
+#[test]
+fn a_cpu_that_rises_is_found_whatever_another_does() {
+    type Other = (u32, &'static [Option<u32>]);
+    let check = |before: &'static [Option<u32>], moves: &'static [Other], after: &'static [Option<u32>]| {
+        for form in FORMS {
+            rising::<Few>(form, Moves { before, moves, after }).preemptions(3).check();
+        }
+    };
+    // CPU 1 shares a part with CPU 0 where there are two, CPU 2 does not.
+    check(&[Some(0), Some(0)], &[(0, &[Some(1)]), (1, &[Some(1)])], &[Some(1), Some(1)]);
+    check(&[Some(0), None, Some(0)], &[(0, &[Some(1)]), (2, &[Some(1)])], &[Some(1), None, Some(1)]);
+    // The other falls.
+    check(&[Some(0), Some(1)], &[(0, &[Some(1)]), (1, &[Some(0)])], &[Some(1), Some(0)]);
+    // The other goes offline, comes online.
+    check(&[Some(0), Some(1)], &[(0, &[Some(1)]), (1, &[None])], &[Some(1), None]);
+    check(&[Some(0), None], &[(0, &[Some(1)]), (1, &[Some(0)])], &[Some(1), Some(0)]);
+}
+
+/// Either of two that rise is found, and nothing else.
+#[test]
+fn two_that_rise_are_found() {
+    let moves =
+        Moves { before: &[Some(0), Some(0)], moves: &[(0, &[Some(1)]), (1, &[Some(2)])], after: &[Some(1), Some(2)] };
+    let property = "cpupri 4: no search fails while CPUs only become more urgent";
+    for form in FORMS {
+        let model = model::<Few>(property, form, moves, |index| {
+            let found = index.find(&[0, 1]);
+            require(found.is_some_and(|found| found.iter().all(|cpu| cpu.0 < 2)), "a search finds neither");
+        });
+        model.preemptions(3).check();
+    }
+}
+
+/// Invariant 3: CPU 0 comes online, an observer reads as `find` does.
+pub(crate) fn one_enters() -> Model {
+    announced(WHOLE, Moves { before: &[None], moves: &[(0, &[Some(1)])], after: &[Some(1)] }, |index| {
+        // Acquire: as in `find`.
+        if index.vecs.count(Level(1)).load(Ordering::Acquire) > 0 {
+            require(index.bits(1).contains(CpuId(0)), "the count is seen and the bit is not");
+        }
+    })
+}
+
+fn announced(form: Form, moves: Moves, observe: fn(&Index<Few>)) -> Model {
+    model("cpupri 3: who sees a CPU's count sees its bit", form, moves, observe)
+}
+
+#[test]
+fn who_sees_a_count_sees_the_bit() {
+    one_enters().check();
+    // Two come, one of them goes: a count of two is that of both.
+    let moves =
+        Moves { before: &[None, None], moves: &[(0, &[Some(1)]), (1, &[Some(1), None])], after: &[Some(1), None] };
+    for form in FORMS {
+        let model = announced(form, moves, |index| {
+            // Acquire: as in `find`.
+            if index.vecs.count(Level(1)).load(Ordering::Acquire) == 2 {
+                require(index.bits(1).contains(CpuId(0)), "both are counted and CPU 0's bit is not seen");
+            }
+        });
+        model.check();
+    }
+}
+
+/// Invariant 2: an observer that sees the bit at `from` gone sees it at `to`.
+fn moving(form: Form, moves: Moves, observe: fn(&Index<Few>)) -> Model {
+    model("cpupri 2: a CPU that moves has its bit at one of the levels", form, moves, observe)
+}
+
+pub(crate) fn one_moves() -> Model {
+    moving(WHOLE, ONE_RISES, |index| {
+        let left = !index.bits(0).contains(CpuId(0));
+        // Acquire: what was published by the clear of the bit that is seen gone.
+        Loom::fence(Ordering::Acquire);
+        require(!left || index.bits(1).contains(CpuId(0)), "the bit is at neither level");
+    })
+}
+
+#[test]
+fn a_cpu_that_moves_is_somewhere() {
+    one_moves().check();
+    let falls = Moves { before: &[Some(1)], moves: &[(0, &[Some(0)])], after: &[Some(0)] };
+    for form in FORMS {
+        let model = moving(form, falls, |index| {
+            let left = !index.bits(1).contains(CpuId(0));
+            // Acquire: as above.
+            Loom::fence(Ordering::Acquire);
+            require(!left || index.bits(0).contains(CpuId(0)), "the bit is at neither level");
+        });
+        model.check();
+    }
+}
+
+/// Invariant 5: CPU 0 has risen to the searcher's level before the search; CPU 1 stays and CPU 2 moves.
+pub(crate) fn one_is_above() -> Model {
+    above(WHOLE)
+}
+
+fn above(form: Form) -> Model {
+    let moves = Moves {
+        before: &[Some(1), Some(1), Some(1)],
+        moves: &[(2, &[Some(2), Some(1)])],
+        after: &[Some(SEARCHER), Some(1), Some(1)],
+    };
+    model::<Few>("cpupri 5: no search finds a CPU at its level or above", form, moves, |index| {
+        index.set(0, Some(SEARCHER));
+        let found = index.find(&[0, 1, 2]).unwrap_or_default();
+        require(found.contains(CpuId(1)) && !found.contains(CpuId(0)), format_args!("a search finds {found:?}"));
+    })
+}
+
+#[test]
+fn a_cpu_above_is_not_found() {
+    for form in FORMS {
+        above(form).check();
+    }
+}
+
+/// Invariant 1: two CPUs come online, move and go offline.
+pub(crate) fn comes_and_goes() -> Model {
+    at_rest(WHOLE)
+}
+
+fn at_rest(form: Form) -> Model {
+    let moves = Moves {
+        before: &[None, Some(1)],
+        moves: &[(0, &[Some(1), Some(2)]), (1, &[Some(0), None])],
+        after: &[Some(2), None],
+    };
+    model::<Few>(AT_REST, form, moves, |_| ())
+}
+
+#[test]
+fn at_rest_counts_and_bits_agree() {
+    for form in FORMS {
+        at_rest(form).check();
+    }
+}

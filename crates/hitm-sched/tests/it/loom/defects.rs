@@ -1,0 +1,115 @@
+//! Every ordering, and every order of steps, that the mechanisms promise something by: what breaks without it, and what
+//! notices.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use expect_test::expect;
+use hitm_loom::FaultKind::{Property, Race};
+use hitm_loom::{Defect, FaultKind, Model, Op, Row, Site, table};
+
+use super::{cpupri, overload, push_token};
+
+fn row(name: &'static str, defect: Defect, model: Model, caught_by: FaultKind) -> Row {
+    Row { name, defect, model, caught_by }
+}
+
+#[test]
+fn broken_cpupri_is_noticed() {
+    let site = |op, order| Site::new("src/cpupri.rs", op, order);
+    let count_entered = site(Op::Add, Release);
+    let count_left = site(Op::Sub, Release);
+    let bit_set = site(Op::Or, Relaxed);
+    let bit_cleared = site(Op::And, Release);
+    let rows = [
+        row("entered level's count, Relaxed", Defect::relax(count_entered), cpupri::one_enters(), Property),
+        row("left level's count, Relaxed", Defect::relax(count_left), cpupri::one_rises(), Property),
+        row("left level's bit, Relaxed", Defect::relax(bit_cleared), cpupri::one_rises(), Property),
+        row("left level's bit, Relaxed", Defect::relax(bit_cleared), cpupri::one_moves(), Property),
+        row("counts loaded Relaxed", Defect::relax(site(Op::Load, Acquire).on::<i32>()), cpupri::one_rises(), Property),
+        row(
+            "bitmaps loaded Relaxed",
+            Defect::relax(site(Op::Load, Acquire).on::<u64>()),
+            cpupri::one_rises(),
+            Property,
+        ),
+        row("count before bit", Defect::delay(bit_set, count_entered), cpupri::one_enters(), Property),
+        row("left before entered", Defect::delay(count_entered, count_left), cpupri::one_rises(), Property),
+        row("left level's bit stays", Defect::lose(bit_cleared), cpupri::one_is_above(), Property),
+        row("left level's count stays", Defect::lose(count_left), cpupri::comes_and_goes(), Property),
+    ];
+    expect![[r#"
+        defect                         | property                                                       | caught by
+        entered level's count, Relaxed | cpupri 3: who sees a CPU's count sees its bit                  | loom, property
+        left level's count, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
+        left level's bit, Relaxed      | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
+        left level's bit, Relaxed      | cpupri 2: a CPU that moves has its bit at one of the levels    | loom, property
+        counts loaded Relaxed          | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
+        bitmaps loaded Relaxed         | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
+        count before bit               | cpupri 3: who sees a CPU's count sees its bit                  | loom, property
+        left before entered            | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
+        left level's bit stays         | cpupri 5: no search finds a CPU at its level or above          | loom, property
+        left level's count stays       | cpupri 1: at rest counts and bits are as the CPUs' levels      | loom, property
+    "#]]
+    .assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_overload_is_noticed() {
+    let site = |op, order| Site::new("src/overload.rs", op, order);
+    let count_added = site(Op::Add, Release);
+    let rows = [
+        row("count added Relaxed", Defect::relax(count_added), overload::one_sets(), Property),
+        row("no fence after the count", Defect::lose(site(Op::Fence, Acquire)), overload::one_sets(), Property),
+        row("count before bit", Defect::delay(site(Op::Or, Relaxed), count_added), overload::one_sets(), Property),
+        row("bit stays", Defect::lose(site(Op::And, Relaxed)), overload::two_come_and_go(), Property),
+        row("count is not added", Defect::lose(count_added), overload::never_negative(), Property),
+    ];
+    expect![[r#"
+        defect                   | property                                                                    | caught by
+        count added Relaxed      | overload 3: who sees a CPU's count, and fences, sees its bit                | loom, property
+        no fence after the count | overload 3: who sees a CPU's count, and fences, sees its bit                | loom, property
+        count before bit         | overload 3: who sees a CPU's count, and fences, sees its bit                | loom, property
+        bit stays                | overload 1: at rest the count and the bits are those of the overloaded CPUs | loom, property
+        count is not added       | overload 2: no count is negative                                            | loom, property
+    "#]].assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_push_tokens_are_noticed() {
+    let site = |op, order| Site::new("src/push_token.rs", op, order);
+    let request = site(Op::Add, Release);
+    let requests = site(Op::Load, Acquire);
+    let starter = push_token::a_request_meets_a_starter;
+    let overload = Site::new("src/overload.rs", Op::Add, Release);
+    // A lock is taken where `lock()` stands and let go in its own file.
+    let (lock, unlock) = (site(Op::CompareExchange, Acquire), Site::new("src/lock.rs", Op::Store, Release));
+    let (claim, begin, end) = (site(Op::Or, Release), site(Op::And, Acquire), site(Op::CompareExchange, Relaxed));
+    let (started, claims) = (site(Op::Store, Relaxed).on::<u32>(), push_token::two_claim);
+    let rows = [
+        row("request added Relaxed", Defect::relax(request), starter(), Property),
+        row("requests loaded Relaxed", Defect::relax(requests), starter(), Property),
+        row("overload's count Relaxed", Defect::relax(overload), push_token::a_request_for_another(), Property),
+        row("request is not added", Defect::lose(request), push_token::a_request_meets_a_chain(), Property),
+        row("start is not released", Defect::lose(started), push_token::a_request_meets_a_chain(), Property),
+        row("`rto_lock` taken Relaxed", Defect::relax(lock), push_token::one_chain(), Race),
+        row("`rto_lock` let go Relaxed", Defect::relax(unlock), push_token::one_chain(), Race),
+        row("work claimed Relaxed", Defect::relax(claim), claims(), Property),
+        row("work begun Relaxed", Defect::relax(begin), claims(), Property),
+        row("work is not begun", Defect::lose(begin), push_token::free_to_claim(), Property),
+        row("work is not ended", Defect::lose(end.with(0)), push_token::nothing_left(), Property),
+    ];
+    expect![[r#"
+        defect                    | property                                                              | caught by
+        request added Relaxed     | push token 3: who accounts for a request sees the CPUs that it is for | loom, property
+        requests loaded Relaxed   | push token 3: who accounts for a request sees the CPUs that it is for | loom, property
+        overload's count Relaxed  | push token 3: who accounts for a request sees the CPUs that it is for | loom, property
+        request is not added      | push token: no request is lost unless its starter leaves at step 2    | loom, property
+        start is not released     | push token: no request is lost unless its starter leaves at step 2    | loom, property
+        `rto_lock` taken Relaxed  | push token 1: at most one chain is under way                          | loom, data race
+        `rto_lock` let go Relaxed | push token 1: at most one chain is under way                          | loom, data race
+        work claimed Relaxed      | push token 5: who finds the work claimed is served by a later run     | loom, property
+        work begun Relaxed        | push token 5: who finds the work claimed is served by a later run     | loom, property
+        work is not begun         | push token 4: who holds the token finds the work free to claim        | loom, property
+        work is not ended         | push token 2: with no chain under way, nothing is left of one         | loom, property
+    "#]].assert_eq(&table(&rows));
+}

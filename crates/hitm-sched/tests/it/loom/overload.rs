@@ -1,0 +1,165 @@
+//! The announcement of overloaded CPUs: pulls against set and clear. The numbers are the invariants' in `src/overload.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hitm_loom::{Loom, Model, require, require_of, thread};
+use hitm_memory::{CpuSet, Encoding, Memory};
+use hitm_sched::cpupri_vecs::Packed;
+use hitm_sched::root_domain::{Baseline, Counted, Parts, RootDomain, RootDomainConfig};
+use hitm_topology::{CpuId, Scope, Topology};
+
+/// A root domain as the scheduler's, with one level of cpupri instead of 101: nothing here looks at it.
+pub(crate) type Domain = RootDomain<Loom, Baseline<Loom, Parts<Packed<Loom, 1>, Counted<Loom>>>>;
+
+/// Four CPUs on two cores: `count` and `mask` have one part or two.
+pub(crate) fn domain(topology: &Topology, count: Scope, mask: Scope) -> Arc<Domain> {
+    let config =
+        RootDomainConfig { rto_count: count, rto_mask: mask, encoding: Encoding::Zeros, ..RootDomainConfig::default() };
+    Arc::new(Domain::new(topology, config))
+}
+
+pub(crate) fn topology() -> Arc<Topology> {
+    Arc::new(hitm_topology::parse("core:2 pu:2").expect("four CPUs"))
+}
+
+const MACHINE: (Scope, Scope) = (Scope::Machine, Scope::Machine);
+
+/// Scopes of the count and of the bits.
+const SCOPES: [(Scope, Scope); 3] = [MACHINE, (Scope::Core, Scope::Machine), (Scope::Core, Scope::Core)];
+
+/// Invariant 1.
+const AT_REST: &str = "overload 1: at rest the count and the bits are those of the overloaded CPUs";
+
+/// With nothing in flight, the count and the bits are those of `cpus`.
+fn require_at_rest(domain: &Domain, cpus: &[u32]) {
+    let expect: CpuSet = cpus.iter().map(|&cpu| CpuId(cpu)).collect();
+    let (count, bits) = (domain.overload_count(), domain.overload_bits());
+    require_of(AT_REST, bits == expect, format_args!("the bits are {bits:?}"));
+    require_of(AT_REST, count == cpus.len() as i32, format_args!("{count} are counted"));
+}
+
+/// What the run queue of a CPU does, under its lock.
+#[derive(Clone, Copy)]
+enum Step {
+    Set,
+    Clear,
+}
+
+use Step::{Clear, Set};
+
+/// CPUs set and clear, each on its own thread, while a puller runs. Then `after` are overloaded, which is not looked at when it
+/// is none.
+fn model(
+    property: &'static str,
+    scopes: (Scope, Scope),
+    moves: &'static [(u32, &'static [Step])],
+    after: Option<&'static [u32]>,
+    pull: fn(&Domain),
+) -> Model {
+    let topology = topology();
+    Model::new(property, move || {
+        let domain = domain(&topology, scopes.0, scopes.1);
+        let mover = |&(cpu, steps): &(u32, &'static [Step])| {
+            let domain = domain.clone();
+            thread::spawn(move || {
+                for step in steps {
+                    match step {
+                        Set => domain.set_overload(CpuId(cpu)),
+                        Clear => domain.clear_overload(CpuId(cpu)),
+                    }
+                }
+            })
+        };
+        let movers: Vec<_> = moves.iter().map(mover).collect();
+        pull(&domain);
+        movers.into_iter().for_each(|mover| mover.join().expect("threads return"));
+        if let Some(after) = after {
+            require_at_rest(&domain, after);
+        }
+    })
+}
+
+const SEEN: &str = "overload 3: who sees a CPU's count, and fences, sees its bit";
+
+/// Invariant 3: CPU 0 becomes overloaded, CPU 1 tests whether to pull.
+pub(crate) fn one_sets() -> Model {
+    sets(MACHINE)
+}
+
+fn sets(scopes: (Scope, Scope)) -> Model {
+    model(SEEN, scopes, &[(0, &[Set])], Some(&[0]), |domain| {
+        if domain.overload_elsewhere(CpuId(1)) {
+            require(domain.overload_bits().contains(CpuId(0)), "a pull goes on and does not see whom to pull from");
+        }
+    })
+}
+
+#[test]
+fn a_pull_sees_whom_to_pull_from() {
+    for scopes in SCOPES {
+        sets(scopes).check();
+        // The puller is overloaded itself, so that a count of one is its own.
+        let own = model(SEEN, scopes, &[(0, &[Set])], Some(&[0, 1]), |domain| {
+            domain.set_overload(CpuId(1));
+            if domain.overload_elsewhere(CpuId(1)) {
+                require(domain.overload_bits().contains(CpuId(0)), "a pull goes on for its own CPU's sake");
+            }
+        });
+        own.check();
+    }
+}
+
+/// Two become overloaded and one of them ceases to be: a count of two is that of both.
+#[test]
+fn a_clear_hides_no_other_cpu() {
+    for scopes in SCOPES {
+        for other in [1, 2] {
+            let moves: &[(u32, &[Step])] =
+                if other == 1 { &[(0, &[Set]), (1, &[Set, Clear])] } else { &[(0, &[Set]), (2, &[Set, Clear])] };
+            let model = model(SEEN, scopes, moves, Some(&[0]), |domain| {
+                let count = domain.overload_count();
+                // Acquire: as in `overload_elsewhere`.
+                Loom::fence(Ordering::Acquire);
+                let bits = domain.overload_bits();
+                require(
+                    count < 2 || bits.contains(CpuId(0)),
+                    format_args!("{count} are counted, the bits are {bits:?}"),
+                );
+            });
+            model.preemptions(3).check();
+        }
+    }
+}
+
+/// Invariant 1.
+pub(crate) fn two_come_and_go() -> Model {
+    come_and_go(MACHINE)
+}
+
+fn come_and_go(scopes: (Scope, Scope)) -> Model {
+    model(AT_REST, scopes, &[(0, &[Set, Clear]), (2, &[Set, Clear])], Some(&[]), |_| ())
+}
+
+/// Invariant 2.
+pub(crate) fn never_negative() -> Model {
+    not_negative(MACHINE)
+}
+
+fn not_negative(scopes: (Scope, Scope)) -> Model {
+    let property = "overload 2: no count is negative";
+    let moves: &[(u32, &[Step])] = &[(0, &[Set, Clear, Set]), (2, &[Set, Clear])];
+    let model = model(property, scopes, moves, None, |domain| {
+        let count = domain.overload_count();
+        require(count >= 0, format_args!("{count} are counted"));
+    });
+    model.preemptions(3)
+}
+
+#[test]
+fn the_count_is_that_of_the_bits() {
+    for scopes in SCOPES {
+        come_and_go(scopes).check();
+        not_negative(scopes).check();
+    }
+}

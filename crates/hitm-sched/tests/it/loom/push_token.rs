@@ -1,0 +1,305 @@
+//! The push token: requests against the chain under way, and the flags of the work. The numbers are the invariants' in
+//! `src/push_token.rs`.
+//!
+//! The threads are CPUs. Where the scheduler sends an interrupt, the thread goes on as the CPU that it was sent to.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hitm_loom::{Loom, LoomPlain, Model, require, require_of, thread};
+use hitm_memory::{AtomicWord, Memory, PlainWord};
+use hitm_sched::root_domain::RootDomainWords;
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::overload::{Domain, domain, topology};
+
+/// A root domain, and a record of what its chains do.
+struct Chains {
+    domain: Arc<Domain>,
+    /// Written by every CPU that the token visits: a race when two visits are not ordered.
+    visit: LoomPlain<u32>,
+    /// The CPUs that were visited. Not the checker's: a model runs on one thread of the operating system.
+    visited: AtomicU64,
+    cpus: i32,
+}
+
+/// Invariant 2, and what goes with it.
+const AT_REST: &str = "push token 2: with no chain under way, nothing is left of one";
+
+/// Invariant 4.
+const FREE: &str = "push token 4: who holds the token finds the work free to claim";
+
+/// Scopes of the bits.
+const SCOPES: [Scope; 2] = [Scope::Machine, Scope::Core];
+
+impl Chains {
+    fn new(topology: &Topology, scope: Scope) -> Arc<Self> {
+        Arc::new(Self {
+            domain: domain(topology, Scope::Machine, scope),
+            visit: LoomPlain::new(0),
+            visited: AtomicU64::new(0),
+            cpus: topology.cpus() as i32,
+        })
+    }
+
+    /// A pull on `here`: asks for a push, and carries the token if this starts a chain, which is the result.
+    fn pull(&self, here: u32) -> bool {
+        let first = self.domain.request_push(CpuId(here));
+        self.carry(first);
+        first.is_some()
+    }
+
+    /// The token's way, from `next` on, as `run_push_work` has it.
+    fn carry(&self, mut next: Option<CpuId>) {
+        while let Some(cpu) = next {
+            require_of(FREE, self.domain.claim_push_work(cpu), "it finds the work claimed");
+            self.domain.begin_push_work();
+            self.visit.set(self.visit.get() + 1);
+            // Relaxed: not the checker's.
+            self.visited.fetch_or(1 << cpu.0, Ordering::Relaxed);
+            next = self.domain.continue_push(cpu);
+            self.domain.end_push_work();
+        }
+    }
+
+    fn has_visited(&self, cpu: u32) -> bool {
+        // Relaxed: not the checker's.
+        self.visited.load(Ordering::Relaxed) & 1 << cpu != 0
+    }
+
+    /// Whether all requests were accounted for. With nothing in flight.
+    fn has_accounted(&self) -> bool {
+        let words = self.domain.words();
+        // Relaxed: nothing is in flight.
+        words.rto_loop().peek() == words.rto_loop_next().load(Ordering::Relaxed)
+    }
+
+    /// With nothing in flight, nothing is left of the chains.
+    fn require_at_rest(&self) {
+        let words = self.domain.words();
+        require_of(AT_REST, !self.domain.push_chain_active(), "a scan is under way");
+        // Relaxed: nothing is in flight.
+        let flags = words.push_work_flags().load(Ordering::Relaxed);
+        require_of(AT_REST, flags == 0, format_args!("the work's flags are {flags}"));
+        // Relaxed: as above.
+        let references = words.refcount().load(Ordering::Relaxed);
+        require_of(AT_REST, references == self.cpus, format_args!("there are {references} references"));
+    }
+}
+
+/// What a thread does: it knows the CPU to which the work was sent during the set-up, if it was.
+type Role = fn(&Chains, Option<CpuId>);
+
+/// A model of chains: after `setup`, `other` runs on a thread of its own beside `own`; with nothing in flight, `verdict`.
+fn model(
+    property: &'static str,
+    scope: Scope,
+    setup: fn(&Chains) -> Option<CpuId>,
+    [other, own]: [Role; 2],
+    verdict: impl Fn(&Chains) + Send + Sync + 'static,
+) -> Model {
+    let topology = topology();
+    Model::new(property, move || {
+        let chains = Chains::new(&topology, scope);
+        let first = setup(&chains);
+        let others = chains.clone();
+        let other = thread::spawn(move || other(&others, first));
+        own(&chains, first);
+        other.join().expect("threads return");
+        chains.require_at_rest();
+        verdict(&chains);
+    })
+}
+
+/// CPUs 0 and 1 pull from CPU 2.
+fn two_pull_from_one(property: &'static str) -> Model {
+    let setup = |chains: &Chains| {
+        chains.domain.set_overload(CpuId(2));
+        None
+    };
+    two_pull(property, Scope::Machine, setup)
+}
+
+fn two_pull(property: &'static str, scope: Scope, setup: fn(&Chains) -> Option<CpuId>) -> Model {
+    let roles: [Role; 2] = [
+        |chains, _| {
+            chains.pull(0);
+        },
+        |chains, _| {
+            chains.pull(1);
+        },
+    ];
+    model(property, scope, setup, roles, |_| ())
+}
+
+/// Invariant 1.
+pub(crate) fn one_chain() -> Model {
+    two_pull_from_one("push token 1: at most one chain is under way")
+}
+
+/// Invariant 2.
+pub(crate) fn nothing_left() -> Model {
+    two_pull_from_one(AT_REST)
+}
+
+/// Invariant 4.
+pub(crate) fn free_to_claim() -> Model {
+    two_pull_from_one(FREE)
+}
+
+#[test]
+fn at_most_one_chain_is_under_way() {
+    one_chain().check();
+    for scope in SCOPES {
+        let setup = |chains: &Chains| {
+            chains.domain.set_overload(CpuId(2));
+            chains.domain.set_overload(CpuId(3));
+            None
+        };
+        two_pull("push token 1: at most one chain is under way, of two CPUs", scope, setup).preemptions(3).check();
+    }
+}
+
+const ACCOUNTED: &str = "push token 3: who accounts for a request sees the CPUs that it is for";
+
+/// Invariant 3: CPU 0 is overloaded, which CPU 1 knows; it asks for a push while CPU 3 does.
+fn meets_a_starter(scope: Scope, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
+    let roles: [Role; 2] = [
+        |chains, _| {
+            chains.domain.set_overload(CpuId(0));
+            chains.pull(1);
+        },
+        |chains, _| {
+            chains.pull(3);
+        },
+    ];
+    model(ACCOUNTED, scope, |_| None, roles, verdict)
+}
+
+fn require_served(chains: &Chains) {
+    require(!chains.has_accounted() || chains.has_visited(0), "a request is accounted for and forgotten");
+}
+
+pub(crate) fn a_request_meets_a_starter() -> Model {
+    meets_a_starter(Scope::Machine, require_served)
+}
+
+/// Invariant 3, cumulative: CPU 1 knows of CPU 0 from its announcement alone.
+pub(crate) fn a_request_for_another() -> Model {
+    let topology = topology();
+    let model = Model::new(ACCOUNTED, move || {
+        let chains = Chains::new(&topology, Scope::Machine);
+        let overloaded = chains.clone();
+        let overloaded = thread::spawn(move || overloaded.domain.set_overload(CpuId(0)));
+        let puller = chains.clone();
+        let puller = thread::spawn(move || {
+            let pulls = puller.domain.overload_elsewhere(CpuId(1));
+            if pulls {
+                puller.pull(1);
+            }
+            pulls
+        });
+        chains.pull(3);
+        overloaded.join().expect("threads return");
+        let pulled = puller.join().expect("threads return");
+        chains.require_at_rest();
+        if pulled {
+            require_served(&chains);
+        }
+    });
+    model.preemptions(3)
+}
+
+#[test]
+fn an_accounted_request_is_served() {
+    a_request_meets_a_starter().check();
+    meets_a_starter(Scope::Core, require_served).preemptions(3).check();
+    a_request_for_another().check();
+}
+
+/// A request that meets a chain, and no other starter, is not lost.
+pub(crate) fn a_request_meets_a_chain() -> Model {
+    meets_a_chain(Scope::Machine)
+}
+
+fn meets_a_chain(scope: Scope) -> Model {
+    let setup = |chains: &Chains| {
+        chains.domain.set_overload(CpuId(2));
+        chains.domain.request_push(CpuId(3))
+    };
+    let roles: [Role; 2] = [
+        |chains, first| {
+            // The chain's CPU pushes all it has.
+            chains.domain.clear_overload(CpuId(2));
+            chains.carry(first);
+        },
+        |chains, _| {
+            chains.domain.set_overload(CpuId(0));
+            chains.pull(1);
+        },
+    ];
+    let model =
+        model("push token: no request is lost unless its starter leaves at step 2", scope, setup, roles, |chains| {
+            require(chains.has_accounted(), "a request is not accounted for");
+            require(chains.has_visited(0), "a request is lost");
+        });
+    model.preemptions(3)
+}
+
+#[test]
+fn a_request_that_meets_a_chain_is_served() {
+    for scope in SCOPES {
+        meets_a_chain(scope).check();
+    }
+}
+
+/// The loss that the module allows: it happens, and only to a request that is not accounted for.
+#[test]
+fn a_request_is_lost_when_its_starter_leaves() {
+    let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
+    let record = outcomes.clone();
+    let model = meets_a_starter(Scope::Machine, move |chains| {
+        record.lock().expect("not poisoned").insert((chains.has_accounted(), chains.has_visited(0)));
+    });
+    model.preemptions(3).check();
+    let outcomes: Vec<_> = outcomes.lock().expect("not poisoned").iter().copied().collect();
+    // Not accounted for: lost, or served because its own starter had found the CPU before.
+    assert_eq!(outcomes, [(false, false), (false, true), (true, true)]);
+}
+
+/// Invariant 5: two claim the work and, when they may, run it.
+pub(crate) fn two_claim() -> Model {
+    let topology = topology();
+    Model::new("push token 5: who finds the work claimed is served by a later run", move || {
+        let domain = domain(&topology, Scope::Machine, Scope::Machine);
+        let messages: Arc<[<Loom as Memory>::Atomic<u32>; 2]> = Arc::new(std::array::from_fn(|_| AtomicWord::new(0)));
+        let seen = Arc::new(AtomicU64::new(0));
+        let claim = |index: usize| {
+            let (domain, messages, seen) = (domain.clone(), messages.clone(), seen.clone());
+            move || {
+                // Relaxed: published by the claim.
+                messages[index].store(1, Ordering::Relaxed);
+                if domain.claim_push_work(CpuId(index as u32)) {
+                    domain.begin_push_work();
+                    for (index, message) in messages.iter().enumerate() {
+                        // Relaxed: what the claims before the beginning have published.
+                        seen.fetch_or(u64::from(message.load(Ordering::Relaxed)) << index, Ordering::Relaxed);
+                    }
+                    domain.end_push_work();
+                }
+            }
+        };
+        let other = thread::spawn(claim(0));
+        claim(1)();
+        other.join().expect("threads return");
+        // Relaxed: not the checker's.
+        let seen = seen.load(Ordering::Relaxed);
+        require(seen == 0b11, format_args!("of the two claims, runs have seen {seen:#b}"));
+    })
+}
+
+#[test]
+fn no_claim_is_lost() {
+    two_claim().check();
+}

@@ -1,0 +1,3 @@
+//! The scheduler core from outside.
+
+mod loom;
