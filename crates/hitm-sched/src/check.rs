@@ -232,19 +232,23 @@ impl Snapshot {
         }
     }
 
-    /// Where a queued task waits on a CPU while a less urgent one runs on a CPU that it may use, in words. Empty when the most urgent
-    /// tasks run, as far as affinities let them.
+    /// Where a queued task waits on a CPU while a less urgent one, or none, runs on a CPU that it may use, in words. Empty when
+    /// the most urgent tasks run, as far as affinities let them.
+    ///
+    /// A task whose affinity gave way because all of its CPUs had gone is not counted: it goes back when it next wakes, or
+    /// makes way.
     #[must_use]
     pub fn priority_inversions(&self) -> Vec<String> {
         let mut found = Vec::new();
-        for queue in &self.queues {
+        for (here, queue) in (0..).map(CpuId).zip(&self.queues) {
             for &(prio, id) in queue.queued.iter().filter(|&&(_, id)| queue.running != Some(id)) {
-                let Some(task) = self.task(id) else { continue };
+                let Some(task) = self.task(id).filter(|task| task.allowed.contains(here)) else { continue };
                 for cpu in task.allowed.iter() {
                     let other = &self.queues[cpu.index()];
-                    let runs = other.running.and_then(|id| self.task(id)).map_or(Prio::NONE, |task| task.prio);
-                    if other.online && prio < runs {
-                        found.push(format!("task {id} ({prio}) waits while cpu {cpu} runs {runs}"));
+                    let running = other.running.and_then(|id| self.task(id)).map(|task| task.prio);
+                    if other.online && running.is_none_or(|running| prio < running) {
+                        let runs = running.map_or("nothing".to_owned(), |running| running.to_string());
+                        found.push(format!("task {id} ({prio}) waits on cpu {here} while cpu {cpu} runs {runs}"));
                     }
                 }
             }

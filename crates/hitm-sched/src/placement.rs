@@ -33,7 +33,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             // A more urgent task preempts what runs here, which is then pushed away.
             return cpu;
         }
-        let target = self.find_lowest(id);
+        let target = self.find_lowest(id, &CpuSet::new());
         target.filter(|&target| task.prio() < self.rqs[target].highest()).unwrap_or(cpu)
     }
 
@@ -57,14 +57,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.rd.cpupri.any(self.rd.vecs(), &search)
     }
 
-    /// A CPU that runs something less urgent than `id`, as near to where it ran as possible.
-    pub(crate) fn find_lowest(&self, id: TaskId) -> Option<CpuId> {
+    /// A CPU that runs something less urgent than `id` and is not `busy`, as near to where it ran as possible.
+    pub(crate) fn find_lowest(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let task = self.tasks.get(id);
         if !task.can_move() {
             return None;
         }
         let search = self.search(id, task.prio());
-        let found = self.rd.cpupri.find(self.rd.vecs(), &search, &self.rd.active)?;
+        let found = if busy.is_empty() {
+            self.rd.cpupri.find(self.rd.vecs(), &search, &self.rd.active)?
+        } else {
+            let free = |cpu| !busy.contains(cpu);
+            let found = self.rd.cpupri.find_fitting(self.rd.vecs(), &search, &self.rd.active, &free)?;
+            // Where no level has one that is free, the search gives those that are not.
+            found.iter().filter(|&cpu| free(cpu)).collect()
+        };
         let cpu = task.cpu();
         if found.contains(cpu) {
             // Most likely its lines are still there.

@@ -27,6 +27,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.nodes(&rq.rt.pushable_tasks).first()
     }
 
+    /// The entry after `id`.
+    pub(crate) fn next_pushable(&self, rq: &RunQueue<P>, id: TaskId) -> Option<TaskId> {
+        self.nodes(&rq.rt.pushable_tasks).next(Some(id))
+    }
+
     /// Whether there is an entry, without the lock.
     pub(crate) fn has_pushable_hint(&self, rq: &RunQueue<P>) -> bool {
         rq.rt.pushable_tasks.peek_first().is_some()
