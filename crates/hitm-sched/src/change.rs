@@ -106,6 +106,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             let (to, let_go) = rq.lock_both(&self.rqs[target], target);
             if let_go && !self.waits_on(rq, id) {
+                if rq.curr() == Some(id) {
+                    // Its CPU has taken it up. It goes when that leaves it.
+                    self.resched(rq);
+                }
                 return;
             }
             // Meanwhile the target may have gone, or the affinity may have been changed.

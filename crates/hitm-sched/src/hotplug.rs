@@ -8,7 +8,7 @@
 //! **Locks.** One CPU comes or goes at a time: the set of active CPUs is read and written as a whole, and the last one
 //! must stay. That lock is taken before all others.
 
-use hitm_memory::{Memory, PlainWord, Platform, RawSpinLock, described};
+use hitm_memory::{PlainWord, Platform, RawSpinLock, described};
 use hitm_topology::CpuId;
 
 use crate::root_domain::RootDomainWords;

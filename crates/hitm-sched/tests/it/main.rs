@@ -1,3 +1,5 @@
 //! The scheduler core from outside.
 
 mod loom;
+mod run;
+mod seeds;

@@ -10,6 +10,7 @@ mod host;
 mod ledger;
 mod stage;
 mod waits;
+mod watch;
 
 mod abort;
 mod join;
@@ -20,3 +21,11 @@ mod spawn;
 mod park;
 mod sleep;
 mod wakers;
+
+mod order;
+mod preempt;
+mod slices;
+mod priority;
+
+mod affinity;
+mod hotplug;

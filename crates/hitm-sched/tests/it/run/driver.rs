@@ -1,0 +1,461 @@
+//! What each CPU does.
+//!
+//! **Coming to rest.** A CPU that has nothing to do but to wait says so in rounds: the last of a round looks whether any CPU
+//! did anything since the round before (took an interrupt other than [`Interrupts::CONTROL`], switched). If one did, it
+//! starts another round by interrupting all, when everything that was sent has been delivered. After a round in which none did,
+//! nothing is in flight: what was pending before the round would have been taken in it, and only who does something sends.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hitm_machine::Random;
+use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, Platform, Span, Time};
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::CpuId;
+
+use crate::run::ledger::{Check, Ledger};
+use crate::run::plan::{Operation, Plan};
+
+/// One order for all of the driver's own words: they are few, and the scheduler is what is tested.
+const ORDER: Ordering = Ordering::SeqCst;
+
+/// Longer than any interrupt takes.
+const DELIVERY: Span = Span::from_micros(20);
+
+/// Rounds after which a machine that still is not at rest never will be.
+const ROUNDS_MAX: u64 = 200;
+
+/// Tasks that can live at once.
+const HANDLES: usize = 256;
+
+/// What tasks do when they are given to a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// As the plan says, for a number of steps; then they stay.
+    Churn,
+    /// They end.
+    Drain,
+}
+
+#[derive(Debug, Default)]
+struct Round {
+    arrived: usize,
+    busy: bool,
+    number: u64,
+}
+
+/// What the driver itself does wrong: the checkers must see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    #[default]
+    None,
+    /// One wakeup in ten is forgotten.
+    ForgetsWakeups,
+    /// A CPU does not look after it was asked to.
+    ForgetsToLook,
+    /// A CPU does not do the push work that it is sent.
+    ForgetsPushWork,
+}
+
+/// A scheduler and all that happens to it.
+pub(crate) struct Driver<P: Platform> {
+    pub(crate) sched: Arc<dyn Scheduling<P>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) plan: Plan,
+    pub(crate) mistake: Mistake,
+    /// By task: orders what is done to a number after the making of its task, as the handle that a runtime gives out would.
+    handles: PlacedSlice<P, P::Atomic<u32>>,
+    phase: Mutex<(u64, Phase)>,
+    /// Steps left in this phase.
+    steps: AtomicI64,
+    round: Mutex<Round>,
+    over: AtomicBool,
+    /// When the phase's last step was taken, and when the machine last did something; picoseconds.
+    last_step: AtomicU64,
+    last_stir: AtomicU64,
+}
+
+/// What a CPU knows of itself.
+struct Cpu {
+    number: CpuId,
+    random: Random,
+    phase: Phase,
+    /// Whether it did anything since it last arrived at the end of a round.
+    busy: bool,
+    /// Whether it owes its arrival.
+    owes: bool,
+}
+
+impl<P: Platform> Driver<P> {
+    pub(crate) fn new(sched: Arc<dyn Scheduling<P>>, plan: Plan, mistake: Mistake) -> Arc<Self> {
+        Arc::new(Self {
+            sched,
+            ledger: Ledger::default(),
+            plan,
+            mistake,
+            handles: PlacedSlice::new("handles", None, None, HANDLES, &Vec::new, |_| P::Atomic::new(0)),
+            phase: Mutex::new((0, Phase::Churn)),
+            steps: AtomicI64::new(0),
+            round: Mutex::default(),
+            over: AtomicBool::new(false),
+            last_step: AtomicU64::new(0),
+            last_stir: AtomicU64::new(0),
+        })
+    }
+
+    /// Gets ready for a phase; then every CPU calls [`Driver::run_cpu`].
+    pub(crate) fn begin(&self, phase: Phase) {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
+        self.steps.store(if phase == Phase::Churn { self.plan.steps } else { 0 }, ORDER);
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = Round { busy: true, ..Round::default() };
+        self.over.store(false, ORDER);
+        self.last_step.store(0, ORDER);
+        self.last_stir.store(0, ORDER);
+    }
+
+    /// How long the machine went on by itself after the last step of the phase.
+    pub(crate) fn settled_in(&self) -> Span {
+        Time::from_picos(self.last_stir.load(ORDER)).since(Time::from_picos(self.last_step.load(ORDER)))
+    }
+
+    /// All that `cpu` does in a phase.
+    pub(crate) fn run_cpu(&self, cpu: CpuId) {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.live(cpu)));
+        if let Err(panic) = ended {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
+            self.find(Check::Panic, format!("cpu {cpu}: {text}"));
+        }
+    }
+
+    fn live(&self, number: CpuId) {
+        P::settle();
+        let (count, phase) = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let random = Random::new(self.plan.seed, 1 + count * 10_000 + u64::from(number.0));
+        let mut cpu = Cpu { number, random, phase, busy: true, owes: true };
+        let cpu = &mut cpu;
+        match phase {
+            Phase::Churn => (0..cpu.random.below(3)).for_each(|_| self.make(cpu)),
+            Phase::Drain => self.wake_share(cpu),
+        }
+        let mut on = self.sched.running(number);
+        loop {
+            let why = match on {
+                Some(id) => self.run(cpu, id),
+                None => self.idle(cpu),
+            };
+            let Some(why) = why else { break };
+            on = self.switch(cpu, on, why);
+        }
+        P::set_timer(Time::NEVER);
+        // What this CPU has stored has taken effect when the phase is over.
+        P::fence(ORDER);
+    }
+
+    /// Something is wrong: everybody stops.
+    pub(crate) fn find(&self, check: Check, what: String) {
+        self.ledger.find(check, what);
+        self.stop();
+    }
+
+    fn stop(&self) {
+        P::settle();
+        self.over.store(true, ORDER);
+        for cpu in self.sched.topology().cpu_ids() {
+            P::interrupt(cpu, Interrupts::CONTROL);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        P::settle();
+        self.over.load(ORDER)
+    }
+
+    fn stays(&self) -> bool {
+        P::settle();
+        self.steps.load(ORDER) <= 0
+    }
+
+    fn switch(&self, cpu: &mut Cpu, from: Option<TaskId>, why: Why) -> Option<TaskId> {
+        P::settle();
+        if let Some(id) = from {
+            self.ledger.left(cpu.number, id, why);
+        }
+        let began = self.ledger.now();
+        let next = self.sched.switch(why);
+        if std::env::var_os("HITM_TASK").is_some_and(|t| from.is_some_and(|f| t.to_str().unwrap() == f.0.to_string())|| next.is_some_and(|f| t.to_str().unwrap() == f.0.to_string())) { eprintln!("{} cpu {} switches {why:?} {from:?} to {next:?}", P::now().as_picos(), cpu.number); }
+        P::settle();
+        cpu.busy = true;
+        self.last_stir.fetch_max(P::now().as_picos(), ORDER);
+        if let Some(id) = from.filter(|_| why == Why::Exit) {
+            self.ledger.ended(id);
+            self.sched.free(id);
+            P::settle();
+        }
+        if let Some(id) = next {
+            self.ledger.given(cpu.number, id, began);
+        }
+        if !self.ledger.is_clean() && !self.is_over() {
+            self.stop();
+        }
+        next
+    }
+
+    fn take_interrupts(&self, cpu: &mut Cpu) -> Interrupts {
+        let mut taken = P::take_interrupts();
+        cpu.owes |= taken.contains(Interrupts::CONTROL);
+        if self.mistake == Mistake::ForgetsPushWork {
+            taken = Interrupts::from_bits(taken.bits() & !Interrupts::PUSH.bits());
+        }
+        cpu.busy |= taken.contains(Interrupts::PUSH) || taken.contains(Interrupts::RESCHEDULE);
+        self.sched.handle(taken);
+        taken
+    }
+
+    fn must_look(&self, cpu: &mut Cpu) -> bool {
+        self.sched.needs_resched() && (self.mistake != Mistake::ForgetsToLook || cpu.random.below(20) > 0)
+    }
+
+    // ---- a CPU's states ----
+
+    /// Polls `id` once. Why it is left; none when the phase is over.
+    fn run(&self, cpu: &mut Cpu, id: TaskId) -> Option<Why> {
+        P::settle();
+        self.ledger.poll(id);
+        self.sched.begin_poll(id);
+        P::settle();
+        self.ledger.hear(id);
+        if cpu.phase == Phase::Drain {
+            return if self.ledger.ends(id) { Some(Why::Exit) } else { Some(Why::Preempt) };
+        }
+        for _ in 0..1 + cpu.random.below(3) {
+            if self.stays() {
+                return self.stay(cpu);
+            }
+            let mut left = Span::from_nanos(cpu.random.below(self.plan.burst_nanos) + 1);
+            while !left.is_zero() {
+                left = P::compute(left);
+                let taken = self.take_interrupts(cpu);
+                if taken.contains(Interrupts::TIMER) && self.sched.is_round_robin(id) {
+                    self.sched.end_of_slice();
+                }
+                if self.must_look(cpu) {
+                    return Some(Why::Preempt);
+                }
+            }
+            self.step(cpu);
+        }
+        Some(match cpu.random.below(10) {
+            0 if self.living() > 1 && self.ledger.ends(id) => Why::Exit,
+            1 => Why::Yield,
+            2 => Why::Preempt,
+            _ => Why::Block,
+        })
+    }
+
+    fn idle(&self, cpu: &mut Cpu) -> Option<Why> {
+        loop {
+            if self.must_look(cpu) {
+                return Some(Why::Preempt);
+            }
+            if self.is_over() {
+                return None;
+            }
+            if self.stays() {
+                return self.stay(cpu);
+            }
+            // The devices of this machine: their interrupts wake tasks.
+            let nanos = cpu.random.below(20 * self.plan.burst_nanos) + 1;
+            P::set_timer(P::now() + Span::from_nanos(nanos));
+            P::wait_for_interrupt();
+            if self.take_interrupts(cpu).contains(Interrupts::TIMER) {
+                self.step(cpu);
+            }
+        }
+    }
+
+    /// Nobody does anything by himself any more: waits, with or without a task, until the machine is at rest.
+    fn stay(&self, cpu: &mut Cpu) -> Option<Why> {
+        P::set_timer(Time::NEVER);
+        loop {
+            self.take_interrupts(cpu);
+            if self.must_look(cpu) {
+                return Some(Why::Preempt);
+            }
+            if self.is_over() {
+                return None;
+            }
+            if std::mem::take(&mut cpu.owes) {
+                self.arrive(cpu);
+            }
+            P::wait_for_interrupt();
+        }
+    }
+
+    /// This CPU is at the end of a round.
+    fn arrive(&self, cpu: &mut Cpu) {
+        P::settle();
+        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        round.arrived += 1;
+        round.busy |= std::mem::take(&mut cpu.busy);
+        if round.arrived < self.sched.topology().cpus() {
+            return;
+        }
+        let at_rest = !round.busy;
+        *round = Round { number: round.number + 1, ..Round::default() };
+        let number = round.number;
+        drop(round);
+        if !at_rest {
+            // What was sent before now is pending when the next round begins.
+            P::compute(DELIVERY);
+        }
+        if at_rest {
+            self.stop();
+        } else if number > ROUNDS_MAX {
+            self.find(Check::NotQuiet, format!("CPUs are still busy after {number} rounds"));
+        } else {
+            for cpu in self.sched.topology().cpu_ids() {
+                P::interrupt(cpu, Interrupts::CONTROL);
+            }
+        }
+    }
+
+    // ---- what is done to tasks and CPUs ----
+
+    fn living(&self) -> usize {
+        P::settle();
+        self.ledger.living()
+    }
+
+    /// One operation, unless the phase has had all of them.
+    fn step(&self, cpu: &mut Cpu) {
+        P::settle();
+        if self.steps.fetch_sub(1, ORDER) <= 0 {
+            return;
+        }
+        self.last_step.fetch_max(P::now().as_picos(), ORDER);
+        match self.plan.pick(&mut cpu.random) {
+            Operation::Wake => self.wake_any(cpu),
+            Operation::Make => self.make(cpu),
+            Operation::SetPrio => self.set_prio(cpu),
+            Operation::SetAllowed => self.set_allowed(cpu),
+            Operation::Hotplug => self.hotplug(cpu),
+        }
+        P::settle();
+        self.last_step.fetch_max(P::now().as_picos(), ORDER);
+    }
+
+    fn make(&self, cpu: &mut Cpu) {
+        if self.living() >= self.plan.tasks_max {
+            return self.wake_any(cpu);
+        }
+        let prio = self.plan.prio(&mut cpu.random);
+        let allowed = self.plan.allowed(&mut cpu.random);
+        let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
+        let id = self.sched.prepare(&Attributes { prio, policy, allowed: allowed.clone() });
+        self.handles[id.0 as usize].fetch_add(1, Ordering::Release);
+        P::settle();
+        self.ledger.made(id, prio, &allowed);
+        self.ledger.begin_wake(id);
+        self.sched.start(id);
+        P::settle();
+        self.ledger.end_wake(id);
+    }
+
+    fn wake_any(&self, cpu: &mut Cpu) {
+        P::settle();
+        let ids = self.ledger.wakeable();
+        if ids.is_empty() {
+            return self.make(cpu);
+        }
+        let id = ids[cpu.random.below(ids.len() as u64) as usize];
+        self.wake(cpu, id);
+    }
+
+    /// In the last phase each CPU wakes some of the tasks.
+    fn wake_share(&self, cpu: &mut Cpu) {
+        P::settle();
+        let (cpus, own) = (self.sched.topology().cpus() as u32, cpu.number.0);
+        for id in self.ledger.wakeable().into_iter().filter(|id| id.0 % cpus == own) {
+            P::settle();
+            self.wake(cpu, id);
+        }
+    }
+
+    fn wake(&self, cpu: &mut Cpu, id: TaskId) {
+        if !self.ledger.begin_wake(id) {
+            return;
+        }
+        if self.mistake != Mistake::ForgetsWakeups || cpu.random.below(10) > 0 {
+            self.sched.wake(id);
+        }
+        P::settle();
+        self.ledger.end_wake(id);
+    }
+
+    fn any_changeable(&self, cpu: &mut Cpu) -> Option<TaskId> {
+        P::settle();
+        let ids = self.ledger.changeable();
+        let id = (!ids.is_empty()).then(|| ids[cpu.random.below(ids.len() as u64) as usize])?;
+        self.handles[id.0 as usize].load(Ordering::Acquire);
+        Some(id)
+    }
+
+    fn set_prio(&self, cpu: &mut Cpu) {
+        let Some(id) = self.any_changeable(cpu) else { return };
+        let prio = self.plan.prio(&mut cpu.random);
+        if !self.ledger.begin_prio(id, prio) {
+            return;
+        }
+        let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
+        self.sched.set_prio(id, prio, policy);
+        P::settle();
+        self.ledger.end_prio(id);
+    }
+
+    fn set_allowed(&self, cpu: &mut Cpu) {
+        let Some(id) = self.any_changeable(cpu) else { return };
+        let allowed: CpuSet = self.plan.allowed(&mut cpu.random);
+        if !self.ledger.begin_affinity(id, &allowed) {
+            return;
+        }
+        if std::env::var_os("HITM_TASK").is_some_and(|t| t.to_str().unwrap() == id.0.to_string()) { eprintln!("{} cpu {} sets allowed of {id} to {:?}", P::now().as_picos(), cpu.number, allowed.iter().map(|c| c.0).collect::<Vec<_>>()); }
+        self.sched.set_allowed(id, &allowed);
+        if std::env::var_os("HITM_TASK").is_some_and(|t| t.to_str().unwrap() == id.0.to_string()) { eprintln!("{} cpu {} has set allowed of {id}", P::now().as_picos(), cpu.number); }
+        P::settle();
+        self.ledger.end_affinity(id);
+    }
+
+    fn hotplug(&self, cpu: &mut Cpu) {
+        let target = CpuId(cpu.random.below(self.sched.topology().cpus() as u64) as u32);
+        P::settle();
+        if !self.ledger.begin_hotplug(target) {
+            return;
+        }
+        let online = if self.ledger.is_online(target) {
+            !self.sched.set_offline(target)
+        } else {
+            self.sched.set_online(target);
+            true
+        };
+        P::settle();
+        self.ledger.end_hotplug(target, online);
+    }
+
+    // ---- at rest ----
+
+    /// Everything that must hold when nothing is in flight. The caller runs on no CPU.
+    pub(crate) fn inspect(&self) {
+        let snapshot = self.sched.snapshot();
+        self.ledger.compare(&snapshot);
+        for violation in snapshot.violations() {
+            self.ledger.find(Check::Snapshot, violation);
+        }
+        for inversion in snapshot.priority_inversions() {
+            self.ledger.find(Check::Inversion, inversion);
+        }
+    }
+}

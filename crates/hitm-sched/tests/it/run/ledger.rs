@@ -1,0 +1,415 @@
+//! What the driver knows of its tasks by itself: where each was last seen, who woke it, where it may run.
+//!
+//! The ledger never asks the scheduler. It sees what a runtime sees (tasks handed to CPUs, tasks left, wakeups) and says
+//! when that cannot be right.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hitm_memory::CpuSet;
+use hitm_sched::check::Snapshot;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::Why;
+use hitm_sched::task::TaskId;
+use hitm_topology::CpuId;
+
+/// What can be found wrong, by who finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Check {
+    /// Ledger: a task is given to a CPU while another has it, or while it sleeps and nobody woke it, or after its end.
+    HandOut,
+    /// Ledger: a task is given to a CPU where it may not run.
+    Affinity,
+    /// Ledger: a task was woken, and sleeps.
+    LostWake,
+    /// Ledger: a task is neither running nor queued nor asleep, or the scheduler and the ledger disagree about it.
+    LostTask,
+    /// The scheduler's words contradict its lists.
+    Snapshot,
+    /// A task waits while a less urgent one, or none, runs where it may run.
+    Inversion,
+    /// The machine did not come to rest.
+    NotQuiet,
+    /// The machine stalled: a CPU waits for what never comes.
+    Stall,
+    /// Two accesses to a plain word that nothing orders.
+    Race,
+    /// An invariant that holds at every instant did not.
+    Instant,
+    /// An assertion of the scheduler's own.
+    Panic,
+}
+
+/// Where a task is, as far as the driver can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Not a task.
+    Free,
+    /// It was never given to a CPU, or was left with nothing to do.
+    Asleep,
+    /// It was left and wants to go on.
+    Queued,
+    Running(CpuId),
+    /// It was left for good.
+    Ended,
+}
+
+#[derive(Clone, Debug)]
+struct Affinity {
+    allowed: CpuSet,
+    /// When the call that set it returned.
+    since: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    place: Place,
+    /// It leaves for good at its next switch.
+    ending: bool,
+    /// Changes under way: it does not end meanwhile.
+    changes: u32,
+    affinity_changes: bool,
+    /// Things that it was told; what it had heard of when it was polled last.
+    posted: u64,
+    heard: u64,
+    wakes_begun: u64,
+    wakes_ended: u64,
+    /// `wakes_ended` before its last poll.
+    wakes_before_poll: u64,
+    /// The last affinity that is surely in force, and those set since.
+    affinities: Vec<Affinity>,
+    /// None while it is not known which of several changes came last.
+    prio: Option<Prio>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    entries: Vec<Entry>,
+    /// Counts events.
+    now: u64,
+    offline: BTreeSet<CpuId>,
+    changing: BTreeSet<CpuId>,
+    /// Whether a CPU ever went: from then on affinity may have given way.
+    hotplug: bool,
+    findings: Vec<(Check, String)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Mutex<Books>);
+
+/// Findings kept; the first explain the rest.
+const KEPT: usize = 40;
+/// Affinities of a task that are remembered.
+const AFFINITIES_KEPT: usize = 100;
+
+impl Books {
+    fn find(&mut self, check: Check, what: String) {
+        if self.findings.len() < KEPT {
+            self.findings.push((check, what));
+        }
+    }
+
+    fn entry(&mut self, id: TaskId) -> &mut Entry {
+        &mut self.entries[id.0 as usize]
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn ids(&self, which: impl Fn(&Entry) -> bool) -> Vec<TaskId> {
+        let some = self.entries.iter().enumerate().filter(|(_, entry)| which(entry));
+        some.map(|(id, _)| TaskId(id as u32)).collect()
+    }
+}
+
+impl Entry {
+    fn free() -> Self {
+        Self {
+            place: Place::Free,
+            ending: false,
+            changes: 0,
+            affinity_changes: false,
+            posted: 0,
+            heard: 0,
+            wakes_begun: 0,
+            wakes_ended: 0,
+            wakes_before_poll: 0,
+            affinities: Vec::new(),
+            prio: None,
+        }
+    }
+
+    fn lives(&self) -> bool {
+        !matches!(self.place, Place::Free | Place::Ended)
+    }
+}
+
+impl Ledger {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find(&self, check: Check, what: impl Into<String>) {
+        self.books().find(check, what.into());
+    }
+
+    pub(crate) fn findings(&self) -> Vec<(Check, String)> {
+        self.books().findings.clone()
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.books().findings.is_empty()
+    }
+
+    /// A moment, for [`Ledger::given`].
+    pub(crate) fn now(&self) -> u64 {
+        self.books().tick()
+    }
+
+    pub(crate) fn living(&self) -> usize {
+        self.books().ids(Entry::lives).len()
+    }
+
+    // ---- the life of a task ----
+
+    pub(crate) fn made(&self, id: TaskId, prio: Prio, allowed: &CpuSet) {
+        let mut books = self.books();
+        let count = books.entries.len().max(id.0 as usize + 1);
+        books.entries.resize_with(count, Entry::free);
+        let since = books.tick();
+        let was = books.entry(id).place;
+        if was != Place::Free {
+            books.find(Check::LostTask, format!("task {id} is made while it is {was:?}"));
+        }
+        let entry = books.entry(id);
+        *entry = Entry {
+            place: Place::Asleep,
+            affinities: vec![Affinity { allowed: allowed.clone(), since }],
+            prio: Some(prio),
+            // Wakeups that are still under way were meant for the number's last task, and may reach this one.
+            heard: entry.posted,
+            wakes_before_poll: entry.wakes_ended,
+            posted: entry.posted,
+            wakes_begun: entry.wakes_begun,
+            wakes_ended: entry.wakes_ended,
+            ..Entry::free()
+        };
+    }
+
+    /// `cpu`, which began to look for a task at `began`, was given `id`.
+    pub(crate) fn given(&self, cpu: CpuId, id: TaskId, began: u64) {
+        let mut books = self.books();
+        let hotplug = books.hotplug;
+        let entry = books.entry(id);
+        let wrong = match entry.place {
+            Place::Asleep if entry.wakes_begun == entry.wakes_before_poll => Some("sleeps and was not woken".to_owned()),
+            Place::Asleep | Place::Queued => None,
+            Place::Running(other) => Some(format!("runs on cpu {other}")),
+            Place::Free | Place::Ended => Some("has ended".to_owned()),
+        };
+        let sure = entry.affinities.iter().rposition(|affinity| affinity.since <= began).unwrap_or(0);
+        let allowed = entry.affinities[sure..].iter().any(|affinity| affinity.allowed.contains(cpu));
+        entry.place = Place::Running(cpu);
+        if let Some(wrong) = wrong {
+            books.find(Check::HandOut, format!("cpu {cpu} is given task {id}, which {wrong}"));
+        }
+        // Affinity gives way when none of a task's CPUs is there.
+        if !allowed && !hotplug {
+            books.find(Check::Affinity, format!("cpu {cpu} is given task {id}, which may not run there"));
+        }
+    }
+
+    /// The poll of `id` is about to begin; [`Ledger::hear`] follows.
+    pub(crate) fn poll(&self, id: TaskId) {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        entry.wakes_before_poll = entry.wakes_ended;
+    }
+
+    /// `id` looks at what it was told.
+    pub(crate) fn hear(&self, id: TaskId) {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        entry.heard = entry.posted;
+    }
+
+    /// Whether `id`, which runs, may end now. If so it must.
+    pub(crate) fn ends(&self, id: TaskId) -> bool {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        entry.ending = entry.changes == 0;
+        entry.ending
+    }
+
+    /// `cpu` is about to leave `id`.
+    pub(crate) fn left(&self, cpu: CpuId, id: TaskId, why: Why) {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        let was = entry.place;
+        entry.place = match why {
+            Why::Block => Place::Asleep,
+            Why::Yield | Why::Preempt => Place::Queued,
+            Why::Exit => Place::Ended,
+        };
+        if was != Place::Running(cpu) {
+            books.find(Check::HandOut, format!("cpu {cpu} leaves task {id}, which is {was:?}"));
+        }
+    }
+
+    /// The last switch from `id` is done; its number is about to be given back.
+    pub(crate) fn ended(&self, id: TaskId) {
+        self.books().entry(id).place = Place::Free;
+    }
+
+    // ---- what is done to tasks ----
+
+    /// Tasks that can be woken: also such as have just ended.
+    pub(crate) fn wakeable(&self) -> Vec<TaskId> {
+        self.books().ids(|entry| entry.place != Place::Free)
+    }
+
+    /// Somebody tells `id` something and is about to wake it. False when it is gone.
+    pub(crate) fn begin_wake(&self, id: TaskId) -> bool {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        if entry.place == Place::Free {
+            return false;
+        }
+        entry.posted += 1;
+        entry.wakes_begun += 1;
+        true
+    }
+
+    /// The wakeup is done. The number may be another task's by now.
+    pub(crate) fn end_wake(&self, id: TaskId) {
+        self.books().entry(id).wakes_ended += 1;
+    }
+
+    /// Tasks that can be changed.
+    pub(crate) fn changeable(&self) -> Vec<TaskId> {
+        self.books().ids(|entry| entry.lives() && !entry.ending)
+    }
+
+    /// `id` is about to get this priority. False when it is ending.
+    pub(crate) fn begin_prio(&self, id: TaskId, prio: Prio) -> bool {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        if !entry.lives() || entry.ending {
+            return false;
+        }
+        entry.prio = (entry.changes == 0).then_some(prio);
+        entry.changes += 1;
+        true
+    }
+
+    pub(crate) fn end_prio(&self, id: TaskId) {
+        self.books().entry(id).changes -= 1;
+    }
+
+    /// `id` is about to get this affinity. False when it is ending or somebody else changes it.
+    pub(crate) fn begin_affinity(&self, id: TaskId, allowed: &CpuSet) -> bool {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        if !entry.lives() || entry.ending || entry.affinity_changes {
+            return false;
+        }
+        entry.affinity_changes = true;
+        entry.changes += 1;
+        if entry.changes > 1 {
+            // A change of priority overlaps; which of two of those came last is told by `begin_prio` alone.
+            entry.prio = None;
+        }
+        entry.affinities.push(Affinity { allowed: allowed.clone(), since: u64::MAX });
+        true
+    }
+
+    pub(crate) fn end_affinity(&self, id: TaskId) {
+        let mut books = self.books();
+        let now = books.tick();
+        let entry = books.entry(id);
+        entry.affinity_changes = false;
+        entry.changes -= 1;
+        entry.affinities.last_mut().expect("one at least").since = now;
+        // Who began to look before this may still go by an earlier one; nobody looks for so long.
+        let old = entry.affinities.len().saturating_sub(AFFINITIES_KEPT);
+        entry.affinities.drain(..old);
+    }
+
+    /// Somebody is about to take `cpu` out of use or put it to use. False when somebody else does.
+    pub(crate) fn begin_hotplug(&self, cpu: CpuId) -> bool {
+        let mut books = self.books();
+        books.hotplug = true;
+        books.changing.insert(cpu)
+    }
+
+    pub(crate) fn end_hotplug(&self, cpu: CpuId, online: bool) {
+        let mut books = self.books();
+        books.changing.remove(&cpu);
+        if online { books.offline.remove(&cpu) } else { books.offline.insert(cpu) };
+    }
+
+    pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
+        !self.books().offline.contains(&cpu)
+    }
+
+    // ---- at rest ----
+
+    /// Compares with what the scheduler says when nothing is in flight.
+    pub(crate) fn compare(&self, snapshot: &Snapshot) {
+        let mut books = self.books();
+        let living: Vec<TaskId> = books.ids(Entry::lives);
+        let known: Vec<TaskId> = snapshot.tasks.iter().map(|task| task.id).collect();
+        if living != known {
+            books.find(Check::LostTask, format!("tasks {living:?} live, the scheduler has {known:?}"));
+        }
+        for (index, queue) in snapshot.queues.iter().enumerate() {
+            let cpu = CpuId(index as u32);
+            let has = books.ids(|entry| entry.place == Place::Running(cpu));
+            if has != queue.running.into_iter().collect::<Vec<_>>() {
+                books.find(Check::LostTask, format!("cpu {cpu} has tasks {has:?}, the scheduler says {:?}", queue.running));
+            }
+            let online = !books.offline.contains(&cpu);
+            if queue.online != online {
+                books.find(Check::Snapshot, format!("cpu {cpu}: online is {}, it was set to {online}", queue.online));
+            }
+        }
+        for id in living {
+            books.compare_task(id, snapshot);
+        }
+    }
+}
+
+impl Books {
+    fn compare_task(&mut self, id: TaskId, snapshot: &Snapshot) {
+        let entry = self.entry(id).clone();
+        let Some(task) = snapshot.tasks.iter().find(|task| task.id == id) else { return };
+        let on_queue = |queue: &&hitm_sched::check::QueueSnapshot| queue.queued.iter().any(|&(_, queued)| queued == id);
+        let queues = snapshot.queues.iter().filter(on_queue).count();
+        let may_be_awake = entry.wakes_begun > entry.wakes_before_poll;
+        match (entry.place, queues) {
+            (Place::Asleep, 0) if entry.posted > entry.heard => {
+                self.find(Check::LostWake, format!("task {id} was woken and sleeps"));
+            }
+            (Place::Asleep, 0) | (Place::Running(_) | Place::Queued, 1) => {}
+            (Place::Asleep, 1) if may_be_awake => {}
+            (place, count) => self.find(Check::LostTask, format!("task {id} is {place:?} and on {count} queues")),
+        }
+        let allowed = entry.affinities.last().map(|affinity| &affinity.allowed);
+        if allowed != Some(&task.allowed) {
+            self.find(Check::LostTask, format!("task {id} may run on {:?}, it was set to {allowed:?}", task.allowed));
+        }
+        if entry.prio.is_some_and(|prio| prio != task.prio) {
+            self.find(Check::LostTask, format!("task {id} is {}, it was set to {:?}", task.prio, entry.prio));
+        }
+        // Affinity gives way when none of a task's CPUs is there, until the task wakes again.
+        let queued = snapshot.queues.iter().position(|queue| on_queue(&queue));
+        if let Some(cpu) = queued
+            && !self.hotplug
+            && !task.allowed.contains(CpuId(cpu as u32))
+        {
+            self.find(Check::Affinity, format!("task {id} is on cpu {cpu}, where it may not run"));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a seed stands for.
+
+use hitm_machine::{Arbitration, Random};
+use hitm_memory::CpuSet;
+use hitm_sched::prio::Prio;
+use hitm_topology::CpuId;
+
+/// What is done at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Wake,
+    Make,
+    SetPrio,
+    SetAllowed,
+    Hotplug,
+}
+
+/// Which affinities tasks get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Affinities {
+    /// All CPUs.
+    Every,
+    /// All CPUs or one.
+    EveryOrOne,
+    /// Any set.
+    Any,
+}
+
+/// A machine, a mitigation, and what happens.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) topology: String,
+    pub(crate) mitigation: &'static str,
+    pub(crate) arbitration: Arbitration,
+    pub(crate) jitter: f64,
+    pub(crate) cpus: u32,
+    /// Steps a phase.
+    pub(crate) steps: i64,
+    pub(crate) phases: u32,
+    pub(crate) tasks_max: usize,
+    /// The longest stretch of a task between two steps.
+    pub(crate) burst_nanos: u64,
+    /// How many different priorities there are.
+    prios: u64,
+    affinities: Affinities,
+    /// Operations and how often they are chosen. What is left out is turned off.
+    weights: Vec<(Operation, u64)>,
+}
+
+/// Machines, with their CPUs.
+const TOPOLOGIES: [(&str, u32); 9] = [
+    ("core:1 pu:1", 1),
+    ("core:2 pu:1", 2),
+    ("core:1 pu:2", 2),
+    ("core:3 pu:1", 3),
+    ("core:2 pu:2", 4),
+    ("pack:2 core:2 pu:1", 4),
+    ("pack:2 l3:2 core:1 pu:2", 8),
+    ("pack:2 numa:2 core:2 pu:1", 8),
+    ("pack:3 core:2 pu:2", 12),
+];
+
+/// All mitigations that differ in what is executed.
+pub(crate) const MITIGATIONS: [&str; 14] = [
+    "baseline",
+    "cpupri-split",
+    "cpupri-split-compact",
+    "root-domain-reordered",
+    "rto-count=node",
+    "cpupri-mask=node",
+    "cpupri-mask=llc+rto-mask=llc+rto-count=llc",
+    "cpupri-mask=cpu+rto-mask=cpu+rto-count=cpu",
+    "all",
+    "all+as-posted",
+    "rto-count=node+as-posted",
+    "cpupri-mask=node+as-posted",
+    "pull-by-locks",
+    "all+pull-by-locks+rto-mask=core",
+];
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = &mut Random::new(seed, 0);
+        let (topology, cpus) = TOPOLOGIES[random.below(TOPOLOGIES.len() as u64) as usize];
+        let mitigation = MITIGATIONS[random.below(MITIGATIONS.len() as u64) as usize];
+        let mut weights = vec![(Operation::Wake, 10 + random.below(30))];
+        // A feature in three is off.
+        for operation in [Operation::Make, Operation::SetPrio, Operation::SetAllowed, Operation::Hotplug] {
+            if random.below(3) > 0 {
+                weights.push((operation, 1 + random.below(8)));
+            }
+        }
+        let affinities = [Affinities::Every, Affinities::EveryOrOne, Affinities::Any];
+        Self {
+            seed,
+            topology: topology.to_owned(),
+            mitigation,
+            arbitration: if random.below(2) == 0 { Arbitration::LocalFirst } else { Arbitration::Fifo },
+            jitter: [0.0, 0.1, 0.5][random.below(3) as usize],
+            cpus,
+            steps: 30 + i64::from(cpus) * 30,
+            phases: 3,
+            tasks_max: 1 + random.below(3 * u64::from(cpus)) as usize,
+            burst_nanos: [300, 3_000, 30_000][random.below(3) as usize],
+            prios: [1, 2, 4, 99][random.below(4) as usize],
+            affinities: affinities[random.below(3) as usize],
+            weights,
+        }
+    }
+
+    pub(crate) fn pick(&self, random: &mut Random) -> Operation {
+        let mut left = random.below(self.weights.iter().map(|(_, weight)| weight).sum());
+        for &(operation, weight) in &self.weights {
+            match left.checked_sub(weight) {
+                None => return operation,
+                Some(rest) => left = rest,
+            }
+        }
+        unreachable!("what is left is below the sum")
+    }
+
+    pub(crate) fn prio(&self, random: &mut Random) -> Prio {
+        // Spread over the range, so that both words of a queue's bitmap are used.
+        Prio((random.below(self.prios) * (98 / self.prios.max(2))) as i32)
+    }
+
+    pub(crate) fn allowed(&self, random: &mut Random) -> CpuSet {
+        let every = || (0..self.cpus).map(CpuId).collect();
+        match (self.affinities, random.below(3)) {
+            (Affinities::Every, _) | (_, 0) => every(),
+            (Affinities::EveryOrOne, 1) => every(),
+            (Affinities::EveryOrOne, _) | (_, 1) => CpuSet::from_iter([CpuId(random.below(u64::from(self.cpus)) as u32)]),
+            (Affinities::Any, _) => {
+                let mut some: CpuSet = (0..self.cpus).map(CpuId).filter(|_| random.below(2) == 0).collect();
+                some.insert(CpuId(random.below(u64::from(self.cpus)) as u32));
+                some
+            }
+        }
+    }
+}

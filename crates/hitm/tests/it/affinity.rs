@@ -1,0 +1,160 @@
+//! Tasks run where they may, at every poll.
+
+use std::sync::{Arc, Mutex};
+
+use hitm::{CpuSet, Handle, Priority, Span, SpawnOptions};
+use hitm_topology::CpuId;
+
+use crate::host::Host;
+use crate::stage::{joined, on_cpu};
+use crate::watch::polled;
+
+every_host!(
+    every_poll_is_where_it_may_be,
+    a_task_that_changes_its_own_cpus_moves,
+    others_change_the_cpus_of_tasks,
+    a_set_that_excludes_the_only_free_cpu_waits,
+);
+
+/// A sequence without pattern, the same everywhere.
+pub(crate) struct Scatter(u64);
+
+impl Scatter {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % bound
+    }
+
+    /// Some CPUs of a machine, one at least.
+    pub(crate) fn cpus(&mut self, count: usize) -> CpuSet {
+        let mut cpus: CpuSet = (0..count as u32).map(CpuId).filter(|_| self.below(3) == 0).collect();
+        cpus.insert(CpuId(self.below(count) as u32));
+        cpus
+    }
+}
+
+/// Works, waits and yields, `steps` times.
+pub(crate) async fn wander<H: Host>(handle: Handle<H>, seed: u64, steps: usize) {
+    let mut scatter = Scatter::new(seed);
+    for _ in 0..steps {
+        match scatter.below(4) {
+            0 => handle.yield_now().await,
+            1 => handle.sleep(Span::from_micros(scatter.below(20) as u64)).await,
+            2 => handle.compute(Span::from_micros(scatter.below(20) as u64)).await,
+            _ => handle.checkpoint().await,
+        }
+    }
+}
+
+async fn every_poll_is_where_it_may_be<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus();
+    let mut scatter = Scatter::new(1);
+    let mut tasks = Vec::new();
+    for number in 0..3 * cpus as u64 + 5 {
+        let allowed = scatter.cpus(cpus);
+        let options = SpawnOptions {
+            priority: Priority::fifo(1 + scatter.below(5) as u8),
+            cpus: Some(allowed.clone()),
+            role: None,
+        };
+        let look = move || {
+            let cpu = H::current_cpu();
+            assert!(allowed.contains(cpu), "task {number} on CPU {cpu}, allowed on {allowed:?}");
+        };
+        tasks.push(handle.spawn(options, polled(wander(handle.clone(), number, 20), look)));
+    }
+    for task in tasks {
+        joined(task).await;
+    }
+}
+
+async fn a_task_that_changes_its_own_cpus_moves<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus() as u32;
+    let mut tasks = Vec::new();
+    for number in 0..4 {
+        let me = handle.clone();
+        tasks.push(handle.spawn(Priority::fifo(2), async move {
+            for step in 0..3 * cpus {
+                let cpu = CpuId((number + step * 7) % cpus);
+                me.set_cpus(&CpuSet::from_iter([cpu]));
+                match step % 3 {
+                    0 => me.yield_now().await,
+                    1 => me.sleep(Span::from_micros(3)).await,
+                    _ => me.checkpoint().await,
+                }
+                assert_eq!(H::current_cpu(), cpu, "step {step}");
+            }
+        }));
+    }
+    for task in tasks {
+        joined(task).await;
+    }
+}
+
+/// Where a task may be: what was said last, and while that is being changed what was said before.
+#[derive(Default)]
+struct Said {
+    now: CpuSet,
+    before: Option<CpuSet>,
+}
+
+async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus();
+    let mut scatter = Scatter::new(7);
+    let mut tasks = Vec::new();
+    for number in 0..2 * cpus as u64 + 3 {
+        let allowed = scatter.cpus(cpus);
+        let said = Arc::new(Mutex::new(Said { now: allowed.clone(), before: None }));
+        let options = SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), role: None };
+        let seen = said.clone();
+        let look = move || {
+            H::settle();
+            let (said, cpu) = (seen.lock().expect("nobody panics with it"), H::current_cpu());
+            let fine = said.now.contains(cpu) || said.before.as_ref().is_some_and(|before| before.contains(cpu));
+            assert!(fine, "task {number} on CPU {cpu}, allowed on {:?}", said.now);
+        };
+        tasks.push((handle.spawn(options, polled(wander(handle.clone(), number, 60), look)), said));
+    }
+    handle.set_priority(Priority::fifo(3));
+    for _ in 0..40 {
+        let (task, said) = &tasks[scatter.below(tasks.len())];
+        let cpus = scatter.cpus(cpus);
+        {
+            H::settle();
+            let mut said = said.lock().expect("nobody panics with it");
+            let before = std::mem::replace(&mut said.now, cpus.clone());
+            said.before = Some(before);
+        }
+        handle.set_cpus_of(task, &cpus);
+        {
+            H::settle();
+            said.lock().expect("nobody panics with it").before = None;
+        }
+        wander(handle.clone(), scatter.below(1_000) as u64, 2).await;
+    }
+    for (task, _) in tasks {
+        joined(task).await;
+    }
+}
+
+async fn a_set_that_excludes_the_only_free_cpu_waits<H: Host>(handle: Handle<H>) {
+    // Two tasks that may run on the first CPU alone, however many others idle.
+    let begun = crate::stage::Gate::new(&handle);
+    let (clock, begins) = (handle.clone(), begun.clone());
+    let first = handle.spawn(on_cpu(0, 5), async move {
+        begins.open();
+        clock.compute(Span::from_micros(300)).await;
+        clock.now()
+    });
+    begun.pass().await;
+    let clock = handle.clone();
+    let second = handle.spawn(on_cpu(0, 4), async move { clock.now() });
+    let (first, second) = (joined(first).await, joined(second).await);
+    assert!(first <= second);
+}
