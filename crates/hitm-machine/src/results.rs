@@ -62,7 +62,7 @@ pub struct AccessResult {
     pub hitm_local_cycles: f64,
     /// Cycles waited by the HITMs of other packages.
     pub hitm_remote_cycles: f64,
-    /// How many CPUs missed.
+    /// How many CPUs missed: after a merge, in the run of them that had most.
     pub cpus: u32,
     /// Waits of the misses, in picoseconds.
     pub waits: Histogram,
@@ -147,6 +147,19 @@ impl LineResult {
         self.accesses.iter().map(what).sum()
     }
 
+    fn merge(&mut self, other: &Self) {
+        for access in &other.accesses {
+            let same = |own: &&mut AccessResult| {
+                (own.offset, &own.place, own.kind) == (access.offset, &access.place, access.kind)
+            };
+            match self.accesses.iter_mut().find(same) {
+                Some(own) => own.merge(access),
+                None => self.accesses.push(access.clone()),
+            }
+        }
+        self.accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
+    }
+
     /// The waits of all misses that read the line: loads and read-modify-writes, as hardware samples them.
     #[must_use]
     pub fn load_waits(&self) -> Histogram {
@@ -171,6 +184,27 @@ impl Results {
     #[must_use]
     pub fn line(&self, object: &str, line: u32) -> Option<&LineResult> {
         self.lines.iter().find(|result| result.object == object && result.line == line)
+    }
+
+    /// Adds what another run counted: of the same machine and the same program, with another seed.
+    pub fn merge(&mut self, other: &Self) {
+        self.account.merge(&other.account);
+        for (object, wait) in &other.line_waits {
+            *self.line_waits.entry(object.clone()).or_default() += wait;
+        }
+        self.totals.merge(&other.totals);
+        let mut by_place: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+        let known: Vec<(u64, String)> = self.lines.iter().map(|line| (line.address, line.name())).collect();
+        for (index, (address, name)) in known.iter().enumerate() {
+            by_place.insert((*address, name), index);
+        }
+        for line in &other.lines {
+            match by_place.get(&(line.address, line.name().as_str())) {
+                Some(&index) => self.lines[index].merge(line),
+                None => self.lines.push(line.clone()),
+            }
+        }
+        self.lines.sort_by(|a, b| (a.address, &a.object, a.index).cmp(&(b.address, &b.object, b.index)));
     }
 
     pub(crate) fn of(engine: &Engine) -> Self {
@@ -238,7 +272,48 @@ impl Results {
     }
 }
 
+impl AccessResult {
+    fn merge(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.hitm_local += other.hitm_local;
+        self.hitm_remote += other.hitm_remote;
+        self.transfers += other.transfers;
+        for (own, more) in self.distances.iter_mut().zip(other.distances) {
+            *own += more;
+        }
+        self.cycles += other.cycles;
+        self.hitm_local_cycles += other.hitm_local_cycles;
+        self.hitm_remote_cycles += other.hitm_remote_cycles;
+        // Which CPUs is not known any more: the larger of the two is a lower bound.
+        self.cpus = self.cpus.max(other.cpus);
+        self.waits.merge(&other.waits);
+        for theft in &other.stolen_by {
+            match self.stolen_by.iter_mut().find(|own| (&own.place, &own.field) == (&theft.place, &theft.field)) {
+                Some(own) => {
+                    own.times += theft.times;
+                    own.cycles += theft.cycles;
+                }
+                None => self.stolen_by.push(theft.clone()),
+            }
+        }
+        self.stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+    }
+}
+
 impl Totals {
+    fn merge(&mut self, other: &Self) {
+        let Self { loads, stores, rmws, misses, transfers, hitm_local, hitm_remote, resumes } = other;
+        self.loads += loads;
+        self.stores += stores;
+        self.rmws += rmws;
+        self.misses += misses;
+        self.transfers += transfers;
+        self.hitm_local += hitm_local;
+        self.hitm_remote += hitm_remote;
+        self.resumes += resumes;
+    }
+
     fn add(&mut self, record: &AccessRecord, hits: u64) {
         let count = hits + record.misses;
         match record.kind {

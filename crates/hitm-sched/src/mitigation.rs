@@ -18,14 +18,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hitm_memory::Platform;
+use hitm_memory::{Described, Field, Native, Platform};
 use hitm_topology::{Scope, Topology};
 
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
 use crate::root_domain::{
     Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig,
 };
+use crate::rq::RunQueue;
 use crate::scheduler::{Scheduler, Scheduling};
+use crate::task::Task;
 
 /// The order of the root domain's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,6 +196,32 @@ impl Mitigation {
         }
     }
 
+    /// The size and the fields of one of [`LAYOUTS`], as it stands in memory on this mitigation.
+    #[must_use]
+    pub fn layout(&self, object: &str) -> Option<(usize, Vec<Field>)> {
+        match object {
+            "root_domain" => Some(match self.vectors {
+                Vectors::Packed => self.root_domain_layout::<Packed<Native>>(),
+                Vectors::Split => self.root_domain_layout::<Split<Native>>(),
+                Vectors::Compact => self.root_domain_layout::<Compact<Native>>(),
+            }),
+            "rq" => Some((size_of::<RunQueue<Native>>(), RunQueue::<Native>::fields())),
+            "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
+            _ => None,
+        }
+    }
+
+    fn root_domain_layout<V: CpupriVecs<Native>>(&self) -> (usize, Vec<Field>) {
+        fn of<T: Described>() -> (usize, Vec<Field>) {
+            (size_of::<T>(), T::fields())
+        }
+        match self.order {
+            Order::Baseline => of::<Baseline<Native, Parts<V, Counted<Native>>>>(),
+            Order::Reordered => of::<Reordered<Native, Parts<V, Counted<Native>>>>(),
+            Order::ReorderedCounts => of::<ReorderedCounts<Native, Parts<V, Pointed<Native>>>>(),
+        }
+    }
+
     fn with_vectors<P: Platform, V: CpupriVecs<P>>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
         match self.order {
             Order::Baseline => {
@@ -208,6 +236,9 @@ impl Mitigation {
         }
     }
 }
+
+/// The objects whose layout can be shown.
+pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
 pub const OBJECTS: [&str; 13] = [

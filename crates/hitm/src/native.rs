@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle as Thread};
 
-use hitm_memory::{Interrupts, Native, NativeWorkers, Span};
+use hitm_memory::{Interrupts, Native, NativeWorkers, Span, Time};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::{CpuId, Topology};
 
@@ -86,6 +86,12 @@ impl NativeRuntime {
     #[must_use]
     pub fn handle(&self) -> &Handle<Native> {
         &self.handle
+    }
+
+    /// The time, as the runtime's tasks see it.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.workers.now()
     }
 
     /// Time booked so far by all CPUs: user, kernel, idle. Zero without accounting.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory, Placed, Platform, ScopedCounter, Span, described};
+use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, Span, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use super::{Measured, Probe, Start, timed};
