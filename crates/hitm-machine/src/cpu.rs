@@ -40,6 +40,8 @@ pub(crate) struct Cpu {
     /// Whether it spins for a lock.
     pub(crate) spinning: bool,
     pub(crate) pending: Interrupts,
+    /// Interrupts and timers that have been sent or set and have not come.
+    pub(crate) interrupts_under_way: u32,
     /// Counts settings of the timer, so that an old expiry is told from the present one.
     pub(crate) timer_generation: u32,
     pub(crate) window: LoadWindow,
@@ -59,6 +61,7 @@ impl Cpu {
             waits: Waits::Nothing,
             spinning: false,
             pending: Interrupts::NONE,
+            interrupts_under_way: 0,
             timer_generation: 0,
             window,
             stores: StoreBuffer::default(),

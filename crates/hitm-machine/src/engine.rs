@@ -118,9 +118,6 @@ pub(crate) struct Engine {
     paths: PathCosts,
     /// Accesses since any CPU computed or idled.
     pub(crate) accesses_without_progress: u64,
-    /// How far ahead of the others a CPU may run: the model's one-way time, or 0 to switch it off, which changes nothing
-    /// but the speed.
-    look_ahead: u64,
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
@@ -188,7 +185,6 @@ impl Engine {
             spinners: FxHashMap::default(),
             parked: FxHashMap::default(),
             accesses_without_progress: 0,
-            look_ahead: if config.look_ahead { latencies.one_way } else { 0 },
             resumes: 0,
             grants: Vec::new(),
             directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
@@ -214,6 +210,7 @@ impl Engine {
     /// Puts new lines behind the last one, at home on the package of `node`, and says whether they take part.
     pub(crate) fn place(&mut self, name: &str, first: u32, lines: u32, used: u32, package: u16) {
         self.directory.grow(used as usize, package);
+        self.records.grow(used as usize);
         for line in first..first + lines {
             self.directory.recycle(line, package);
         }
@@ -294,8 +291,12 @@ impl Engine {
         match event {
             Event::Arrive { slot, .. } => self.arrive(slot, time),
             Event::Decide { line } => self.decide(line, time),
-            Event::Interrupt { cpu, bits } => self.deliver(cpu, Interrupts::from_bits(bits), time),
+            Event::Interrupt { cpu, bits } => {
+                self.cpus[cpu as usize].interrupts_under_way -= 1;
+                self.deliver(cpu, Interrupts::from_bits(bits), time);
+            }
             Event::Timer { cpu, generation } => {
+                self.cpus[cpu as usize].interrupts_under_way -= 1;
                 if self.cpus[cpu as usize].timer_generation == generation {
                     self.deliver(cpu, Interrupts::TIMER, time);
                 }
@@ -321,7 +322,7 @@ impl Engine {
             return;
         }
         let kernel = self.cpus[grant.request.cpu as usize].mode == Mode::Kernel;
-        let wait = grant.at - grant.request.time + self.directory.latencies().one_way;
+        let wait = grant.at - grant.request.time + grant.request.way;
         self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, kernel);
     }
 
@@ -413,7 +414,7 @@ impl Engine {
         let free = self.free_lines[line as usize] || clock > self.config.measure_until.as_picos();
         // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
         let early = clock >= self.horizon;
-        if early && (clock >= self.horizon.saturating_add(self.look_ahead) || free || !self.is_certain(line)) {
+        if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
             self.resume_at(clock);
             return Issue::Later;
         }
@@ -467,6 +468,29 @@ impl Engine {
         Some(value)
     }
 
+    /// The first time for which it is not certain what the current CPU finds at a line that nothing is under way to.
+    fn certain_before(&self) -> u64 {
+        if !self.config.look_ahead {
+            return self.horizon;
+        }
+        let latencies = self.directory.latencies();
+        let siblings = self.topology.siblings(CpuId(self.current)).iter().filter(|sibling| sibling.0 != self.current);
+        let in_core = siblings.map(|sibling| self.acts_not_before(sibling.0)).min().unwrap_or(NEVER);
+        let by_siblings = in_core.saturating_add(latencies.one_way_in_core);
+        self.horizon.saturating_add(latencies.one_way).min(by_siblings)
+    }
+
+    /// A time before which `number`, which is not the current CPU, does nothing.
+    fn acts_not_before(&self, number: u32) -> u64 {
+        let cpu = &self.cpus[number as usize];
+        let interrupted = cpu.interrupts_under_way > 0;
+        match cpu.waits {
+            Waits::Compute { .. } | Waits::Interrupt { .. } if !interrupted => self.calendar.time_of(number),
+            _ if cpu.finished => NEVER,
+            _ => self.horizon,
+        }
+    }
+
     /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
     /// or the core lacks it and none of its threads has asked for it.
     fn is_certain(&self, line: u32) -> bool {
@@ -487,11 +511,14 @@ impl Engine {
 
     /// The line is elsewhere: asks for it.
     fn send_request(&mut self, touch: &Touch, line: u32, access: AccessId, clock: u64) -> Issue {
-        let arrives = clock + self.directory.latencies().one_way;
+        let latencies = self.directory.latencies();
+        let in_core = self.directory.owned_by_core_of(self.current, line);
+        let way = if in_core { latencies.one_way_in_core } else { latencies.one_way };
+        let arrives = clock + way;
         let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
         let request = (!joins).then(|| {
             self.directory.announce(line);
-            Request { cpu: self.current, line, kind: touch.kind, time: arrives, access }
+            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access }
         });
         let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
         let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
@@ -670,6 +697,7 @@ impl Engine {
         self.spend(self.paths.interrupt_send, Part::Interrupts);
         let delivery = self.delivery(target);
         let at = self.clock() + self.jittered(delivery);
+        self.cpus[target as usize].interrupts_under_way += 1;
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
     }
 
@@ -729,6 +757,7 @@ impl Engine {
         cpu.timer_generation += 1;
         if at != Time::NEVER {
             let generation = cpu.timer_generation;
+            cpu.interrupts_under_way += 1;
             self.enter_event(at.as_picos().max(now) + slack, Event::Timer { cpu: number, generation });
         }
     }

@@ -138,6 +138,13 @@ impl Directory {
             && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
     }
 
+    /// Whether the core of `cpu` owns `line`: then only another of its threads can be what a request waits for.
+    #[inline]
+    #[must_use]
+    pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
+        self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu))
+    }
+
     /// Whether the core of `cpu` has no copy of `line`.
     #[inline]
     #[must_use]
@@ -226,7 +233,7 @@ impl Directory {
     fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
         let line = &mut self.lines[request.line as usize];
         let start = now.max(line.filled_at).max(line.busy_until);
-        let at = start + self.latencies.to_sibling();
+        let at = start + self.latencies.to_sibling(request.way);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.busy_until = done;
         line.thread = request.cpu;
@@ -245,7 +252,7 @@ impl Directory {
         let home = u32::from(self.lines[request.line as usize].home);
         let line = &mut self.lines[request.line as usize];
         let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home)
-            - self.latencies.one_way;
+            - request.way;
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core);
         line.dirty = request.kind.is_write();
@@ -379,7 +386,7 @@ impl Directory {
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
         let handoff = self.varied(handoff);
         // The way to the line was paid before the request arrived.
-        let idle = self.latencies.idle(handoff) - self.latencies.one_way;
+        let idle = self.latencies.idle(handoff) - request.way;
         if queued {
             // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
             (now + self.latencies.queued(handoff)).max(request.time + idle)
@@ -414,7 +421,7 @@ impl Directory {
         let at = if in_domain.count > 0 {
             let start = now.max(in_domain.next_refill);
             self.contended[contended].domains[domain].next_refill = start + self.latencies.refill_each;
-            let served = start.max(request.time) + self.latencies.llc_read - self.latencies.one_way;
+            let served = start.max(request.time) + self.latencies.llc_read - request.way;
             served.max(in_domain.since + self.latencies.refill_each)
         } else {
             let nearest = self.nearest_domain(contended, domain, home);
