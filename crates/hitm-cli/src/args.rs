@@ -110,8 +110,8 @@ pub(crate) struct OutputArgs {
 
 /// A length of time, as `24ms` or `500us`.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let duration: Duration = humantime::parse_duration(text)
-        .map_err(|error| format!("{error}: give a number and a unit, as in `24ms`"))?;
+    let duration: Duration =
+        humantime::parse_duration(text).map_err(|error| format!("{error}: give a number and a unit, as in `24ms`"))?;
     let nanos = u64::try_from(duration.as_nanos()).map_err(|_| "longer than 213 days".to_owned())?;
     nanos.checked_mul(1_000).map(Span::from_picos).ok_or_else(|| "longer than 213 days".to_owned())
 }

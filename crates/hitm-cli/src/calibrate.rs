@@ -84,7 +84,11 @@ fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progre
         case
     });
     let outcomes = campaign::run(&cases, threads, progress)?;
-    Ok(factors.into_iter().zip(outcomes).map(|(factor, outcome)| (factor, outcome.results.account.kernel_share())).collect())
+    Ok(factors
+        .into_iter()
+        .zip(outcomes)
+        .map(|(factor, outcome)| (factor, outcome.results.account.kernel_share()))
+        .collect())
 }
 
 /// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.

@@ -40,7 +40,9 @@ Examples:
 fn main() -> ExitCode {
     let outcome = match Hitm::try_parse() {
         Ok(hitm) => hitm.command.run(),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => print(&error.to_string()),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            print(&error.to_string())
+        }
         Err(error) => Err(Failure::usage(&error)),
     };
     match outcome {

@@ -118,7 +118,9 @@ impl Case {
         let window: Span = self.workload.window.measured;
         let mut notes = vec![format!("measured here for {window}")];
         if cpus > cores {
-            notes.push(format!("{cpus} CPUs on {cores}: the operating system takes turns with them, figures mean little"));
+            notes.push(format!(
+                "{cpus} CPUs on {cores}: the operating system takes turns with them, figures mean little"
+            ));
         }
         notes
     }

@@ -20,8 +20,6 @@ pub(crate) enum Event {
     Interrupt { cpu: u32, bits: u32 },
     /// A timer expires, unless it was set anew since.
     Timer { cpu: u32, generation: u32 },
-    /// The measured stretch begins.
-    MeasureFrom,
 }
 
 /// Whose turn it is.
@@ -122,7 +120,7 @@ mod tests {
         let mut calendar = Calendar::new(5);
         calendar.enter(30, Event::Decide { line: 1 });
         calendar.enter(30, Event::Decide { line: 0 });
-        calendar.enter(10, Event::MeasureFrom);
+        calendar.enter(10, Event::Timer { cpu: 0, generation: 0 });
         for (cpu, time) in [(4, 30), (2, 30), (0, 40), (3, 20)] {
             calendar.set(cpu, time);
         }
@@ -137,7 +135,7 @@ mod tests {
         assert_eq!(
             order,
             [
-                Turn::Event(10, Event::MeasureFrom),
+                Turn::Event(10, Event::Timer { cpu: 0, generation: 0 }),
                 Turn::Cpu(3, 20),
                 Turn::Cpu(2, 30),
                 Turn::Cpu(4, 30),
@@ -155,7 +153,7 @@ mod tests {
         calendar.set(1, 50);
         assert_eq!(calendar.horizon(0), 51);
         assert_eq!(calendar.horizon(2), 50);
-        calendar.enter(20, Event::MeasureFrom);
+        calendar.enter(20, Event::Decide { line: 0 });
         assert_eq!(calendar.horizon(2), 21);
     }
 }

@@ -159,7 +159,7 @@ impl Engine {
             timer_slack: picos(costs.paths.timer_slack.value),
         };
         let follow_ups = costs.structure.follow_up_hits.value as u8;
-        let mut calendar = Calendar::new(topology.cpus());
+        let calendar = Calendar::new(topology.cpus());
         let cpu = |cpu: CpuId| {
             // A stream a CPU: what one draws does not depend on when others do.
             let mut random = Random::new(config.seed, u64::from(cpu.0) + 1);
@@ -167,9 +167,6 @@ impl Engine {
             Cpu::new(start, LoadWindow::new(window), random)
         };
         let cpus: Vec<Cpu> = topology.cpu_ids().map(cpu).collect();
-        if config.measure_from > Span::ZERO {
-            calendar.enter(config.measure_from.as_picos(), Event::MeasureFrom);
-        }
         // 64 MiB for the workload and a generous 192 KiB a CPU for its queue and its tasks.
         let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10));
         Self {
@@ -301,7 +298,6 @@ impl Engine {
                     self.deliver(cpu, Interrupts::TIMER, time);
                 }
             }
-            Event::MeasureFrom => self.records.reset(),
         }
     }
 
@@ -321,9 +317,8 @@ impl Engine {
         if grant.at < self.config.measure_from.as_picos() || grant.at > self.config.measure_until.as_picos() {
             return;
         }
-        let kernel = self.cpus[grant.request.cpu as usize].mode == Mode::Kernel;
         let wait = grant.at - grant.request.time + grant.request.way;
-        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, kernel);
+        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, grant.request.kernel);
     }
 
     /// Hands a granted line to a CPU that waits for it, or to its store buffer.
@@ -518,7 +513,8 @@ impl Engine {
         let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
         let request = (!joins).then(|| {
             self.directory.announce(line);
-            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access }
+            let kernel = self.cpu().mode == Mode::Kernel;
+            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
         });
         let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
         let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
@@ -552,6 +548,9 @@ impl Engine {
             self.wrote_at(word.addr().get(), time);
         }
         let Some(request) = request else { return };
+        if request.kind == Kind::Store {
+            self.directory.conclude(request.line);
+        }
         let (outcome, decide_at) = self.directory.arrive(request);
         if let Some(time) = decide_at {
             self.enter_event(time, Event::Decide { line: request.line });
@@ -572,9 +571,9 @@ impl Engine {
 
     /// The line that the current CPU waited for is here, for an access to `touch`.
     pub(crate) fn granted(&mut self, touch: &Touch) {
-        if touch.kind == Kind::Load
-            && let Waits::Line { line, .. } = self.cpu().waits
-        {
+        let Waits::Line { line, .. } = self.cpu().waits else { unreachable!("it waited for a line") };
+        self.directory.conclude(line);
+        if touch.kind == Kind::Load {
             let start = touch.address() % LINE;
             // SAFETY: a line starts inside the arena's memory, of which the word is a part.
             let start = unsafe { touch.word.sub(start) };

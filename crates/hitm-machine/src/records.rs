@@ -139,7 +139,11 @@ impl Records {
     /// The number of an access.
     #[inline]
     pub(crate) fn identify(
-        &mut self, site: &'static Location<'static>, address: usize, line: u32, kind: Kind,
+        &mut self,
+        site: &'static Location<'static>,
+        address: usize,
+        line: u32,
+        kind: Kind,
     ) -> AccessId {
         let key = Key::new(self.sites.id(site), (address % hitm_memory::LINE) as u8, kind);
         let mut block = self.heads[line as usize];
@@ -204,15 +208,6 @@ impl Records {
         }
     }
 
-    /// Forgets what was counted; the numbers of accesses stay.
-    pub(crate) fn reset(&mut self) {
-        for slot in self.blocks.iter_mut().flat_map(|block| &mut block.slots) {
-            (slot.hits, slot.record) = (0, NONE);
-        }
-        self.misses.clear();
-        self.thefts.clear();
-    }
-
     /// All accesses that were ever identified, line by line.
     pub(crate) fn accesses(&self) -> impl Iterator<Item = Access<'_>> {
         (0..self.heads.len() as u32).flat_map(|line| self.accesses_of(line))
@@ -225,9 +220,9 @@ impl Records {
         });
         blocks.flat_map(move |block| {
             let slots = self.blocks[block as usize].slots.iter().enumerate();
-            slots.filter(|(_, slot)| slot.key != Key::EMPTY).map(move |(index, slot)| {
-                self.access(line, block * PER_BLOCK as u32 + index as u32, slot)
-            })
+            slots
+                .filter(|(_, slot)| slot.key != Key::EMPTY)
+                .map(move |(index, slot)| self.access(line, block * PER_BLOCK as u32 + index as u32, slot))
         })
     }
 

@@ -4,7 +4,7 @@
 //! what follows from it. A priority that is lowered within the class goes to the head of its new level, since the task
 //! did not give up the CPU.
 
-use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::prio::Prio;

@@ -5,7 +5,7 @@
 //! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 1 and 2.
 //! A waker that chose the CPU before step 1 finds it offline under the lock and chooses again.
 
-use hitm_memory::{Platform, PlainWord};
+use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::root_domain::RootDomainWords;

@@ -4,7 +4,7 @@
 //! go, the task must still be the first that could move. Tasks here cannot disable migration, so nothing is handed to a
 //! stopper.
 
-use hitm_memory::{Interrupts, Platform, PlainWord};
+use hitm_memory::{Interrupts, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::root_domain::RootDomainWords;

@@ -53,7 +53,8 @@ impl NativeRuntime {
     /// # Errors
     /// When there is no machine of so many CPUs or no thread to be had.
     pub fn with_cpus(cpus: usize) -> Result<Self, NativeError> {
-        let machine = hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(|error| NativeError(error.to_string()))?;
+        let machine =
+            hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(|error| NativeError(error.to_string()))?;
         Self::new(Arc::new(machine), &Mitigation::baseline(), None, false)
     }
 
@@ -65,7 +66,10 @@ impl NativeRuntime {
     /// # Errors
     /// When there is no thread to be had.
     pub fn new(
-        topology: Arc<Topology>, mitigation: &Mitigation, roles: Option<Roles>, accounting: bool,
+        topology: Arc<Topology>,
+        mitigation: &Mitigation,
+        roles: Option<Roles>,
+        accounting: bool,
     ) -> Result<Self, NativeError> {
         let workers = NativeWorkers::new(topology.cpus(), accounting);
         let sched = workers.visit(CpuId(0), || mitigation.scheduler::<Native>(topology.clone()));

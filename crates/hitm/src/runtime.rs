@@ -160,7 +160,10 @@ impl<P: Platform> Handle<P> {
     }
 
     fn start<T: Send + 'static>(
-        &self, attributes: &Attributes, role: Option<Role>, task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+        &self,
+        attributes: &Attributes,
+        role: Option<Role>,
+        task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
         packet: Arc<Packet<T>>,
     ) -> Arc<Cell> {
         // AcqRel: a shutdown that misses this task in its list sees it counted, and the other way round.

@@ -13,7 +13,9 @@ use crate::print;
 
 /// Show the contended lines of a result file, as `perf c2c report` does, with each field's name and by whom it was stolen.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail")]
+#[command(
+    after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail"
+)]
 pub(crate) struct C2c {
     /// A file that `--json` wrote.
     file: PathBuf,
@@ -34,7 +36,8 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Reads a result file.
 pub(crate) fn read(path: &Path) -> Result<ResultFile, Failure> {
     let fail = |why: String| Failure::new(format!("result file `{}`: {why}", path.display()));
-    let file = fs::File::open(path).map_err(|error| fail(format!("{error}; give a file that `hitm run --json` wrote")))?;
+    let file =
+        fs::File::open(path).map_err(|error| fail(format!("{error}; give a file that `hitm run --json` wrote")))?;
     let mut text = String::new();
     file.take(BYTES_MAX)
         .read_to_string(&mut text)

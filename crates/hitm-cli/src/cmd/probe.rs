@@ -133,7 +133,8 @@ impl Probe {
         match self.host {
             HostArg::Native => format!("probe, measured here on {} ({topology}), hitm {version}\n", topology.name()),
             HostArg::Simulated => {
-                let note = Costs::of(topology, CostSet::Linux).note.map_or(String::new(), |note| format!("note: {note}\n"));
+                let note =
+                    Costs::of(topology, CostSet::Linux).note.map_or(String::new(), |note| format!("note: {note}\n"));
                 format!(
                     "probe, simulated on {} ({topology}), seed {}, arbitration {}, hitm {version}\n{note}",
                     topology.name(),
@@ -146,7 +147,11 @@ impl Probe {
 
     /// Runs a probe on `cpus`.
     fn give(
-        &self, topology: &Arc<Topology>, arbitration: Arbitration, cpus: &[CpuId], make: &impl Make,
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        cpus: &[CpuId],
+        make: &impl Make,
     ) -> Result<Given, Failure> {
         match self.host {
             HostArg::Simulated => self.give_simulated(topology, arbitration, cpus, make),
@@ -155,7 +160,11 @@ impl Probe {
     }
 
     fn give_simulated(
-        &self, topology: &Arc<Topology>, arbitration: Arbitration, cpus: &[CpuId], make: &impl Make,
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        cpus: &[CpuId],
+        make: &impl Make,
     ) -> Result<Given, Failure> {
         let config = Config { seed: self.machine.seed, arbitration, ..Config::default() };
         let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
@@ -175,11 +184,10 @@ impl Probe {
     fn participants(&self, topology: &Topology) -> Result<Vec<CpuId>, Failure> {
         let count = self.participants.unwrap_or(topology.cpus());
         if count == 0 || count > topology.cpus() {
-            return Err(Failure::new(format!(
-                "--participants {count}: `{}` has {} CPUs; take 1 to {0}",
-                topology.name(),
-                topology.cpus()
-            ).replace("{0}", &topology.cpus().to_string())));
+            return Err(Failure::new(
+                format!("--participants {count}: `{}` has {} CPUs; take 1 to {0}", topology.name(), topology.cpus())
+                    .replace("{0}", &topology.cpus().to_string()),
+            ));
         }
         Ok(probe::first_cpus(topology, count))
     }
@@ -211,7 +219,11 @@ impl Probe {
     }
 
     fn counter(
-        &self, topology: &Arc<Topology>, arbitration: Arbitration, scopes: &[Scope], operation: CounterOperation,
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        scopes: &[Scope],
+        operation: CounterOperation,
     ) -> Result<String, Failure> {
         let cpus = self.participants(topology)?;
         let mut columns = Columns::new(&[
@@ -233,11 +245,20 @@ impl Probe {
                 per_operation(&given, |kind| kind != Kind::Store),
             ]);
         }
-        Ok(format!("counter, {operation:?}, {} CPUs, {} operations each\n{}", cpus.len(), self.operations, columns.render()))
+        Ok(format!(
+            "counter, {operation:?}, {} CPUs, {} operations each\n{}",
+            cpus.len(),
+            self.operations,
+            columns.render()
+        ))
     }
 
     fn mask(
-        &self, topology: &Arc<Topology>, arbitration: Arbitration, scopes: &[Scope], readers: Option<usize>,
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        scopes: &[Scope],
+        readers: Option<usize>,
     ) -> Result<String, Failure> {
         let cpus = self.participants(topology)?;
         let readers = readers.unwrap_or(cpus.len() / 10);
@@ -266,7 +287,11 @@ impl Probe {
             ]);
         }
         let writers = cpus.len() - readers;
-        Ok(format!("bitmap, {writers} CPUs write, {readers} search, {} operations each\n{}", self.operations, columns.render()))
+        Ok(format!(
+            "bitmap, {writers} CPUs write, {readers} search, {} operations each\n{}",
+            self.operations,
+            columns.render()
+        ))
     }
 
     fn reads(&self, topology: &Arc<Topology>, arbitration: Arbitration) -> Result<String, Failure> {
@@ -368,7 +393,11 @@ fn classes(topology: &Topology, most: usize) -> Vec<(&'static str, &'static str,
     let latencies = Latencies::new(topology, &Costs::of(topology, CostSet::Linux));
     let far_node = |cpu: CpuId| {
         let package = topology.cpu(cpu).package;
-        topology.cpu_ids().map(|other| topology.cpu(other)).find(|other| other.package != package).map(|other| other.node)
+        topology
+            .cpu_ids()
+            .map(|other| topology.cpu(other))
+            .find(|other| other.package != package)
+            .map(|other| other.node)
     };
     let pairs = |distance: Distance, far: bool| -> Vec<Pair> {
         let step = (topology.cpus() / most.max(1)).max(1);

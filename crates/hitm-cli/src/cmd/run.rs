@@ -247,7 +247,8 @@ impl Ffmpeg {
                     case.workload.burst_factor = factor;
                     file.calibrations.push(calibration);
                 }
-                let cases = mitigations.iter().map(|mitigation| Case { mitigation: mitigation.clone(), ..case.clone() });
+                let cases =
+                    mitigations.iter().map(|mitigation| Case { mitigation: mitigation.clone(), ..case.clone() });
                 let group = self.run_group(cases.collect(), threads, &progress)?;
                 file.runs.extend(self.runs_of(&group, &file.calibrations));
             }
@@ -294,7 +295,11 @@ impl Ffmpeg {
     fn run_of(&self, case: &Case, outcomes: &[Outcome], baseline: Option<Mean>) -> RunResult {
         let metric = rate(outcomes);
         let relative = baseline.map(|baseline| {
-            if case.mitigation.name() == "baseline" { Mean { value: 1.0, interval: 0.0 } } else { ratio(metric, baseline) }
+            if case.mitigation.name() == "baseline" {
+                Mean { value: 1.0, interval: 0.0 }
+            } else {
+                ratio(metric, baseline)
+            }
         });
         let mut results = outcomes[0].results.clone();
         outcomes[1..].iter().for_each(|outcome| results.merge(&outcome.results));
@@ -305,7 +310,10 @@ impl Ffmpeg {
         }
         let mut notes = Vec::new();
         if let Some(wide) = relative.filter(|relative| relative.interval > GOOD_INTERVAL) {
-            notes.push(format!("the interval of relative is {:.1} points: more seeds narrow it (--max-seeds)", 100.0 * wide.interval));
+            notes.push(format!(
+                "the interval of relative is {:.1} points: more seeds narrow it (--max-seeds)",
+                100.0 * wide.interval
+            ));
         }
         let (words, all) = outcomes[0].bytes;
         let frames = metric.value * measured;
@@ -454,11 +462,15 @@ fn per_frame(runs: &[&[RoleCounts]], frames: f64) -> Vec<Role> {
 }
 
 fn pairs_per_frame(
-    wakes: impl Iterator<Item = (Option<&'static str>, &'static str, u64)>, frames: f64,
+    wakes: impl Iterator<Item = (Option<&'static str>, &'static str, u64)>,
+    frames: f64,
 ) -> Vec<(String, String, f64)> {
     let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for (waker, woken, times) in wakes {
         *pairs.entry((waker.unwrap_or("timer"), woken)).or_default() += times;
     }
-    pairs.into_iter().map(|((waker, woken), times)| (waker.to_owned(), woken.to_owned(), times as f64 / frames)).collect()
+    pairs
+        .into_iter()
+        .map(|((waker, woken), times)| (waker.to_owned(), woken.to_owned(), times as f64 / frames))
+        .collect()
 }

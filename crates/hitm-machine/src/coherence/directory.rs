@@ -20,8 +20,8 @@ struct Line {
     contended: u32,
     /// The package of the line's home.
     home: u16,
-    /// Requests that have been issued and have not arrived.
-    arriving: u16,
+    /// Requests that have been issued and have not taken effect.
+    under_way: u16,
     dirty: bool,
     /// Operations that the CPU in `thread` may still do before a wanted line moves on.
     follow_ups: u8,
@@ -110,7 +110,7 @@ impl Directory {
             thread: NOBODY,
             contended: NOBODY,
             home,
-            arriving: 0,
+            under_way: 0,
             dirty: false,
             follow_ups: 0,
         };
@@ -121,7 +121,7 @@ impl Directory {
     pub fn recycle(&mut self, line: u32, home: u16) {
         let line = &mut self.lines[line as usize];
         (line.state, line.dirty, line.home, line.thread) = (State::Uncached, false, home, NOBODY);
-        debug_assert_eq!(line.arriving, 0, "a freed line is asked for");
+        debug_assert_eq!(line.under_way, 0, "a freed line is asked for");
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             debug_assert!(contended.queue.is_empty(), "a freed line is waited for");
             contended.domains.fill(DomainCopies::default());
@@ -134,7 +134,7 @@ impl Directory {
     #[must_use]
     pub fn is_quiet(&self, line: u32) -> bool {
         let line = &self.lines[line as usize];
-        line.arriving == 0
+        line.under_way == 0
             && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
     }
 
@@ -202,7 +202,13 @@ impl Directory {
     /// A request for `line` has been issued and will arrive.
     #[inline]
     pub fn announce(&mut self, line: u32) {
-        self.lines[line as usize].arriving += 1;
+        self.lines[line as usize].under_way += 1;
+    }
+
+    /// A request that was announced has taken effect: a store when it arrived, any other when it was granted.
+    #[inline]
+    pub fn conclude(&mut self, line: u32) {
+        self.lines[line as usize].under_way -= 1;
     }
 
     /// An announced request arrives at its time. Requests must arrive in the order of their times.
@@ -210,9 +216,7 @@ impl Directory {
     /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
     pub fn arrive(&mut self, request: Request) -> (Outcome, Option<u64>) {
         let core = self.latencies.core_of(request.cpu);
-        let line = &mut self.lines[request.line as usize];
-        line.arriving -= 1;
-        match line.state {
+        match self.lines[request.line as usize].state {
             State::Owned(owner) if owner == core => self.arrive_own(request),
             State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
             _ => self.arrive_other(request, core),
@@ -251,8 +255,7 @@ impl Directory {
         let domain = self.latencies.domain_of(core);
         let home = u32::from(self.lines[request.line as usize].home);
         let line = &mut self.lines[request.line as usize];
-        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home)
-            - request.way;
+        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home) - request.way;
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core);
         line.dirty = request.kind.is_write();
@@ -366,6 +369,14 @@ impl Directory {
             return self.hand_to_sibling(request, now);
         }
         let line = &self.lines[request.line as usize];
+        if request.kind == Kind::Load
+            && let Some(since) = self.contended[line.contended as usize].copies.since(core)
+        {
+            // The sibling's fill serves this one too.
+            let at = since.max(now);
+            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+            return Grant { request, at, done: at, miss };
+        }
         let thief = self.contended[line.contended as usize].copies.thief(core);
         let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
         let (at, done) = if request.kind == Kind::Load {

@@ -110,6 +110,8 @@ pub struct Request {
     pub way: u64,
     /// The caller's mark.
     pub access: AccessId,
+    /// Another: whether the CPU was in the kernel when it issued the request.
+    pub kernel: bool,
 }
 
 /// What becomes of a request.

@@ -126,8 +126,7 @@ impl<P: Platform> Futex<P> {
                 // Relaxed: a hint for wakers; the queue is what counts.
                 self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
                 // AcqRel: the waiter that finds itself woken sees what the waker did; one that left is passed over.
-                let left =
-                    waiter.state.compare_exchange(QUEUED, WOKEN, Ordering::AcqRel, Ordering::Acquire).is_err();
+                let left = waiter.state.compare_exchange(QUEUED, WOKEN, Ordering::AcqRel, Ordering::Acquire).is_err();
                 if !left {
                     woken.push(waiter);
                 }
