@@ -189,7 +189,7 @@ struct Store {
     effect: u64,
     /// Whether it has.
     arrived: bool,
-    /// When its line arrives; `u64::MAX` while that is not known.
+    /// When its line is here and it has taken effect; `u64::MAX` while that is not known.
     at: u64,
     /// Whether it follows an earlier store to the same line instead of asking for it.
     joins: bool,
@@ -231,10 +231,17 @@ impl StoreBuffer {
         }
     }
 
+    /// The memory in `start..end` is freed: its stores never take effect.
+    pub(crate) fn forget(&mut self, start: usize, end: usize) {
+        for store in self.stores.iter_mut().filter(|store| (start..end).contains(&store.address)) {
+            store.arrived = true;
+        }
+    }
+
     /// How many stores are under way at `now`; forgets those that are done.
     #[inline]
     pub(crate) fn under_way(&mut self, now: u64) -> usize {
-        self.stores.retain(|store| store.at > now);
+        self.stores.retain(|store| store.at > now || !store.arrived);
         self.stores.len()
     }
 
@@ -246,15 +253,20 @@ impl StoreBuffer {
 
     /// A store of `value` to `address` is issued and takes effect at `effect`.
     pub(crate) fn add(&mut self, line: u32, address: usize, value: u64, effect: u64, joins: bool) {
-        let at = self.stores.iter().find(|store| store.line == line && joins && !store.joins).map(|store| store.at);
-        self.stores.push(Store { line, address, value, effect, arrived: false, at: at.unwrap_or(u64::MAX), joins });
+        let leader = self.stores.iter().find(|store| store.line == line && joins && !store.joins);
+        // One that joins may take effect after the line is here.
+        let at = leader.map_or(u64::MAX, |leader| leader.at.max(effect));
+        self.stores.push(Store { line, address, value, effect, arrived: false, at, joins });
         self.queued += u32::from(!joins);
+        if joins {
+            self.drained_at = self.drained_at.max(effect);
+        }
     }
 
     /// The queued store to `line` was granted; whether it was the last.
     pub(crate) fn granted(&mut self, line: u32, at: u64) -> bool {
         for store in self.stores.iter_mut().filter(|store| store.line == line && store.at == u64::MAX) {
-            store.at = at;
+            store.at = at.max(store.effect);
         }
         self.queued -= 1;
         self.drained_at = self.drained_at.max(at);
@@ -270,9 +282,9 @@ impl StoreBuffer {
         self.drained_at
     }
 
-    /// All stores are done.
+    /// All stores are done. Those whose effect is due and has not been seen yet stay known.
     pub(crate) fn clear(&mut self) {
-        self.stores.clear();
+        self.stores.retain(|store| !store.arrived);
         self.drained_at = 0;
     }
 }
@@ -301,5 +313,24 @@ mod tests {
         assert!(!load(&mut window, 7), "the fifth is not");
         window.clear();
         assert!(!load(&mut window, 14));
+    }
+
+    #[test]
+    fn a_store_that_joins_is_forwarded_until_it_takes_effect() {
+        const LINE: u32 = 3;
+        let mut stores = StoreBuffer::default();
+        stores.add(LINE, 192, 1, 100, false);
+        stores.add(LINE, 196, 2, 250, true);
+        stores.arrived(192, 100);
+        assert!(stores.granted(LINE, 200), "one request was made");
+        // The line is here, the second store is still on its way.
+        assert_eq!(stores.under_way(220), 1);
+        assert_eq!(stores.forward(196, 220), Some(2));
+        assert_eq!(stores.drained_at(), 250, "a locked operation waits for both");
+        stores.clear();
+        assert!(stores.arrival_due(LINE, 250), "its value is in memory when its arrival has been seen");
+        stores.arrived(196, 250);
+        assert!(!stores.arrival_due(LINE, 250));
+        assert_eq!(stores.under_way(250), 0);
     }
 }

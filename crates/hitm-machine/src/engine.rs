@@ -227,6 +227,7 @@ impl Engine {
                 under_way.store = None;
             }
         }
+        self.cpus.iter_mut().for_each(|cpu| cpu.stores.forget(start, end));
     }
 
     // ---- turns ----
@@ -399,6 +400,11 @@ impl Engine {
             panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
         };
         let clock = self.clock();
+        if self.accesses_without_progress > self.config.livelock_after {
+            // Lets the machine see it: a CPU that only touches what it has would never be left.
+            self.resume_at(clock);
+            return Issue::Later;
+        }
         if touch.kind == Kind::Load
             && let Some(value) = self.read_fill(touch, line)
         {
@@ -489,19 +495,20 @@ impl Engine {
     /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
     /// or the core lacks it and none of its threads has asked for it.
     fn is_certain(&self, line: u32) -> bool {
+        let own = &self.cpus[self.current as usize];
+        // What it has stored comes before what it asks for now; a store that joined another is not known to the directory.
+        if own.stores.arrival_due(line, own.clock) {
+            return false;
+        }
         if self.directory.is_quiet(line) {
             return true;
         }
-        let siblings = self.topology.siblings(CpuId(self.current));
+        let siblings = self.topology.siblings(CpuId(self.current)).iter().filter(|sibling| sibling.0 != self.current);
         let asked = |number: &CpuId| {
             let cpu = &self.cpus[number.index()];
-            if number.0 == self.current {
-                // What it has asked for and what is still on its way comes before what it asks for now.
-                return cpu.stores.arrival_due(line, cpu.clock);
-            }
             matches!(cpu.waits, Waits::Line { line: waited, .. } if waited == line) || cpu.stores.asked_for(line)
         };
-        self.directory.lacks(self.current, line) && !siblings.iter().any(asked)
+        self.directory.lacks(self.current, line) && !siblings.map(asked).any(|asked| asked)
     }
 
     /// The line is elsewhere: asks for it.

@@ -195,3 +195,27 @@ impl Machine {
         self.world.engine.borrow().describe_races()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice};
+
+    use super::*;
+    use crate::costs::CostSet;
+    use crate::simulated::Simulated;
+
+    #[test]
+    fn a_cpu_that_only_finds_what_it_has_is_a_livelock_too() {
+        let topology = Arc::new(hitm_topology::parse("core:1 pu:1").expect("a machine of one CPU"));
+        let costs = Costs::of(&topology, CostSet::Linux);
+        let machine = Machine::new(topology, costs, Config { livelock_after: 1_000, ..Config::default() });
+        let fields = || vec![Field::word("word", 0, 4, "never changes")];
+        let make = |_| <Simulated as Memory>::Atomic::<u32>::new(0);
+        let word = machine.enter(|| PlacedSlice::<Simulated, _>::new("word", None, None, 1, &fields, make));
+        // Relaxed: one CPU.
+        let stalled = machine.run(move |_| while word[0].load(Ordering::Relaxed) == 0 {}).expect_err("it never ends");
+        assert_eq!(stalled.kind, StallKind::Livelock);
+    }
+}

@@ -90,24 +90,26 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// by the CPU that goes offline.
     pub(crate) fn expel(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
         loop {
-            let task = self.tasks.get(id);
-            let here = |rq: &RqGuard<'_, P>| {
-                task.on_rq.get() != 0 && task.cpu() == rq.cpu && rq.curr() != Some(id) && !task.is_on_cpu()
-            };
-            if !here(rq) {
-                return;
-            }
             let target = self.roomiest_active(id, rq.cpu);
             if target == rq.cpu {
                 return;
             }
-            let (to, _let_go) = rq.lock_both(&self.rqs[target], target);
-            if here(rq) && to.online.get() != 0 {
+            let (to, let_go) = rq.lock_both(&self.rqs[target], target);
+            if let_go && !self.waits_on(rq, id) {
+                return;
+            }
+            if to.online.get() != 0 {
                 self.move_task(rq, id, &to);
                 self.preempt_for(&to, id);
                 return;
             }
         }
+    }
+
+    /// Whether `id` is queued on `rq` and does not run. What the task itself says of that is under the lock of the queue that it
+    /// is on, which may be another by now; the lists here are under this one.
+    pub(crate) fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
+        rq.curr() != Some(id) && self.queued(rq).contains(&id)
     }
 
     /// A CPU that runs something less urgent than `id`, else any where it may run.

@@ -4,16 +4,28 @@
 //! overload and its level, and leaves the domain; (3) what is queued there and does not run goes elsewhere; (4) what runs there
 //! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 1 and 2.
 //! A waker that chose the CPU before step 1 finds it offline under the lock and chooses again.
+//!
+//! **Locks.** One CPU comes or goes at a time: the set of active CPUs is read and written as a whole, and the last one
+//! must stay. That lock is taken before all others.
 
-use hitm_memory::{PlainWord, Platform};
+use hitm_memory::{Memory, PlainWord, Platform, RawSpinLock, described};
 use hitm_topology::CpuId;
 
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
+described! {
+    /// Whose turn it is to come or go.
+    pub(crate) struct Hotplug<M: Memory> as "hotplug" {
+        /// Held while a CPU comes or goes.
+        pub(crate) lock: RawSpinLock<M>,
+    }
+}
+
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn bring_online(&self, cpu: CpuId) {
+        let _one_at_a_time = self.hotplug.lock.lock();
         let rq = self.lock(cpu);
         if rq.online.get() != 0 {
             return;
@@ -27,6 +39,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     pub(crate) fn take_offline(&self, cpu: CpuId) -> bool {
+        let _one_at_a_time = self.hotplug.lock.lock();
         let mut others = self.rd.active.load();
         others.remove(cpu);
         if others.is_empty() {

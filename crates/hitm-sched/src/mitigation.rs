@@ -238,7 +238,7 @@ impl Mitigation {
 pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 13] = [
+pub const OBJECTS: [&str; 14] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -252,6 +252,7 @@ pub const OBJECTS: [&str; 13] = [
     "task",
     "task_cpus_mask",
     "task_table",
+    "hotplug",
 ];
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         target.filter(|&target| task.prio() < self.rqs[target].highest()).unwrap_or(cpu)
     }
 
-    /// `cpu` if `id` may run there, else one where it may. Affinity gives way when none of its CPUs is active.
+    /// `cpu` if `id` may run there, else one where it may. Affinity gives way when none of its CPUs is active; `cpu` then is as
+    /// good as another.
     pub(crate) fn nearest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
         if self.tasks.allowed(id).contains(cpu) && self.rd.active.contains(cpu) {
             return cpu;
@@ -46,7 +47,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let active = self.rd.active.load();
         allowed.intersect(&active);
         let from = CpuId((cpu.0 + 1) % self.topology.cpus() as u32);
-        allowed.first_from(from).or_else(|| active.first_from(from)).unwrap_or(cpu)
+        let anywhere = || if active.contains(cpu) { Some(cpu) } else { active.first_from(from) };
+        allowed.first_from(from).or_else(anywhere).unwrap_or(cpu)
     }
 
     /// Whether any CPU that `id` may run on runs something less urgent than `id`.

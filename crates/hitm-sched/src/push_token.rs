@@ -16,6 +16,7 @@
 //! | `rto_loop` | requests that the scan under way has accounted for; under `rto_lock` |
 //! | `rto_cpu` | where the scan is, -1 when none is under way; under `rto_lock` |
 //! | `rto_loop_start` | 1 while a puller is between steps 2 and 4 |
+//! | `push_work_flags` | `PENDING` while the work is claimed and not begun; `BUSY` from the claim to the end of a run |
 //!
 //! **Protocol.** A puller: (1) adds to `rto_loop_next`; (2) takes `rto_loop_start`, or leaves; (3) under `rto_lock`, if no
 //! scan is under way, advances to the first overloaded CPU; (4) releases `rto_loop_start`; (5) with a CPU found, takes a
@@ -26,13 +27,20 @@
 //! 1. At most one chain is under way.
 //! 2. With none under way, `rto_cpu` is -1.
 //! 3. A scan that accounts for a request sees the overload bits that were visible to the requester before it asked.
+//! 4. Who holds the token finds the work free to claim. The flags alone promise less: a run that was claimed after
+//!    another began may overlap that one's end.
+//! 5. Who finds the work claimed is served by that claim: the run begins later, and sees what was written before.
 //!
 //! **Memory ordering.**
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
 //! | `request_push`, add to `rto_loop_next` Release | `advance`, load of `rto_loop_next` Acquire | the bits that caused the request: invariant 3 |
-//! | `request_push`, store 0 to `rto_loop_start` Release | `request_push`, compare-exchange Acquire | one starter at a time |
+//! | `claim_push_work`, fetch-or Release | `begin_push_work`, fetch-and Acquire | what the claimer did: invariant 5 |
+//!
+//! `rto_loop_start` publishes nothing, so it is Relaxed, unlike in the original: what its holder does is under `rto_lock`,
+//! which orders it. It only keeps others from waiting for that lock. Should its release take effect early, one of them
+//! waits after all.
 //!
 //! **Limits.** A request whose starter leaves at step 2 just after the last scan looked at `rto_loop_next` is lost. That is
 //! allowed: a CPU pushes by itself when it becomes overloaded.
@@ -46,7 +54,7 @@ use crate::root_domain::{RootDomain, RootDomainWords};
 
 /// The work is queued somewhere and not begun.
 const PENDING: u32 = 1;
-/// The work is queued or under way.
+/// The work is queued or under way. As in the original; nothing waits for it here.
 const BUSY: u32 = 2;
 
 impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
@@ -57,18 +65,16 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         // Release: publishes the overload bits that this CPU saw to the scan that accounts for the request. Pairs with
         // the Acquire load in `advance`.
         words.rto_loop_next().fetch_add(1, Ordering::Release);
-        // Acquire: pairs with the Release below, of the last starter. Relaxed on failure: nothing follows. A failed one
-        // takes the line all the same.
-        words.rto_loop_start().compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // Relaxed: see the module's documentation; on failure nothing follows. A failed one takes the line all the same.
+        words.rto_loop_start().compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         let first = {
             let _lock = words.rto_lock().lock();
             if words.rto_cpu().get() < 0 { self.advance(here) } else { None }
         };
-        // Release: pairs with the Acquire above, of the next starter.
-        words.rto_loop_start().store(0, Ordering::Release);
+        // Relaxed: as above.
+        words.rto_loop_start().store(0, Ordering::Relaxed);
         if first.is_some() {
-            // Relaxed: the chain's reference; the domain outlives it because the puller, which is attached, holds
-            // another.
+            // Relaxed: the chain's reference, which nobody frees anything by.
             words.refcount().fetch_add(1, Ordering::Relaxed);
         }
         first
@@ -83,8 +89,8 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
             self.advance(here)
         };
         if next.is_none() {
-            // AcqRel: whoever drops the last reference sees all that was done under the others. Pairs with itself.
-            words.refcount().fetch_sub(1, Ordering::AcqRel);
+            // Relaxed: nobody frees anything by this count; the domain's owner does.
+            words.refcount().fetch_sub(1, Ordering::Relaxed);
         }
         next
     }
@@ -119,8 +125,9 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     /// Claims the push work for sending it to a CPU. False when it is queued already.
     #[must_use]
     pub fn claim_push_work(&self, target: CpuId) -> bool {
-        // AcqRel: pairs with `begin_push_work`, so that who claims the work anew sees that the last run began.
-        let before = self.words().push_work_flags().fetch_or(PENDING | BUSY, Ordering::AcqRel);
+        // Release: publishes what the claimer did, also to a run that was claimed before. Pairs with the Acquire in
+        // `begin_push_work`.
+        let before = self.words().push_work_flags().fetch_or(PENDING | BUSY, Ordering::Release);
         if before & PENDING != 0 {
             return false;
         }
@@ -131,15 +138,15 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
 
     /// The work runs: from now on it can be claimed anew.
     pub fn begin_push_work(&self) {
-        // AcqRel: pairs with `claim_push_work`.
-        self.words().push_work_flags().fetch_and(!PENDING, Ordering::AcqRel);
+        // Acquire: sees what all claimers up to here did. Pairs with the Release in `claim_push_work`.
+        self.words().push_work_flags().fetch_and(!PENDING, Ordering::Acquire);
     }
 
     /// The work has run.
     pub fn end_push_work(&self) {
-        // Release: pairs with the next `claim_push_work`. Relaxed on failure: it was claimed anew and stays busy.
+        // Relaxed: nobody reads `BUSY` but here. A failure means that the work was claimed anew, and stays busy.
         let _claimed_anew =
-            self.words().push_work_flags().compare_exchange(BUSY, 0, Ordering::Release, Ordering::Relaxed);
+            self.words().push_work_flags().compare_exchange(BUSY, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Whether a chain is under way, for checkers.

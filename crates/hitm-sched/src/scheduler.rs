@@ -5,20 +5,22 @@
 //! [`change`](crate::change), [`hotplug`](crate::hotplug).
 //!
 //! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of them are taken in the order of CPU numbers.
-//! A task's `pi_lock` is taken before any queue's. `rto_lock` is innermost.
+//! A task's `pi_lock` is taken before any queue's, and the lock of [`hotplug`](crate::hotplug) before both. `rto_lock` is
+//! innermost.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use hitm_memory::{CpuSet, Interrupts, PerCpu, Platform};
+use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, Platform, RawSpinLock};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::check::Snapshot;
-use crate::prio::Prio;
+use crate::hotplug::Hotplug;
 use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
 use crate::stats::{Count, Stats};
 use crate::task::{Attributes, Policy, TaskId, TaskTable};
+use crate::prio::Prio;
 
 /// Why a CPU looks for another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,7 @@ pub struct Scheduler<P: Platform, R: RootDomainWords<P>> {
     pub(crate) rd: RootDomain<P, R>,
     pub(crate) rqs: PerCpu<P, RunQueue<P>>,
     pub(crate) tasks: TaskTable<P>,
+    pub(crate) hotplug: Placed<P, Hotplug<P>>,
     pub(crate) stats: Stats,
     /// For every CPU the sets around it, smallest first: core, LLC, node, machine.
     pub(crate) neighbourhoods: Box<[[Arc<CpuSet>; 4]]>,
@@ -144,6 +147,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             rd: RootDomain::new(&topology, config),
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
             tasks: TaskTable::new(),
+            hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
             stats: Stats::new(topology.cpus(), P::current_cpu),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
             topology,

@@ -2,8 +2,11 @@
 //!
 //! **Protocol.** Under the queue's lock: (1) a task that blocks leaves the queue; (2) if that made the queue less urgent, it
 //! pulls; (3) a task that stays queued and may move becomes pushable; (4) the first of the most urgent priority is chosen and ceases
-//! to be pushable; (5) the switch; (6) the task that was left is released to other CPUs; (7) what else waits here is
-//! pushed.
+//! to be pushable; (5) the switch; (6) the task that was left is released to other CPUs; (7) one that may not stay here moves;
+//! (8) what else waits here is pushed.
+//!
+//! A task may not stay when its affinity was changed while it ran, or when its CPU goes. The original moves it from a
+//! task of its own, the stopper; here it is passed over in step 4, since it can move only once it was left.
 
 use std::sync::atomic::Ordering;
 
@@ -23,18 +26,23 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if let Some(prev) = prev {
             self.leave(&mut rq, prev, why);
         }
-        let next = self.pick(&rq);
+        // Looked at before the task is released: one that left may be queued elsewhere at once, under another lock.
+        let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
+        let goes = queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
+        let next = self.pick(&rq, goes);
         if next == prev {
             self.run_balance(&mut rq);
             return next;
         }
-        if let Some(prev) = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0) {
+        if let Some(prev) = queued {
             self.put(&rq, prev);
         }
         self.begin(&rq, next);
         P::charge(PathCost::Switch);
         if let Some(prev) = prev {
             self.tasks.get(prev).clear_on_cpu();
+        }
+        if let Some(prev) = goes {
             self.send_home(&mut rq, prev);
         }
         self.run_balance(&mut rq);
@@ -72,15 +80,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Step 4: the next task, if any.
-    fn pick(&self, rq: &RqGuard<'_, P>) -> Option<TaskId> {
-        let Some(prio) = rq.rt.first_active() else {
+    /// Step 4: the next task but `goes`, if any.
+    fn pick(&self, rq: &RqGuard<'_, P>, goes: Option<TaskId>) -> Option<TaskId> {
+        let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
+        let next = match first {
+            Some(_) if first == goes => self.queued(rq).into_iter().find(|&id| Some(id) != goes),
+            _ => first,
+        };
+        if next.is_none() {
             // About to idle: the original asks whether any CPU has two fair tasks. None here ever has, but it looks.
             // Relaxed: a hint.
             let _any = self.rd.words().overloaded().load(Ordering::Relaxed);
-            return None;
-        };
-        self.queue_of(rq, prio).first()
+        }
+        next
     }
 
     /// Steps 4 and 5: `next` runs from now on.
@@ -97,17 +109,20 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.stats.add(Count::ContextSwitch);
     }
 
-    /// `prev` was left, is queued here and may have lost the right to be: moves it.
+    /// Step 7: `prev`, which may not stay, moves.
     fn send_home(&self, rq: &mut RqGuard<'_, P>, prev: TaskId) {
-        while self.tasks.get(prev).on_rq.get() != 0 && rq.curr() != Some(prev) && self.tasks.get(prev).cpu() == rq.cpu {
+        loop {
             let target = self.nearest_active(prev, rq.cpu);
             if target == rq.cpu {
+                // It may stay after all, and was passed over.
+                self.preempt_for(rq, prev);
                 return;
             }
-            let (to, _let_go) = rq.lock_both(&self.rqs[target], target);
-            // The lock may have been let go: look again.
-            let here = self.tasks.get(prev).on_rq.get() != 0 && self.tasks.get(prev).cpu() == rq.cpu;
-            if here && rq.curr() != Some(prev) && to.online.get() != 0 {
+            let (to, let_go) = rq.lock_both(&self.rqs[target], target);
+            if let_go && !self.waits_on(rq, prev) {
+                return;
+            }
+            if to.online.get() != 0 {
                 self.move_task(rq, prev, &to);
                 self.preempt_for(&to, prev);
                 return;

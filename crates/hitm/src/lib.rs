@@ -18,13 +18,25 @@
 //! **Preemption.** A task is preempted where it computes ([`Handle::compute`]) or calls [`Handle::checkpoint`], and where
 //! it waits. What runs between two such points delays whoever is more urgent: that stretch is the bound of every promise
 //! here.
+//!
+//! **Panics.** A task that panics ends, and its [`JoinHandle`] gives the panic to whoever joins it. Nothing else is hurt: not the
+//! CPU, not other tasks, and a [`sync::Mutex`] that it held is released.
+//!
+//! **Cancellation.** A task is aborted by its handle, or by [`Handle::shutdown`]. Its future is dropped, once, where it next waits,
+//! computes or checks; each primitive says what becomes of a wait that is dropped.
 
 mod cell;
+mod change;
+mod contain;
+mod host;
 mod join;
+mod local;
 mod native;
 mod options;
+mod population;
 mod roles;
 mod runtime;
+mod spawn;
 mod table;
 mod time;
 mod work;
@@ -36,7 +48,7 @@ pub use join::{JoinError, JoinHandle};
 pub use native::{NativeError, NativeRuntime};
 pub use options::{Priority, SpawnOptions};
 pub use roles::{Role, RoleCounts, Roles};
-pub use runtime::{Handle, Host};
+pub use runtime::Handle;
 pub use time::Sleep;
 pub use work::{Checkpoint, Compute, YieldNow};
 

@@ -40,7 +40,7 @@ impl Default for Priority {
     }
 }
 
-/// What a task is spawned with. A [`Priority`] alone is one too: it may run everywhere.
+/// What a task is spawned with. A [`Priority`] alone is one too, and so is `()`: what is not said is the default.
 #[derive(Clone, Debug, Default)]
 pub struct SpawnOptions {
     /// How urgent it is.
@@ -54,5 +54,11 @@ pub struct SpawnOptions {
 impl From<Priority> for SpawnOptions {
     fn from(priority: Priority) -> Self {
         Self { priority, ..Self::default() }
+    }
+}
+
+impl From<()> for SpawnOptions {
+    fn from((): ()) -> Self {
+        Self::default()
     }
 }

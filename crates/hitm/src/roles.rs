@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hitm_memory::Span;
 
-/// What a task is for: an index into the names that [`Roles`] was made with.
+/// What a task is for: an index into the names that [`Roles`] was made with. Spawning with one that is not there panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Role(pub usize);
 
@@ -62,6 +62,11 @@ impl Roles {
             counters: names.iter().map(|_| Counters::default()).collect(),
             wakes: (0..rows * names.len()).map(|_| AtomicU64::new(0)).collect(),
         }
+    }
+
+    /// How many roles there are.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
     }
 
     pub(crate) fn futex_call(&self, role: Role) {

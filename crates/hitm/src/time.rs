@@ -1,26 +1,22 @@
 //! Sleeping: a queue of deadlines a CPU, and the future that waits for one.
+//!
+//! A sleep is registered with the CPU that first polls it, and that CPU's timer ends it wherever the task is by then. It is in the
+//! queue until it is due or dropped, so its presence there is all the state that it has.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
 
-use crate::cell::Cell;
-use crate::runtime::{Handle, system_call};
-use crate::worker;
+use crate::runtime::Handle;
 
-/// One sleep.
-struct Alarm {
-    cell: Arc<Cell>,
-    fired: Arc<AtomicBool>,
-}
+/// A deadline, and how many came before: equals end in the order in which they began.
+type Key = (Time, u64);
 
 /// A CPU's deadlines.
 #[derive(Default)]
@@ -28,20 +24,19 @@ pub(crate) struct Timers(Mutex<Deadlines>);
 
 #[derive(Default)]
 struct Deadlines {
-    /// By deadline and order of arrival.
-    alarms: BTreeMap<(Time, u64), Alarm>,
+    alarms: BTreeMap<Key, Waker>,
     arrivals: u64,
 }
 
 impl fmt::Debug for Timers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Timers").field(&Reverse(self.next())).finish()
+        f.debug_tuple("Timers").field(&self.next()).finish()
     }
 }
 
 impl Timers {
     fn lock(&self) -> MutexGuard<'_, Deadlines> {
-        // Nothing panics while it is held.
+        // Nothing of others' code runs while it is held, so it is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,48 +45,66 @@ impl Timers {
         self.lock().alarms.keys().next().map_or(Time::NEVER, |&(deadline, _)| deadline)
     }
 
-    fn add(&self, deadline: Time, alarm: Alarm) -> (Time, u64) {
+    fn add(&self, deadline: Time, waker: Waker) -> Key {
         let mut deadlines = self.lock();
         let key = (deadline, deadlines.arrivals);
         deadlines.arrivals += 1;
-        deadlines.alarms.insert(key, alarm);
+        deadlines.alarms.insert(key, waker);
         key
     }
 
-    fn remove(&self, key: (Time, u64)) {
-        self.lock().alarms.remove(&key);
+    /// Whether `key` has yet to come; if so, `waker` is who waits for it now.
+    fn renew(&self, key: Key, waker: Waker) -> bool {
+        let mut deadlines = self.lock();
+        let Some(alarm) = deadlines.alarms.get_mut(&key) else { return false };
+        let unused = if alarm.will_wake(&waker) { waker } else { std::mem::replace(alarm, waker) };
+        drop(deadlines);
+        drop(unused);
+        true
     }
 
-    /// Takes what is due; the caller wakes it.
-    pub(crate) fn take_due(&self, now: Time) -> Vec<Arc<Cell>> {
+    fn remove(&self, key: Key) -> Option<Waker> {
+        self.lock().alarms.remove(&key)
+    }
+
+    /// Takes those whose time has come; the caller wakes them.
+    pub(crate) fn take_due(&self, now: Time) -> Vec<Waker> {
         let mut deadlines = self.lock();
         let mut due = Vec::new();
-        while let Some(first) = deadlines.alarms.first_entry() {
-            if first.key().0 > now {
-                break;
-            }
-            let alarm = first.remove();
-            // Release: pairs with the Acquire in `Sleep::poll`.
-            alarm.fired.store(true, Ordering::Release);
-            due.push(alarm.cell);
+        while let Some(first) = deadlines.alarms.first_entry().filter(|first| first.key().0 <= now) {
+            due.push(first.remove());
         }
         due
     }
 }
 
 /// Ends at a time. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
+///
+/// # Panics
+/// When it is polled outside a task of the runtime.
 #[must_use = "nothing sleeps until it is awaited"]
 pub struct Sleep<P: Platform> {
     runtime: Handle<P>,
     deadline: Time,
-    /// Where it is registered, under which key, and whether it has fired.
-    registered: Option<(CpuId, (Time, u64), Arc<AtomicBool>)>,
+    /// Where it is registered, and under which key.
+    registered: Option<(CpuId, Key)>,
 }
 
 impl<P: Platform> Handle<P> {
-    /// Sleeps for `span`.
+    /// Sleeps for `span` from now; never less. Later by the time that the CPU where it began takes to look: it looks at once
+    /// when it idles or computes, else at its next task.
+    ///
+    /// ```
+    /// # use hitm::{NativeRuntime, Span};
+    /// # let runtime = NativeRuntime::with_cpus(1).unwrap();
+    /// # runtime.run(|handle| async move {
+    /// let start = handle.now();
+    /// handle.sleep(Span::from_micros(100)).await;
+    /// assert!(handle.now().since(start) >= Span::from_micros(100));
+    /// # }).unwrap();
+    /// ```
     pub fn sleep(&self, span: Span) -> Sleep<P> {
-        self.sleep_until(P::now() + span)
+        self.sleep_until(self.now() + span)
     }
 
     /// Sleeps until `deadline`; not at all when it has passed.
@@ -103,27 +116,28 @@ impl<P: Platform> Handle<P> {
 impl<P: Platform> Future for Sleep<P> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
-        if let Some((.., fired)) = &self.registered {
-            // Acquire: pairs with the Release in `Timers::take_due`.
-            if !fired.load(Ordering::Acquire) {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let runtime = self.runtime.0.clone();
+        if let Some((cpu, key)) = self.registered {
+            P::settle();
+            if runtime.locals[cpu.index()].timers.renew(key, context.waker().clone()) {
                 return Poll::Pending;
             }
             self.registered = None;
             return Poll::Ready(());
         }
+        let cpu = runtime.current_cpu();
         if self.deadline <= P::now() {
             return Poll::Ready(());
         }
-        let fired = Arc::new(AtomicBool::new(false));
-        let (runtime, deadline) = (self.runtime.clone(), self.deadline);
-        let alarm = Alarm { cell: runtime.current_cell(), fired: fired.clone() };
+        let (deadline, waker) = (self.deadline, context.waker().clone());
         // The CPU at hand: its timer fires here, wherever the task is by then.
-        self.registered = Some(system_call::<P, _>(|| {
-            let cpu = P::current_cpu();
-            let key = runtime.0.timers[cpu.index()].add(deadline, alarm);
-            worker::set_timer(&runtime, cpu);
-            (cpu, key, fired)
+        self.registered = Some(runtime.system_call(|| {
+            P::settle();
+            let local = &runtime.locals[cpu.index()];
+            let key = local.timers.add(deadline, waker);
+            local.arm::<P>();
+            (cpu, key)
         }));
         Poll::Pending
     }
@@ -131,9 +145,10 @@ impl<P: Platform> Future for Sleep<P> {
 
 impl<P: Platform> Drop for Sleep<P> {
     fn drop(&mut self) {
-        if let Some((cpu, key, _)) = &self.registered {
-            // A timer that is set for nothing is taken for nothing.
-            self.runtime.0.timers[cpu.index()].remove(*key);
+        if let Some((cpu, key)) = self.registered {
+            P::settle();
+            // The timer stays set; it expires for nothing.
+            drop(self.runtime.0.locals[cpu.index()].timers.remove(key));
         }
     }
 }

@@ -1,17 +1,24 @@
 //! Where a task can be preempted: while it computes, at checkpoints, and when it yields.
+//!
+//! These futures answer `Pending` without anybody having taken the waker: the task stays queued and is polled again. A combinator
+//! that polls only what was woken is woken all the same.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hitm_memory::{Mode, Platform, Span};
+use hitm_memory::{Interrupts, Mode, Platform, Span};
 
 use crate::cell::Leave;
 use crate::runtime::{Handle, in_kernel};
 use crate::worker;
 
 /// Works for a time. Made by [`Handle::compute`].
+///
+/// # Panics
+/// When it is polled outside a task of the runtime.
 #[must_use = "nothing is computed until it is awaited"]
 pub struct Compute<P: Platform> {
     runtime: Handle<P>,
@@ -19,6 +26,9 @@ pub struct Compute<P: Platform> {
 }
 
 /// Makes way if somebody is more urgent. Made by [`Handle::checkpoint`].
+///
+/// # Panics
+/// When it is polled outside a task of the runtime.
 #[must_use = "nothing is checked until it is awaited"]
 pub struct Checkpoint<P: Platform> {
     runtime: Handle<P>,
@@ -26,6 +36,9 @@ pub struct Checkpoint<P: Platform> {
 }
 
 /// Lets tasks of the same priority go first. Made by [`Handle::yield_now`].
+///
+/// # Panics
+/// When it is polled outside a task of the runtime.
 #[must_use = "nothing yields until it is awaited"]
 pub struct YieldNow<P: Platform> {
     runtime: Handle<P>,
@@ -34,13 +47,34 @@ pub struct YieldNow<P: Platform> {
 
 impl<P: Platform> Handle<P> {
     /// Works for `work`. Simulated, the CPU's clock advances; natively, it does arithmetic for that long. Whoever is more
-    /// urgent preempts it; what is left is done later, perhaps on another CPU.
+    /// urgent preempts it, and an abort ends it; what is left is done later, perhaps on another CPU.
+    ///
+    /// ```
+    /// # use hitm::{NativeRuntime, Span};
+    /// # let runtime = NativeRuntime::with_cpus(1).unwrap();
+    /// # runtime.run(|handle| async move {
+    /// handle.compute(Span::from_micros(50)).await;
+    /// # }).unwrap();
+    /// ```
     pub fn compute(&self, work: Span) -> Compute<P> {
         Compute { runtime: self.clone(), left: work }
     }
 
-    /// For tasks that compute by themselves: takes interrupts, and makes way if somebody is more urgent. A load and a
-    /// comparison when nothing is pending.
+    /// For tasks that compute by themselves: takes interrupts, and makes way if somebody is more urgent or the task was aborted.
+    /// A few loads and comparisons when nothing is pending.
+    ///
+    /// ```
+    /// # use hitm::NativeRuntime;
+    /// # let runtime = NativeRuntime::with_cpus(1).unwrap();
+    /// # let sum = runtime.run(|handle| async move {
+    /// let mut sum = 0_u64;
+    /// for block in 0..100_u64 {
+    ///     sum += (block * 1_000..(block + 1) * 1_000).sum::<u64>();
+    ///     handle.checkpoint().await;
+    /// }
+    /// # sum });
+    /// # assert_eq!(sum.unwrap(), 4_999_950_000);
+    /// ```
     pub fn checkpoint(&self) -> Checkpoint<P> {
         Checkpoint { runtime: self.clone(), made_way: false }
     }
@@ -52,20 +86,37 @@ impl<P: Platform> Handle<P> {
 
     /// Whether the task that calls must make way, interrupts having been taken.
     fn must_make_way(&self) -> bool {
+        let cpu = self.0.current_cpu();
         in_kernel::<P, _>(|| {
-            worker::take_interrupts(self);
+            if worker::take_interrupts(&self.0).contains(Interrupts::CONTROL) {
+                let cell = self.current_cell();
+                worker::begin_turn(&self.0, cpu, &cell);
+                if cell.is_aborted() {
+                    return true;
+                }
+            }
             self.0.sched.needs_resched()
         })
+    }
+
+    /// The present poll of the task that calls ends, and the task is polled again.
+    fn make_way(&self, leave: Leave, context: &Context<'_>) {
+        let cell = self.current_cell();
+        cell.set_leave(leave);
+        // The task's own waker points to its cell.
+        if context.waker().data() != Arc::as_ptr(&cell).cast() {
+            context.waker().wake_by_ref();
+        }
     }
 }
 
 impl<P: Platform> Future for Compute<P> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.runtime.must_make_way() {
-                self.runtime.current_cell().set_leave(Leave::Preempt);
+                self.runtime.make_way(Leave::Preempt, context);
                 return Poll::Pending;
             }
             if self.left.is_zero() {
@@ -84,12 +135,12 @@ impl<P: Platform> Future for Compute<P> {
 impl<P: Platform> Future for Checkpoint<P> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.made_way || !self.runtime.must_make_way() {
             return Poll::Ready(());
         }
         self.made_way = true;
-        self.runtime.current_cell().set_leave(Leave::Preempt);
+        self.runtime.make_way(Leave::Preempt, context);
         Poll::Pending
     }
 }
@@ -97,12 +148,12 @@ impl<P: Platform> Future for Checkpoint<P> {
 impl<P: Platform> Future for YieldNow<P> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.yielded {
             return Poll::Ready(());
         }
         self.yielded = true;
-        self.runtime.current_cell().set_leave(Leave::Yield);
+        self.runtime.make_way(Leave::Yield, context);
         Poll::Pending
     }
 }
@@ -115,12 +166,12 @@ impl<P: Platform> fmt::Debug for Compute<P> {
 
 impl<P: Platform> fmt::Debug for Checkpoint<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checkpoint").finish_non_exhaustive()
+        f.debug_struct("Checkpoint").field("made_way", &self.made_way).finish_non_exhaustive()
     }
 }
 
 impl<P: Platform> fmt::Debug for YieldNow<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("YieldNow").finish_non_exhaustive()
+        f.debug_struct("YieldNow").field("yielded", &self.yielded).finish_non_exhaustive()
     }
 }

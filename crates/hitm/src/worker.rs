@@ -3,34 +3,38 @@
 //! **Protocol.** Interrupts are taken here, between tasks, and where a task computes. A switch to nothing is followed by
 //! idling until an interrupt; who queues a task on an idle CPU sets its need to look and sends one.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{Interrupts, Mode, Platform, Span, Time};
 use hitm_sched::scheduler::Why;
-use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
 use crate::cell::Cell;
-use crate::runtime::Handle;
+use crate::contain::contain;
+use crate::runtime::{Handle, Inner};
 
-/// A round-robin task's turn.
-const SLICE: Span = Span::from_micros(100_000);
+/// A round-robin task's turn: Linux's default.
+pub(crate) const SLICE: Span = Span::from_micros(100_000);
 
 /// The whole life of a CPU.
 pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
+    let runtime = &*runtime.0;
     let outside = P::enter(Mode::Kernel);
     let mut why = Why::Preempt;
-    let mut ended = None;
+    let mut ended: Option<Arc<Cell<P>>> = None;
     loop {
         take_interrupts(runtime);
-        let next = runtime.0.sched.switch(why);
-        if let Some(id) = ended.take() {
-            runtime.release(id);
+        let next = runtime.sched.switch(why);
+        if let Some(cell) = ended.take() {
+            runtime.release(&cell);
         }
         why = match next {
+            Some(_) if runtime.is_broken() => break,
             Some(id) => {
-                let why = run_task(runtime, cpu, id);
-                ended = (why == Why::Exit).then_some(id);
+                let cell = runtime.cells.get(id).expect("a queued task lives");
+                let why = run_task(runtime, cpu, &cell);
+                ended = (why == Why::Exit).then_some(cell);
                 why
             }
             None if runtime.is_stopped() => break,
@@ -43,20 +47,21 @@ pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     P::enter(outside);
 }
 
-/// Handles what is pending at this CPU.
-pub(crate) fn take_interrupts<P: Platform>(runtime: &Handle<P>) {
+/// Handles what is pending at this CPU, and returns it.
+pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if !P::interrupt_pending() {
-        return;
+        return Interrupts::NONE;
     }
     let interrupts = P::take_interrupts();
     if interrupts.contains(Interrupts::TIMER) {
         expire_timers(runtime);
     }
-    runtime.0.sched.handle(interrupts);
+    runtime.sched.handle(interrupts);
+    interrupts
 }
 
-fn idle<P: Platform>(runtime: &Handle<P>) {
-    while !runtime.0.sched.needs_resched() && !runtime.is_stopped() {
+fn idle<P: Platform>(runtime: &Inner<P>) {
+    while !runtime.sched.needs_resched() && !runtime.is_stopped() {
         P::enter(Mode::Idle);
         P::wait_for_interrupt();
         P::enter(Mode::Kernel);
@@ -64,60 +69,68 @@ fn idle<P: Platform>(runtime: &Handle<P>) {
     }
 }
 
-/// Polls `id` once.
-fn run_task<P: Platform>(runtime: &Handle<P>, cpu: CpuId, id: TaskId) -> Why {
-    let cell = runtime.0.cells.get(id).expect("a queued task lives");
-    runtime.set_running(cpu, Some(id));
-    runtime.0.sched.begin_poll(id);
-    begin_slice(runtime, cpu, id);
-    let start = runtime.0.roles.as_ref().map(|_| P::now());
+/// Polls a task once.
+fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) -> Why {
+    let local = &runtime.locals[cpu.index()];
+    local.set_running(Some(cell.id));
+    runtime.sched.begin_poll(cell.id);
+    begin_turn(runtime, cpu, cell);
+    let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
     let why = cell.poll();
     P::enter(Mode::Kernel);
     if let Some(start) = start {
-        count(runtime, cpu, &cell, why, start);
+        count(runtime, cpu, cell, why, start);
     }
-    runtime.set_running(cpu, None);
+    end_turn(runtime, cpu, cell);
+    local.set_running(None);
     why
 }
 
-fn count<P: Platform>(runtime: &Handle<P>, cpu: CpuId, cell: &Cell, why: Why, start: Time) {
-    let (Some(roles), Some(role)) = (&runtime.0.roles, cell.role) else { return };
+fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Why, start: Time) {
+    let (Some(roles), Some(role)) = (&runtime.roles, cell.role) else { return };
     // Relaxed: only the CPU that runs the task touches these.
     let last = cell.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
     let slept = cell.slept.swap(why == Why::Block, Ordering::Relaxed);
     roles.ran(role, slept, last != 0 && last != cpu.0 + 1, P::now().since(start));
 }
 
-/// The timer of a round-robin task that has equals; the scheduler says whether it has when the turn is over.
-fn begin_slice<P: Platform>(runtime: &Handle<P>, cpu: CpuId, id: TaskId) {
-    let deadline = if runtime.0.sched.is_round_robin(id) { P::now() + SLICE } else { Time::NEVER };
-    // Relaxed: this CPU's own.
-    let before = runtime.0.slices[cpu.index()].swap(deadline.as_picos(), Ordering::Relaxed);
-    if before != deadline.as_picos() {
-        set_timer(runtime, cpu);
+/// Sets when a round-robin task's turn is over. A turn goes on where it was when the task last left the CPU; the scheduler
+/// says at its end whether there are equals to go first.
+pub(crate) fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
+    let local = &runtime.locals[cpu.index()];
+    let under_way = local.turn_ends() != Time::NEVER;
+    match runtime.sched.is_round_robin(cell.id) {
+        true if !under_way => {
+            local.set_turn_ends(P::now() + cell.slice());
+            local.arm::<P>();
+        }
+        false if under_way => end_turn(runtime, cpu, cell),
+        _ => {}
     }
 }
 
-/// Sets this CPU's timer to the earliest of what waits for it.
-pub(crate) fn set_timer<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
-    // Relaxed: this CPU's own.
-    let slice = Time::from_picos(runtime.0.slices[cpu.index()].load(Ordering::Relaxed));
-    P::set_timer(runtime.0.timers[cpu.index()].next().min(slice));
+/// The task leaves the CPU: keeps what is left of its turn.
+fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
+    let local = &runtime.locals[cpu.index()];
+    let ends = local.turn_ends();
+    if ends != Time::NEVER {
+        cell.set_slice(ends.since(P::now()));
+        local.set_turn_ends(Time::NEVER);
+    }
 }
 
-fn expire_timers<P: Platform>(runtime: &Handle<P>) {
-    let cpu = P::current_cpu();
+fn expire_timers<P: Platform>(runtime: &Inner<P>) {
+    let local = &runtime.locals[P::current_cpu().index()];
+    local.disarm();
+    P::settle();
     let now = P::now();
-    for cell in runtime.0.timers[cpu.index()].take_due(now) {
-        runtime.0.wake_here(&cell);
+    for waker in local.timers.take_due(now) {
+        contain(|| waker.wake());
     }
-    let slice = &runtime.0.slices[cpu.index()];
-    // Relaxed: this CPU's own.
-    if Time::from_picos(slice.load(Ordering::Relaxed)) <= now {
-        runtime.0.sched.end_of_slice();
-        // Relaxed: this CPU's own.
-        slice.store((now + SLICE).as_picos(), Ordering::Relaxed);
+    if local.turn_ends() <= now {
+        runtime.sched.end_of_slice();
+        local.set_turn_ends(now + SLICE);
     }
-    set_timer(runtime, cpu);
+    local.arm::<P>();
 }

@@ -369,15 +369,16 @@ impl Directory {
             return self.hand_to_sibling(request, now);
         }
         let line = &self.lines[request.line as usize];
+        let copies = &self.contended[line.contended as usize].copies;
         if request.kind == Kind::Load
-            && let Some(since) = self.contended[line.contended as usize].copies.since(core)
+            && let Some(since) = copies.since(core)
         {
-            // The sibling's fill serves this one too.
+            // The core's own store got it while this one waited, and another's load made it shared.
             let at = since.max(now);
             let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
             return Grant { request, at, done: at, miss };
         }
-        let thief = self.contended[line.contended as usize].copies.thief(core);
+        let thief = copies.thief(core);
         let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
         let (at, done) = if request.kind == Kind::Load {
             let at = self.grant_load(&request, core, now, queued);
@@ -529,5 +530,35 @@ impl Directory {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::{CostSet, Costs};
+
+    #[test]
+    fn a_load_that_waits_behind_the_own_store_is_served_by_it() {
+        let topology = hitm_topology::parse("core:3 pu:1").expect("a machine of three cores");
+        let latencies = Latencies::new(&topology, &Costs::of(&topology, CostSet::Linux));
+        let mut directory = Directory::new(latencies, Arbitration::Fifo, 0, 1);
+        directory.grow(1, 0);
+        let mut ask = |cpu, kind, time| {
+            directory.announce(0);
+            directory.arrive(Request { cpu, line: 0, kind, time, access: cpu })
+        };
+        let first = ask(0, Kind::Store, 0);
+        assert!(matches!(first, (Outcome::Granted(_), None)), "{first:?}");
+        // The line is on its way to CPU 0: CPU 1 asks for it twice, and another CPU in between.
+        for (cpu, kind) in [(1, Kind::Store), (2, Kind::Load), (1, Kind::Load)] {
+            assert!(matches!(ask(cpu, kind, 1).0, Outcome::Queued));
+        }
+        let (mut grants, mut now) = (Vec::new(), 1);
+        while let Some(again) = directory.decide(0, now, &mut grants) {
+            now = again;
+        }
+        assert_eq!(grants.iter().map(|grant| grant.request.cpu).collect::<Vec<_>>(), [1, 2, 1]);
+        directory.check();
     }
 }

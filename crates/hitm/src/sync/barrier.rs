@@ -1,4 +1,7 @@
 //! A barrier: all arrive before any goes on.
+//!
+//! **Cancellation.** A task arrives when its wait has taken the barrier's mutex, and has then arrived for good: the others go on when
+//! the rest are there, though it was dropped. One that was dropped before has not arrived.
 
 use std::fmt;
 
@@ -8,6 +11,19 @@ use crate::runtime::Handle;
 use crate::sync::{Condvar, Mutex};
 
 /// A meeting point for a fixed number of tasks, again and again.
+///
+/// ```
+/// use std::sync::Arc;
+/// # use hitm::{NativeRuntime, sync::Barrier};
+/// # let runtime = NativeRuntime::with_cpus(2).unwrap();
+/// # runtime.run(|handle| async move {
+/// let barrier = Arc::new(Barrier::new(&handle, 2));
+/// let other = barrier.clone();
+/// let task = handle.spawn((), async move { other.wait().await });
+/// let led = barrier.wait().await;
+/// assert_ne!(led, task.await.unwrap(), "one of the two was the last to arrive");
+/// # }).unwrap();
+/// ```
 pub struct Barrier<P: Platform> {
     state: Mutex<P, State>,
     complete: Condvar<P>,

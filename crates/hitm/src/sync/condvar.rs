@@ -4,6 +4,11 @@
 //! waits while the number is unchanged; (5) takes the mutex again. A notifier changes the number and wakes; without
 //! waiters it does neither, and makes no call.
 //! Wakeups may be spurious: look again at what was waited for.
+//!
+//! **Cancellation.** A wait that is dropped in step 4 is gone, and a notification that had chosen it goes to the next. One that is dropped
+//! in step 5 has been notified and has not looked: it notifies another in its place.
+//!
+//! **Limits.** A waiter that 2^32 notifications overtake between steps 2 and 4 misses them.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -14,9 +19,50 @@ use crate::runtime::Handle;
 use crate::sync::{Futex, MutexGuard};
 
 /// A condition variable.
+///
+/// ```
+/// use std::sync::Arc;
+/// # use hitm::{NativeRuntime, sync::{Condvar, Mutex}};
+/// # let runtime = NativeRuntime::with_cpus(2).unwrap();
+/// # runtime.run(|handle| async move {
+/// let shared = Arc::new((Mutex::new(&handle, 0), Condvar::new(&handle)));
+/// let other = shared.clone();
+/// let adds = handle.spawn((), async move {
+///     *other.0.lock().await += 1;
+///     other.1.notify_one();
+/// });
+/// let mut count = shared.0.lock().await;
+/// while *count == 0 {
+///     count = shared.1.wait(count).await;
+/// }
+/// # drop(count);
+/// # adds.await.unwrap();
+/// # }).unwrap();
+/// ```
 pub struct Condvar<P: Platform> {
     /// The word is the sequence number.
     futex: Futex<P>,
+}
+
+/// Counts a waiter out, also when its wait is dropped.
+struct Counted<'a, P: Platform>(&'a Condvar<P>);
+
+impl<P: Platform> Drop for Counted<'_, P> {
+    fn drop(&mut self) {
+        // Relaxed: a hint for notifiers.
+        self.0.futex.waiters().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A waiter that was notified and has not looked: another looks in its place if it is dropped.
+struct Notified<'a, P: Platform>(Option<&'a Condvar<P>>);
+
+impl<P: Platform> Drop for Notified<'_, P> {
+    fn drop(&mut self) {
+        if let Some(condvar) = self.0 {
+            condvar.notify_one();
+        }
+    }
 }
 
 impl<P: Platform> Condvar<P> {
@@ -28,24 +74,19 @@ impl<P: Platform> Condvar<P> {
 
     /// Releases the mutex, waits to be notified, and takes the mutex again.
     pub async fn wait<'a, T>(&self, guard: MutexGuard<'a, P, T>) -> MutexGuard<'a, P, T> {
-        /// Counts the waiter out, also when the wait is dropped.
-        struct Counted<'a, P: Platform>(&'a Futex<P>);
-        impl<P: Platform> Drop for Counted<'_, P> {
-            fn drop(&mut self) {
-                // Relaxed: a hint for notifiers.
-                self.0.waiters().fetch_sub(1, Ordering::Relaxed);
-            }
-        }
         let mutex = guard.mutex();
         // Relaxed: the mutex orders it before the change that is waited for.
         self.futex.waiters().fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(&self.futex);
+        let counted = Counted(self);
         // Relaxed: read before the mutex is released, so before any notification that counts.
         let sequence = self.futex.word().load(Ordering::Relaxed);
         drop(guard);
         self.futex.wait(sequence).await;
         drop(counted);
-        mutex.lock().await
+        let mut notified = Notified(Some(self));
+        let guard = mutex.lock().await;
+        notified.0 = None;
+        guard
     }
 
     /// Wakes one waiter. Call it with the mutex held, or after it was.

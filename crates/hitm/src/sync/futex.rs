@@ -20,13 +20,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use hitm_memory::{AtomicWord, Described, Field, Lock, Memory, Placed, Platform, described};
 
-use crate::cell::Cell;
-use crate::runtime::{Handle, system_call};
+use crate::contain::contain;
+use crate::runtime::Handle;
 
 described! {
     /// A word that tasks wait on.
@@ -53,14 +53,11 @@ impl<M: Memory> Described for Bucket<M> {
     }
 }
 
-/// In the queue; woken; gone by itself.
-const QUEUED: u8 = 0;
-const WOKEN: u8 = 1;
-const GONE: u8 = 2;
-
+/// Somebody who waits.
 struct Waiter {
-    cell: Arc<Cell>,
-    state: AtomicU8,
+    waker: Waker,
+    /// Set under the queue's lock when it is taken out of the queue.
+    woken: AtomicBool,
 }
 
 /// A word to wait on, with its queue.
@@ -72,6 +69,27 @@ pub struct Futex<P: Platform> {
 
 impl<P: Platform> Futex<P> {
     /// A word that holds `value`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::Ordering;
+    /// # use hitm::{NativeRuntime, Priority, sync::Futex};
+    /// # let runtime = NativeRuntime::with_cpus(2).unwrap();
+    /// # runtime.run(|handle| async move {
+    /// let ready = Arc::new(Futex::new(&handle, 0));
+    /// let shared = ready.clone();
+    /// let waits = handle.spawn((), async move {
+    ///     // Acquire: pairs with the Release below.
+    ///     while shared.word().load(Ordering::Acquire) == 0 {
+    ///         shared.wait(0).await;
+    ///     }
+    /// });
+    /// // Release: pairs with the Acquire above.
+    /// ready.word().store(1, Ordering::Release);
+    /// ready.wake(1);
+    /// waits.await.unwrap();
+    /// # }).unwrap();
+    /// ```
     #[must_use]
     pub fn new(runtime: &Handle<P>, value: u32) -> Self {
         let word = FutexWord { word: P::Atomic::new(value), waiters: P::Atomic::new(0) };
@@ -104,10 +122,10 @@ impl<P: Platform> Futex<P> {
         }
     }
 
-    /// Wakes up to `count` tasks, first come first served; returns how many.
+    /// Wakes up to `count` tasks, first come first served; returns how many. From anywhere.
     pub fn wake(&self, count: usize) -> usize {
         self.count_call();
-        system_call::<P, _>(|| self.wake_in_kernel(count))
+        self.runtime.0.system_call(|| self.wake_in_kernel(count))
     }
 
     fn wake_in_kernel(&self, count: usize) -> usize {
@@ -118,28 +136,36 @@ impl<P: Platform> Futex<P> {
         if self.bucket.waiters.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        let mut woken = Vec::new();
+        // The first apart: most wakes wake one, and need no list.
+        let (mut first, mut others) = (None, Vec::new());
         {
             let mut queue = self.bucket.queue.lock();
-            while woken.len() < count {
+            for _ in 0..count {
                 let Some(waiter) = queue.pop_front() else { break };
                 // Relaxed: a hint for wakers; the queue is what counts.
                 self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
-                // AcqRel: the waiter that finds itself woken sees what the waker did; one that left is passed over.
-                let left = waiter.state.compare_exchange(QUEUED, WOKEN, Ordering::AcqRel, Ordering::Acquire).is_err();
-                if !left {
-                    woken.push(waiter);
+                match first {
+                    None => first = Some(waiter),
+                    Some(_) => others.push(waiter),
                 }
             }
+            P::settle();
+            for waiter in first.iter().chain(&others) {
+                // Release: the waiter that finds itself woken sees what the waker did. Pairs with `Waiter::is_woken`.
+                waiter.woken.store(true, Ordering::Release);
+            }
         }
-        for waiter in &woken {
-            self.runtime.0.wake_here(&waiter.cell);
+        let woken = usize::from(first.is_some()) + others.len();
+        for waiter in first.into_iter().chain(others) {
+            // A waker may be anybody's. One that panics must not cost the others their wakeup.
+            contain(|| waiter.waker.wake_by_ref());
         }
-        woken.len()
+        woken
     }
 
-    /// Puts the calling task into the queue, if the word still holds `expected`.
-    fn enqueue(&self, expected: u32) -> Option<Arc<Waiter>> {
+    /// Puts who polls into the queue, if the word still holds `expected`.
+    fn enqueue(&self, expected: u32, waker: Waker) -> Option<Arc<Waiter>> {
+        let waiter = Arc::new(Waiter { waker, woken: AtomicBool::new(false) });
         // SeqCst: see the module's table.
         self.bucket.waiters.fetch_add(1, Ordering::SeqCst);
         let mut queue = self.bucket.queue.lock();
@@ -150,22 +176,33 @@ impl<P: Platform> Futex<P> {
             self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        let waiter = Arc::new(Waiter { cell: self.runtime.current_cell(), state: AtomicU8::new(QUEUED) });
         queue.push_back(waiter.clone());
         Some(waiter)
     }
 
-    fn dequeue(&self, waiter: &Arc<Waiter>) {
+    /// Takes `waiter` out of the queue; false when a waker has done so.
+    fn dequeue(&self, waiter: &Arc<Waiter>) -> bool {
         let mut queue = self.bucket.queue.lock();
-        if let Some(index) = queue.iter().position(|queued| Arc::ptr_eq(queued, waiter)) {
+        let index = queue.iter().position(|queued| Arc::ptr_eq(queued, waiter));
+        if let Some(index) = index {
             queue.remove(index);
             // Relaxed: a hint for wakers.
             self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
         }
+        index.is_some()
+    }
+
+    /// Puts another waker in the place of `waiter`'s; none when it was woken meanwhile.
+    fn replace(&self, waiter: &Arc<Waiter>, waker: Waker) -> Option<Arc<Waiter>> {
+        let new = Arc::new(Waiter { waker, woken: AtomicBool::new(false) });
+        let mut queue = self.bucket.queue.lock();
+        let place = queue.iter_mut().find(|queued| Arc::ptr_eq(queued, waiter))?;
+        *place = new.clone();
+        Some(new)
     }
 }
 
-/// Waits on a [`Futex`].
+/// Waits on a [`Futex`]. Made by [`Futex::wait`].
 #[must_use = "nothing waits until it is awaited"]
 pub struct FutexWait<'a, P: Platform> {
     futex: &'a Futex<P>,
@@ -173,20 +210,30 @@ pub struct FutexWait<'a, P: Platform> {
     waiter: Option<Arc<Waiter>>,
 }
 
+impl Waiter {
+    fn is_woken<P: Platform>(&self) -> bool {
+        P::settle();
+        // Acquire: pairs with the Release in `wake_in_kernel`.
+        self.woken.load(Ordering::Acquire)
+    }
+}
+
 impl<P: Platform> Future for FutexWait<'_, P> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
-        if let Some(waiter) = &self.waiter {
-            // Acquire: pairs with the AcqRel in `wake_in_kernel`.
-            if waiter.state.load(Ordering::Acquire) != WOKEN {
-                return Poll::Pending;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let futex = self.futex;
+        let waiting = match self.waiter.take() {
+            None => {
+                futex.count_call();
+                let waker = context.waker().clone();
+                futex.runtime.0.system_call(|| futex.enqueue(self.expected, waker))
             }
-            self.waiter = None;
-            return Poll::Ready(());
-        }
-        self.futex.count_call();
-        self.waiter = system_call::<P, _>(|| self.futex.enqueue(self.expected));
+            Some(waiter) if waiter.is_woken::<P>() => None,
+            Some(waiter) if waiter.waker.will_wake(context.waker()) => Some(waiter),
+            Some(waiter) => futex.runtime.0.in_kernel(|| futex.replace(&waiter, context.waker().clone())),
+        };
+        self.waiter = waiting;
         if self.waiter.is_some() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
@@ -194,13 +241,11 @@ impl<P: Platform> Future for FutexWait<'_, P> {
 impl<P: Platform> Drop for FutexWait<'_, P> {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
-        // AcqRel: as in `wake_in_kernel`.
-        let queued = waiter.state.compare_exchange(QUEUED, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if queued {
-            self.futex.dequeue(&waiter);
-        } else {
+        let futex = self.futex;
+        let queued = !waiter.is_woken::<P>() && futex.runtime.0.in_kernel(|| futex.dequeue(&waiter));
+        if !queued {
             // The wake was meant for somebody who goes on.
-            self.futex.wake(1);
+            futex.wake(1);
         }
     }
 }

@@ -3,6 +3,13 @@
 //! **Origin.** Drepper, "Futexes are tricky", 2011, the second mutex. Not fair: a task that runs may take the mutex
 //! before one that was woken for it.
 //!
+//! **Panics.** There is no poisoning: a task that panics while it holds the mutex releases it, and the next holder finds the value as
+//! it was left. A value that may be left broken should say so itself.
+//!
+//! **Cancellation.** A lock that is dropped while it waits leaves the queue; a wakeup that had chosen it goes to the next.
+//!
+//! **Limits.** It knows nothing of priorities: an urgent task waits for a holder that anything in between preempts.
+//!
 //! **State.** 0 free; 1 held; 2 held and somebody may wait.
 
 use std::cell::UnsafeCell;
@@ -20,6 +27,25 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// One holder at a time.
+///
+/// The guard may be held across waits, and on another CPU than it was taken on.
+///
+/// ```
+/// use std::sync::Arc;
+/// # use hitm::{NativeRuntime, sync::Mutex};
+/// # let runtime = NativeRuntime::with_cpus(2).unwrap();
+/// # runtime.run(|handle| async move {
+/// let sum = Arc::new(Mutex::new(&handle, 0));
+/// let tasks: Vec<_> = (1..=4).map(|n| {
+///     let sum = sum.clone();
+///     handle.spawn((), async move { *sum.lock().await += n })
+/// }).collect();
+/// for task in tasks {
+///     task.await.unwrap();
+/// }
+/// assert_eq!(*sum.lock().await, 10);
+/// # }).unwrap();
+/// ```
 pub struct Mutex<P: Platform, T> {
     futex: Futex<P>,
     value: UnsafeCell<T>,

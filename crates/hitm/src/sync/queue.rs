@@ -1,6 +1,12 @@
 //! A bounded queue: one mutex, one condition variable, as in FFmpeg's pipeline since 7.0.
 //!
 //! Every change of the fill level wakes all that wait, senders and receivers: simple, and as expensive as the original.
+//!
+//! **Cancellation.** A send that is dropped before it has ended has sent nothing, and its item is dropped with it; a receive has taken
+//! nothing.
+//!
+//! **Limits.** Items leave in the order in which their sends took the mutex, which among several that wait is not the order in
+//! which they began to.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,7 +16,32 @@ use hitm_memory::Platform;
 use crate::runtime::Handle;
 use crate::sync::{Condvar, Mutex};
 
+/// Room that is made in advance; a queue of more grows into it.
+const ROOM: usize = 1_024;
+
 /// First in, first out, at most so many.
+///
+/// ```
+/// use std::sync::Arc;
+/// # use hitm::{NativeRuntime, sync::Queue};
+/// # let runtime = NativeRuntime::with_cpus(2).unwrap();
+/// # runtime.run(|handle| async move {
+/// let queue = Arc::new(Queue::new(&handle, 2));
+/// let other = queue.clone();
+/// let sends = handle.spawn((), async move {
+///     for item in 0..5 {
+///         other.send(item).await.unwrap();
+///     }
+///     other.close().await;
+/// });
+/// let mut sum = 0;
+/// while let Some(item) = queue.receive().await {
+///     sum += item;
+/// }
+/// assert_eq!(sum, 10);
+/// # sends.await.unwrap();
+/// # }).unwrap();
+/// ```
 pub struct Queue<P: Platform, T> {
     state: Mutex<P, State<T>>,
     changed: Condvar<P>,
@@ -26,6 +57,14 @@ struct State<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
+impl<T> fmt::Display for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue is closed")
+    }
+}
+
+impl<T: fmt::Debug> std::error::Error for Closed<T> {}
+
 impl<P: Platform, T: Send> Queue<P, T> {
     /// An empty queue for `capacity` items.
     ///
@@ -34,7 +73,7 @@ impl<P: Platform, T: Send> Queue<P, T> {
     #[must_use]
     pub fn new(runtime: &Handle<P>, capacity: usize) -> Self {
         assert_ne!(capacity, 0, "a queue without room passes nothing on");
-        let state = State { items: VecDeque::with_capacity(capacity), closed: false };
+        let state = State { items: VecDeque::with_capacity(capacity.min(ROOM)), closed: false };
         Self { state: Mutex::new(runtime, state), changed: Condvar::new(runtime), capacity }
     }
 

@@ -1,0 +1,75 @@
+//! What a CPU keeps for itself beside the scheduler's words: the task that it polls, and its timer.
+//!
+//! **Protocol** of the timer. It is set to the earliest of what waits for it: sleeps that began here, and the end of a
+//! round-robin task's turn. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
+//! that ends early costs nothing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use hitm_memory::{Platform, Time};
+use hitm_sched::task::TaskId;
+
+use crate::time::Timers;
+
+/// One CPU's own state. On two lines of its own, since prefetchers pull pairs: every poll writes it.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Local {
+    /// The task that it polls, counted from 1; 0 between polls.
+    running: AtomicU32,
+    /// When the present task's turn is over.
+    turn_ends: AtomicU64,
+    /// What the timer is set to.
+    armed: AtomicU64,
+    /// The sleeps that began here. Others take theirs out.
+    pub(crate) timers: Timers,
+}
+
+/// All words here are written and read by their own CPU alone.
+const OWN: Ordering = Ordering::Relaxed;
+
+impl Local {
+    pub(crate) fn new() -> Self {
+        Self {
+            running: AtomicU32::new(0),
+            turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
+            armed: AtomicU64::new(Time::NEVER.as_picos()),
+            timers: Timers::default(),
+        }
+    }
+
+    /// The task that this CPU polls.
+    pub(crate) fn running(&self) -> Option<TaskId> {
+        self.running.load(OWN).checked_sub(1).map(TaskId)
+    }
+
+    /// Sets the task that this CPU polls.
+    pub(crate) fn set_running(&self, id: Option<TaskId>) {
+        self.running.store(id.map_or(0, |id| id.0 + 1), OWN);
+    }
+
+    /// When the present task's turn is over.
+    pub(crate) fn turn_ends(&self) -> Time {
+        Time::from_picos(self.turn_ends.load(OWN))
+    }
+
+    /// Sets when the present task's turn is over. The caller arms the timer.
+    pub(crate) fn set_turn_ends(&self, at: Time) {
+        self.turn_ends.store(at.as_picos(), OWN);
+    }
+
+    /// Sets the timer to the earliest of what waits for it, unless it expires before that anyway.
+    pub(crate) fn arm<P: Platform>(&self) {
+        P::settle();
+        let wanted = self.timers.next().min(self.turn_ends());
+        if wanted.as_picos() < self.armed.load(OWN) {
+            self.armed.store(wanted.as_picos(), OWN);
+            P::set_timer(wanted);
+        }
+    }
+
+    /// The timer has expired.
+    pub(crate) fn disarm(&self) {
+        self.armed.store(Time::NEVER.as_picos(), OWN);
+    }
+}
