@@ -544,9 +544,10 @@ mod tests {
         let latencies = Latencies::new(&topology, &Costs::of(&topology, CostSet::Linux));
         let mut directory = Directory::new(latencies, Arbitration::Fifo, 0, 1);
         directory.grow(1, 0);
+        let way = directory.latencies().one_way;
         let mut ask = |cpu, kind, time| {
             directory.announce(0);
-            directory.arrive(Request { cpu, line: 0, kind, time, access: cpu })
+            directory.arrive(Request { cpu, line: 0, kind, time, way, access: cpu, kernel: false })
         };
         let first = ask(0, Kind::Store, 0);
         assert!(matches!(first, (Outcome::Granted(_), None)), "{first:?}");
