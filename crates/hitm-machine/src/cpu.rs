@@ -122,7 +122,7 @@ impl LoadWindow {
     /// Whether a load of `line` would be served by an earlier fill.
     #[inline]
     pub(crate) fn covers(&self, line: u32) -> bool {
-        self.lines.iter().any(|&(known, load)| known == line && self.loads - load < self.reach)
+        self.lines.iter().rev().any(|&(known, load)| known == line && self.loads - load < self.reach)
     }
 
     /// A load of `line`.
@@ -130,7 +130,8 @@ impl LoadWindow {
     pub(crate) fn add(&mut self, line: u32) {
         self.loads += 1;
         let loads = self.loads;
-        if let Some(entry) = self.lines.iter_mut().find(|(known, _)| *known == line) {
+        // Most loads are of a line that was loaded just before.
+        if let Some(entry) = self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
             entry.1 = loads;
             return;
         }
@@ -206,6 +207,12 @@ pub(crate) struct StoreBuffer {
 }
 
 impl StoreBuffer {
+    /// Whether no store was issued since the last drain.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stores.is_empty()
+    }
+
     /// Whether a store to `line` is under way at `now`, so that a further one joins it.
     #[inline]
     pub(crate) fn holds(&self, line: u32, now: u64) -> bool {

@@ -52,7 +52,9 @@ fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Issue {
 #[inline]
 fn watch(f: impl FnOnce(&mut Races, u32)) {
     on_cpu(|world, cpu| {
-        if let Some(races) = &mut world.engine.borrow_mut().races {
+        if world.checks_races
+            && let Some(races) = &mut world.engine.borrow_mut().races
+        {
             f(races, cpu);
         }
     });
