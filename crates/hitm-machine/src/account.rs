@@ -75,6 +75,20 @@ impl Account {
         if busy == 0 { 0.0 } else { kernel as f64 / busy as f64 }
     }
 
+    /// Adds what `other` has.
+    pub fn merge(&mut self, other: &Self) {
+        for part in Part::ALL {
+            self[part] += other[part];
+        }
+    }
+
+    /// Idle time over all time; 0 when there was none.
+    #[must_use]
+    pub fn idle_share(&self) -> f64 {
+        let all = self.busy() + self[Part::Idle];
+        if all == 0 { 0.0 } else { self[Part::Idle] as f64 / all as f64 }
+    }
+
     /// Time that was not idle, in picoseconds.
     #[must_use]
     pub fn busy(&self) -> u64 {

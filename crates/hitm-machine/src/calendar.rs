@@ -9,8 +9,39 @@ use std::collections::BinaryHeap;
 /// A time that does not come.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Something that happens at a time and is not a CPU's turn.
+/// Bits of a CPU's number in a [`Turns`] key: 8,192 CPUs. The rest is time: 2^51 picoseconds are 37 minutes.
+const CPU_BITS: u32 = 13;
+
+/// A time and a CPU, ordered as turns are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TurnKey(u64);
+
+impl TurnKey {
+    const NEVER: Self = Self(u64::MAX);
+
+    /// The turn of `cpu` at `time`.
+    #[inline]
+    pub(crate) fn new(time: u64, cpu: u32) -> Self {
+        if time == NEVER {
+            return Self::NEVER;
+        }
+        assert!(time < 1 << (64 - CPU_BITS), "a machine's time ends after 37 minutes");
+        Self(time << CPU_BITS | u64::from(cpu))
+    }
+
+    /// The time.
+    #[inline]
+    pub(crate) fn time(self) -> u64 {
+        if self == Self::NEVER { NEVER } else { self.0 >> CPU_BITS }
+    }
+
+    fn cpu(self) -> u32 {
+        (self.0 & ((1 << CPU_BITS) - 1)) as u32
+    }
+}
+
+/// Something that happens at a time and is not a CPU's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A request of a CPU arrives at a line; `slot` is where the machine keeps it.
     Arrive { cpu: u32, slot: u32 },
@@ -20,8 +51,29 @@ pub(crate) enum Event {
     Interrupt { cpu: u32, bits: u32 },
     /// A timer expires, unless it was set anew since.
     Timer { cpu: u32, generation: u32 },
-    /// The measured stretch begins.
-    MeasureFrom,
+}
+
+impl Event {
+    /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then the rest.
+    fn pack(self) -> u64 {
+        let pack = |kind: u64, first: u32, second: u32| kind << 62 | u64::from(first) << 32 | u64::from(second);
+        match self {
+            Self::Arrive { cpu, slot } => pack(0, cpu, slot),
+            Self::Decide { line } => pack(1, 0, line),
+            Self::Interrupt { cpu, bits } => pack(2, cpu, bits),
+            Self::Timer { cpu, generation } => pack(3, cpu, generation),
+        }
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let (cpu, second) = ((packed << 2 >> 34) as u32, packed as u32);
+        match packed >> 62 {
+            0 => Self::Arrive { cpu, slot: second },
+            1 => Self::Decide { line: second },
+            2 => Self::Interrupt { cpu, bits: second },
+            _ => Self::Timer { cpu, generation: second },
+        }
+    }
 }
 
 /// Whose turn it is.
@@ -38,77 +90,73 @@ pub(crate) enum Turn {
 /// The times of all that is to happen.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// A winner tree: node `i` holds the earlier of nodes `2i` and `2i + 1`; leaves are CPUs.
-    tree: Box<[u32]>,
-    times: Box<[u64]>,
+    /// A winner tree: node `i` holds the lesser of nodes `2i` and `2i + 1`; leaves are CPUs.
+    turns: Box<[TurnKey]>,
     leaves: usize,
-    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Time in the upper half, the event in the lower.
+    events: BinaryHeap<Reverse<u128>>,
 }
 
 impl Calendar {
     /// A calendar for `cpus` CPUs that have no turn yet.
     pub(crate) fn new(cpus: usize) -> Self {
+        assert!(cpus <= 1 << CPU_BITS, "more CPUs than a key has room for");
         let leaves = cpus.next_power_of_two().max(2);
-        let mut tree = vec![0; 2 * leaves];
-        for leaf in 0..leaves {
-            tree[leaves + leaf] = leaf as u32;
-        }
-        for node in (1..leaves).rev() {
-            tree[node] = tree[2 * node];
-        }
-        Self { tree: tree.into(), times: vec![NEVER; leaves].into(), leaves, events: BinaryHeap::new() }
+        Self { turns: vec![TurnKey::NEVER; 2 * leaves].into(), leaves, events: BinaryHeap::new() }
     }
 
     /// Gives `cpu` its turn at `time`.
     pub(crate) fn set(&mut self, cpu: u32, time: u64) {
-        self.times[cpu as usize] = time;
-        let mut node = (self.leaves + cpu as usize) / 2;
-        while node > 0 {
-            let (left, right) = (self.tree[2 * node], self.tree[2 * node + 1]);
-            // The left subtree has the lower numbers, so it wins ties.
-            self.tree[node] = if self.times[left as usize] <= self.times[right as usize] { left } else { right };
+        let mut node = self.leaves + cpu as usize;
+        let mut key = TurnKey::new(time, cpu);
+        self.turns[node] = key;
+        while node > 1 {
+            key = key.min(self.turns[node ^ 1]);
             node /= 2;
+            self.turns[node] = key;
         }
     }
 
     /// When `cpu` has its turn.
     pub(crate) fn time_of(&self, cpu: u32) -> u64 {
-        self.times[cpu as usize]
+        self.turns[self.leaves + cpu as usize].time()
     }
 
     /// Enters an event.
     pub(crate) fn enter(&mut self, time: u64, event: Event) {
-        self.events.push(Reverse((time, event)));
+        self.events.push(Reverse(u128::from(time) << 64 | u128::from(event.pack())));
     }
 
-    /// The first time that is too late for `cpu` to act before anybody else does. Its own turn does not count.
-    pub(crate) fn horizon(&self, cpu: u32) -> u64 {
-        let mut bound = self.events.peek().map_or(NEVER, |Reverse((time, ..))| time.saturating_add(1));
+    /// The first turn that is too late for `cpu` to act before anybody else does. Its own turn does not count.
+    pub(crate) fn horizon(&self, cpu: u32) -> TurnKey {
+        let mut bound = match self.events.peek() {
+            Some(&Reverse(event)) => Self::after_event((event >> 64) as u64),
+            None => TurnKey::NEVER,
+        };
         // Whoever it met, and would have met, on its way up the tree.
         let mut node = self.leaves + cpu as usize;
         while node > 1 {
-            bound = bound.min(self.bound(cpu, self.tree[node ^ 1]));
+            bound = bound.min(self.turns[node ^ 1]);
             node /= 2;
         }
         bound
     }
 
-    /// The first time at which `cpu` comes after `other`.
-    pub(crate) fn bound(&self, cpu: u32, other: u32) -> u64 {
-        self.times[other as usize].saturating_add(u64::from(cpu < other))
+    /// The first turn that comes after an event at `time`.
+    pub(crate) fn after_event(time: u64) -> TurnKey {
+        TurnKey::new(time + 1, 0)
     }
 
     /// What is next. An event is taken; a CPU keeps its turn until it is [`set`](Self::set) anew.
     pub(crate) fn next(&mut self) -> Turn {
-        let cpu = self.tree[1];
-        let cpu_time = self.times[cpu as usize];
+        let turn = self.turns[1];
         match self.events.peek() {
-            Some(Reverse((time, ..))) if *time < cpu_time => match self.events.pop() {
-                Some(Reverse((time, event))) => Turn::Event(time, event),
-                None => Turn::Nothing,
-            },
-            _ if cpu_time == NEVER => Turn::Nothing,
-            _ => Turn::Cpu(cpu, cpu_time),
+            Some(&Reverse(event)) if ((event >> 64) as u64) < turn.time() => {
+                self.events.pop();
+                Turn::Event((event >> 64) as u64, Event::unpack(event as u64))
+            }
+            _ if turn == TurnKey::NEVER => Turn::Nothing,
+            _ => Turn::Cpu(turn.cpu(), turn.time()),
         }
     }
 }
@@ -120,9 +168,10 @@ mod tests {
     #[test]
     fn turns_come_by_time_then_cpus_then_number() {
         let mut calendar = Calendar::new(5);
+        let timer = Event::Timer { cpu: 0, generation: 0 };
         calendar.enter(30, Event::Decide { line: 1 });
         calendar.enter(30, Event::Decide { line: 0 });
-        calendar.enter(10, Event::MeasureFrom);
+        calendar.enter(10, timer);
         for (cpu, time) in [(4, 30), (2, 30), (0, 40), (3, 20)] {
             calendar.set(cpu, time);
         }
@@ -137,7 +186,7 @@ mod tests {
         assert_eq!(
             order,
             [
-                Turn::Event(10, Event::MeasureFrom),
+                Turn::Event(10, timer),
                 Turn::Cpu(3, 20),
                 Turn::Cpu(2, 30),
                 Turn::Cpu(4, 30),
@@ -153,9 +202,22 @@ mod tests {
     fn a_horizon_lets_the_lower_number_win_a_tie() {
         let mut calendar = Calendar::new(4);
         calendar.set(1, 50);
-        assert_eq!(calendar.horizon(0), 51);
-        assert_eq!(calendar.horizon(2), 50);
-        calendar.enter(20, Event::MeasureFrom);
-        assert_eq!(calendar.horizon(2), 21);
+        let acts = |calendar: &Calendar, cpu, time| TurnKey::new(time, cpu) < calendar.horizon(cpu);
+        assert!(acts(&calendar, 0, 50) && !acts(&calendar, 0, 51));
+        assert!(acts(&calendar, 2, 49) && !acts(&calendar, 2, 50));
+        calendar.enter(20, Event::Decide { line: 0 });
+        assert!(acts(&calendar, 2, 20) && !acts(&calendar, 2, 21), "an event lets CPUs go first");
+    }
+
+    #[test]
+    fn events_keep_their_parts() {
+        for event in [
+            Event::Arrive { cpu: 8_191, slot: u32::MAX },
+            Event::Decide { line: u32::MAX },
+            Event::Interrupt { cpu: 1, bits: 15 },
+            Event::Timer { cpu: 8_191, generation: 7 },
+        ] {
+            assert_eq!(Event::unpack(event.pack()), event);
+        }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Cpu {
     /// Whether it spins for a lock.
     pub(crate) spinning: bool,
     pub(crate) pending: Interrupts,
+    /// Interrupts and timers that have been sent or set and have not come.
+    pub(crate) interrupts_under_way: u32,
     /// Counts settings of the timer, so that an old expiry is told from the present one.
     pub(crate) timer_generation: u32,
     pub(crate) window: LoadWindow,
@@ -59,6 +61,7 @@ impl Cpu {
             waits: Waits::Nothing,
             spinning: false,
             pending: Interrupts::NONE,
+            interrupts_under_way: 0,
             timer_generation: 0,
             window,
             stores: StoreBuffer::default(),
@@ -119,7 +122,7 @@ impl LoadWindow {
     /// Whether a load of `line` would be served by an earlier fill.
     #[inline]
     pub(crate) fn covers(&self, line: u32) -> bool {
-        self.lines.iter().any(|&(known, load)| known == line && self.loads - load < self.reach)
+        self.lines.iter().rev().any(|&(known, load)| known == line && self.loads - load < self.reach)
     }
 
     /// A load of `line`.
@@ -127,7 +130,8 @@ impl LoadWindow {
     pub(crate) fn add(&mut self, line: u32) {
         self.loads += 1;
         let loads = self.loads;
-        if let Some(entry) = self.lines.iter_mut().find(|(known, _)| *known == line) {
+        // Most loads are of a line that was loaded just before.
+        if let Some(entry) = self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
             entry.1 = loads;
             return;
         }
@@ -203,6 +207,12 @@ pub(crate) struct StoreBuffer {
 }
 
 impl StoreBuffer {
+    /// Whether no store was issued since the last drain.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stores.is_empty()
+    }
+
     /// Whether a store to `line` is under way at `now`, so that a further one joins it.
     #[inline]
     pub(crate) fn holds(&self, line: u32, now: u64) -> bool {

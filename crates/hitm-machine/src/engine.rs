@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::account::{Account, Part};
 use crate::arena::Arena;
-use crate::calendar::{Calendar, Event, NEVER};
+use crate::calendar::{Calendar, Event, NEVER, TurnKey};
 use crate::coherence::{AccessId, Directory, Distance, Grant, Kind, Latencies, Outcome, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
@@ -44,6 +44,8 @@ pub(crate) enum Issue {
     Buffered,
     /// Others may have their turn first: issue it again when the CPU is resumed.
     Later,
+    /// Its own stores come first: issue it again when the CPU is resumed and has called [`Engine::stores_drained`].
+    Drain,
     /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as `Now`.
     Wait,
 }
@@ -102,8 +104,10 @@ pub(crate) struct Engine {
     pub(crate) account: Account,
     /// The CPU whose code runs.
     pub(crate) current: u32,
-    /// The first time at which the current CPU comes after another CPU's turn or an event.
-    horizon: u64,
+    /// The first turn at which the current CPU comes after another CPU's turn or an event.
+    horizon: TurnKey,
+    /// By CPU: the other threads of its core.
+    other_threads: Box<[Box<[u32]>]>,
     /// Whether the current CPU has said when it has its next turn.
     turn_entered: bool,
     under_way: Vec<UnderWay>,
@@ -118,9 +122,6 @@ pub(crate) struct Engine {
     paths: PathCosts,
     /// Accesses since any CPU computed or idled.
     pub(crate) accesses_without_progress: u64,
-    /// How far ahead of the others a CPU may run: the model's one-way time, or 0 to switch it off, which changes nothing
-    /// but the speed.
-    look_ahead: u64,
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
@@ -162,7 +163,7 @@ impl Engine {
             timer_slack: picos(costs.paths.timer_slack.value),
         };
         let follow_ups = costs.structure.follow_up_hits.value as u8;
-        let mut calendar = Calendar::new(topology.cpus());
+        let calendar = Calendar::new(topology.cpus());
         let cpu = |cpu: CpuId| {
             // A stream a CPU: what one draws does not depend on when others do.
             let mut random = Random::new(config.seed, u64::from(cpu.0) + 1);
@@ -170,9 +171,10 @@ impl Engine {
             Cpu::new(start, LoadWindow::new(window), random)
         };
         let cpus: Vec<Cpu> = topology.cpu_ids().map(cpu).collect();
-        if config.measure_from > Span::ZERO {
-            calendar.enter(config.measure_from.as_picos(), Event::MeasureFrom);
-        }
+        let others = |cpu: CpuId| {
+            let threads = topology.siblings(cpu).iter().filter(|&&thread| thread != cpu);
+            threads.map(|thread| thread.0).collect()
+        };
         // 64 MiB for the workload and a generous 192 KiB a CPU for its queue and its tasks.
         let arena = Arena::new((64 << 20) + topology.cpus() * (192 << 10));
         Self {
@@ -180,7 +182,8 @@ impl Engine {
             records: Records::new(),
             account: Account::default(),
             current: 0,
-            horizon: 0,
+            horizon: TurnKey::new(0, 0),
+            other_threads: topology.cpu_ids().map(others).collect(),
             turn_entered: false,
             under_way: Vec::new(),
             free_places: Vec::new(),
@@ -188,7 +191,6 @@ impl Engine {
             spinners: FxHashMap::default(),
             parked: FxHashMap::default(),
             accesses_without_progress: 0,
-            look_ahead: if config.look_ahead { latencies.one_way } else { 0 },
             resumes: 0,
             grants: Vec::new(),
             directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
@@ -214,6 +216,7 @@ impl Engine {
     /// Puts new lines behind the last one, at home on the package of `node`, and says whether they take part.
     pub(crate) fn place(&mut self, name: &str, first: u32, lines: u32, used: u32, package: u16) {
         self.directory.grow(used as usize, package);
+        self.records.grow(used as usize);
         for line in first..first + lines {
             self.directory.recycle(line, package);
         }
@@ -249,11 +252,17 @@ impl Engine {
     /// Whether the current CPU may act at its clock before anybody else; if not, enters its turn.
     pub(crate) fn may_act(&mut self) -> Step {
         let clock = self.clock();
-        if clock < self.horizon {
+        if self.acts_at(clock) {
             return Step::Go;
         }
         self.resume_at(clock);
         Step::Suspend
+    }
+
+    /// Whether the current CPU comes before everybody else at `time`.
+    #[inline]
+    fn acts_at(&self, time: u64) -> bool {
+        TurnKey::new(time, self.current) < self.horizon
     }
 
     /// The current CPU, which is about to be left, has its next turn at `time`.
@@ -281,13 +290,13 @@ impl Engine {
     fn entered(&mut self, cpu: u32, time: u64) {
         self.calendar.set(cpu, time);
         if cpu != self.current {
-            self.horizon = self.horizon.min(self.calendar.bound(self.current, cpu));
+            self.horizon = self.horizon.min(TurnKey::new(time, cpu));
         }
     }
 
     fn enter_event(&mut self, time: u64, event: Event) {
         self.calendar.enter(time, event);
-        self.horizon = self.horizon.min(time + 1);
+        self.horizon = self.horizon.min(Calendar::after_event(time));
     }
 
     /// Handles an event that is no CPU's turn.
@@ -295,13 +304,16 @@ impl Engine {
         match event {
             Event::Arrive { slot, .. } => self.arrive(slot, time),
             Event::Decide { line } => self.decide(line, time),
-            Event::Interrupt { cpu, bits } => self.deliver(cpu, Interrupts::from_bits(bits), time),
+            Event::Interrupt { cpu, bits } => {
+                self.cpus[cpu as usize].interrupts_under_way -= 1;
+                self.deliver(cpu, Interrupts::from_bits(bits), time);
+            }
             Event::Timer { cpu, generation } => {
+                self.cpus[cpu as usize].interrupts_under_way -= 1;
                 if self.cpus[cpu as usize].timer_generation == generation {
                     self.deliver(cpu, Interrupts::TIMER, time);
                 }
             }
-            Event::MeasureFrom => self.records.reset(),
         }
     }
 
@@ -321,9 +333,8 @@ impl Engine {
         if grant.at < self.config.measure_from.as_picos() || grant.at > self.config.measure_until.as_picos() {
             return;
         }
-        let kernel = self.cpus[grant.request.cpu as usize].mode == Mode::Kernel;
-        let wait = grant.at - grant.request.time + self.directory.latencies().one_way;
-        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, kernel);
+        let wait = grant.at - grant.request.time + grant.request.way;
+        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, grant.request.kernel);
     }
 
     /// Hands a granted line to a CPU that waits for it, or to its store buffer.
@@ -345,10 +356,16 @@ impl Engine {
 
     // ---- accesses ----
 
-    /// Whether a further store of the current CPU has no place in its store buffer.
-    pub(crate) fn store_buffer_full(&mut self) -> bool {
+    /// A locked operation waits for the store buffer to drain; a store waits when it is full.
+    fn make_room(&mut self, kind: Kind) -> Step {
+        if self.cpu().stores.is_empty() {
+            return Step::Go;
+        }
         let (clock, places) = (self.clock(), self.costs.structure.store_buffer.value as usize);
-        self.cpu().stores.under_way(clock) >= places
+        if kind == Kind::Rmw || self.cpu().stores.under_way(clock) >= places {
+            return self.drain_stores();
+        }
+        Step::Go
     }
 
     /// Before a locked operation or a fence: waits until the store buffer is empty.
@@ -403,10 +420,9 @@ impl Engine {
         let Some(line) = self.arena.line_of(touch.address()) else {
             panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
         };
-        let clock = self.clock();
         if self.accesses_without_progress > self.config.livelock_after {
             // Lets the machine see it: a CPU that only touches what it has would never be left.
-            self.resume_at(clock);
+            self.resume_at(self.clock());
             return Issue::Later;
         }
         if touch.kind == Kind::Load
@@ -414,49 +430,51 @@ impl Engine {
         {
             return Issue::Forwarded(value);
         }
-        let covered = touch.kind == Kind::Load && self.cpu().window.covers(line);
+        if touch.kind != Kind::Load && self.make_room(touch.kind) == Step::Suspend {
+            return Issue::Drain;
+        }
+        let clock = self.clock();
         // What happens after the measurement is not simulated in detail: it only has to end.
         let free = self.free_lines[line as usize] || clock > self.config.measure_until.as_picos();
         // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
-        let early = clock >= self.horizon;
-        if early && (clock >= self.horizon.saturating_add(self.look_ahead) || free || !self.is_certain(line)) {
+        let early = !self.acts_at(clock);
+        if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
             self.resume_at(clock);
             return Issue::Later;
         }
-        self.accesses_without_progress += 1;
-        if touch.kind == Kind::Load {
-            if let Some(value) = self.cpu().stores.forward(touch.address(), clock) {
-                self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
-                return Issue::Forwarded(value);
-            }
-        } else if touch.kind == Kind::Rmw {
-            self.cpu().window.clear();
-        } else {
-            self.cpu().window.end_fill();
+        if touch.kind == Kind::Load
+            && let Some(value) = self.cpu().stores.forward(touch.address(), clock)
+        {
+            self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
+            return Issue::Forwarded(value);
         }
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
-        let done = if free {
-            Some(clock + cost)
-        } else {
-            let hit = self.directory.hit(self.current, line, touch.kind, clock);
-            if hit.is_none() && covered && early {
+        let mut done =
+            if free { Some(clock + cost) } else { self.directory.hit(self.current, line, touch.kind, clock) };
+        if done.is_none() && touch.kind == Kind::Load && self.cpu().window.covers(line) {
+            if early {
                 self.resume_at(clock);
                 return Issue::Later;
             }
-            if hit.is_none() {
-                self.cpu().window.end_fill();
-            }
             // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
-            hit.or_else(|| covered.then_some(clock + cost))
-        };
-        if touch.kind == Kind::Load {
-            self.cpu().window.add(line);
+            self.cpu().window.end_fill();
+            done = Some(clock + cost);
+        }
+        self.accesses_without_progress += 1;
+        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        match touch.kind {
+            Kind::Load => self.cpu().window.add(line),
+            Kind::Store => self.cpu().window.end_fill(),
+            Kind::Rmw => self.cpu().window.clear(),
         }
         if let Some(done) = done {
             self.hit(access, done);
+            if touch.kind.is_write() {
+                self.wrote(touch.address());
+            }
             return Issue::Now;
         }
+        self.cpu().window.end_fill();
         self.send_request(touch, line, access, clock)
     }
 
@@ -473,6 +491,30 @@ impl Engine {
         Some(value)
     }
 
+    /// The first time for which it is not certain what the current CPU finds at a line that nothing is under way to.
+    fn certain_before(&self) -> u64 {
+        let horizon = self.horizon.time();
+        if !self.config.look_ahead {
+            return horizon;
+        }
+        let latencies = self.directory.latencies();
+        let threads = self.other_threads[self.current as usize].iter();
+        let in_core = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
+        let by_threads = in_core.saturating_add(latencies.one_way_in_core);
+        horizon.saturating_add(latencies.one_way).min(by_threads)
+    }
+
+    /// A time before which `number`, which is not the current CPU, does nothing.
+    fn acts_not_before(&self, number: u32) -> u64 {
+        let cpu = &self.cpus[number as usize];
+        let interrupted = cpu.interrupts_under_way > 0;
+        match cpu.waits {
+            Waits::Compute { .. } | Waits::Interrupt { .. } if !interrupted => self.calendar.time_of(number),
+            _ if cpu.finished => NEVER,
+            _ => self.horizon.time(),
+        }
+    }
+
     /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
     /// or the core lacks it and none of its threads has asked for it.
     fn is_certain(&self, line: u32) -> bool {
@@ -484,21 +526,25 @@ impl Engine {
         if self.directory.is_quiet(line) {
             return true;
         }
-        let siblings = self.topology.siblings(CpuId(self.current)).iter().filter(|sibling| sibling.0 != self.current);
-        let asked = |number: &CpuId| {
-            let cpu = &self.cpus[number.index()];
+        let mut threads = self.other_threads[self.current as usize].iter();
+        let asked = |&number: &u32| {
+            let cpu = &self.cpus[number as usize];
             matches!(cpu.waits, Waits::Line { line: waited, .. } if waited == line) || cpu.stores.asked_for(line)
         };
-        self.directory.lacks(self.current, line) && !siblings.map(asked).any(|asked| asked)
+        self.directory.lacks(self.current, line) && !threads.any(asked)
     }
 
     /// The line is elsewhere: asks for it.
     fn send_request(&mut self, touch: &Touch, line: u32, access: AccessId, clock: u64) -> Issue {
-        let arrives = clock + self.directory.latencies().one_way;
+        let latencies = self.directory.latencies();
+        let in_core = self.directory.owned_by_core_of(self.current, line);
+        let way = if in_core { latencies.one_way_in_core } else { latencies.one_way };
+        let arrives = clock + way;
         let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
         let request = (!joins).then(|| {
             self.directory.announce(line);
-            Request { cpu: self.current, line, kind: touch.kind, time: arrives, access }
+            let kernel = self.cpu().mode == Mode::Kernel;
+            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
         });
         let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
         let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
@@ -532,6 +578,9 @@ impl Engine {
             self.wrote_at(word.addr().get(), time);
         }
         let Some(request) = request else { return };
+        if request.kind == Kind::Store {
+            self.directory.conclude(request.line);
+        }
         let (outcome, decide_at) = self.directory.arrive(request);
         if let Some(time) = decide_at {
             self.enter_event(time, Event::Decide { line: request.line });
@@ -552,9 +601,9 @@ impl Engine {
 
     /// The line that the current CPU waited for is here, for an access to `touch`.
     pub(crate) fn granted(&mut self, touch: &Touch) {
-        if touch.kind == Kind::Load
-            && let Waits::Line { line, .. } = self.cpu().waits
-        {
+        let Waits::Line { line, .. } = self.cpu().waits else { unreachable!("it waited for a line") };
+        self.directory.conclude(line);
+        if touch.kind == Kind::Load {
             let start = touch.address() % LINE;
             // SAFETY: a line starts inside the arena's memory, of which the word is a part.
             let start = unsafe { touch.word.sub(start) };
@@ -565,6 +614,9 @@ impl Engine {
         self.cpu().waits = Waits::Nothing;
         let until = self.cpu().resume_clock;
         self.advance_waiting(until);
+        if touch.kind.is_write() {
+            self.wrote(touch.address());
+        }
     }
 
     /// The current CPU's write to `address` takes effect: who spins on its line looks again.
@@ -677,6 +729,7 @@ impl Engine {
         self.spend(self.paths.interrupt_send, Part::Interrupts);
         let delivery = self.delivery(target);
         let at = self.clock() + self.jittered(delivery);
+        self.cpus[target as usize].interrupts_under_way += 1;
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
     }
 
@@ -736,6 +789,7 @@ impl Engine {
         cpu.timer_generation += 1;
         if at != Time::NEVER {
             let generation = cpu.timer_generation;
+            cpu.interrupts_under_way += 1;
             self.enter_event(at.as_picos().max(now) + slack, Event::Timer { cpu: number, generation });
         }
     }

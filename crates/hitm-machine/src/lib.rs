@@ -50,7 +50,7 @@ mod stack;
 mod world;
 
 pub use account::{Account, Part};
-pub use coherence::{Arbitration, Distance, Kind};
+pub use coherence::{Arbitration, Distance, Kind, Latencies};
 pub use config::{Coherence, Config};
 pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, families};
 pub use histogram::Histogram;

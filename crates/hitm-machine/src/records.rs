@@ -1,7 +1,10 @@
 //! Exact records: how often each place in the source touched each byte, what it waited, and who had taken the line.
 //!
-//! An *access* is a place in the source touching a field of an object with one kind of operation. Hits are counted;
+//! An *access* is a place in the source touching a byte of a line with one kind of operation. Hits are counted;
 //! misses keep their waits as a histogram, the distance, and the thief.
+//!
+//! Every access of the simulated program comes by here, so its count stands with those of the same line: a program touches
+//! a line several times in a row, and finds them in the host's cache.
 
 use std::panic::Location;
 
@@ -11,35 +14,63 @@ use crate::coherence::{AccessId, Distance, Kind, Miss, NO_ACCESS};
 use crate::histogram::Histogram;
 use crate::site::{SiteId, Sites};
 
-/// Entries of the cache in front of the table of accesses; a power of two. The working set of a contended run is a few
-/// hundred accesses to hot lines, and many to each CPU's own.
-const CACHE: usize = 1 << 14;
+/// Accesses in a block: with the link, one line of the host.
+const PER_BLOCK: usize = 5;
 
-/// One access, packed: who touches what, how.
-///
-/// | bits | what |
-/// |---|---|
-/// | 0 to 1 | the kind |
-/// | 2 to 7 | the byte in the line |
-/// | 8 to 31 | the place in the source |
-/// | 32 to 63 | the line |
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key(u64);
+const NONE: u32 = u32::MAX;
+
+/// What a line is touched with: the kind in bits 0 and 1, the byte in bits 2 to 7, the place above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key(u32);
 
 impl Key {
-    fn new(line: u32, site: SiteId, offset: u8, kind: Kind) -> Self {
-        debug_assert!(site < 1 << 24, "more places than a key has bits for");
-        Self(u64::from(line) << 32 | u64::from(site) << 8 | u64::from(offset) << 2 | kind as u64)
+    /// No access.
+    const EMPTY: Self = Self(u32::MAX);
+
+    fn new(site: SiteId, offset: u8, kind: Kind) -> Self {
+        debug_assert!(site < 1 << 23, "more places than a key has bits for");
+        Self(site << 8 | u32::from(offset) << 2 | kind as u32)
+    }
+
+    fn site(self) -> SiteId {
+        self.0 >> 8
+    }
+
+    fn offset(self) -> u8 {
+        (self.0 >> 2 & 63) as u8
+    }
+
+    fn kind(self) -> Kind {
+        match self.0 & 3 {
+            0 => Kind::Load,
+            1 => Kind::Store,
+            _ => Kind::Rmw,
+        }
     }
 }
 
-/// What is known of one access.
+/// One access.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    key: Key,
+    hits: u32,
+    /// Its misses, once it has any.
+    record: u32,
+}
+
+/// Accesses of one line, and where there are more.
 #[derive(Clone, Debug)]
-pub(crate) struct AccessRecord {
-    pub(crate) line: u32,
-    pub(crate) offset: u8,
-    pub(crate) kind: Kind,
-    pub(crate) site: SiteId,
+#[repr(align(64))]
+struct Block {
+    slots: [Slot; PER_BLOCK],
+    next: u32,
+}
+
+const _: () = assert!(size_of::<Block>() == 64, "a block is one line of the host");
+
+/// The misses of one access.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Misses {
     pub(crate) misses: u64,
     /// Misses answered by a core that had modified the line, in this package and in others.
     pub(crate) hitm_local: u64,
@@ -58,48 +89,54 @@ pub(crate) struct AccessRecord {
     cpus: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Cached {
-    site: usize,
-    address: usize,
-    kind: Kind,
-    id: AccessId,
-}
-
-impl AccessRecord {
+impl Misses {
     /// How many CPUs missed.
     pub(crate) fn cpus(&self) -> u32 {
         self.cpus.iter().map(|word| word.count_ones()).sum()
     }
 }
 
+/// One access, for reports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access<'a> {
+    pub(crate) id: AccessId,
+    pub(crate) line: u32,
+    pub(crate) offset: u8,
+    pub(crate) kind: Kind,
+    pub(crate) site: SiteId,
+    pub(crate) hits: u64,
+    pub(crate) misses: Option<&'a Misses>,
+}
+
 /// All accesses of a machine.
 #[derive(Debug)]
 pub(crate) struct Records {
     sites: Sites,
-    by_key: FxHashMap<Key, AccessId>,
-    table: Vec<AccessRecord>,
-    /// Hits of each access: apart from the table, whose entries are large and seldom touched.
-    hits: Vec<u64>,
-    cache: Box<[Cached]>,
+    /// By line: its first block.
+    heads: Vec<u32>,
+    blocks: Vec<Block>,
+    misses: Vec<Misses>,
     /// Victim and thief: how often, and picoseconds waited.
     thefts: FxHashMap<(AccessId, AccessId), (u64, u64)>,
 }
 
 impl Records {
     pub(crate) fn new() -> Self {
-        let empty = Cached { site: 0, address: 0, kind: Kind::Load, id: NO_ACCESS };
         Self {
             sites: Sites::default(),
-            by_key: FxHashMap::default(),
-            table: Vec::new(),
-            hits: Vec::new(),
-            cache: vec![empty; CACHE].into(),
+            heads: Vec::new(),
+            blocks: Vec::new(),
+            misses: Vec::new(),
             thefts: FxHashMap::default(),
         }
     }
 
-    /// The number of an access. The cache's index depends on where the host put things, the result does not.
+    /// There are `lines` lines.
+    pub(crate) fn grow(&mut self, lines: usize) {
+        self.heads.resize(lines.max(self.heads.len()), NONE);
+    }
+
+    /// The number of an access.
     #[inline]
     pub(crate) fn identify(
         &mut self,
@@ -108,114 +145,97 @@ impl Records {
         line: u32,
         kind: Kind,
     ) -> AccessId {
-        let pointer = std::ptr::from_ref(site).addr();
-        let slot = (pointer / 8 ^ address / 4 ^ address / 256 ^ kind as usize) % CACHE;
-        let cached = &self.cache[slot];
-        if cached.site == pointer && cached.address == address && cached.kind == kind {
-            return cached.id;
+        let key = Key::new(self.sites.id(site), (address % hitm_memory::LINE) as u8, kind);
+        let mut block = self.heads[line as usize];
+        let mut last = NONE;
+        while block != NONE {
+            let Block { slots, next } = &mut self.blocks[block as usize];
+            for (index, slot) in slots.iter_mut().enumerate() {
+                if slot.key == key {
+                    return block * PER_BLOCK as u32 + index as u32;
+                }
+                if slot.key == Key::EMPTY {
+                    slot.key = key;
+                    return block * PER_BLOCK as u32 + index as u32;
+                }
+            }
+            (last, block) = (block, *next);
         }
-        self.identify_anew(site, address, line, kind, slot)
+        self.add_block(line, last, key)
     }
 
+    /// Puts a block with `key` behind block `last` of `line`, or as its first.
     #[cold]
-    fn identify_anew(
-        &mut self,
-        site: &'static Location<'static>,
-        address: usize,
-        line: u32,
-        kind: Kind,
-        slot: usize,
-    ) -> AccessId {
-        let offset = (address % hitm_memory::LINE) as u8;
-        let site_id = self.sites.id(site);
-        let key = Key::new(line, site_id, offset, kind);
-        let next = self.table.len() as AccessId;
-        let id = *self.by_key.entry(key).or_insert(next);
-        if id == next {
-            self.hits.push(0);
-            self.table.push(AccessRecord {
-                line,
-                offset,
-                kind,
-                site: site_id,
-                misses: 0,
-                hitm_local: 0,
-                hitm_remote: 0,
-                transfers: 0,
-                wait: 0,
-                kernel_wait: 0,
-                hitm_local_wait: 0,
-                hitm_remote_wait: 0,
-                waits: Histogram::default(),
-                distances: [0; Distance::ALL.len()],
-                cpus: Vec::new(),
-            });
+    fn add_block(&mut self, line: u32, last: u32, key: Key) -> AccessId {
+        let block = self.blocks.len() as u32;
+        let empty = Slot { key: Key::EMPTY, hits: 0, record: NONE };
+        let mut slots = [empty; PER_BLOCK];
+        slots[0].key = key;
+        self.blocks.push(Block { slots, next: NONE });
+        match self.blocks.get_mut(last as usize) {
+            Some(last) => last.next = block,
+            None => self.heads[line as usize] = block,
         }
-        self.cache[slot] = Cached { site: std::ptr::from_ref(site).addr(), address, kind, id };
-        id
+        block * PER_BLOCK as u32
+    }
+
+    fn slot(&mut self, id: AccessId) -> &mut Slot {
+        &mut self.blocks[id as usize / PER_BLOCK].slots[id as usize % PER_BLOCK]
     }
 
     /// Counts a hit.
     #[inline]
     pub(crate) fn hit(&mut self, id: AccessId) {
-        self.hits[id as usize] += 1;
+        // Four thousand million hits of one place on one line are hours of a run.
+        self.slot(id).hits += 1;
     }
 
-    /// Counts a miss that waited `wait`.
+    /// Counts a miss of `cpu` that waited `wait`.
     pub(crate) fn miss(&mut self, id: AccessId, cpu: u32, miss: &Miss, wait: u64, kernel: bool) {
-        let record = &mut self.table[id as usize];
-        let word = cpu as usize / 64;
-        if word >= record.cpus.len() {
-            record.cpus.resize(word + 1, 0);
+        let next = self.misses.len() as u32;
+        let Slot { key, record, .. } = self.slot(id);
+        if *record == NONE {
+            *record = next;
         }
-        record.cpus[word] |= 1 << (cpu % 64);
-        record.misses += 1;
-        record.wait += wait;
-        record.kernel_wait += if kernel { wait } else { 0 };
-        record.waits.record(wait);
-        record.distances[miss.distance as usize] += 1;
-        if miss.dirty {
-            match miss.distance {
-                Distance::OtherPackage => {
-                    record.hitm_remote += 1;
-                    record.hitm_remote_wait += wait;
-                }
-                _ => {
-                    record.hitm_local += 1;
-                    record.hitm_local_wait += wait;
-                }
-            }
+        let (record, is_write) = (*record, key.kind().is_write());
+        if record == next {
+            self.misses.push(Misses::default());
         }
-        if record.kind.is_write() && miss.distance.is_cache() {
-            record.transfers += 1;
-        }
+        self.misses[record as usize].add(cpu, miss, wait, kernel, is_write);
         if miss.thief != NO_ACCESS {
             let theft = self.thefts.entry((id, miss.thief)).or_default();
             *theft = (theft.0 + 1, theft.1 + wait);
         }
     }
 
-    /// Forgets what was counted; the numbers of accesses stay.
-    pub(crate) fn reset(&mut self) {
-        for record in &mut self.table {
-            (record.misses, record.hitm_local, record.hitm_remote) = (0, 0, 0);
-            (record.transfers, record.wait, record.kernel_wait) = (0, 0, 0);
-            (record.hitm_local_wait, record.hitm_remote_wait) = (0, 0);
-            record.distances = [0; Distance::ALL.len()];
-            record.waits = Histogram::default();
-            record.cpus.clear();
+    /// All accesses that were ever identified, line by line.
+    pub(crate) fn accesses(&self) -> impl Iterator<Item = Access<'_>> {
+        (0..self.heads.len() as u32).flat_map(|line| self.accesses_of(line))
+    }
+
+    fn accesses_of(&self, line: u32) -> impl Iterator<Item = Access<'_>> {
+        let some = |block: u32| (block != NONE).then_some(block);
+        let blocks = std::iter::successors(some(self.heads[line as usize]), move |&block| {
+            some(self.blocks[block as usize].next)
+        });
+        blocks.flat_map(move |block| {
+            let slots = self.blocks[block as usize].slots.iter().enumerate();
+            slots
+                .filter(|(_, slot)| slot.key != Key::EMPTY)
+                .map(move |(index, slot)| self.access(line, block * PER_BLOCK as u32 + index as u32, slot))
+        })
+    }
+
+    fn access(&self, line: u32, id: AccessId, slot: &Slot) -> Access<'_> {
+        Access {
+            id,
+            line,
+            offset: slot.key.offset(),
+            kind: slot.key.kind(),
+            site: slot.key.site(),
+            hits: u64::from(slot.hits),
+            misses: self.misses.get(slot.record as usize),
         }
-        self.hits.fill(0);
-        self.thefts.clear();
-    }
-
-    /// How often an access found its line.
-    pub(crate) fn hits(&self, id: AccessId) -> u64 {
-        self.hits[id as usize]
-    }
-
-    pub(crate) fn table(&self) -> &[AccessRecord] {
-        &self.table
     }
 
     pub(crate) fn sites(&self) -> &Sites {
@@ -228,5 +248,71 @@ impl Records {
         let mut thefts: Vec<_> = self.thefts.iter().map(theft).collect();
         thefts.sort_unstable();
         thefts
+    }
+}
+
+impl Misses {
+    fn add(&mut self, cpu: u32, miss: &Miss, wait: u64, kernel: bool, is_write: bool) {
+        let word = cpu as usize / 64;
+        if word >= self.cpus.len() {
+            self.cpus.resize(word + 1, 0);
+        }
+        self.cpus[word] |= 1 << (cpu % 64);
+        self.misses += 1;
+        self.wait += wait;
+        self.kernel_wait += if kernel { wait } else { 0 };
+        self.waits.record(wait);
+        self.distances[miss.distance as usize] += 1;
+        if miss.dirty {
+            match miss.distance {
+                Distance::OtherPackage => {
+                    self.hitm_remote += 1;
+                    self.hitm_remote_wait += wait;
+                }
+                _ => {
+                    self.hitm_local += 1;
+                    self.hitm_local_wait += wait;
+                }
+            }
+        }
+        if is_write && miss.distance.is_cache() {
+            self.transfers += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_of_a_line_stay_apart() {
+        let mut records = Records::new();
+        records.grow(2);
+        let here = Location::caller();
+        let offsets: Vec<usize> = (0..12).collect();
+        let first: Vec<AccessId> =
+            offsets.iter().map(|&offset| records.identify(here, 64 + offset, 1, Kind::Load)).collect();
+        let again: Vec<AccessId> =
+            offsets.iter().map(|&offset| records.identify(here, 64 + offset, 1, Kind::Load)).collect();
+        assert_eq!(first, again);
+        records.hit(first[7]);
+        assert_ne!(records.identify(here, 64 + 7, 1, Kind::Rmw), first[7]);
+        assert_ne!(records.identify(here, 7, 0, Kind::Load), first[7]);
+        let hits: Vec<(u8, u64)> = records
+            .accesses()
+            .filter(|access| access.line == 1 && access.kind == Kind::Load)
+            .map(|access| (access.offset, access.hits))
+            .collect();
+        let expect: Vec<(u8, u64)> = (0..12).map(|offset| (offset, u64::from(offset == 7))).collect();
+        assert_eq!(hits, expect);
+    }
+
+    #[test]
+    fn keys_keep_their_parts() {
+        for kind in [Kind::Load, Kind::Store, Kind::Rmw] {
+            let key = Key::new(12_345, 63, kind);
+            assert_eq!((key.site(), key.offset(), key.kind()), (12_345, 63, kind));
+        }
     }
 }

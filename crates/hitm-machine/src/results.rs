@@ -6,7 +6,7 @@ use crate::account::{Account, Part};
 use crate::coherence::{AccessId, Distance, Kind};
 use crate::engine::Engine;
 use crate::histogram::Histogram;
-use crate::records::AccessRecord;
+use crate::records::{Access, Misses};
 use crate::world::shorten;
 
 /// A place in the source.
@@ -62,7 +62,7 @@ pub struct AccessResult {
     pub hitm_local_cycles: f64,
     /// Cycles waited by the HITMs of other packages.
     pub hitm_remote_cycles: f64,
-    /// How many CPUs missed.
+    /// How many CPUs missed: after a merge, in the run of them that had most.
     pub cpus: u32,
     /// Waits of the misses, in picoseconds.
     pub waits: Histogram,
@@ -147,6 +147,19 @@ impl LineResult {
         self.accesses.iter().map(what).sum()
     }
 
+    fn merge(&mut self, other: &Self) {
+        for access in &other.accesses {
+            let same = |own: &&mut AccessResult| {
+                (own.offset, &own.place, own.kind) == (access.offset, &access.place, access.kind)
+            };
+            match self.accesses.iter_mut().find(same) {
+                Some(own) => own.merge(access),
+                None => self.accesses.push(access.clone()),
+            }
+        }
+        self.accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
+    }
+
     /// The waits of all misses that read the line: loads and read-modify-writes, as hardware samples them.
     #[must_use]
     pub fn load_waits(&self) -> Histogram {
@@ -173,28 +186,48 @@ impl Results {
         self.lines.iter().find(|result| result.object == object && result.line == line)
     }
 
-    pub(crate) fn of(engine: &Engine) -> Self {
-        let (objects, object_of) = engine.arena.objects();
-        let records = engine.records.table();
-        let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
-        let mut line_waits = BTreeMap::new();
-        let mut by_line: BTreeMap<u32, Vec<AccessId>> = BTreeMap::new();
-        for (id, record) in records.iter().enumerate() {
-            let hits = engine.records.hits(id as AccessId);
-            totals.add(record, hits);
-            if record.kernel_wait > 0 {
-                let name = &objects[object_of[record.line as usize] as usize].name;
-                *line_waits.entry(name.clone()).or_default() += record.kernel_wait;
-            }
-            if hits + record.misses > 0 {
-                by_line.entry(record.line).or_default().push(id as AccessId);
+    /// Adds what another run counted: of the same machine and the same program, with another seed.
+    pub fn merge(&mut self, other: &Self) {
+        self.account.merge(&other.account);
+        for (object, wait) in &other.line_waits {
+            *self.line_waits.entry(object.clone()).or_default() += wait;
+        }
+        self.totals.merge(&other.totals);
+        let mut by_place: BTreeMap<(u64, &str), usize> = BTreeMap::new();
+        let known: Vec<(u64, String)> = self.lines.iter().map(|line| (line.address, line.name())).collect();
+        for (index, (address, name)) in known.iter().enumerate() {
+            by_place.insert((*address, name), index);
+        }
+        for line in &other.lines {
+            match by_place.get(&(line.address, line.name().as_str())) {
+                Some(&index) => self.lines[index].merge(line),
+                None => self.lines.push(line.clone()),
             }
         }
-        by_line.retain(|_, ids| ids.iter().any(|&id| records[id as usize].misses > 0));
-        let names = Names { engine, thefts: thefts_by_victim(engine) };
-        let lines = by_line.into_iter().map(|(line, ids)| {
+        self.lines.sort_by(|a, b| (a.address, &a.object, a.index).cmp(&(b.address, &b.object, b.index)));
+    }
+
+    pub(crate) fn of(engine: &Engine) -> Self {
+        let (objects, object_of) = engine.arena.objects();
+        let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
+        let mut line_waits = BTreeMap::new();
+        let mut by_line: BTreeMap<u32, Vec<Access<'_>>> = BTreeMap::new();
+        for access in engine.records.accesses() {
+            totals.add(&access);
+            let waited = access.misses.map_or(0, |misses| misses.kernel_wait);
+            if waited > 0 {
+                let name = &objects[object_of[access.line as usize] as usize].name;
+                *line_waits.entry(name.clone()).or_default() += waited;
+            }
+            if access.hits > 0 || access.misses.is_some() {
+                by_line.entry(access.line).or_default().push(access);
+            }
+        }
+        by_line.retain(|_, accesses| accesses.iter().any(|access| access.misses.is_some()));
+        let names = Names::new(engine);
+        let lines = by_line.into_iter().map(|(line, accesses)| {
             let object = &objects[object_of[line as usize] as usize];
-            let mut accesses: Vec<AccessResult> = ids.into_iter().map(|id| names.access(id)).collect();
+            let mut accesses: Vec<AccessResult> = accesses.iter().map(|access| names.access(access)).collect();
             accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
             LineResult {
                 object: object.name.clone(),
@@ -238,84 +271,131 @@ impl Results {
     }
 }
 
+impl AccessResult {
+    fn merge(&mut self, other: &Self) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.hitm_local += other.hitm_local;
+        self.hitm_remote += other.hitm_remote;
+        self.transfers += other.transfers;
+        for (own, more) in self.distances.iter_mut().zip(other.distances) {
+            *own += more;
+        }
+        self.cycles += other.cycles;
+        self.hitm_local_cycles += other.hitm_local_cycles;
+        self.hitm_remote_cycles += other.hitm_remote_cycles;
+        // Which CPUs is not known any more: the larger of the two is a lower bound.
+        self.cpus = self.cpus.max(other.cpus);
+        self.waits.merge(&other.waits);
+        for theft in &other.stolen_by {
+            match self.stolen_by.iter_mut().find(|own| (&own.place, &own.field) == (&theft.place, &theft.field)) {
+                Some(own) => {
+                    own.times += theft.times;
+                    own.cycles += theft.cycles;
+                }
+                None => self.stolen_by.push(theft.clone()),
+            }
+        }
+        self.stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+    }
+}
+
 impl Totals {
-    fn add(&mut self, record: &AccessRecord, hits: u64) {
-        let count = hits + record.misses;
-        match record.kind {
+    fn merge(&mut self, other: &Self) {
+        let Self { loads, stores, rmws, misses, transfers, hitm_local, hitm_remote, resumes } = other;
+        self.loads += loads;
+        self.stores += stores;
+        self.rmws += rmws;
+        self.misses += misses;
+        self.transfers += transfers;
+        self.hitm_local += hitm_local;
+        self.hitm_remote += hitm_remote;
+        self.resumes += resumes;
+    }
+
+    fn add(&mut self, access: &Access<'_>) {
+        let misses = access.misses.map_or(0, |misses| misses.misses);
+        let count = access.hits + misses;
+        match access.kind {
             Kind::Load => self.loads += count,
             Kind::Store => self.stores += count,
             Kind::Rmw => self.rmws += count,
         }
-        self.misses += record.misses;
-        self.transfers += record.transfers;
-        self.hitm_local += record.hitm_local;
-        self.hitm_remote += record.hitm_remote;
+        self.misses += misses;
+        if let Some(Misses { transfers, hitm_local, hitm_remote, .. }) = access.misses {
+            self.transfers += transfers;
+            self.hitm_local += hitm_local;
+            self.hitm_remote += hitm_remote;
+        }
     }
 }
 
-/// By victim: thief, times, picoseconds.
-fn thefts_by_victim(engine: &Engine) -> BTreeMap<AccessId, Vec<(AccessId, u64, u64)>> {
-    let mut by_victim: BTreeMap<AccessId, Vec<(AccessId, u64, u64)>> = BTreeMap::new();
-    for (victim, thief, times, wait) in engine.records.thefts() {
-        by_victim.entry(victim).or_default().push((thief, times, wait));
-    }
-    by_victim
-}
+/// A field's name and its place in the source.
+type Named = (String, Place);
 
 /// Turns numbers into names.
 struct Names<'a> {
     engine: &'a Engine,
+    /// By thief.
+    thieves: BTreeMap<AccessId, Named>,
+    /// By victim: thief, times, picoseconds.
     thefts: BTreeMap<AccessId, Vec<(AccessId, u64, u64)>>,
 }
 
-impl Names<'_> {
-    fn record(&self, id: AccessId) -> &AccessRecord {
-        &self.engine.records.table()[id as usize]
+impl<'a> Names<'a> {
+    fn new(engine: &'a Engine) -> Self {
+        let mut names = Self { engine, thieves: BTreeMap::new(), thefts: BTreeMap::new() };
+        let mut wanted: Vec<AccessId> = Vec::new();
+        for (victim, thief, times, wait) in engine.records.thefts() {
+            names.thefts.entry(victim).or_default().push((thief, times, wait));
+            wanted.push(thief);
+        }
+        wanted.sort_unstable();
+        for access in engine.records.accesses().filter(|access| wanted.binary_search(&access.id).is_ok()) {
+            names.thieves.insert(access.id, names.name(&access));
+        }
+        names
     }
 
-    fn place(&self, id: AccessId) -> Place {
-        let place = self.engine.records.sites().place(self.record(id).site);
-        Place { file: shorten(place.file()).to_owned(), line: place.line(), column: place.column() }
-    }
-
-    /// The field, without the object's name.
-    fn field(&self, id: AccessId) -> String {
-        let record = self.record(id);
-        let name = self.engine.arena.name(record.line, usize::from(record.offset));
-        name.split_once('.').map_or(name.clone(), |(_, field)| field.to_owned())
+    fn name(&self, access: &Access<'_>) -> Named {
+        let place = self.engine.records.sites().place(access.site);
+        let place = Place { file: shorten(place.file()).to_owned(), line: place.line(), column: place.column() };
+        // Without the object's name.
+        let name = self.engine.arena.name(access.line, usize::from(access.offset));
+        (name.split_once('.').map_or(name.clone(), |(_, field)| field.to_owned()), place)
     }
 
     fn cycles(&self, picos: u64) -> f64 {
         picos as f64 * 1e-3 * self.engine.costs.family.clock_ghz.value
     }
 
-    fn access(&self, id: AccessId) -> AccessResult {
-        let record = self.record(id);
-        let thefts = self.thefts.get(&id).map_or(&[][..], Vec::as_slice);
-        let theft = |&(thief, times, wait): &(AccessId, u64, u64)| Theft {
-            field: self.field(thief),
-            place: self.place(thief),
-            times,
-            cycles: self.cycles(wait),
+    fn access(&self, access: &Access<'_>) -> AccessResult {
+        let thefts = self.thefts.get(&access.id).map_or(&[][..], Vec::as_slice);
+        let theft = |&(thief, times, wait): &(AccessId, u64, u64)| {
+            let (field, place) = self.thieves[&thief].clone();
+            Theft { field, place, times, cycles: self.cycles(wait) }
         };
         let mut stolen_by: Vec<Theft> = thefts.iter().map(theft).collect();
         stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+        let (field, place) = self.name(access);
+        let none = Misses::default();
+        let misses = access.misses.unwrap_or(&none);
         AccessResult {
-            field: self.field(id),
-            offset: u32::from(record.offset),
-            kind: record.kind,
-            place: self.place(id),
-            hits: self.engine.records.hits(id),
-            misses: record.misses,
-            hitm_local: record.hitm_local,
-            hitm_remote: record.hitm_remote,
-            transfers: record.transfers,
-            distances: record.distances,
-            cycles: self.cycles(record.wait),
-            hitm_local_cycles: self.cycles(record.hitm_local_wait),
-            hitm_remote_cycles: self.cycles(record.hitm_remote_wait),
-            cpus: record.cpus(),
-            waits: record.waits.clone(),
+            field,
+            offset: u32::from(access.offset),
+            kind: access.kind,
+            place,
+            hits: access.hits,
+            misses: misses.misses,
+            hitm_local: misses.hitm_local,
+            hitm_remote: misses.hitm_remote,
+            transfers: misses.transfers,
+            distances: misses.distances,
+            cycles: self.cycles(misses.wait),
+            hitm_local_cycles: self.cycles(misses.hitm_local_wait),
+            hitm_remote_cycles: self.cycles(misses.hitm_remote_wait),
+            cpus: misses.cpus(),
+            waits: misses.waits.clone(),
             stolen_by,
         }
     }

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use corosensei::Yielder;
 use hitm_memory::{Span, Time};
 
-use crate::coherence::Kind;
 use crate::cpu::Waits;
 use crate::engine::{Engine, Issue, Step, Touch};
 
@@ -18,6 +17,8 @@ pub(crate) type Site = &'static Location<'static>;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) engine: RefCell<Engine>,
+    /// Whether the race detector is at work.
+    pub(crate) checks_races: bool,
     /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses cost nothing.
     pub(crate) current: Cell<Option<u32>>,
     /// By CPU: the way back to the main loop. Valid while that CPU's coroutine is alive.
@@ -34,6 +35,7 @@ impl World {
     pub(crate) fn new(engine: Engine) -> Self {
         let cpus = engine.cpus.len();
         Self {
+            checks_races: engine.races.is_some(),
             engine: RefCell::new(engine),
             current: Cell::new(None),
             yielders: RefCell::new(vec![None; cpus]),
@@ -85,35 +87,22 @@ impl World {
     /// load, its value when it is one that only this CPU knows yet.
     pub(crate) fn touch(&self, cpu: u32, mut touch: Touch) -> Issue {
         touch.site = self.site(cpu, touch.site);
-        if touch.kind != Kind::Load {
-            self.make_room(touch.kind);
-        }
         let issued = loop {
             let issued = self.engine.borrow_mut().issue(&touch);
-            if issued != Issue::Later {
-                break issued;
+            match issued {
+                Issue::Later => self.suspend(),
+                Issue::Drain => {
+                    self.suspend();
+                    self.engine.borrow_mut().stores_drained();
+                }
+                _ => break issued,
             }
-            self.suspend();
         };
         if issued == Issue::Wait {
             self.suspend();
             self.engine.borrow_mut().granted(&touch);
         }
-        if touch.kind.is_write() && issued != Issue::Buffered {
-            self.engine.borrow_mut().wrote(touch.address());
-        }
         issued
-    }
-
-    /// A locked operation waits for the store buffer to drain; a store waits when it is full.
-    fn make_room(&self, kind: Kind) {
-        let mut engine = self.engine.borrow_mut();
-        let drain = kind == Kind::Rmw || engine.store_buffer_full();
-        if drain && engine.drain_stores() == Step::Suspend {
-            drop(engine);
-            self.suspend();
-            self.engine.borrow_mut().stores_drained();
-        }
     }
 
     /// A full fence: the store buffer drains.

@@ -179,7 +179,12 @@ fn pareto(text: &mut String, lines: &[Line]) {
             text,
             &format!(
                 "{number:>7}  {:>7}  {:>7}  {hits:>7}  {misses:>7}  {:>7}  {:>18}  {}, line {}",
-                line.hitm_remote, line.hitm_local, 0, line.address, line.name(), line.line
+                line.hitm_remote,
+                line.hitm_local,
+                0,
+                line.address,
+                line.name(),
+                line.line
             ),
         );
         push(text, &rule);

@@ -49,7 +49,8 @@ impl Columns {
         let mut text = String::new();
         for line in 0..lines {
             // Short heads stand at the bottom.
-            let cell = |head: &Vec<String>| (line + head.len()).checked_sub(lines).and_then(|line| head.get(line).cloned());
+            let cell =
+                |head: &Vec<String>| (line + head.len()).checked_sub(lines).and_then(|line| head.get(line).cloned());
             let cells: Vec<String> = self.heads.iter().map(|(head, _)| cell(head).unwrap_or_default()).collect();
             self.push_line(&mut text, &widths, &cells);
         }

@@ -59,7 +59,12 @@ fn flatten(fields: &[Field], base: usize, prefix: &str, shown: &mut Vec<Shown>) 
                 if element == SHOWN {
                     let size = (field.count - 2 * SHOWN) * field.size;
                     let name = format!("{name}[{SHOWN}..{}]", field.count - SHOWN);
-                    shown.push(Shown { offset: base + field.offset + element * field.size, size, name, doc: "...".into() });
+                    shown.push(Shown {
+                        offset: base + field.offset + element * field.size,
+                        size,
+                        name,
+                        doc: "...".into(),
+                    });
                 }
                 continue;
             }

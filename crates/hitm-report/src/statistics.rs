@@ -65,7 +65,9 @@ mod tests {
         let many = mean(&[1.0, 2.0, 3.0, 2.0].repeat(25));
         assert_eq!((few.value, many.value), (2.0, 2.0));
         // A twenty-fifth of the variance, and t of 2.0 instead of 3.182.
-        assert!((few.interval / many.interval - 5.0 * (3.182 / 2.0) * (99.0f64 / 100.0 * 4.0 / 3.0).sqrt()).abs() < 0.1);
+        assert!(
+            (few.interval / many.interval - 5.0 * (3.182 / 2.0) * (99.0f64 / 100.0 * 4.0 / 3.0).sqrt()).abs() < 0.1
+        );
         assert!(mean(&[1.0]).interval.is_nan());
     }
 

@@ -53,7 +53,9 @@ fn heading(file: &ResultFile, run: &Run) -> String {
             "{} simulated on {}{shape}, seeds {:?}, arbitration {}, coherence {}, hitm {}\n",
             run.workload, run.machine, run.seeds, run.arbitration, run.coherence, file.version
         ),
-        host => format!("{} {host} on {}{shape}, seeds {:?}, hitm {}\n", run.workload, run.machine, run.seeds, file.version),
+        host => {
+            format!("{} {host} on {}{shape}, seeds {:?}, hitm {}\n", run.workload, run.machine, run.seeds, file.version)
+        }
     };
     if let Some(note) = machine.and_then(|machine| machine.note.as_deref()) {
         text.push_str(&format!("note: {note}\n"));
@@ -166,7 +168,8 @@ pub fn render_roles(run: &Run) -> String {
         ("migrations", Align::Right),
     ]);
     let cells = |role: &Role| {
-        let figures = [role.activations, role.burst_micros, role.wakes, role.switches, role.futex_calls, role.migrations];
+        let figures =
+            [role.activations, role.burst_micros, role.wakes, role.switches, role.futex_calls, role.migrations];
         std::iter::once(role.name.clone()).chain(figures.map(|figure| format!("{figure:.2}"))).collect()
     };
     run.roles.iter().for_each(|role| columns.row(cells(role)));
@@ -174,7 +177,8 @@ pub fn render_roles(run: &Run) -> String {
     let all = Role {
         name: "all".to_owned(),
         activations: sum(|role| role.activations),
-        burst_micros: sum(|role| role.activations * role.burst_micros) / sum(|role| role.activations).max(f64::MIN_POSITIVE),
+        burst_micros: sum(|role| role.activations * role.burst_micros)
+            / sum(|role| role.activations).max(f64::MIN_POSITIVE),
         wakes: sum(|role| role.wakes),
         switches: sum(|role| role.switches),
         futex_calls: sum(|role| role.futex_calls),

@@ -5,7 +5,7 @@
 //! did not give up the CPU. Differences: a waiting task that becomes more urgent, or may run elsewhere, is pushed at
 //! once; a queue that a change makes less urgent pulls, whichever task was changed.
 
-use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::prio::Prio;

@@ -4,7 +4,7 @@
 //! invariants of the mechanisms and nothing of how they are kept: it derives from the lists alone what every other word
 //! ought to be.
 
-use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::cpupri_vecs::CpupriVecs;
@@ -168,7 +168,9 @@ impl Snapshot {
         let mut movable: Vec<TaskId> = queue.queued.iter().map(|&(_, id)| id).collect();
         movable.retain(|&id| queue.running != Some(id) && self.task(id).is_some_and(|task| task.allowed.len() > 1));
         let mut pushable = queue.pushable.clone();
-        let prios = |ids: &[TaskId]| -> Vec<Option<Prio>> { ids.iter().map(|&id| self.task(id).map(|task| task.prio)).collect() };
+        let prios = |ids: &[TaskId]| -> Vec<Option<Prio>> {
+            ids.iter().map(|&id| self.task(id).map(|task| task.prio)).collect()
+        };
         expect("the order of pushable tasks", &prios(&pushable), &prios(&movable));
         movable.sort_unstable();
         pushable.sort_unstable();
@@ -192,8 +194,10 @@ impl Snapshot {
 
     fn check_task(&self, task: &TaskSnapshot, fail: &mut dyn FnMut(String)) {
         let queues = || self.queues.iter().enumerate();
-        let on: Vec<usize> =
-            queues().filter(|(_, queue)| queue.queued.iter().any(|&(_, id)| id == task.id)).map(|(cpu, _)| cpu).collect();
+        let on: Vec<usize> = queues()
+            .filter(|(_, queue)| queue.queued.iter().any(|&(_, id)| id == task.id))
+            .map(|(cpu, _)| cpu)
+            .collect();
         let expect = usize::from(task.on_rq);
         if on.len() != expect {
             fail(format!("is on the queues of cpus {on:?}, says that it is on {expect}"));
@@ -204,8 +208,12 @@ impl Snapshot {
     }
 
     fn check_root_domain(&self, fail: &mut dyn FnMut(String)) {
-        let overloaded: CpuSet =
-            (0..).map(CpuId).zip(&self.queues).filter(|(_, queue)| queue.online && queue.overloaded).map(|(cpu, _)| cpu).collect();
+        let overloaded: CpuSet = (0..)
+            .map(CpuId)
+            .zip(&self.queues)
+            .filter(|(_, queue)| queue.online && queue.overloaded)
+            .map(|(cpu, _)| cpu)
+            .collect();
         if self.overload_bits != overloaded {
             fail(format!("rto_mask is {:?}, the queues say {overloaded:?}", self.overload_bits));
         }

@@ -139,16 +139,18 @@ impl<M: Memory> Cpupri<M> {
 
     /// The allowed and `active` CPUs at the lowest level that has any, if that is below the searcher's.
     #[must_use]
-    pub fn find<V: CpupriVecs<M>>(
-        &self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>,
-    ) -> Option<CpuSet> {
+    pub fn find<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>) -> Option<CpuSet> {
         Self::levels_below(search).find_map(|level| self.find_at(vecs, search, active, level))
     }
 
     /// As [`Cpupri::find`], of CPUs that fit; where no level has one that fits, of all.
     #[must_use]
     pub fn find_fitting<V: CpupriVecs<M>>(
-        &self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>, fits: Fits<'_>,
+        &self,
+        vecs: &V,
+        search: &Search<'_, M>,
+        active: &CpuMask<M>,
+        fits: Fits<'_>,
     ) -> Option<CpuSet> {
         let fitting = |level| {
             let found = self.find_at(vecs, search, active, level)?;
@@ -179,7 +181,11 @@ impl<M: Memory> Cpupri<M> {
 
     #[inline]
     fn find_at<V: CpupriVecs<M>>(
-        &self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>, level: Level,
+        &self,
+        vecs: &V,
+        search: &Search<'_, M>,
+        active: &CpuMask<M>,
+        level: Level,
     ) -> Option<CpuSet> {
         let pointer = self.available_at(vecs, search, level)?;
         // Acquire: as in `available_at`. Bits may have gone since then.

@@ -36,7 +36,12 @@ pub trait CpupriVecs<M: Memory>: Described + Send + Sync + Sized + 'static {
 /// The fields of one level, at these offsets, `size` bytes a level.
 fn vec_fields(count: usize, mask: usize) -> Vec<Field> {
     vec![
-        Field::word("count", count, size_of::<i32>(), "CPUs at this level: written by every entry and exit, read by every search"),
+        Field::word(
+            "count",
+            count,
+            size_of::<i32>(),
+            "CPUs at this level: written by every entry and exit, read by every search",
+        ),
         Field::word("mask", mask, size_of::<u64>(), "pointer to the bitmap: written at construction only"),
     ]
 }

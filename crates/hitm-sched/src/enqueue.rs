@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Platform, PlainWord};
+use hitm_memory::{AtomicWord, PlainWord, Platform};
 
 use crate::list::{Links, List};
 use crate::prio::Prio;
@@ -19,7 +19,9 @@ use crate::task::TaskId;
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The tasks of one priority of a queue.
     pub(crate) fn queue_of<'a>(
-        &'a self, rq: &'a RunQueue<P>, prio: Prio,
+        &'a self,
+        rq: &'a RunQueue<P>,
+        prio: Prio,
     ) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
         List::new(&rq.rt.queue[prio.0 as usize], |id| &self.tasks.get(id).run_list)
     }

@@ -19,7 +19,6 @@ mod list;
 mod rq;
 pub mod task;
 
-pub mod scheduler;
 mod change;
 mod enqueue;
 mod hotplug;
@@ -27,6 +26,7 @@ mod placement;
 mod pull;
 mod push;
 mod pushable;
+pub mod scheduler;
 mod switch;
 mod wake;
 

@@ -215,7 +215,8 @@ mod tests {
         let head = Links::<Native>::head();
         let places: Vec<Links<Native>> = (0..5).map(|_| Links::unlinked()).collect();
         let list = List::new(&head, |task: TaskId| &places[task.0 as usize]);
-        let check = |expect: &[u32]| assert_eq!(list.collect(), expect.iter().map(|&task| TaskId(task)).collect::<Vec<_>>());
+        let check =
+            |expect: &[u32]| assert_eq!(list.collect(), expect.iter().map(|&task| TaskId(task)).collect::<Vec<_>>());
         check(&[]);
         list.push_back(TaskId(1));
         list.push_back(TaskId(2));

@@ -18,14 +18,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hitm_memory::Platform;
+use hitm_memory::{Described, Field, Native, Platform};
 use hitm_topology::{Scope, Topology};
 
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
-use crate::root_domain::{
-    Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig,
-};
+use crate::root_domain::{Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig};
+use crate::rq::RunQueue;
 use crate::scheduler::{Scheduler, Scheduling};
+use crate::task::Task;
 
 /// The order of the root domain's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,13 +109,14 @@ impl Mitigation {
         let mut mitigation = Self { name: name.to_owned(), ..Self::baseline() };
         let mut as_posted = false;
         for part in name.split('+') {
-            let fail = |why: &str| UnknownMitigation { name: name.to_owned(), part: part.to_owned(), why: why.to_owned() };
+            let fail =
+                |why: &str| UnknownMitigation { name: name.to_owned(), part: part.to_owned(), why: why.to_owned() };
             let (key, scope) = match part.split_once('=') {
                 None => (part, None),
                 Some((key, scope)) => {
-                    let scope: Scope = scope.parse().map_err(|_| {
-                        fail("names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`")
-                    })?;
+                    let scope: Scope = scope
+                        .parse()
+                        .map_err(|_| fail("names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`"))?;
                     (key, Some(scope))
                 }
             };
@@ -194,11 +195,35 @@ impl Mitigation {
         }
     }
 
+    /// The size and the fields of one of [`LAYOUTS`], as it stands in memory on this mitigation.
+    #[must_use]
+    pub fn layout(&self, object: &str) -> Option<(usize, Vec<Field>)> {
+        match object {
+            "root_domain" => Some(match self.vectors {
+                Vectors::Packed => self.root_domain_layout::<Packed<Native>>(),
+                Vectors::Split => self.root_domain_layout::<Split<Native>>(),
+                Vectors::Compact => self.root_domain_layout::<Compact<Native>>(),
+            }),
+            "rq" => Some((size_of::<RunQueue<Native>>(), RunQueue::<Native>::fields())),
+            "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
+            _ => None,
+        }
+    }
+
+    fn root_domain_layout<V: CpupriVecs<Native>>(&self) -> (usize, Vec<Field>) {
+        fn of<T: Described>() -> (usize, Vec<Field>) {
+            (size_of::<T>(), T::fields())
+        }
+        match self.order {
+            Order::Baseline => of::<Baseline<Native, Parts<V, Counted<Native>>>>(),
+            Order::Reordered => of::<Reordered<Native, Parts<V, Counted<Native>>>>(),
+            Order::ReorderedCounts => of::<ReorderedCounts<Native, Parts<V, Pointed<Native>>>>(),
+        }
+    }
+
     fn with_vectors<P: Platform, V: CpupriVecs<P>>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
         match self.order {
-            Order::Baseline => {
-                Arc::new(Scheduler::<P, Baseline<P, Parts<V, Counted<P>>>>::new(topology, self.config))
-            }
+            Order::Baseline => Arc::new(Scheduler::<P, Baseline<P, Parts<V, Counted<P>>>>::new(topology, self.config)),
             Order::Reordered => {
                 Arc::new(Scheduler::<P, Reordered<P, Parts<V, Counted<P>>>>::new(topology, self.config))
             }
@@ -208,6 +233,9 @@ impl Mitigation {
         }
     }
 }
+
+/// The objects whose layout can be shown.
+pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
 pub const OBJECTS: [&str; 14] = [
@@ -261,19 +289,28 @@ mod tests {
         let list = "`hitm list mitigations` shows what there is";
         check("none", &format!("mitigation `none`: `none` is not known; {list}"));
         check("", &format!("mitigation ``: `` is not known; {list}"));
-        check("all+cpupri-mask", &format!("mitigation `all+cpupri-mask`: `cpupri-mask` needs a scope, as in `=node`; {list}"));
+        check(
+            "all+cpupri-mask",
+            &format!("mitigation `all+cpupri-mask`: `cpupri-mask` needs a scope, as in `=node`; {list}"),
+        );
         check(
             "cpupri-mask=socket",
-            &format!("mitigation `cpupri-mask=socket`: `cpupri-mask=socket` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`; {list}"),
+            &format!(
+                "mitigation `cpupri-mask=socket`: `cpupri-mask=socket` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`; {list}"
+            ),
         );
         check("all=node", &format!("mitigation `all=node`: `all=node` takes no scope; {list}"));
         check(
             "cpupri-split+cpupri-split-compact",
-            &format!("mitigation `cpupri-split+cpupri-split-compact`: `cpupri-split-compact` cannot be joined to another placement of cpupri; {list}"),
+            &format!(
+                "mitigation `cpupri-split+cpupri-split-compact`: `cpupri-split-compact` cannot be joined to another placement of cpupri; {list}"
+            ),
         );
         check(
             "as-posted",
-            &format!("mitigation `as-posted`: `as-posted` has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`; {list}"),
+            &format!(
+                "mitigation `as-posted`: `as-posted` has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`; {list}"
+            ),
         );
     }
 }

@@ -6,7 +6,7 @@
 //! **Cost.** On a CPU that idles or runs something less urgent: a look at its running task. Otherwise one search of
 //! cpupri, and a look at the CPU found.
 
-use hitm_memory::{CpuSet, Platform, PlainWord};
+use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::cpupri::Search;

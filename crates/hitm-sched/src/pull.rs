@@ -3,7 +3,7 @@
 //! **Origin.** Linux's real-time class. By default the overloaded CPUs are asked to push, see
 //! [`push_token`](crate::push_token); otherwise their queues are locked from here, one after the other.
 
-use hitm_memory::{Platform, PlainWord};
+use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::root_domain::RootDomainWords;

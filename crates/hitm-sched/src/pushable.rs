@@ -7,7 +7,7 @@
 //! says whether there is an entry, once set or clear has returned; (3) the running task and tasks that may run on one
 //! CPU only are never in the list.
 
-use hitm_memory::{Platform, PlainWord};
+use hitm_memory::{PlainWord, Platform};
 
 use crate::list::{Links, List, Ring};
 use crate::prio::Prio;

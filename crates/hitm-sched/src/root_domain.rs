@@ -339,7 +339,11 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     #[track_caller]
     pub(crate) fn set_active(&self, cpu: CpuId, active: bool) {
         let mut cpus = self.active.load();
-        if active { cpus.insert(cpu) } else { cpus.remove(cpu) }
+        if active {
+            cpus.insert(cpu)
+        } else {
+            cpus.remove(cpu)
+        }
         self.active.store(&cpus);
     }
 }

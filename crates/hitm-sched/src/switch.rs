@@ -10,7 +10,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, PathCost, Platform, PlainWord};
+use hitm_memory::{AtomicWord, PathCost, PlainWord, Platform};
 
 use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PUSH, RqGuard};

@@ -4,7 +4,7 @@
 //! that is awake is one of them and takes no lock; the queue of the chosen CPU is locked from here also when that CPU idles
 //! (the original may hand the task over by an interrupt instead).
 
-use hitm_memory::{Platform, PlainWord};
+use hitm_memory::{PlainWord, Platform};
 
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Builder, JoinHandle as JoinThread, Thread};
 
-use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span};
+use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::scheduler::Scheduling;
 use hitm_topology::{CpuId, Topology};
@@ -183,6 +183,12 @@ impl NativeRuntime {
     #[must_use]
     pub fn handle(&self) -> &Handle<Native> {
         &self.handle
+    }
+
+    /// The time, as the runtime's tasks see it.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.crew.workers.now()
     }
 
     /// Time booked so far by all CPUs: user, kernel, idle. Zero without accounting.

@@ -20,8 +20,8 @@ struct Line {
     contended: u32,
     /// The package of the line's home.
     home: u16,
-    /// Requests that have been issued and have not arrived.
-    arriving: u16,
+    /// Requests that have been issued and have not taken effect.
+    under_way: u16,
     dirty: bool,
     /// Operations that the CPU in `thread` may still do before a wanted line moves on.
     follow_ups: u8,
@@ -110,7 +110,7 @@ impl Directory {
             thread: NOBODY,
             contended: NOBODY,
             home,
-            arriving: 0,
+            under_way: 0,
             dirty: false,
             follow_ups: 0,
         };
@@ -121,7 +121,7 @@ impl Directory {
     pub fn recycle(&mut self, line: u32, home: u16) {
         let line = &mut self.lines[line as usize];
         (line.state, line.dirty, line.home, line.thread) = (State::Uncached, false, home, NOBODY);
-        debug_assert_eq!(line.arriving, 0, "a freed line is asked for");
+        debug_assert_eq!(line.under_way, 0, "a freed line is asked for");
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             debug_assert!(contended.queue.is_empty(), "a freed line is waited for");
             contended.domains.fill(DomainCopies::default());
@@ -134,8 +134,15 @@ impl Directory {
     #[must_use]
     pub fn is_quiet(&self, line: u32) -> bool {
         let line = &self.lines[line as usize];
-        line.arriving == 0
+        line.under_way == 0
             && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
+    }
+
+    /// Whether the core of `cpu` owns `line`: then only another of its threads can be what a request waits for.
+    #[inline]
+    #[must_use]
+    pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
+        self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu))
     }
 
     /// Whether the core of `cpu` has no copy of `line`.
@@ -195,7 +202,13 @@ impl Directory {
     /// A request for `line` has been issued and will arrive.
     #[inline]
     pub fn announce(&mut self, line: u32) {
-        self.lines[line as usize].arriving += 1;
+        self.lines[line as usize].under_way += 1;
+    }
+
+    /// A request that was announced has taken effect: a store when it arrived, any other when it was granted.
+    #[inline]
+    pub fn conclude(&mut self, line: u32) {
+        self.lines[line as usize].under_way -= 1;
     }
 
     /// An announced request arrives at its time. Requests must arrive in the order of their times.
@@ -203,9 +216,7 @@ impl Directory {
     /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
     pub fn arrive(&mut self, request: Request) -> (Outcome, Option<u64>) {
         let core = self.latencies.core_of(request.cpu);
-        let line = &mut self.lines[request.line as usize];
-        line.arriving -= 1;
-        match line.state {
+        match self.lines[request.line as usize].state {
             State::Owned(owner) if owner == core => self.arrive_own(request),
             State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
             _ => self.arrive_other(request, core),
@@ -226,7 +237,7 @@ impl Directory {
     fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
         let line = &mut self.lines[request.line as usize];
         let start = now.max(line.filled_at).max(line.busy_until);
-        let at = start + self.latencies.to_sibling();
+        let at = start + self.latencies.to_sibling(request.way);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.busy_until = done;
         line.thread = request.cpu;
@@ -244,8 +255,7 @@ impl Directory {
         let domain = self.latencies.domain_of(core);
         let home = u32::from(self.lines[request.line as usize].home);
         let line = &mut self.lines[request.line as usize];
-        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home)
-            - self.latencies.one_way;
+        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home) - request.way;
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core);
         line.dirty = request.kind.is_write();
@@ -388,7 +398,7 @@ impl Directory {
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
         let handoff = self.varied(handoff);
         // The way to the line was paid before the request arrived.
-        let idle = self.latencies.idle(handoff) - self.latencies.one_way;
+        let idle = self.latencies.idle(handoff) - request.way;
         if queued {
             // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
             (now + self.latencies.queued(handoff)).max(request.time + idle)
@@ -423,7 +433,7 @@ impl Directory {
         let at = if in_domain.count > 0 {
             let start = now.max(in_domain.next_refill);
             self.contended[contended].domains[domain].next_refill = start + self.latencies.refill_each;
-            let served = start.max(request.time) + self.latencies.llc_read - self.latencies.one_way;
+            let served = start.max(request.time) + self.latencies.llc_read - request.way;
             served.max(in_domain.since + self.latencies.refill_each)
         } else {
             let nearest = self.nearest_domain(contended, domain, home);
@@ -534,9 +544,10 @@ mod tests {
         let latencies = Latencies::new(&topology, &Costs::of(&topology, CostSet::Linux));
         let mut directory = Directory::new(latencies, Arbitration::Fifo, 0, 1);
         directory.grow(1, 0);
+        let way = directory.latencies().one_way;
         let mut ask = |cpu, kind, time| {
             directory.announce(0);
-            directory.arrive(Request { cpu, line: 0, kind, time, access: cpu })
+            directory.arrive(Request { cpu, line: 0, kind, time, way, access: cpu, kernel: false })
         };
         let first = ask(0, Kind::Store, 0);
         assert!(matches!(first, (Outcome::Granted(_), None)), "{first:?}");

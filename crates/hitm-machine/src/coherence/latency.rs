@@ -47,9 +47,11 @@ pub struct Latencies {
     handoff: Box<[u64]>,
     /// Between domains of a package when the line's home is in another.
     remote_home: Option<u64>,
-    /// From issuing a request to its arrival: within this time of being issued nothing touches a line elsewhere. Half of the
-    /// shortest transfer.
+    /// From issuing a request to its arrival: within this time of being issued nothing touches a line of another core. Half of
+    /// the shortest transfer between cores.
     pub one_way: u64,
+    /// The same between threads of a core.
+    pub one_way_in_core: u64,
     /// A load that hits.
     pub load_hit: u64,
     /// A read-modify-write on an owned line.
@@ -119,7 +121,8 @@ impl Latencies {
             remote_home: family
                 .home_matters
                 .then(|| picos(family.same_package_remote_home.as_ref().unwrap_or(&family.other_package).value)),
-            one_way: picos(family.same_llc.value.min(family.llc_read.value).min(family.same_core.value) / 2.0),
+            one_way: picos(family.same_llc.value.min(family.llc_read.value) / 2.0),
+            one_way_in_core: picos(family.same_core.value / 2.0),
             load_hit: picos(family.load_hit.value),
             rmw_hit: picos(family.rmw_hit.value),
             same_core: picos(family.same_core.value),
@@ -190,12 +193,12 @@ impl Latencies {
         }
     }
 
-    /// From a request's arrival to its grant when another thread of the core has the line: a hand-off between threads less the
-    /// way, and less the operation, which is charged by itself.
+    /// From a request's arrival, `way` after it was issued, to its grant when another thread of the core has the line: a
+    /// hand-off between threads less the way, and less the operation, which is charged by itself.
     #[inline]
     #[must_use]
-    pub fn to_sibling(&self) -> u64 {
-        self.same_core.saturating_sub(self.rmw_hit + self.one_way)
+    pub fn to_sibling(&self, way: u64) -> u64 {
+        self.same_core.saturating_sub(self.rmw_hit + way)
     }
 
     /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose home is in package `home`.

@@ -12,10 +12,11 @@
 //! `arrive` says when it is granted; `decide` serves who waits. It has no clock and runs no code; the caller lets requests
 //! arrive in the order of time and calls `decide` when told to.
 //!
-//! **Look-ahead.** A request takes `one_way` from its CPU to the line. So a hit at time *t* is certain once every CPU and every
-//! event has reached *t* - `one_way`, unless something is under way to that line already: the caller need not
-//! switch to the others first. This is the model's definition, not an approximation of it: results are the same
-//! whether the caller makes use of it or not.
+//! **Look-ahead.** A request takes `one_way` from its CPU to the line, `one_way_in_core` when a thread of the same core has it.
+//! So a hit at time *t* is certain once every event and every CPU has reached *t* - `one_way`, and the other threads of the
+//! core *t* - `one_way_in_core`, unless something is under way to that line already: the caller need not switch to
+//! the others first. This is the model's definition, not an approximation of it: results are the same whether the
+//! caller makes use of it or not.
 //!
 //! **State.** Over physical cores: threads of a core share its copy, and hand it to each other at a cost of their own.
 //!
@@ -105,8 +106,12 @@ pub struct Request {
     pub kind: Kind,
     /// When it arrives at the line.
     pub time: u64,
+    /// How long it was under way.
+    pub way: u64,
     /// The caller's mark.
     pub access: AccessId,
+    /// Another: whether the CPU was in the kernel when it issued the request.
+    pub kernel: bool,
 }
 
 /// What becomes of a request.

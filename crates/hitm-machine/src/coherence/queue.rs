@@ -96,7 +96,7 @@ mod tests {
     fn order(place: usize, domains: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
         let mut queue = Queue::new(domains, place);
         for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
-            let request = Request { cpu, line: 0, kind: Kind::Rmw, time: 0, access: NO_ACCESS };
+            let request = Request { cpu, line: 0, kind: Kind::Rmw, time: 0, way: 0, access: NO_ACCESS, kernel: false };
             queue.push(domain, request, ticket as u64);
         }
         std::iter::from_fn(|| queue.pop()).map(|request| request.cpu).collect()

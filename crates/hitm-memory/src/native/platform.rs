@@ -134,7 +134,9 @@ impl NativeWorkers {
         }
     }
 
-    fn now(&self) -> Time {
+    /// The time since the workers were made.
+    #[must_use]
+    pub fn now(&self) -> Time {
         Time::from_picos(self.start.elapsed().as_nanos() as u64 * 1_000)
     }
 

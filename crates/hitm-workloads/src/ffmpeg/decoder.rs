@@ -93,11 +93,7 @@ impl<P: Platform> Decoder<P> {
 
 impl<P: Platform> FrameThread<P> {
     fn new(runtime: &Handle<P>) -> Self {
-        Self {
-            state: Mutex::new(runtime, State::Idle),
-            input: Condvar::new(runtime),
-            output: Condvar::new(runtime),
-        }
+        Self { state: Mutex::new(runtime, State::Idle), input: Condvar::new(runtime), output: Condvar::new(runtime) }
     }
 
     async fn wait_until_set_up(&self) {

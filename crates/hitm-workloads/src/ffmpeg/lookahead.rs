@@ -125,7 +125,10 @@ impl<P: Platform> Lookahead<P> {
 }
 
 async fn lookahead_thread<P: Platform>(
-    mut worker: Worker<P>, input: Arc<Pictures<P>>, output: Arc<Pictures<P>>, jobs: Vec<Arc<Job<P>>>,
+    mut worker: Worker<P>,
+    input: Arc<Pictures<P>>,
+    output: Arc<Pictures<P>>,
+    jobs: Vec<Arc<Job<P>>>,
 ) {
     let mut held = 0;
     loop {

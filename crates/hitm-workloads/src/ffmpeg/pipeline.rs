@@ -18,7 +18,11 @@ const EDGE: usize = 8;
 
 /// Starts the five threads of FFmpeg 7.
 pub(crate) fn start<P: Platform>(
-    spawner: &mut Spawner<'_, P>, mut decoder: Decoder<P>, slices: Slices<P>, mut encoder: Encoder<P>, tally: &Arc<Tally>,
+    spawner: &mut Spawner<'_, P>,
+    mut decoder: Decoder<P>,
+    slices: Slices<P>,
+    mut encoder: Encoder<P>,
+    tally: &Arc<Tally>,
 ) {
     let runtime = spawner.runtime;
     let edge = || Arc::new(Queue::<P, ()>::new(runtime, EDGE));
@@ -70,7 +74,11 @@ pub(crate) fn start<P: Platform>(
 
 /// Starts FFmpeg's main before 7.0, and the muxer that 6.0 made a thread.
 pub(crate) fn start_single_main<P: Platform>(
-    spawner: &mut Spawner<'_, P>, mut decoder: Decoder<P>, slices: Slices<P>, mut encoder: Encoder<P>, tally: &Arc<Tally>,
+    spawner: &mut Spawner<'_, P>,
+    mut decoder: Decoder<P>,
+    slices: Slices<P>,
+    mut encoder: Encoder<P>,
+    tally: &Arc<Tally>,
 ) {
     let encoded = Arc::new(Queue::<P, ()>::new(spawner.runtime, EDGE));
     let scale = spawner.config.scale;

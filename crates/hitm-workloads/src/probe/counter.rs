@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory, Placed, Platform, ScopedCounter, Span, described};
+use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, Span, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use super::{Measured, Probe, Start, timed};
@@ -41,7 +41,12 @@ impl<P: Platform> Counter<P> {
     /// `participants` CPUs add `count` times each, working for `pause` after each.
     #[must_use]
     pub fn new(
-        topology: &Topology, scope: Scope, operation: CounterOperation, participants: usize, count: u64, pause: Span,
+        topology: &Topology,
+        scope: Scope,
+        operation: CounterOperation,
+        participants: usize,
+        count: u64,
+        pause: Span,
     ) -> Self {
         Self {
             whole: Placed::new(Whole { count: P::Atomic::new(0) }, None, None),

@@ -22,7 +22,12 @@ impl<P: Platform> Mask<P> {
     /// Of `participants` CPUs the first `readers` search, the others set and clear their bit, `count` times each.
     #[must_use]
     pub fn new(
-        topology: &Topology, scope: Scope, participants: usize, readers: usize, count: u64, pause: Span,
+        topology: &Topology,
+        scope: Scope,
+        participants: usize,
+        readers: usize,
+        count: u64,
+        pause: Span,
     ) -> Self {
         let all: CpuSet = topology.cpu_ids().collect();
         Self {

@@ -17,7 +17,7 @@ mod reads;
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory, Placed, Platform, Span, described};
+use hitm_memory::{AtomicWord, Placed, Platform, Span, described};
 use hitm_topology::{CpuId, Topology};
 
 pub use counter::{Counter, CounterOperation};

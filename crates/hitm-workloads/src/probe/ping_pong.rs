@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory, Placed, Platform, described};
+use hitm_memory::{AtomicWord, Placed, Platform, described};
 use hitm_topology::{CpuId, NodeId};
 
 use super::{Measured, Probe, Start, WARM_UP};

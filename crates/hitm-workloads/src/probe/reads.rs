@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory, Placed, Platform, Span, described};
+use hitm_memory::{AtomicWord, Placed, Platform, Span, described};
 use hitm_topology::CpuId;
 
 use super::{Measured, Probe, Start, timed};

@@ -1,0 +1,144 @@
+//! The one calibration: a factor on all burst lengths, so that the baseline's kernel share is the published one.
+//!
+//! A handful of short baseline runs. The share falls as bursts grow, in steps where the machine saturates: where no factor
+//! gives a share between 0.19 and 0.21, the two sides of the step are reported.
+
+use hitm_memory::Span;
+use hitm_report::result::Calibration;
+use hitm_workloads::meter::Window;
+
+use crate::campaign::{self, Progress};
+use crate::failure::Failure;
+use crate::simulate::Case;
+
+/// The published share of the baseline.
+const TARGET: f64 = 0.20;
+/// Shares that will do.
+const WITHIN: f64 = 0.01;
+/// Factors to begin with: bursts as measured and a tenth of them; x264's wakes are known to within that.
+const FIRST: [f64; 2] = [0.15, 0.05];
+/// Rounds after the first; each tries two factors side by side.
+const ROUNDS: usize = 3;
+/// Factors are not tried beyond these.
+const LIMITS: (f64, f64) = (1e-3, 10.0);
+/// Rates beyond this many times those of the sources are reported.
+const RATE_FACTOR: f64 = 10.0;
+
+/// A factor and the share that it gave.
+type Trial = (f64, f64);
+
+/// Runs that a calibration takes at most.
+pub(crate) const RUNS: usize = FIRST.len() * (1 + ROUNDS);
+
+/// Finds the factor for `case`, which is a baseline.
+///
+/// # Errors
+/// When a run cannot be made.
+pub(crate) fn burst_factor(case: &Case, threads: usize, progress: &Progress) -> Result<(f64, Calibration), Failure> {
+    let mut trials: Vec<Trial> = Vec::new();
+    let mut factors = FIRST;
+    for round in 0..=ROUNDS {
+        trials.extend(try_factors(case, factors, threads, progress)?);
+        trials.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if trials.iter().any(|(_, share)| (share - TARGET).abs() <= WITHIN) || round == ROUNDS {
+            break;
+        }
+        factors = next_factors(&trials);
+    }
+    let &(factor, reached) = trials
+        .iter()
+        .min_by(|a, b| (a.1 - TARGET).abs().total_cmp(&(b.1 - TARGET).abs()))
+        .expect("the first round has trials");
+    let mut notes = Vec::new();
+    if (reached - TARGET).abs() > WITHIN {
+        notes.push(step(&trials));
+    }
+    if factor * RATE_FACTOR < 1.0 {
+        notes.push(format!(
+            "bursts this short mean wake rates {:.0} times those measured of FFmpeg, more than {RATE_FACTOR} times",
+            1.0 / factor
+        ));
+    }
+    let calibration = Calibration {
+        workload: "ffmpeg".to_owned(),
+        machine: case.topology.name().to_owned(),
+        arbitration: case.arbitration.name().to_owned(),
+        parameter: "burst_factor".to_owned(),
+        value: factor,
+        target: format!("kernel share of the baseline = {TARGET:.2}"),
+        reached,
+        source: "001_7075fcb7a302ea89.txt".to_owned(),
+        notes,
+        trials,
+    };
+    Ok((factor, calibration))
+}
+
+fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progress) -> Result<Vec<Trial>, Failure> {
+    let cases = factors.map(|factor| {
+        let mut case = case.clone();
+        case.workload.burst_factor = factor;
+        // Short, but past the start-up, which takes a few frames.
+        case.workload.window = Window { warm_up: Span::from_micros(8_000), measured: Span::from_micros(8_000) };
+        case.roles = false;
+        case
+    });
+    let outcomes = campaign::run(&cases, threads, progress)?;
+    Ok(factors
+        .into_iter()
+        .zip(outcomes)
+        .map(|(factor, outcome)| (factor, outcome.results.account.kernel_share()))
+        .collect())
+}
+
+/// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.
+fn next_factors(trials: &[Trial]) -> [f64; 2] {
+    let clamp = |factor: f64| factor.clamp(LIMITS.0, LIMITS.1);
+    // The share falls with the factor: the last that is above, the first that is below.
+    let above = trials.iter().rev().find(|(_, share)| *share > TARGET);
+    let below = trials.iter().find(|(_, share)| *share <= TARGET);
+    match (above, below) {
+        (Some(&(low, more)), Some(&(high, less))) if low < high => {
+            let weight = (more.ln() - TARGET.ln()) / (more.ln() - less.max(1e-6).ln());
+            let met = low.ln() + weight * (high.ln() - low.ln());
+            // One where the line says, one half-way to the farther side.
+            let other = if weight < 0.5 { high.ln() } else { low.ln() };
+            [met.exp(), ((met + other) / 2.0).exp()]
+        }
+        (Some(&(low, _)), _) => [clamp(low * 2.0), clamp(low * 5.0)],
+        (None, _) => [clamp(trials[0].0 / 2.0), clamp(trials[0].0 / 5.0)],
+    }
+}
+
+/// The two sides of the target.
+fn step(trials: &[Trial]) -> String {
+    let side = |trial: Option<&Trial>| {
+        trial.map_or("nothing tried".to_owned(), |(factor, share)| format!("{share:.3} at factor {factor:.4}"))
+    };
+    let above = trials.iter().rev().find(|(_, share)| *share > TARGET);
+    let below = trials.iter().find(|(_, share)| *share <= TARGET);
+    format!("no factor gave a share within {WITHIN} of {TARGET}: {} and {}", side(above), side(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_factors_close_in_on_the_target() {
+        // A share that falls as the root of the factor.
+        let share = |factor: f64| 0.06 / factor.sqrt();
+        let mut trials: Vec<Trial> = FIRST.iter().map(|&factor| (factor, share(factor))).collect();
+        for _ in 0..ROUNDS {
+            trials.sort_by(|a, b| a.0.total_cmp(&b.0));
+            trials.extend(next_factors(&trials).map(|factor| (factor, share(factor))));
+        }
+        assert!(trials.iter().any(|(_, share)| (share - TARGET).abs() <= WITHIN), "{trials:?}");
+    }
+
+    #[test]
+    fn a_share_that_is_always_too_small_shortens_the_bursts() {
+        assert_eq!(next_factors(&[(0.1, 0.05), (0.2, 0.01)]), [0.05, 0.02]);
+        assert_eq!(next_factors(&[(0.1, 0.5), (0.2, 0.4)]), [0.4, 1.0]);
+    }
+}

@@ -1,0 +1,34 @@
+//! `hitm layout`.
+
+use clap::Args;
+use hitm_sched::mitigation::{LAYOUTS, Mitigation};
+
+use crate::failure::Failure;
+use crate::print;
+
+/// Show where an object's fields stand, line by line.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hitm layout root_domain\n  hitm layout root_domain --mitigation root-domain-reordered"
+)]
+pub(crate) struct Layout {
+    /// The object: see `hitm list objects`.
+    object: String,
+    /// The mitigation: see `hitm list mitigations`.
+    #[arg(long, value_name = "NAME", default_value = "baseline")]
+    mitigation: String,
+}
+
+impl Layout {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mitigation = Mitigation::parse(&self.mitigation)?;
+        let (size, fields) = mitigation.layout(&self.object).ok_or_else(|| {
+            Failure::new(format!(
+                "object `{}` is not known: take one of {}",
+                self.object,
+                LAYOUTS.map(|name| format!("`{name}`")).join(", ")
+            ))
+        })?;
+        print(&hitm_report::layout::render(&format!("{} ({})", self.object, mitigation.name()), size, &fields))
+    }
+}

@@ -1,0 +1,60 @@
+//! `hitm list`.
+
+use clap::{Args, ValueEnum};
+use hitm_report::columns::{Align, Columns};
+use hitm_sched::mitigation::{CATALOGUE, LAYOUTS};
+
+use crate::failure::Failure;
+use crate::print;
+
+/// Show what there is.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hitm list machines\n  hitm list mitigations")]
+pub(crate) struct List {
+    /// What to list.
+    #[arg(value_enum)]
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum What {
+    /// What can be run.
+    Workloads,
+    /// The machines that are built in.
+    Machines,
+    /// Layouts, scopes and policies, and how to join them.
+    Mitigations,
+    /// Objects whose layout can be shown.
+    Objects,
+}
+
+const WORKLOADS: [(&str, &str); 2] = [
+    ("ffmpeg", "60 transcoders on 8 CPUs each, every thread at FIFO 99: the first of the seeds' workloads"),
+    ("probe", "what one shared word, counter or bitmap costs: ping-pong, counter, mask, reads"),
+];
+
+impl List {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let described = |rows: &[(&str, &str)]| {
+            let mut columns = Columns::new(&[("name", Align::Left), ("what it is", Align::Left)]);
+            rows.iter().for_each(|(name, what)| columns.row(vec![(*name).to_owned(), (*what).to_owned()]));
+            columns.render()
+        };
+        let text = match self.what {
+            What::Workloads => described(&WORKLOADS),
+            What::Mitigations => {
+                format!("{}\nJoin them by `+`: `cpupri-split+rto-count=llc`.\n", described(&CATALOGUE))
+            }
+            What::Objects => described(&LAYOUTS.map(|name| (name, "`hitm layout` shows it"))),
+            What::Machines => {
+                let presets = hitm_topology::presets::all().iter();
+                let rows: Vec<(&str, &str)> = presets.map(|preset| (preset.name(), preset.description())).collect();
+                format!(
+                    "{}\nAlso an hwloc synthetic string (`pack:2 l3:4 core:8 pu:2`), an hwloc XML file, a sysfs dump, or `this`.\n",
+                    described(&rows)
+                )
+            }
+        };
+        print(&text)
+    }
+}

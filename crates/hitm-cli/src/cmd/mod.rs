@@ -1,0 +1,35 @@
+//! The verbs, one file each.
+
+mod c2c;
+mod layout;
+mod list;
+mod probe;
+pub(crate) mod run;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a workload, simulated or for real.
+    Run(run::Run),
+    /// Show what there is: workloads, machines, mitigations.
+    List(list::List),
+    /// Show the contended lines of a result file.
+    C2c(c2c::C2c),
+    /// Show where an object's fields stand.
+    Layout(layout::Layout),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Run(run) => run.run(),
+            Self::List(list) => list.run(),
+            Self::C2c(c2c) => c2c.run(),
+            Self::Layout(layout) => layout.run(),
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! `hitm run probe`: the micro-workloads, on a simulated machine or here.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{Args, Subcommand, ValueEnum};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Distance, Kind, Latencies, Machine, Results, Simulated};
+use hitm_memory::{Native, NativeWorkers, Platform, Span};
+use hitm_report::columns::{Align, Columns};
+use hitm_topology::{CpuId, NodeId, Scope, Topology};
+use hitm_workloads::probe::{self, Counter, CounterOperation, Mask, Measured, PingPong, Probe as Body, Reads};
+
+use crate::args::{HostArg, MachineArgs, span};
+use crate::failure::Failure;
+use crate::print;
+
+/// What one shared word, counter or bitmap costs.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hitm run probe ping-pong --machine epyc-9754-2x128
+  hitm run probe mask --scope machine,node,llc,core,cpu --readers 48
+  hitm run probe counter --scope llc --operation load-cas --participants 240
+  hitm run probe counter --host native --machine this")]
+pub(crate) struct Probe {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "simulated", global = true)]
+    host: HostArg,
+    /// CPUs that take part, threads of a core next to each other [default: all].
+    #[arg(long, value_name = "N", global = true)]
+    participants: Option<usize>,
+    /// Operations of each.
+    #[arg(long, value_name = "N", default_value_t = 500, global = true)]
+    operations: u64,
+    /// Work after each operation.
+    #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true)]
+    pause: Span,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Two CPUs hand a word to and fro, by distance: median, least and most of several pairs.
+    PingPong {
+        /// Pairs of each distance.
+        #[arg(long, value_name = "N", default_value_t = 9)]
+        pairs: usize,
+    },
+    /// Every CPU adds to a counter.
+    Counter {
+        /// How it is split: one or more of machine, node, llc, core, cpu.
+        #[arg(long, value_delimiter = ',', default_value = "machine")]
+        scope: Vec<Scope>,
+        /// How it is added to.
+        #[arg(long, value_enum, default_value = "add")]
+        operation: OperationArg,
+    },
+    /// Every CPU sets and clears its bit, some search.
+    Mask {
+        /// How it is split: one or more of machine, node, llc, core, cpu.
+        #[arg(long, value_delimiter = ',', default_value = "machine")]
+        scope: Vec<Scope>,
+        /// CPUs that search instead of writing [default: one in ten].
+        #[arg(long, value_name = "N")]
+        readers: Option<usize>,
+    },
+    /// Every CPU reads a word that nobody writes.
+    Reads,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OperationArg {
+    /// An atomic add.
+    Add,
+    /// A load and a compare-exchange until that succeeds.
+    LoadCas,
+    /// A load and a plain store: counts wrong.
+    LoadStore,
+}
+
+impl From<OperationArg> for CounterOperation {
+    fn from(arg: OperationArg) -> Self {
+        match arg {
+            OperationArg::Add => Self::Add,
+            OperationArg::LoadCas => Self::LoadCas,
+            OperationArg::LoadStore => Self::LoadStore,
+        }
+    }
+}
+
+/// Makes a probe for a platform: called inside the machine that it is for.
+trait Make {
+    fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>>;
+}
+
+/// What a probe gave: each participant's figures, and what the machine counted if it was simulated.
+struct Given {
+    measured: Vec<Measured>,
+    results: Option<Results>,
+}
+
+impl Probe {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut text = String::new();
+        for name in &self.machine.machines {
+            let mut topology = hitm_topology::parse(name)?;
+            if let Some(cpus) = self.machine.cpus {
+                topology = topology.restrict(cpus)?;
+            }
+            let topology = Arc::new(topology);
+            for &arbitration in &self.machine.arbitration {
+                text.push_str(&self.heading(&topology, arbitration.into()));
+                text.push_str(&match &self.what {
+                    What::PingPong { pairs } => self.ping_pong(&topology, arbitration.into(), *pairs)?,
+                    What::Counter { scope, operation } => {
+                        self.counter(&topology, arbitration.into(), scope, (*operation).into())?
+                    }
+                    What::Mask { scope, readers } => self.mask(&topology, arbitration.into(), scope, *readers)?,
+                    What::Reads => self.reads(&topology, arbitration.into())?,
+                });
+                if self.host == HostArg::Native {
+                    break;
+                }
+            }
+        }
+        print(&text)
+    }
+
+    fn heading(&self, topology: &Topology, arbitration: Arbitration) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        match self.host {
+            HostArg::Native => format!("probe, measured here on {} ({topology}), hitm {version}\n", topology.name()),
+            HostArg::Simulated => {
+                let note =
+                    Costs::of(topology, CostSet::Linux).note.map_or(String::new(), |note| format!("note: {note}\n"));
+                format!(
+                    "probe, simulated on {} ({topology}), seed {}, arbitration {}, hitm {version}\n{note}",
+                    topology.name(),
+                    self.machine.seed,
+                    arbitration.name()
+                )
+            }
+        }
+    }
+
+    /// Runs a probe on `cpus`.
+    fn give(
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        cpus: &[CpuId],
+        make: &impl Make,
+    ) -> Result<Given, Failure> {
+        match self.host {
+            HostArg::Simulated => self.give_simulated(topology, arbitration, cpus, make),
+            HostArg::Native => Ok(give_native(topology, cpus, make)),
+        }
+    }
+
+    fn give_simulated(
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        cpus: &[CpuId],
+        make: &impl Make,
+    ) -> Result<Given, Failure> {
+        let config = Config { seed: self.machine.seed, arbitration, ..Config::default() };
+        let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
+        let body: Arc<dyn Body<Simulated>> = machine.enter(|| make.make(topology, cpus.len())).into();
+        let measured = Arc::new(Mutex::new(vec![Measured::default(); cpus.len()]));
+        let (cpus, slots) = (cpus.to_vec(), measured.clone());
+        let ended = machine.run(move |cpu| {
+            let Some(index) = cpus.iter().position(|&participant| participant == cpu) else { return };
+            let own = body.run(index, cpu);
+            slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
+        });
+        ended.map_err(|stalled| Failure::new(format!("probe on `{}`: {stalled}", topology.name())))?;
+        let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Given { measured, results: Some(machine.results()) })
+    }
+
+    fn participants(&self, topology: &Topology) -> Result<Vec<CpuId>, Failure> {
+        let count = self.participants.unwrap_or(topology.cpus());
+        if count == 0 || count > topology.cpus() {
+            return Err(Failure::new(
+                format!("--participants {count}: `{}` has {} CPUs; take 1 to {0}", topology.name(), topology.cpus())
+                    .replace("{0}", &topology.cpus().to_string()),
+            ));
+        }
+        Ok(probe::first_cpus(topology, count))
+    }
+
+    fn ping_pong(&self, topology: &Arc<Topology>, arbitration: Arbitration, pairs: usize) -> Result<String, Failure> {
+        let mut columns = Columns::new(&[
+            ("distance", Align::Left),
+            ("home", Align::Left),
+            ("pairs", Align::Right),
+            ("median\n[ns]", Align::Right),
+            ("least\n[ns]", Align::Right),
+            ("most\n[ns]", Align::Right),
+        ]);
+        for (class, home, chosen) in classes(topology, pairs) {
+            let mut nanos = Vec::new();
+            for &(one, other, node) in &chosen {
+                let make = MakePingPong { rounds: self.operations, node };
+                let given = self.give(topology, arbitration, &[one, other], &make)?;
+                nanos.push(given.measured[0].nanos_each());
+            }
+            nanos.sort_by(f64::total_cmp);
+            let ends = [nanos[nanos.len() / 2], nanos[0], nanos[nanos.len() - 1]];
+            let figures = ends.map(|nanos| format!("{nanos:.1}"));
+            let mut row = vec![class.to_owned(), home.to_owned(), chosen.len().to_string()];
+            row.extend(figures);
+            columns.row(row);
+        }
+        Ok(format!("nanoseconds a hand-off, {} round trips a pair\n{}", self.operations, columns.render()))
+    }
+
+    fn counter(
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        scopes: &[Scope],
+        operation: CounterOperation,
+    ) -> Result<String, Failure> {
+        let cpus = self.participants(topology)?;
+        let mut columns = Columns::new(&[
+            ("scope", Align::Left),
+            ("parts", Align::Right),
+            ("ns an\noperation", Align::Right),
+            ("ns between two,\nwhole machine", Align::Right),
+            ("misses an\noperation", Align::Right),
+        ]);
+        for &scope in scopes {
+            let make = MakeCounter { scope, operation, operations: self.operations, pause: self.pause };
+            let given = self.give(topology, arbitration, &cpus, &make)?;
+            let each = mean(given.measured.iter());
+            columns.row(vec![
+                scope.to_string(),
+                topology.parts(scope).to_string(),
+                format!("{each:.1}"),
+                format!("{:.2}", each / cpus.len() as f64),
+                per_operation(&given, |kind| kind != Kind::Store),
+            ]);
+        }
+        Ok(format!(
+            "counter, {operation:?}, {} CPUs, {} operations each\n{}",
+            cpus.len(),
+            self.operations,
+            columns.render()
+        ))
+    }
+
+    fn mask(
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        scopes: &[Scope],
+        readers: Option<usize>,
+    ) -> Result<String, Failure> {
+        let cpus = self.participants(topology)?;
+        let readers = readers.unwrap_or(cpus.len() / 10);
+        if readers > cpus.len() {
+            return Err(Failure::new(format!("--readers {readers}: only {} CPUs take part; take fewer", cpus.len())));
+        }
+        let mut columns = Columns::new(&[
+            ("scope", Align::Left),
+            ("parts", Align::Right),
+            ("ns a\nset or clear", Align::Right),
+            ("ns a\nsearch", Align::Right),
+            ("write misses\nan operation", Align::Right),
+            ("load misses\nan operation", Align::Right),
+        ]);
+        for &scope in scopes {
+            let make = MakeMask { scope, readers, operations: self.operations, pause: self.pause };
+            let given = self.give(topology, arbitration, &cpus, &make)?;
+            let (searches, writes) = given.measured.split_at(readers);
+            columns.row(vec![
+                scope.to_string(),
+                topology.parts(scope).to_string(),
+                format!("{:.1}", mean(writes.iter())),
+                format!("{:.1}", mean(searches.iter())),
+                per_operation(&given, |kind| kind == Kind::Rmw),
+                per_operation(&given, |kind| kind == Kind::Load),
+            ]);
+        }
+        let writers = cpus.len() - readers;
+        Ok(format!(
+            "bitmap, {writers} CPUs write, {readers} search, {} operations each\n{}",
+            self.operations,
+            columns.render()
+        ))
+    }
+
+    fn reads(&self, topology: &Arc<Topology>, arbitration: Arbitration) -> Result<String, Failure> {
+        let cpus = self.participants(topology)?;
+        let make = MakeReads { operations: self.operations };
+        let given = self.give(topology, arbitration, &cpus, &make)?;
+        let alone = self.give(topology, arbitration, &cpus[..1], &make)?;
+        Ok(format!(
+            "reads of one word that nobody writes: {:.2} ns each by {} CPUs, {:.2} ns by one\n",
+            mean(given.measured.iter()),
+            cpus.len(),
+            mean(alone.measured.iter())
+        ))
+    }
+}
+
+fn mean<'a>(measured: impl ExactSizeIterator<Item = &'a Measured>) -> f64 {
+    let count = measured.len() as f64;
+    measured.map(Measured::nanos_each).sum::<f64>() / count
+}
+
+/// Misses of the probe's objects an operation; natively nobody counts them.
+fn per_operation(given: &Given, kind: impl Fn(Kind) -> bool) -> String {
+    let Some(results) = &given.results else { return "-".to_owned() };
+    let operations: u64 = given.measured.iter().map(|measured| measured.operations).sum();
+    let lines = results.lines.iter().filter(|line| line.object.starts_with("probe_") && line.object != "probe_gate");
+    let misses: u64 = lines.map(|line| line.sum(|access| if kind(access.kind) { access.misses } else { 0 })).sum();
+    format!("{:.3}", misses as f64 / operations as f64)
+}
+
+fn give_native(topology: &Arc<Topology>, cpus: &[CpuId], make: &impl Make) -> Given {
+    let workers = NativeWorkers::new(topology.cpus(), false);
+    let body = workers.visit(CpuId(0), || make.make::<Native>(topology, cpus.len()));
+    let run = |(index, &cpu): (usize, &CpuId)| {
+        let os_index = (topology.name() == "this").then(|| topology.cpu(cpu).os_index);
+        workers.enter(cpu, os_index, || body.run(index, cpu))
+    };
+    let measured = std::thread::scope(|scope| {
+        let threads: Vec<_> = cpus.iter().enumerate().map(|each| scope.spawn(move || run(each))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a probe does not panic")).collect()
+    });
+    Given { measured, results: None }
+}
+
+struct MakePingPong {
+    rounds: u64,
+    node: Option<NodeId>,
+}
+
+impl Make for MakePingPong {
+    fn make<P: Platform>(&self, _topology: &Topology, _participants: usize) -> Box<dyn Body<P>> {
+        Box::new(PingPong::<P>::new(self.rounds, self.node))
+    }
+}
+
+struct MakeCounter {
+    scope: Scope,
+    operation: CounterOperation,
+    operations: u64,
+    pause: Span,
+}
+
+impl Make for MakeCounter {
+    fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
+        let Self { scope, operation, operations, pause } = *self;
+        Box::new(Counter::<P>::new(topology, scope, operation, participants, operations, pause))
+    }
+}
+
+struct MakeMask {
+    scope: Scope,
+    readers: usize,
+    operations: u64,
+    pause: Span,
+}
+
+impl Make for MakeMask {
+    fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
+        Box::new(Mask::<P>::new(topology, self.scope, participants, self.readers, self.operations, self.pause))
+    }
+}
+
+struct MakeReads {
+    operations: u64,
+}
+
+impl Make for MakeReads {
+    fn make<P: Platform>(&self, _topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
+        Box::new(Reads::<P>::new(participants, self.operations))
+    }
+}
+
+/// One and another CPU, and the node of the word.
+type Pair = (CpuId, CpuId, Option<NodeId>);
+
+/// Up to `most` pairs of each distance that the machine has, spread over it; between LLC domains of a package once with the word's
+/// home near and once, where there is another package, far.
+fn classes(topology: &Topology, most: usize) -> Vec<(&'static str, &'static str, Vec<Pair>)> {
+    let latencies = Latencies::new(topology, &Costs::of(topology, CostSet::Linux));
+    let far_node = |cpu: CpuId| {
+        let package = topology.cpu(cpu).package;
+        topology
+            .cpu_ids()
+            .map(|other| topology.cpu(other))
+            .find(|other| other.package != package)
+            .map(|other| other.node)
+    };
+    let pairs = |distance: Distance, far: bool| -> Vec<Pair> {
+        let step = (topology.cpus() / most.max(1)).max(1);
+        let partner = |one: CpuId| {
+            let others = topology.cpu_ids().filter(|&other| latencies.distance_of_cpus(one, other) == distance);
+            let others: Vec<CpuId> = others.filter(|&other| other != one).collect();
+            // The middle of them: neither always the nearest nor always the farthest.
+            let other = *others.get(others.len() / 2)?;
+            let node = if far { far_node(one)? } else { topology.cpu(one).node };
+            Some((one, other, Some(node)))
+        };
+        topology.cpu_ids().step_by(step).take(most.max(1)).filter_map(partner).collect()
+    };
+    [
+        ("same core", "near", Distance::SameCore, false),
+        ("same LLC", "near", Distance::SameLlc, false),
+        ("same LLC", "far", Distance::SameLlc, true),
+        ("same package", "near", Distance::SamePackage, false),
+        ("same package", "far", Distance::SamePackage, true),
+        ("other package", "near", Distance::OtherPackage, false),
+    ]
+    .into_iter()
+    .map(|(class, home, distance, far)| (class, home, pairs(distance, far)))
+    .filter(|(.., pairs)| !pairs.is_empty())
+    .collect()
+}

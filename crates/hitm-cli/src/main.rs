@@ -1,0 +1,67 @@
+//! The command `hitm`: one file a verb in [`cmd`].
+//!
+//! Results go to stdout, talk to stderr. Exit status 0 done, 1 what was asked about was found wanting, 2 the tool could not do
+//! it: one line that names the input, the place in it, the cause and what to do.
+
+mod args;
+mod calibrate;
+mod campaign;
+mod cmd;
+mod convert;
+mod failure;
+mod native;
+mod simulate;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::cmd::Command;
+use crate::failure::Failure;
+
+/// A scheduler for machines with hundreds of CPUs, and a machine that you do not have to run it on.
+#[derive(Debug, Parser)]
+#[command(name = "hitm", version, max_term_width = 120, after_help = EXAMPLES)]
+struct Hitm {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hitm run ffmpeg                          the seeds' table, simulated on 480 CPUs
+  hitm run ffmpeg --host native            the same workload for real, here
+  hitm run probe mask --scope llc          what a bitmap split by LLC costs its writers and readers
+  hitm layout root_domain --mitigation all
+  hitm list machines";
+
+fn main() -> ExitCode {
+    let outcome = match Hitm::try_parse() {
+        Ok(hitm) => hitm.command.run(),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            print(&error.to_string())
+        }
+        Err(error) => Err(Failure::usage(&error)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nothing can be done when stderr is closed.
+            let _closed = writeln!(io::stderr(), "hitm: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Writes results. A closed pipe is not an error: the reader has seen enough.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("stdout: {error}; free the place that it is written to, or write elsewhere")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,127 @@
+//! The workload for real, on this machine.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hitm::NativeRuntime;
+use hitm_memory::{Span, Time};
+use hitm_report::published;
+use hitm_report::result::{ResultFile, Run};
+use hitm_report::statistics::{Mean, mean, ratio};
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
+use hitm_workloads::ffmpeg::{self, Ffmpeg};
+
+use crate::cmd::run::{empty_file, frames_per_second, machine_of};
+use crate::failure::Failure;
+
+/// A run of ffmpeg on this machine.
+pub(crate) struct Case {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) mitigation: Mitigation,
+    pub(crate) workload: ffmpeg::Config,
+}
+
+/// Runs the cases one after the other.
+///
+/// # Errors
+/// When a runtime cannot be made.
+pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
+    let mut file = empty_file();
+    for case in cases {
+        if !file.machines.iter().any(|machine| machine.name == case.topology.name()) {
+            let mut machine = machine_of(&case.topology);
+            // No model is at work here.
+            machine.model.clear();
+            machine.note = None;
+            file.machines.push(machine);
+        }
+        file.runs.push(case.run()?);
+    }
+    let baselines: Vec<(String, Mean)> = file
+        .runs
+        .iter()
+        .filter(|run| run.mitigation == "baseline")
+        .map(|run| (run.machine.clone(), Mean { value: run.metric.value, interval: run.metric.interval }))
+        .collect();
+    for run in &mut file.runs {
+        let baseline = baselines.iter().find(|(machine, _)| *machine == run.machine);
+        let own = Mean { value: run.metric.value, interval: run.metric.interval };
+        let relative = baseline.map(|(_, baseline)| ratio(own, *baseline));
+        (run.relative, run.relative_interval) = (relative.map(|mean| mean.value), relative.map(|mean| mean.interval));
+    }
+    Ok(file)
+}
+
+/// Longer than a window can be missed by.
+fn until(runtime: &NativeRuntime, time: Time) {
+    while runtime.now() < time {
+        let left = time.since(runtime.now());
+        thread::sleep(Duration::from_nanos(left.as_picos().div_ceil(1_000)));
+    }
+}
+
+impl Case {
+    fn run(&self) -> Result<Run, Failure> {
+        let begin = Instant::now();
+        let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
+        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, Some(ffmpeg::roles()), true)
+            .map_err(|error| fail(error.to_string()))?;
+        let config = self.workload;
+        let workload = runtime
+            .run(move |handle| async move { Ffmpeg::start(&handle, config) })
+            .map_err(|error| fail(error.to_string()))?;
+        until(&runtime, Time::START + config.window.warm_up);
+        let before = runtime.booked();
+        until(&runtime, config.window.end());
+        let after = runtime.booked();
+        let booked = |mode: usize| after[mode].saturating_sub(before[mode]).as_secs_f64();
+        let (user, kernel, idle) = (booked(0), booked(1), booked(2));
+        let rates = mean(&workload.frames_per_second());
+        let operations = runtime.handle().scheduler().stats().sums();
+        let (words, all) = runtime.handle().scheduler().root_domain_bytes();
+        let frames = rates.value * config.window.measured.as_secs_f64();
+        Ok(Run {
+            workload: "ffmpeg".to_owned(),
+            mitigation: self.mitigation.name().to_owned(),
+            host: "native".to_owned(),
+            machine: self.topology.name().to_owned(),
+            arbitration: String::new(),
+            coherence: String::new(),
+            seed: config.seed,
+            seeds: vec![config.seed],
+            wall_seconds: begin.elapsed().as_secs_f64(),
+            metric: frames_per_second(rates),
+            relative: None,
+            relative_interval: None,
+            kernel_share: kernel / (user + kernel),
+            idle_share: idle / (user + kernel + idle),
+            kernel_parts: [].into(),
+            published: published::of("ffmpeg", self.mitigation.name()).filter(|_| self.topology.cpus() == 480),
+            simulated_seconds: config.window.measured.as_secs_f64(),
+            accesses: 0,
+            misses: 0,
+            switches: 0,
+            bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
+            operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
+            roles: crate::cmd::run::native_roles(runtime.handle().roles(), frames),
+            wakes: crate::cmd::run::native_wakes(runtime.handle().roles(), frames),
+            lines: Vec::new(),
+            notes: self.notes(),
+        })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        let cpus = self.topology.cpus();
+        let window: Span = self.workload.window.measured;
+        let mut notes = vec![format!("measured here for {window}")];
+        if cpus > cores {
+            notes.push(format!(
+                "{cpus} CPUs on {cores}: the operating system takes turns with them, figures mean little"
+            ));
+        }
+        notes
+    }
+}

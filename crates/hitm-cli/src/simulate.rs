@@ -1,0 +1,101 @@
+//! One simulated run: a machine, a scheduler, the runtime and the workload, from start to end on one host thread.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use hitm::{Handle, RoleCounts};
+use hitm_machine::{Arbitration, Coherence, Config, CostSet, Costs, Machine, Results, Simulated};
+use hitm_sched::mitigation::{Mitigation, OBJECTS};
+use hitm_sched::stats::Count;
+use hitm_topology::Topology;
+use hitm_workloads::ffmpeg::{self, Ffmpeg};
+use hitm_workloads::meter::{BATCHES, Window};
+
+use crate::args::CoherenceArg;
+use crate::failure::Failure;
+
+/// A run of ffmpeg.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) arbitration: Arbitration,
+    pub(crate) coherence: CoherenceArg,
+    pub(crate) mitigation: Mitigation,
+    pub(crate) workload: ffmpeg::Config,
+    pub(crate) roles: bool,
+}
+
+/// Who woke whom, how often.
+pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Frames per second by batch.
+    pub(crate) rates: [f64; BATCHES],
+    pub(crate) results: Results,
+    pub(crate) operations: Vec<(Count, u64)>,
+    pub(crate) roles: Vec<RoleCounts>,
+    pub(crate) wakes: Wakes,
+    /// Of the root domain's words, and of all that they lead to.
+    pub(crate) bytes: (usize, usize),
+    pub(crate) wall_seconds: f64,
+}
+
+impl Case {
+    /// What the progress shows.
+    pub(crate) fn name(&self) -> String {
+        let Self { topology, arbitration, mitigation, workload, .. } = self;
+        format!("{} on {}, {}, seed {}", mitigation.name(), topology.name(), arbitration.name(), workload.seed)
+    }
+
+    fn config(&self) -> Config {
+        let Window { warm_up, measured } = self.workload.window;
+        Config {
+            seed: self.workload.seed,
+            arbitration: self.arbitration,
+            coherence: match self.coherence {
+                CoherenceArg::Full => Coherence::Full,
+                CoherenceArg::SchedulerFree => Coherence::FreeOf(OBJECTS.map(str::to_owned).into()),
+                CoherenceArg::Free => Coherence::Free,
+            },
+            measure_from: warm_up,
+            measure_until: warm_up + measured,
+            ..Config::default()
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When the machine stalls.
+    pub(crate) fn run(&self) -> Result<Outcome, Failure> {
+        let begin = Instant::now();
+        let costs = Costs::of(&self.topology, CostSet::Linux);
+        let machine = Machine::new(self.topology.clone(), costs, self.config());
+        let runtime = machine.enter(|| {
+            let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
+            Handle::new(scheduler, self.roles.then(ffmpeg::roles))
+        });
+        let started = Arc::new(Mutex::new(None));
+        let (handle, config, slot) = (runtime.clone(), self.workload, started.clone());
+        let ended = machine.run(move |cpu| {
+            if cpu.index() == 0 {
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ffmpeg::start(&handle, config));
+            }
+            handle.run_cpu(cpu);
+        });
+        ended.map_err(|stalled| Failure::new(format!("{}: {stalled}", self.name())))?;
+        let workload = started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rates = workload.map_or([f64::NAN; BATCHES], |workload| workload.frames_per_second());
+        Ok(Outcome {
+            rates,
+            results: machine.results(),
+            operations: runtime.scheduler().stats().sums(),
+            roles: runtime.roles().map_or_else(Vec::new, hitm::Roles::counts),
+            wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),
+            bytes: runtime.scheduler().root_domain_bytes(),
+            wall_seconds: begin.elapsed().as_secs_f64(),
+        })
+    }
+}

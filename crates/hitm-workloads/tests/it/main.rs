@@ -1,0 +1,4 @@
+//! The workloads on the simulated machine.
+
+mod determinism;
+mod simulated;
