@@ -3,10 +3,12 @@
 /// Buckets in an octave.
 const PER_OCTAVE: u64 = 16;
 
-/// How many values were about how large.
+/// How many values were about how large. It holds only buckets that were hit: there is one histogram for each access that
+/// ever missed, and most missed a few times.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    buckets: Vec<u32>,
+    /// Bucket and count, in order of the bucket.
+    buckets: Vec<(u16, u32)>,
     count: u64,
     max: u64,
 }
@@ -32,23 +34,23 @@ impl Histogram {
 
     /// Counts one value.
     pub fn record(&mut self, value: u64) {
-        let bucket = Self::bucket(value);
-        if bucket >= self.buckets.len() {
-            self.buckets.resize(bucket + 1, 0);
-        }
-        self.buckets[bucket] += 1;
+        // 64 octaves of 16 buckets are numbered in 11 bits.
+        self.add(Self::bucket(value) as u16, 1);
         self.count += 1;
         self.max = self.max.max(value);
     }
 
+    fn add(&mut self, bucket: u16, times: u32) {
+        let index = self.buckets.partition_point(|&(other, _)| other < bucket);
+        match self.buckets.get_mut(index) {
+            Some((other, count)) if *other == bucket => *count += times,
+            _ => self.buckets.insert(index, (bucket, times)),
+        }
+    }
+
     /// Counts all that `other` counted.
     pub fn merge(&mut self, other: &Self) {
-        if other.buckets.len() > self.buckets.len() {
-            self.buckets.resize(other.buckets.len(), 0);
-        }
-        for (own, more) in self.buckets.iter_mut().zip(&other.buckets) {
-            *own += more;
-        }
+        other.buckets.iter().for_each(|&(bucket, times)| self.add(bucket, times));
         self.count += other.count;
         self.max = self.max.max(other.max);
     }
@@ -70,10 +72,10 @@ impl Histogram {
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = (share * self.count as f64).ceil() as u64;
         let mut below = 0;
-        for (bucket, &count) in self.buckets.iter().enumerate() {
+        for &(bucket, count) in &self.buckets {
             below += u64::from(count);
-            if below >= rank && count > 0 {
-                return Self::value(bucket).min(self.max);
+            if below >= rank {
+                return Self::value(bucket.into()).min(self.max);
             }
         }
         self.max
