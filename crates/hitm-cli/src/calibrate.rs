@@ -9,7 +9,7 @@ use hitm_workloads::meter::Window;
 
 use crate::campaign::{self, Progress};
 use crate::failure::Failure;
-use crate::simulate::Case;
+use crate::simulate::{Case, Outcome};
 
 /// The published share of the baseline.
 const TARGET: f64 = 0.20;
@@ -83,12 +83,10 @@ fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progre
         case.roles = false;
         case
     });
-    let outcomes = campaign::run(&cases, threads, progress)?;
-    Ok(factors
-        .into_iter()
-        .zip(outcomes)
-        .map(|(factor, outcome)| (factor, outcome.results.account.kernel_share()))
-        .collect())
+    let mut trials = Vec::new();
+    let take = |case: usize, outcome: Outcome| trials.push((factors[case], outcome.results.account.kernel_share()));
+    campaign::run(&cases, threads, progress, take)?;
+    Ok(trials)
 }
 
 /// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.

@@ -1,7 +1,7 @@
 //! Many runs side by side: a host thread runs one machine at a time, and results keep the order of the cases whatever the
 //! number of threads.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -55,20 +55,49 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs all cases on `threads` host threads; outcomes in the order of the cases.
+/// Outcomes on their way to whoever takes them, in the order of the cases.
+struct Arrivals<T> {
+    /// The case whose outcome is taken next.
+    next: usize,
+    /// Outcomes of later cases.
+    early: BTreeMap<usize, Outcome>,
+    take: T,
+}
+
+impl<T: FnMut(usize, Outcome)> Arrivals<T> {
+    fn arrive(&mut self, case: usize, outcome: Outcome) {
+        self.early.insert(case, outcome);
+        while let Some(outcome) = self.early.remove(&self.next) {
+            (self.take)(self.next, outcome);
+            self.next += 1;
+        }
+    }
+}
+
+/// Runs all cases on `threads` host threads and gives each outcome to `take`, with the case's index, in the order of the
+/// cases and as soon as those before have been taken: what is not kept takes no memory.
 ///
 /// # Errors
 /// The first case, in order, that could not be run.
-pub(crate) fn run(cases: &[Case], threads: usize, progress: &Progress) -> Result<Vec<Outcome>, Failure> {
+pub(crate) fn run(
+    cases: &[Case],
+    threads: usize,
+    progress: &Progress,
+    take: impl FnMut(usize, Outcome) + Send,
+) -> Result<(), Failure> {
     let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
-    let outcomes: Mutex<Vec<Option<Result<Outcome, Failure>>>> = Mutex::new(cases.iter().map(|_| None).collect());
+    let arrivals = Mutex::new(Arrivals { next: 0, early: BTreeMap::new(), take });
+    let failures: Mutex<BTreeMap<usize, Failure>> = Mutex::new(BTreeMap::new());
     let work = || {
         loop {
             let Some(index) = lock(&waiting).pop_front() else { return };
             progress.begin(&cases[index].name());
             let outcome = cases[index].run();
             progress.end();
-            lock(&outcomes)[index] = Some(outcome);
+            match outcome {
+                Ok(outcome) => lock(&arrivals).arrive(index, outcome),
+                Err(failure) => _ = lock(&failures).insert(index, failure),
+            }
         }
     };
     thread::scope(|scope| {
@@ -77,6 +106,6 @@ pub(crate) fn run(cases: &[Case], threads: usize, progress: &Progress) -> Result
         }
         work();
     });
-    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcomes.into_iter().map(|outcome| outcome.expect("every case was run")).collect()
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.into_values().next().map_or(Ok(()), Err)
 }

@@ -28,18 +28,31 @@ pub(crate) struct Case {
 /// Who woke whom, how often.
 pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
 
-/// What came of it.
+/// What came of it, with one seed or several.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Frames per second by batch.
-    pub(crate) rates: [f64; BATCHES],
+    /// Frames per second, by batch, with each seed.
+    pub(crate) rates: Vec<[f64; BATCHES]>,
     pub(crate) results: Results,
     pub(crate) operations: Vec<(Count, u64)>,
-    pub(crate) roles: Vec<RoleCounts>,
+    /// With each seed.
+    pub(crate) roles: Vec<Vec<RoleCounts>>,
     pub(crate) wakes: Wakes,
     /// Of the root domain's words, and of all that they lead to.
     pub(crate) bytes: (usize, usize),
     pub(crate) wall_seconds: f64,
+}
+
+impl Outcome {
+    /// Adds what came of it with another seed.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.rates.extend(other.rates);
+        self.results.merge(&other.results);
+        self.operations.extend(other.operations);
+        self.roles.extend(other.roles);
+        self.wakes.extend(other.wakes);
+        self.wall_seconds += other.wall_seconds;
+    }
 }
 
 impl Case {
@@ -89,10 +102,10 @@ impl Case {
         let workload = started.lock().unwrap_or_else(PoisonError::into_inner).take();
         let rates = workload.map_or([f64::NAN; BATCHES], |workload| workload.frames_per_second());
         Ok(Outcome {
-            rates,
+            rates: vec![rates],
             results: machine.results(),
             operations: runtime.scheduler().stats().sums(),
-            roles: runtime.roles().map_or_else(Vec::new, hitm::Roles::counts),
+            roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),
             wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),
             bytes: runtime.scheduler().root_domain_bytes(),
             wall_seconds: begin.elapsed().as_secs_f64(),

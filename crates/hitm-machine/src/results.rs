@@ -1,6 +1,7 @@
 //! What a machine counted, with names instead of numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::account::{Account, Part};
 use crate::coherence::{AccessId, Distance, Kind};
@@ -13,7 +14,7 @@ use crate::world::shorten;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The file, from the crate's folder on.
-    pub file: String,
+    pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1.
@@ -24,7 +25,7 @@ pub struct Place {
 #[derive(Clone, Debug)]
 pub struct Theft {
     /// The field that the thief wrote.
-    pub field: String,
+    pub field: Arc<str>,
     /// Where in the source.
     pub place: Place,
     /// How often.
@@ -37,7 +38,7 @@ pub struct Theft {
 #[derive(Clone, Debug)]
 pub struct AccessResult {
     /// The field.
-    pub field: String,
+    pub field: Arc<str>,
     /// Bytes from the start of the line.
     pub offset: u32,
     /// What was done.
@@ -224,7 +225,7 @@ impl Results {
             }
         }
         by_line.retain(|_, accesses| accesses.iter().any(|access| access.misses.is_some()));
-        let names = Names::new(engine);
+        let mut names = Names::new(engine);
         let lines = by_line.into_iter().map(|(line, accesses)| {
             let object = &objects[object_of[line as usize] as usize];
             let mut accesses: Vec<AccessResult> = accesses.iter().map(|access| names.access(access)).collect();
@@ -331,11 +332,13 @@ impl Totals {
 }
 
 /// A field's name and its place in the source.
-type Named = (String, Place);
+type Named = (Arc<str>, Place);
 
 /// Turns numbers into names.
 struct Names<'a> {
     engine: &'a Engine,
+    /// Each file's and each field's name, once: there are many accesses and few names.
+    known: BTreeSet<Arc<str>>,
     /// By thief.
     thieves: BTreeMap<AccessId, Named>,
     /// By victim: thief, times, picoseconds.
@@ -344,7 +347,7 @@ struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn new(engine: &'a Engine) -> Self {
-        let mut names = Self { engine, thieves: BTreeMap::new(), thefts: BTreeMap::new() };
+        let mut names = Self { engine, known: BTreeSet::new(), thieves: BTreeMap::new(), thefts: BTreeMap::new() };
         let mut wanted: Vec<AccessId> = Vec::new();
         for (victim, thief, times, wait) in engine.records.thefts() {
             names.thefts.entry(victim).or_default().push((thief, times, wait));
@@ -352,24 +355,34 @@ impl<'a> Names<'a> {
         }
         wanted.sort_unstable();
         for access in engine.records.accesses().filter(|access| wanted.binary_search(&access.id).is_ok()) {
-            names.thieves.insert(access.id, names.name(&access));
+            let name = names.name(&access);
+            names.thieves.insert(access.id, name);
         }
         names
     }
 
-    fn name(&self, access: &Access<'_>) -> Named {
+    fn once(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone());
+        name
+    }
+
+    fn name(&mut self, access: &Access<'_>) -> Named {
         let place = self.engine.records.sites().place(access.site);
-        let place = Place { file: shorten(place.file()).to_owned(), line: place.line(), column: place.column() };
+        let place = Place { file: self.once(shorten(place.file())), line: place.line(), column: place.column() };
         // Without the object's name.
         let name = self.engine.arena.name(access.line, usize::from(access.offset));
-        (name.split_once('.').map_or(name.clone(), |(_, field)| field.to_owned()), place)
+        (self.once(name.split_once('.').map_or(&name, |(_, field)| field)), place)
     }
 
     fn cycles(&self, picos: u64) -> f64 {
         picos as f64 * 1e-3 * self.engine.costs.family.clock_ghz.value
     }
 
-    fn access(&self, access: &Access<'_>) -> AccessResult {
+    fn access(&mut self, access: &Access<'_>) -> AccessResult {
         let thefts = self.thefts.get(&access.id).map_or(&[][..], Vec::as_slice);
         let theft = |&(thief, times, wait): &(AccessId, u64, u64)| {
             let (field, place) = self.thieves[&thief].clone();

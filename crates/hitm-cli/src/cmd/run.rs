@@ -142,7 +142,8 @@ impl From<ProfileArg> for ffmpeg::Profile {
 /// All runs of one machine and policy.
 struct Group {
     cases: Vec<Case>,
-    outcomes: Vec<Vec<Outcome>>,
+    /// By case, all seeds together.
+    outcomes: Vec<Option<Outcome>>,
 }
 
 impl Ffmpeg {
@@ -258,7 +259,7 @@ impl Ffmpeg {
 
     /// Runs every case with its seeds, and more seeds while intervals are too wide and it is allowed.
     fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress) -> Result<Group, Failure> {
-        let mut group = Group { outcomes: cases.iter().map(|_| Vec::new()).collect(), cases };
+        let mut group = Group { outcomes: cases.iter().map(|_| None).collect(), cases };
         let most = self.max_seeds.unwrap_or(self.seeds).max(self.seeds);
         let mut from = 0;
         while from < most {
@@ -274,10 +275,11 @@ impl Ffmpeg {
             };
             let cases: Vec<Case> =
                 group.cases.iter().flat_map(|case| seeds.clone().map(move |seed| with_seed(case, seed))).collect();
-            let mut outcomes = campaign::run(&cases, threads, progress)?.into_iter();
-            for own in &mut group.outcomes {
-                own.extend(outcomes.by_ref().take((to - from) as usize));
-            }
+            let each = (to - from) as usize;
+            campaign::run(&cases, threads, progress, |index, outcome| match &mut group.outcomes[index / each] {
+                Some(own) => own.merge(outcome),
+                none => *none = Some(outcome),
+            })?;
             from = to;
             if group.widest_interval() < GOOD_INTERVAL {
                 break;
@@ -288,12 +290,12 @@ impl Ffmpeg {
 
     fn runs_of(&self, group: &Group, _calibrations: &[Calibration]) -> Vec<RunResult> {
         let baseline = group.baseline();
-        let runs = group.cases.iter().zip(&group.outcomes);
-        runs.map(|(case, outcomes)| self.run_of(case, outcomes, baseline)).collect()
+        let runs = group.cases.iter().zip(group.outcomes.iter().flatten());
+        runs.map(|(case, outcome)| self.run_of(case, outcome, baseline)).collect()
     }
 
-    fn run_of(&self, case: &Case, outcomes: &[Outcome], baseline: Option<Mean>) -> RunResult {
-        let metric = rate(outcomes);
+    fn run_of(&self, case: &Case, outcome: &Outcome, baseline: Option<Mean>) -> RunResult {
+        let metric = rate(outcome);
         let relative = baseline.map(|baseline| {
             if case.mitigation.name() == "baseline" {
                 Mean { value: 1.0, interval: 0.0 }
@@ -301,11 +303,11 @@ impl Ffmpeg {
                 ratio(metric, baseline)
             }
         });
-        let mut results = outcomes[0].results.clone();
-        outcomes[1..].iter().for_each(|outcome| results.merge(&outcome.results));
-        let measured = case.workload.window.measured.as_secs_f64() * outcomes.len() as f64;
+        let results = &outcome.results;
+        let seeds = outcome.rates.len();
+        let measured = case.workload.window.measured.as_secs_f64() * seeds as f64;
         let mut operations = BTreeMap::new();
-        for (count, times) in outcomes.iter().flat_map(|outcome| &outcome.operations) {
+        for (count, times) in &outcome.operations {
             *operations.entry(count.name().to_owned()).or_default() += times;
         }
         let mut notes = Vec::new();
@@ -315,7 +317,7 @@ impl Ffmpeg {
                 100.0 * wide.interval
             ));
         }
-        let (words, all) = outcomes[0].bytes;
+        let (words, all) = outcome.bytes;
         let frames = metric.value * measured;
         RunResult {
             workload: "ffmpeg".to_owned(),
@@ -325,8 +327,8 @@ impl Ffmpeg {
             arbitration: case.arbitration.name().to_owned(),
             coherence: case.coherence.name().to_owned(),
             seed: self.machine.seed,
-            seeds: (0..outcomes.len() as u64).map(|seed| self.machine.seed + seed).collect(),
-            wall_seconds: outcomes.iter().map(|outcome| outcome.wall_seconds).sum(),
+            seeds: (0..seeds as u64).map(|seed| self.machine.seed + seed).collect(),
+            wall_seconds: outcome.wall_seconds,
             metric: frames_per_second(metric),
             relative: relative.map(|relative| relative.value),
             relative_interval: relative.map(|relative| relative.interval),
@@ -340,9 +342,9 @@ impl Ffmpeg {
             switches: results.totals.resumes,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations,
-            roles: roles_of(outcomes, frames),
-            wakes: wakes_of(outcomes, frames),
-            lines: convert::lines(&results, LINES_KEPT),
+            roles: per_frame(&outcome.roles, frames),
+            wakes: pairs_per_frame(outcome.wakes.iter().copied(), frames),
+            lines: convert::lines(results, LINES_KEPT),
             notes,
         }
     }
@@ -369,19 +371,19 @@ pub(crate) fn write_json(path: &Path, file: &ResultFile) -> Result<(), Failure> 
 impl Group {
     fn baseline(&self) -> Option<Mean> {
         let index = self.cases.iter().position(|case| case.mitigation.name() == "baseline")?;
-        Some(rate(&self.outcomes[index]))
+        self.outcomes[index].as_ref().map(rate)
     }
 
     fn widest_interval(&self) -> f64 {
         let Some(baseline) = self.baseline() else { return 0.0 };
-        let relative = |outcomes: &Vec<Outcome>| ratio(rate(outcomes), baseline).interval;
-        self.outcomes.iter().map(relative).fold(0.0, f64::max)
+        let relative = |outcome: &Outcome| ratio(rate(outcome), baseline).interval;
+        self.outcomes.iter().flatten().map(relative).fold(0.0, f64::max)
     }
 }
 
 /// Frames per second over all batches of all seeds.
-fn rate(outcomes: &[Outcome]) -> Mean {
-    mean_of_batches(&outcomes.iter().map(|outcome| outcome.rates.to_vec()).collect::<Vec<_>>())
+fn rate(outcome: &Outcome) -> Mean {
+    mean_of_batches(&outcome.rates.iter().map(|rates| rates.to_vec()).collect::<Vec<_>>())
 }
 
 /// A rate as a metric.
@@ -424,17 +426,9 @@ pub(crate) fn machine_of(topology: &Topology) -> Machine {
     }
 }
 
-fn roles_of(outcomes: &[Outcome], frames: f64) -> Vec<Role> {
-    per_frame(&outcomes.iter().map(|outcome| &outcome.roles[..]).collect::<Vec<_>>(), frames)
-}
-
-fn wakes_of(outcomes: &[Outcome], frames: f64) -> Vec<(String, String, f64)> {
-    pairs_per_frame(outcomes.iter().flat_map(|outcome| outcome.wakes.iter().copied()), frames)
-}
-
 /// What the tasks of each role did a frame.
 pub(crate) fn native_roles(roles: Option<&Roles>, frames: f64) -> Vec<Role> {
-    roles.map_or_else(Vec::new, |roles| per_frame(&[&roles.counts()], frames))
+    roles.map_or_else(Vec::new, |roles| per_frame(&[roles.counts()], frames))
 }
 
 /// Who woke whom, times a frame.
@@ -442,7 +436,7 @@ pub(crate) fn native_wakes(roles: Option<&Roles>, frames: f64) -> Vec<(String, S
     roles.map_or_else(Vec::new, |roles| pairs_per_frame(roles.wakes().into_iter(), frames))
 }
 
-fn per_frame(runs: &[&[RoleCounts]], frames: f64) -> Vec<Role> {
+fn per_frame(runs: &[Vec<RoleCounts>], frames: f64) -> Vec<Role> {
     let Some(first) = runs.first() else { return Vec::new() };
     let role = |index: usize| {
         let counts = runs.iter().map(|run| &run[index]);
