@@ -8,10 +8,7 @@ use hitm_report::result::{CyclesPerLoad, Field, Line, Site, StolenBy};
 
 /// The lines of `results`, those that were waited for longest first, `most` of them.
 pub(crate) fn lines(results: &Results, most: usize) -> Vec<Line> {
-    let waited = |line: &LineResult| line.accesses.iter().map(|access| access.cycles).sum::<f64>();
-    let mut order: Vec<(f64, &LineResult)> = results.lines.iter().map(|line| (waited(line), line)).collect();
-    order.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.address.cmp(&b.address)));
-    order.into_iter().take(most).map(|(_, line)| line_of(line, results.clock_ghz)).collect()
+    results.hottest(most).into_iter().map(|line| line_of(line, results.clock_ghz)).collect()
 }
 
 /// Accesses of one field share this.

@@ -187,6 +187,22 @@ impl Results {
         self.lines.iter().find(|result| result.object == object && result.line == line)
     }
 
+    /// The lines that were waited for longest, longest first, `most` of them.
+    #[must_use]
+    pub fn hottest(&self, most: usize) -> Vec<&LineResult> {
+        let waited = |line: &LineResult| line.accesses.iter().map(|access| access.cycles).sum::<f64>();
+        let mut order: Vec<(f64, &LineResult)> = self.lines.iter().map(|line| (waited(line), line)).collect();
+        order.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.address.cmp(&b.address)));
+        order.into_iter().take(most).map(|(_, line)| line).collect()
+    }
+
+    /// Forgets all lines but the `most` that were waited for longest. Sums stay as they are. A large machine's results are
+    /// mostly lines that few CPUs share; nothing should be merged into what is left.
+    pub fn keep_hottest(&mut self, most: usize) {
+        self.lines = self.hottest(most).into_iter().cloned().collect();
+        self.lines.sort_by_key(|line| line.address);
+    }
+
     /// Adds what another run counted: of the same machine and the same program, with another seed.
     pub fn merge(&mut self, other: &Self) {
         self.account.merge(&other.account);

@@ -276,9 +276,16 @@ impl Ffmpeg {
             let cases: Vec<Case> =
                 group.cases.iter().flat_map(|case| seeds.clone().map(move |seed| with_seed(case, seed))).collect();
             let each = (to - from) as usize;
-            campaign::run(&cases, threads, progress, |index, outcome| match &mut group.outcomes[index / each] {
-                Some(own) => own.merge(outcome),
-                none => *none = Some(outcome),
+            campaign::run(&cases, threads, progress, |index, outcome| {
+                let own = &mut group.outcomes[index / each];
+                match own {
+                    Some(own) => own.merge(outcome),
+                    None => *own = Some(outcome),
+                }
+                // What is not reported need not be kept, once nothing more is merged.
+                if let Some(own) = own.as_mut().filter(|_| to == most && index % each == each - 1) {
+                    own.results.keep_hottest(LINES_KEPT);
+                }
             })?;
             from = to;
             if group.widest_interval() < GOOD_INTERVAL {
