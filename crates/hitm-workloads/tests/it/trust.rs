@@ -83,7 +83,9 @@ fn ping_pong_classes_of_machines_without_a_table() {
 }
 
 /// V6: a load and a compare-exchange against a blind add, by four cores of a client. The published ratio is 3.6 to 3.8, the
-/// model's 1.9: it lets a compare-exchange that failed be tried again before the line leaves, and hardware seems not to.
+/// model's 1.9: a compare-exchange that failed has brought the line, and the model lets it be tried again before the line
+/// leaves, so every visit ends in a success. If a failure ended the visit, one core would succeed at every visit and the
+/// others never: twice as far off on the other side. Hardware lies between, and nothing published says where.
 #[test]
 fn load_and_compare_exchange_against_a_blind_add() {
     for (machine, what, published) in
