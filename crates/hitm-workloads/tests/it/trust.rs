@@ -88,9 +88,7 @@ fn ping_pong_classes_of_machines_without_a_table() {
 /// others never: twice as far off on the other side. Hardware lies between, and nothing published says where.
 #[test]
 fn load_and_compare_exchange_against_a_blind_add() {
-    for (machine, what, published) in
-        [("skl-1x4", "Skylake client", 3.6), ("icl-1x4", "Ice Lake client", 3.8)]
-    {
+    for (machine, what, published) in [("skl-1x4", "Skylake client", 3.6), ("icl-1x4", "Ice Lake client", 3.8)] {
         let topology = Arc::new(hitm_topology::parse(machine).unwrap());
         let cores: Vec<CpuId> = (0..4).map(|core| topology.cpus_of(Scope::Core, core)[0]).collect();
         for arbitration in BOTH {
