@@ -252,10 +252,11 @@ impl StoreBuffer {
         self.stores.len()
     }
 
-    /// The value of the last store to `address` that has not taken effect at `now`.
+    /// The value of the last store to `address` that has not taken effect. One that is due at this very moment has not: a CPU's
+    /// turn comes before the events of its time.
     #[inline]
-    pub(crate) fn forward(&self, address: usize, now: u64) -> Option<u64> {
-        self.stores.iter().rev().find(|store| store.address == address && store.effect > now).map(|store| store.value)
+    pub(crate) fn forward(&self, address: usize) -> Option<u64> {
+        self.stores.iter().rev().find(|store| store.address == address && !store.arrived).map(|store| store.value)
     }
 
     /// A store of `value` to `address` is issued and takes effect at `effect`.
@@ -332,12 +333,14 @@ mod tests {
         assert!(stores.granted(LINE, 200), "one request was made");
         // The line is here, the second store is still on its way.
         assert_eq!(stores.under_way(220), 1);
-        assert_eq!(stores.forward(196, 220), Some(2));
+        assert_eq!(stores.forward(196), Some(2));
         assert_eq!(stores.drained_at(), 250, "a locked operation waits for both");
         stores.clear();
         assert!(stores.arrival_due(LINE, 250), "its value is in memory when its arrival has been seen");
+        assert_eq!(stores.forward(196), Some(2), "until then it is forwarded");
         stores.arrived(196, 250);
         assert!(!stores.arrival_due(LINE, 250));
+        assert_eq!(stores.forward(196), None);
         assert_eq!(stores.under_way(250), 0);
     }
 }

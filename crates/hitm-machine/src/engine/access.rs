@@ -161,7 +161,7 @@ impl Engine {
             return Issue::Later;
         }
         if touch.kind == Kind::Load
-            && let Some(value) = self.cpu().stores.forward(touch.address(), clock)
+            && let Some(value) = self.cpu().stores.forward(touch.address())
         {
             self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
             return Issue::Forwarded(value);
