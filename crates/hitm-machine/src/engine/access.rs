@@ -161,7 +161,7 @@ impl Engine {
             return Issue::Later;
         }
         if touch.kind == Kind::Load
-            && let Some(value) = self.cpu().stores.forward(touch.address(), clock)
+            && let Some(value) = self.cpu().stores.forward(touch.address())
         {
             self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
             return Issue::Forwarded(value);
@@ -187,6 +187,13 @@ impl Engine {
         }
         if let Some(done) = done {
             self.hit(access, done);
+            if touch.kind == Kind::Store
+                && let Some(earlier) = self.cpu().stores.last_effect(line)
+            {
+                // The line is here, an earlier store to it has still to take effect: this one does after it.
+                self.buffer_store(touch, line, earlier + 1, true, None);
+                return Issue::Buffered;
+            }
             if touch.kind.is_write() {
                 self.wrote(touch.address());
             }
@@ -257,33 +264,45 @@ impl Engine {
         let latencies = self.directory.latencies();
         let in_core = self.directory.owned_by_core_of(self.current, line);
         let way = if in_core { latencies.one_way_in_core } else { latencies.one_way };
-        let arrives = clock + way;
-        let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
+        let is_store = touch.kind == Kind::Store;
+        let earlier = if is_store { self.cpu().stores.last_effect(line) } else { None };
+        // Stores to one line take effect in their order, also when the line has come nearer meanwhile.
+        let arrives = (clock + way).max(earlier.map_or(0, |effect| effect + 1));
+        let joins = is_store && self.cpu().stores.holds(line, clock);
         let request = (!joins).then(|| {
             self.directory.announce(line);
             let kernel = self.cpu().mode == Mode::Kernel;
             Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
         });
-        let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
-        let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
-        let under_way = UnderWay { cpu: self.current, request, store };
-        match self.under_way.get_mut(slot as usize) {
-            Some(place) => *place = under_way,
-            None => self.under_way.push(under_way),
-        }
-        self.enter_event(arrives, Event::Arrive { cpu: self.current, slot });
-        if touch.kind != Kind::Store {
+        if !is_store {
+            self.enter_arrival(arrives, UnderWay { cpu: self.current, request, store: None });
             self.wait_for(Waits::Line { line, site: touch.site, since: clock });
             return Issue::Wait;
         }
         let cost = self.directory.latencies().load_hit;
-        self.cpu().stores.add(line, touch.address(), touch.value, arrives, joins);
+        self.buffer_store(touch, line, arrives, joins, request);
         if joins {
             self.hit(access, clock + cost);
         } else {
             self.advance(clock + cost, self.hit_part());
         }
         Issue::Buffered
+    }
+
+    /// A store of the current CPU that takes effect at `effect`.
+    fn buffer_store(&mut self, touch: &Touch, line: u32, effect: u64, joins: bool, request: Option<Request>) {
+        let store = Some((touch.word, touch.size, touch.value));
+        self.enter_arrival(effect, UnderWay { cpu: self.current, request, store });
+        self.cpu().stores.add(line, touch.address(), touch.value, effect, joins);
+    }
+
+    fn enter_arrival(&mut self, time: u64, under_way: UnderWay) {
+        let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
+        match self.under_way.get_mut(slot as usize) {
+            Some(place) => *place = under_way,
+            None => self.under_way.push(under_way),
+        }
+        self.enter_event(time, Event::Arrive { cpu: self.current, slot });
     }
 
     /// A request reaches its line, or a store its turn to take effect.
