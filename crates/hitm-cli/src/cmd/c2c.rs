@@ -23,7 +23,7 @@ pub(crate) struct C2c {
     #[arg(long, value_name = "NAME")]
     mitigation: Option<String>,
     /// How many of the hottest lines to show.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000_000), allow_negative_numbers = true)]
     lines: u64,
     /// The form.
     #[arg(long, value_enum, default_value = "full")]

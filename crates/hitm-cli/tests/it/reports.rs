@@ -49,5 +49,6 @@ fn all_runs_of_a_file_stand_below_each_other() {
             "simulated: ffmpeg, baseline on package:2 core:2, arbitration local-first",
             "simulated: ffmpeg, all on package:2 core:2, arbitration local-first",
         ]
-    "#]].assert_debug_eq(&heads);
+    "#]]
+    .assert_debug_eq(&heads);
 }
