@@ -231,6 +231,12 @@ impl StoreBuffer {
         self.stores.iter().any(|store| store.line == line)
     }
 
+    /// When the last store to `line` that has not taken effect will.
+    #[inline]
+    pub(crate) fn last_effect(&self, line: u32) -> Option<u64> {
+        self.stores.iter().filter(|store| store.line == line && !store.arrived).map(|store| store.effect).max()
+    }
+
     /// The store to `address` that was due at `effect` has taken effect.
     pub(crate) fn arrived(&mut self, address: usize, effect: u64) {
         for store in self.stores.iter_mut().filter(|store| store.address == address && store.effect == effect) {
@@ -252,21 +258,23 @@ impl StoreBuffer {
         self.stores.len()
     }
 
-    /// The value of the last store to `address` that has not taken effect at `now`.
+    /// The value of the last store to `address` that has not taken effect. One that is due at this very moment has not: a CPU's
+    /// turn comes before the events of its time.
     #[inline]
-    pub(crate) fn forward(&self, address: usize, now: u64) -> Option<u64> {
-        self.stores.iter().rev().find(|store| store.address == address && store.effect > now).map(|store| store.value)
+    pub(crate) fn forward(&self, address: usize) -> Option<u64> {
+        self.stores.iter().rev().find(|store| store.address == address && !store.arrived).map(|store| store.value)
     }
 
     /// A store of `value` to `address` is issued and takes effect at `effect`.
     pub(crate) fn add(&mut self, line: u32, address: usize, value: u64, effect: u64, joins: bool) {
-        let leader = self.stores.iter().find(|store| store.line == line && joins && !store.joins);
+        let leader = self.stores.iter().find(|store| store.line == line && !store.joins);
         // One that joins may take effect after the line is here.
-        let at = leader.map_or(u64::MAX, |leader| leader.at.max(effect));
+        let at = if joins { leader.map_or(effect, |leader| leader.at.max(effect)) } else { u64::MAX };
         self.stores.push(Store { line, address, value, effect, arrived: false, at, joins });
         self.queued += u32::from(!joins);
         if joins {
-            self.drained_at = self.drained_at.max(effect);
+            // Just after it: at the very moment, a CPU's turn would come first.
+            self.drained_at = self.drained_at.max(effect + 1);
         }
     }
 
@@ -332,12 +340,32 @@ mod tests {
         assert!(stores.granted(LINE, 200), "one request was made");
         // The line is here, the second store is still on its way.
         assert_eq!(stores.under_way(220), 1);
-        assert_eq!(stores.forward(196, 220), Some(2));
-        assert_eq!(stores.drained_at(), 250, "a locked operation waits for both");
+        assert_eq!(stores.forward(196), Some(2));
+        assert_eq!(stores.drained_at(), 251, "a locked operation waits for both");
         stores.clear();
         assert!(stores.arrival_due(LINE, 250), "its value is in memory when its arrival has been seen");
+        assert_eq!(stores.forward(196), Some(2), "until then it is forwarded");
         stores.arrived(196, 250);
         assert!(!stores.arrival_due(LINE, 250));
+        assert_eq!(stores.forward(196), None);
         assert_eq!(stores.under_way(250), 0);
+    }
+
+    #[test]
+    fn stores_to_one_line_keep_their_order() {
+        const LINE: u32 = 3;
+        let mut stores = StoreBuffer::default();
+        stores.add(LINE, 192, 1, 100, false);
+        assert_eq!(stores.last_effect(LINE), Some(100));
+        stores.add(LINE, 196, 2, 250, true);
+        stores.arrived(192, 100);
+        assert!(stores.granted(LINE, 200));
+        assert_eq!(stores.last_effect(LINE), Some(250), "a third store must not come before the second");
+        assert_eq!(stores.under_way(220), 1);
+        stores.add(LINE, 196, 3, 251, true);
+        assert_eq!(stores.forward(196), Some(3));
+        stores.arrived(196, 250);
+        stores.arrived(196, 251);
+        assert_eq!((stores.last_effect(LINE), stores.drained_at()), (None, 252));
     }
 }

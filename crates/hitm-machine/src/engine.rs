@@ -1,22 +1,27 @@
 //! The machine's state, and what a CPU's wishes do to it. No coroutine is in sight here: an operation either ends at
 //! once or says [`Step::Suspend`], and the caller switches.
+//!
+//! Here: turns and events. [`access`]: what an access finds and asks for. [`paths`]: what takes time but no line.
+
+mod access;
+mod paths;
 
 use std::panic::Location;
-use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use hitm_memory::{Interrupts, LINE, Mode, PathCost, Span, Time};
+use hitm_memory::{Interrupts, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
+use self::access::UnderWay;
+pub(crate) use self::access::{Issue, Touch};
 use crate::account::{Account, Part};
 use crate::arena::Arena;
 use crate::calendar::{Calendar, Event, NEVER, TurnKey};
-use crate::coherence::{AccessId, Directory, Distance, Grant, Kind, Latencies, Outcome, Request};
+use crate::coherence::{Directory, Grant, Kind, Latencies};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
-use crate::cpu::{Cpu, LineBytes, LoadWindow, Waits};
+use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
@@ -30,50 +35,6 @@ pub(crate) enum Step {
     Go,
     /// When it is resumed.
     Suspend,
-}
-
-/// What becomes of an access that is issued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a CPU that must wait has to be switched away from"]
-pub(crate) enum Issue {
-    /// Its value is read or written now.
-    Now,
-    /// A load of a word that this CPU has stored and nobody has seen yet: this is its value.
-    Forwarded(u64),
-    /// The store is in the store buffer; the machine writes the value when it takes effect.
-    Buffered,
-    /// Others may have their turn first: issue it again when the CPU is resumed.
-    Later,
-    /// Its own stores come first: issue it again when the CPU is resumed and has called [`Engine::stores_drained`].
-    Drain,
-    /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as `Now`.
-    Wait,
-}
-
-/// One access to a word, as the seam sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
-    pub(crate) word: NonNull<u8>,
-    pub(crate) size: usize,
-    pub(crate) kind: Kind,
-    /// What a plain store writes.
-    pub(crate) value: u64,
-    pub(crate) site: &'static Location<'static>,
-}
-
-impl Touch {
-    pub(crate) fn address(&self) -> usize {
-        self.word.addr().get()
-    }
-}
-
-/// A request that is on its way to its line, or a store that follows one.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    cpu: u32,
-    request: Option<Request>,
-    /// A plain store's word, size and value.
-    store: Option<(NonNull<u8>, usize, u64)>,
 }
 
 /// Path costs in picoseconds.
@@ -125,23 +86,6 @@ pub(crate) struct Engine {
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
-}
-
-/// Writes a word whose store takes effect now.
-fn write_word(word: NonNull<u8>, size: usize, value: u64) {
-    // Relaxed: one host thread runs the machine; the atomics are there because the words are.
-    let order = Ordering::Relaxed;
-    match size {
-        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` drops stores to memory that is freed.
-        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.store(value as u8, order),
-        // SAFETY: as above.
-        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.store(value as u16, order),
-        // SAFETY: as above.
-        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.store(value as u32, order),
-        // SAFETY: as above.
-        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value, order),
-        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
-    }
 }
 
 fn picos(nanos: f64) -> u64 {
@@ -239,8 +183,6 @@ impl Engine {
         self.cpus.iter_mut().for_each(|cpu| cpu.stores.forget(start, end));
     }
 
-    // ---- turns ----
-
     /// `cpu` has its turn.
     pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
         self.current = cpu;
@@ -276,6 +218,15 @@ impl Engine {
         if !std::mem::take(&mut self.turn_entered) {
             self.calendar.set(self.current, NEVER);
         }
+    }
+
+    /// The time of the turn that the current CPU has.
+    fn turn_time(&self) -> u64 {
+        self.cpus[self.current as usize].turn
+    }
+
+    fn wait_for(&mut self, waits: Waits) {
+        self.cpu().waits = waits;
     }
 
     /// Books the current CPU's time up to `until`, and moves its clock there.
@@ -353,482 +304,6 @@ impl Engine {
             self.entered(number, grant.at);
         }
     }
-
-    // ---- accesses ----
-
-    /// A locked operation waits for the store buffer to drain; a store waits when it is full.
-    fn make_room(&mut self, kind: Kind) -> Step {
-        if self.cpu().stores.is_empty() {
-            return Step::Go;
-        }
-        let (clock, places) = (self.clock(), self.costs.structure.store_buffer.value as usize);
-        if kind == Kind::Rmw || self.cpu().stores.under_way(clock) >= places {
-            return self.drain_stores();
-        }
-        Step::Go
-    }
-
-    /// Before a locked operation or a fence: waits until the store buffer is empty.
-    pub(crate) fn drain_stores(&mut self) -> Step {
-        let clock = self.clock();
-        let cpu = self.cpu();
-        if !cpu.stores.any_queued() {
-            let until = cpu.stores.drained_at();
-            cpu.stores.clear();
-            if until > clock {
-                self.advance_waiting(until);
-            }
-            return Step::Go;
-        }
-        cpu.waits = Waits::StoreBuffer { since: clock };
-        Step::Suspend
-    }
-
-    /// The current CPU was resumed with an empty store buffer.
-    pub(crate) fn stores_drained(&mut self) {
-        let until = self.cpu().stores.drained_at();
-        self.cpu().waits = Waits::Nothing;
-        self.cpu().stores.clear();
-        if until > self.clock() {
-            self.advance_waiting(until);
-        }
-    }
-
-    fn advance_waiting(&mut self, until: u64) {
-        let part = self.waiting_part();
-        self.advance(until, part);
-    }
-
-    fn waiting_part(&self) -> Part {
-        match self.cpus[self.current as usize] {
-            Cpu { spinning: true, .. } => Part::LockWaits,
-            Cpu { mode: Mode::User, .. } => Part::User,
-            _ => Part::LineWaits,
-        }
-    }
-
-    fn hit_part(&self) -> Part {
-        match self.cpus[self.current as usize] {
-            Cpu { spinning: true, .. } => Part::LockWaits,
-            Cpu { mode: Mode::User, .. } => Part::User,
-            _ => Part::Hits,
-        }
-    }
-
-    /// Issues an access of the current CPU.
-    pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
-        let Some(line) = self.arena.line_of(touch.address()) else {
-            panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
-        };
-        if self.accesses_without_progress > self.config.livelock_after {
-            // Lets the machine see it: a CPU that only touches what it has would never be left.
-            self.resume_at(self.clock());
-            return Issue::Later;
-        }
-        if touch.kind == Kind::Load
-            && let Some(value) = self.read_fill(touch, line)
-        {
-            return Issue::Forwarded(value);
-        }
-        if touch.kind != Kind::Load && self.make_room(touch.kind) == Step::Suspend {
-            return Issue::Drain;
-        }
-        let clock = self.clock();
-        // What happens after the measurement is not simulated in detail: it only has to end.
-        let free = self.free_lines[line as usize] || clock > self.config.measure_until.as_picos();
-        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
-        let early = !self.acts_at(clock);
-        if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
-            self.resume_at(clock);
-            return Issue::Later;
-        }
-        if touch.kind == Kind::Load
-            && let Some(value) = self.cpu().stores.forward(touch.address(), clock)
-        {
-            self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
-            return Issue::Forwarded(value);
-        }
-        let cost = self.directory.latencies().cost_of_hit(touch.kind);
-        let mut done =
-            if free { Some(clock + cost) } else { self.directory.hit(self.current, line, touch.kind, clock) };
-        if done.is_none() && touch.kind == Kind::Load && self.cpu().window.covers(line) {
-            if early {
-                self.resume_at(clock);
-                return Issue::Later;
-            }
-            // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
-            self.cpu().window.end_fill();
-            done = Some(clock + cost);
-        }
-        self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
-        match touch.kind {
-            Kind::Load => self.cpu().window.add(line),
-            Kind::Store => self.cpu().window.end_fill(),
-            Kind::Rmw => self.cpu().window.clear(),
-        }
-        if let Some(done) = done {
-            self.hit(access, done);
-            if touch.kind.is_write() {
-                self.wrote(touch.address());
-            }
-            return Issue::Now;
-        }
-        self.cpu().window.end_fill();
-        self.send_request(touch, line, access, clock)
-    }
-
-    /// A load of the line that was filled last, whatever became of it since.
-    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u64> {
-        let offset = touch.address() % LINE;
-        // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
-        // reused only after a locked operation, which ends the window.
-        let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
-        self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
-        self.cpu().window.add(line);
-        self.hit(access, self.clock() + self.directory.latencies().load_hit);
-        Some(value)
-    }
-
-    /// The first time for which it is not certain what the current CPU finds at a line that nothing is under way to.
-    fn certain_before(&self) -> u64 {
-        let horizon = self.horizon.time();
-        if !self.config.look_ahead {
-            return horizon;
-        }
-        let latencies = self.directory.latencies();
-        let threads = self.other_threads[self.current as usize].iter();
-        let in_core = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
-        let by_threads = in_core.saturating_add(latencies.one_way_in_core);
-        horizon.saturating_add(latencies.one_way).min(by_threads)
-    }
-
-    /// A time before which `number`, which is not the current CPU, does nothing.
-    fn acts_not_before(&self, number: u32) -> u64 {
-        let cpu = &self.cpus[number as usize];
-        let interrupted = cpu.interrupts_under_way > 0;
-        match cpu.waits {
-            Waits::Compute { .. } | Waits::Interrupt { .. } if !interrupted => self.calendar.time_of(number),
-            _ if cpu.finished => NEVER,
-            _ => self.horizon.time(),
-        }
-    }
-
-    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
-    /// or the core lacks it and none of its threads has asked for it.
-    fn is_certain(&self, line: u32) -> bool {
-        let own = &self.cpus[self.current as usize];
-        // What it has stored comes before what it asks for now; a store that joined another is not known to the directory.
-        if own.stores.arrival_due(line, own.clock) {
-            return false;
-        }
-        if self.directory.is_quiet(line) {
-            return true;
-        }
-        let mut threads = self.other_threads[self.current as usize].iter();
-        let asked = |&number: &u32| {
-            let cpu = &self.cpus[number as usize];
-            matches!(cpu.waits, Waits::Line { line: waited, .. } if waited == line) || cpu.stores.asked_for(line)
-        };
-        self.directory.lacks(self.current, line) && !threads.any(asked)
-    }
-
-    /// The line is elsewhere: asks for it.
-    fn send_request(&mut self, touch: &Touch, line: u32, access: AccessId, clock: u64) -> Issue {
-        let latencies = self.directory.latencies();
-        let in_core = self.directory.owned_by_core_of(self.current, line);
-        let way = if in_core { latencies.one_way_in_core } else { latencies.one_way };
-        let arrives = clock + way;
-        let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
-        let request = (!joins).then(|| {
-            self.directory.announce(line);
-            let kernel = self.cpu().mode == Mode::Kernel;
-            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
-        });
-        let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
-        let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
-        let under_way = UnderWay { cpu: self.current, request, store };
-        match self.under_way.get_mut(slot as usize) {
-            Some(place) => *place = under_way,
-            None => self.under_way.push(under_way),
-        }
-        self.enter_event(arrives, Event::Arrive { cpu: self.current, slot });
-        if touch.kind != Kind::Store {
-            self.wait_for(Waits::Line { line, site: touch.site, since: clock });
-            return Issue::Wait;
-        }
-        let cost = self.directory.latencies().load_hit;
-        self.cpu().stores.add(line, touch.address(), touch.value, arrives, joins);
-        if joins {
-            self.hit(access, clock + cost);
-        } else {
-            self.advance(clock + cost, self.hit_part());
-        }
-        Issue::Buffered
-    }
-
-    /// A request reaches its line, or a store its turn to take effect.
-    fn arrive(&mut self, slot: u32, time: u64) {
-        let UnderWay { cpu, request, store } = self.under_way[slot as usize];
-        self.free_places.push(slot);
-        if let Some((word, size, value)) = store {
-            self.cpus[cpu as usize].stores.arrived(word.addr().get(), time);
-            write_word(word, size, value);
-            self.wrote_at(word.addr().get(), time);
-        }
-        let Some(request) = request else { return };
-        if request.kind == Kind::Store {
-            self.directory.conclude(request.line);
-        }
-        let (outcome, decide_at) = self.directory.arrive(request);
-        if let Some(time) = decide_at {
-            self.enter_event(time, Event::Decide { line: request.line });
-        }
-        if let Outcome::Granted(grant) = outcome {
-            self.record_miss(&grant);
-            self.grant(&grant);
-        }
-    }
-
-    fn hit(&mut self, access: AccessId, done: u64) {
-        let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
-        if measured.contains(&self.clock()) {
-            self.records.hit(access);
-        }
-        self.advance(done, self.hit_part());
-    }
-
-    /// The line that the current CPU waited for is here, for an access to `touch`.
-    pub(crate) fn granted(&mut self, touch: &Touch) {
-        let Waits::Line { line, .. } = self.cpu().waits else { unreachable!("it waited for a line") };
-        self.directory.conclude(line);
-        if touch.kind == Kind::Load {
-            let start = touch.address() % LINE;
-            // SAFETY: a line starts inside the arena's memory, of which the word is a part.
-            let start = unsafe { touch.word.sub(start) };
-            // SAFETY: the arena's memory is live and in whole lines; this host thread alone touches it.
-            let bytes = unsafe { LineBytes::read(start) };
-            self.cpu().window.filled(line, bytes);
-        }
-        self.cpu().waits = Waits::Nothing;
-        let until = self.cpu().resume_clock;
-        self.advance_waiting(until);
-        if touch.kind.is_write() {
-            self.wrote(touch.address());
-        }
-    }
-
-    /// The current CPU's write to `address` takes effect: who spins on its line looks again.
-    #[inline]
-    pub(crate) fn wrote(&mut self, address: usize) {
-        let now = self.clock();
-        self.wrote_at(address, now);
-    }
-
-    fn wrote_at(&mut self, address: usize, now: u64) {
-        if self.spinners.is_empty() {
-            return;
-        }
-        let Some(line) = self.arena.line_of(address) else { return };
-        let Some(waiting) = self.spinners.remove(&line) else { return };
-        for cpu in waiting {
-            let wakes = self.cpus[cpu as usize].clock.max(now);
-            self.entered(cpu, wakes);
-        }
-    }
-
-    /// The current CPU waits for a write to the line of `address` without giving itself up.
-    pub(crate) fn spin_on(&mut self, address: usize, site: &'static Location<'static>) {
-        let Some(line) = self.arena.line_of(address) else {
-            panic!("{site}: a word of the simulated world is outside the machine's memory");
-        };
-        let since = self.clock();
-        self.wait_for(Waits::Spin { line, offset: address % hitm_memory::LINE, site, since });
-        self.spinners.entry(line).or_default().push(self.current);
-    }
-
-    /// The line that the current CPU spun on was written.
-    pub(crate) fn spun(&mut self) {
-        let until = self.turn_time();
-        self.cpu().waits = Waits::Nothing;
-        self.cpu().window.clear();
-        self.advance(until.max(self.clock()), Part::LockWaits);
-    }
-
-    /// The time of the turn that the current CPU has.
-    fn turn_time(&self) -> u64 {
-        self.cpus[self.current as usize].turn
-    }
-
-    fn wait_for(&mut self, waits: Waits) {
-        self.cpu().waits = waits;
-    }
-
-    // ---- paths ----
-
-    /// Books a path of the kernel.
-    pub(crate) fn charge(&mut self, path: PathCost) {
-        let (cost, part) = match path {
-            PathCost::SystemCall => (self.paths.system_call, Part::SystemCalls),
-            PathCost::Switch => (self.paths.switch, Part::Switches),
-            PathCost::InterruptEntry => (self.paths.interrupt_entry, Part::Interrupts),
-            PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
-        };
-        self.spend(cost, part);
-    }
-
-    fn spend(&mut self, cost: u64, part: Part) {
-        let cost = self.jittered(cost);
-        let clock = self.clock();
-        self.cpu().window.clear();
-        self.advance(clock + cost, part);
-    }
-
-    fn jittered(&mut self, cost: u64) -> u64 {
-        if self.config.jitter == 0.0 || cost == 0 {
-            return cost;
-        }
-        let spread = self.config.jitter;
-        (cost as f64 * self.cpu().random.around_one(spread)).round() as u64
-    }
-
-    /// The current CPU works for `work`, or until an interrupt.
-    pub(crate) fn begin_compute(&mut self, work: Span) -> Step {
-        self.accesses_without_progress = 0;
-        if !self.cpu().pending.is_empty() || work.is_zero() {
-            return Step::Go;
-        }
-        let until = self.clock() + work.as_picos();
-        self.cpu().window.clear();
-        self.wait_for(Waits::Compute { until });
-        self.resume_at(until);
-        Step::Suspend
-    }
-
-    /// The current CPU's work has ended; what is left of it.
-    pub(crate) fn end_compute(&mut self, work: Span) -> Span {
-        let Waits::Compute { until } = self.cpu().waits else {
-            // An interrupt was pending before it began.
-            return work;
-        };
-        self.cpu().waits = Waits::Nothing;
-        let now = self.turn_time();
-        self.advance(now, Part::User);
-        Span::from_picos(until - now)
-    }
-
-    // ---- interrupts ----
-
-    /// The current CPU sends `interrupts` to `target`.
-    pub(crate) fn send(&mut self, target: u32, interrupts: Interrupts) {
-        if target == self.current {
-            self.cpu().pending |= interrupts;
-            return;
-        }
-        self.spend(self.paths.interrupt_send, Part::Interrupts);
-        let delivery = self.delivery(target);
-        let at = self.clock() + self.jittered(delivery);
-        self.cpus[target as usize].interrupts_under_way += 1;
-        self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
-    }
-
-    fn delivery(&self, target: u32) -> u64 {
-        let latencies = self.directory.latencies();
-        let far =
-            latencies.distance(latencies.core_of(self.current), latencies.core_of(target)) == Distance::OtherPackage;
-        self.paths.interrupt_delivery + if far { self.paths.interrupt_delivery_other_package } else { 0 }
-    }
-
-    fn deliver(&mut self, number: u32, interrupts: Interrupts, time: u64) {
-        let cpu = &mut self.cpus[number as usize];
-        cpu.pending |= interrupts;
-        if matches!(cpu.waits, Waits::Compute { .. } | Waits::Interrupt { .. }) {
-            // Never later than the end of its work, and not before it began to wait.
-            let at = time.max(cpu.clock).min(self.calendar.time_of(number));
-            self.entered(number, at);
-        }
-    }
-
-    /// Takes what is pending at the current CPU.
-    pub(crate) fn take_interrupts(&mut self) -> Interrupts {
-        let taken = std::mem::take(&mut self.cpu().pending);
-        if !taken.is_empty() {
-            self.charge(PathCost::InterruptEntry);
-        }
-        taken
-    }
-
-    /// The current CPU idles until an interrupt.
-    pub(crate) fn begin_idle(&mut self) -> Step {
-        self.accesses_without_progress = 0;
-        if !self.cpu().pending.is_empty() {
-            return Step::Go;
-        }
-        let since = self.clock();
-        self.cpu().window.clear();
-        self.wait_for(Waits::Interrupt { since });
-        Step::Suspend
-    }
-
-    /// An interrupt ended the current CPU's idling.
-    pub(crate) fn end_idle(&mut self) {
-        let Waits::Interrupt { .. } = self.cpu().waits else { return };
-        self.cpu().waits = Waits::Nothing;
-        let now = self.turn_time();
-        self.advance(now, Part::Idle);
-        self.charge(PathCost::IdleExit);
-    }
-
-    /// Sets the current CPU's timer.
-    pub(crate) fn set_timer(&mut self, at: Time) {
-        let slack = self.jittered(self.paths.timer_slack);
-        let now = self.clock();
-        let number = self.current;
-        let cpu = self.cpu();
-        cpu.timer_generation += 1;
-        if at != Time::NEVER {
-            let generation = cpu.timer_generation;
-            cpu.interrupts_under_way += 1;
-            self.enter_event(at.as_picos().max(now) + slack, Event::Timer { cpu: number, generation });
-        }
-    }
-
-    // ---- parking ----
-
-    /// The current CPU sleeps until it is unparked.
-    pub(crate) fn begin_park(&mut self, address: usize, site: &'static Location<'static>) {
-        self.accesses_without_progress = 0;
-        let since = self.clock();
-        self.wait_for(Waits::Park { address, site, since });
-        self.parked.entry(address).or_default().push(self.current);
-    }
-
-    /// The current CPU was unparked.
-    pub(crate) fn end_park(&mut self) {
-        self.cpu().waits = Waits::Nothing;
-        let now = self.turn_time();
-        self.advance(now, Part::Idle);
-        self.charge(PathCost::IdleExit);
-    }
-
-    /// Wakes up to `count` CPUs that are parked on `address`, in the order in which they parked.
-    pub(crate) fn unpark(&mut self, address: usize, count: usize) -> usize {
-        let Some(queue) = self.parked.get_mut(&address) else { return 0 };
-        let woken: Vec<u32> = queue.drain(..count.min(queue.len())).collect();
-        if queue.is_empty() {
-            self.parked.remove(&address);
-        }
-        for &cpu in &woken {
-            self.spend(self.paths.interrupt_send, Part::Interrupts);
-            let delivery = self.delivery(cpu);
-            let at = self.clock() + self.jittered(delivery);
-            self.entered(cpu, at);
-        }
-        woken.len()
-    }
-
-    // ---- names ----
 
     /// The package whose memory `node` is; the first for a node without CPUs.
     pub(crate) fn package_of_node(&self, node: NodeId) -> u16 {

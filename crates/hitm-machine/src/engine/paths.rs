@@ -1,0 +1,170 @@
+//! What takes a CPU time but no line: paths of the kernel, work, interrupts, timers, idling and parking.
+
+use std::panic::Location;
+
+use hitm_memory::{Interrupts, PathCost, Span, Time};
+
+use super::{Engine, Step};
+use crate::account::Part;
+use crate::calendar::Event;
+use crate::coherence::Distance;
+use crate::cpu::Waits;
+
+impl Engine {
+    /// Books a path of the kernel.
+    pub(crate) fn charge(&mut self, path: PathCost) {
+        let (cost, part) = match path {
+            PathCost::SystemCall => (self.paths.system_call, Part::SystemCalls),
+            PathCost::Switch => (self.paths.switch, Part::Switches),
+            PathCost::InterruptEntry => (self.paths.interrupt_entry, Part::Interrupts),
+            PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
+        };
+        self.spend(cost, part);
+    }
+
+    fn spend(&mut self, cost: u64, part: Part) {
+        let cost = self.jittered(cost);
+        let clock = self.clock();
+        self.cpu().window.clear();
+        self.advance(clock + cost, part);
+    }
+
+    fn jittered(&mut self, cost: u64) -> u64 {
+        if self.config.jitter == 0.0 || cost == 0 {
+            return cost;
+        }
+        let spread = self.config.jitter;
+        (cost as f64 * self.cpu().random.around_one(spread)).round() as u64
+    }
+
+    /// The current CPU works for `work`, or until an interrupt.
+    pub(crate) fn begin_compute(&mut self, work: Span) -> Step {
+        self.accesses_without_progress = 0;
+        if !self.cpu().pending.is_empty() || work.is_zero() {
+            return Step::Go;
+        }
+        let until = self.clock() + work.as_picos();
+        self.cpu().window.clear();
+        self.wait_for(Waits::Compute { until });
+        self.resume_at(until);
+        Step::Suspend
+    }
+
+    /// The current CPU's work has ended; what is left of it.
+    pub(crate) fn end_compute(&mut self, work: Span) -> Span {
+        let Waits::Compute { until } = self.cpu().waits else {
+            // An interrupt was pending before it began.
+            return work;
+        };
+        self.cpu().waits = Waits::Nothing;
+        let now = self.turn_time();
+        self.advance(now, Part::User);
+        Span::from_picos(until - now)
+    }
+
+    /// The current CPU sends `interrupts` to `target`.
+    pub(crate) fn send(&mut self, target: u32, interrupts: Interrupts) {
+        if target == self.current {
+            self.cpu().pending |= interrupts;
+            return;
+        }
+        self.spend(self.paths.interrupt_send, Part::Interrupts);
+        let delivery = self.delivery(target);
+        let at = self.clock() + self.jittered(delivery);
+        self.cpus[target as usize].interrupts_under_way += 1;
+        self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
+    }
+
+    fn delivery(&self, target: u32) -> u64 {
+        let latencies = self.directory.latencies();
+        let far =
+            latencies.distance(latencies.core_of(self.current), latencies.core_of(target)) == Distance::OtherPackage;
+        self.paths.interrupt_delivery + if far { self.paths.interrupt_delivery_other_package } else { 0 }
+    }
+
+    pub(super) fn deliver(&mut self, number: u32, interrupts: Interrupts, time: u64) {
+        let cpu = &mut self.cpus[number as usize];
+        cpu.pending |= interrupts;
+        if matches!(cpu.waits, Waits::Compute { .. } | Waits::Interrupt { .. }) {
+            // Never later than the end of its work, and not before it began to wait.
+            let at = time.max(cpu.clock).min(self.calendar.time_of(number));
+            self.entered(number, at);
+        }
+    }
+
+    /// Takes what is pending at the current CPU.
+    pub(crate) fn take_interrupts(&mut self) -> Interrupts {
+        let taken = std::mem::take(&mut self.cpu().pending);
+        if !taken.is_empty() {
+            self.charge(PathCost::InterruptEntry);
+        }
+        taken
+    }
+
+    /// The current CPU idles until an interrupt.
+    pub(crate) fn begin_idle(&mut self) -> Step {
+        self.accesses_without_progress = 0;
+        if !self.cpu().pending.is_empty() {
+            return Step::Go;
+        }
+        let since = self.clock();
+        self.cpu().window.clear();
+        self.wait_for(Waits::Interrupt { since });
+        Step::Suspend
+    }
+
+    /// An interrupt ended the current CPU's idling.
+    pub(crate) fn end_idle(&mut self) {
+        let Waits::Interrupt { .. } = self.cpu().waits else { return };
+        self.cpu().waits = Waits::Nothing;
+        let now = self.turn_time();
+        self.advance(now, Part::Idle);
+        self.charge(PathCost::IdleExit);
+    }
+
+    /// Sets the current CPU's timer.
+    pub(crate) fn set_timer(&mut self, at: Time) {
+        let slack = self.jittered(self.paths.timer_slack);
+        let now = self.clock();
+        let number = self.current;
+        let cpu = self.cpu();
+        cpu.timer_generation += 1;
+        if at != Time::NEVER {
+            let generation = cpu.timer_generation;
+            cpu.interrupts_under_way += 1;
+            self.enter_event(at.as_picos().max(now) + slack, Event::Timer { cpu: number, generation });
+        }
+    }
+
+    /// The current CPU sleeps until it is unparked.
+    pub(crate) fn begin_park(&mut self, address: usize, site: &'static Location<'static>) {
+        self.accesses_without_progress = 0;
+        let since = self.clock();
+        self.wait_for(Waits::Park { address, site, since });
+        self.parked.entry(address).or_default().push(self.current);
+    }
+
+    /// The current CPU was unparked.
+    pub(crate) fn end_park(&mut self) {
+        self.cpu().waits = Waits::Nothing;
+        let now = self.turn_time();
+        self.advance(now, Part::Idle);
+        self.charge(PathCost::IdleExit);
+    }
+
+    /// Wakes up to `count` CPUs that are parked on `address`, in the order in which they parked.
+    pub(crate) fn unpark(&mut self, address: usize, count: usize) -> usize {
+        let Some(queue) = self.parked.get_mut(&address) else { return 0 };
+        let woken: Vec<u32> = queue.drain(..count.min(queue.len())).collect();
+        if queue.is_empty() {
+            self.parked.remove(&address);
+        }
+        for &cpu in &woken {
+            self.spend(self.paths.interrupt_send, Part::Interrupts);
+            let delivery = self.delivery(cpu);
+            let at = self.clock() + self.jittered(delivery);
+            self.entered(cpu, at);
+        }
+        woken.len()
+    }
+}
