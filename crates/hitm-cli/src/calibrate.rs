@@ -85,8 +85,10 @@ fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progre
     });
     let mut trials = Vec::new();
     let take = |case: usize, outcome: Outcome| trials.push((factors[case], outcome.results.account.kernel_share()));
-    campaign::run(&cases, threads, progress, take)?;
-    Ok(trials)
+    match campaign::run(&cases, threads, progress, Case::run, take).into_iter().next() {
+        None => Ok(trials),
+        Some(failure) => Err(failure),
+    }
 }
 
 /// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.

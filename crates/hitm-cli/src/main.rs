@@ -9,6 +9,7 @@ mod campaign;
 mod cmd;
 mod convert;
 mod failure;
+mod json;
 mod native;
 mod simulate;
 
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // Nothing can be done when stderr is closed.
             let _closed = writeln!(io::stderr(), "hitm: {failure}");
-            ExitCode::from(2)
+            ExitCode::from(failure.status())
         }
     }
 }

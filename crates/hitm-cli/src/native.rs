@@ -24,10 +24,7 @@ pub(crate) struct Case {
 }
 
 /// Runs the cases one after the other.
-///
-/// # Errors
-/// When a runtime cannot be made.
-pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
+pub(crate) fn run(cases: &[Case]) -> ResultFile {
     let mut file = empty_file();
     for case in cases {
         if !file.machines.iter().any(|machine| machine.name == case.topology.name()) {
@@ -37,7 +34,10 @@ pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
             machine.note = None;
             file.machines.push(machine);
         }
-        file.runs.push(case.run()?);
+        match case.run() {
+            Ok(run) => file.runs.push(run),
+            Err(failure) => file.failures.push(failure.to_string()),
+        }
     }
     let baselines: Vec<(String, Mean)> = file
         .runs
@@ -51,7 +51,7 @@ pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
         let relative = baseline.map(|(_, baseline)| ratio(own, *baseline));
         (run.relative, run.relative_interval) = (relative.map(|mean| mean.value), relative.map(|mean| mean.interval));
     }
-    Ok(file)
+    file
 }
 
 /// Longer than a window can be missed by.

@@ -113,7 +113,8 @@ fn table(group: &[&Run]) -> String {
 
 fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let relative = run.relative.zip(run.relative_interval);
+    // Runs too short for a frame have no relation to another.
+    let relative = run.relative.zip(run.relative_interval).filter(|(value, _)| value.is_finite());
     let published = run.published.as_ref();
     let error = relative.zip(published).map(|((value, _), published)| 100.0 * (value - published.relative));
     let mut cells = vec![

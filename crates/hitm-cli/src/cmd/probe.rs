@@ -9,7 +9,7 @@ use hitm_report::columns::{Align, Columns};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use hitm_workloads::probe::{self, Counter, CounterOperation, Mask, Measured, PingPong, Probe as Body, Reads};
 
-use crate::args::{HostArg, MachineArgs, span};
+use crate::args::{HostArg, MachineArgs, refuse_natively, span};
 use crate::failure::Failure;
 use crate::print;
 
@@ -33,22 +33,26 @@ pub(crate) struct Probe {
     #[arg(long, value_name = "N", global = true)]
     participants: Option<usize>,
     /// Operations of each.
-    #[arg(long, value_name = "N", default_value_t = 500, global = true)]
+    #[arg(long, value_name = "N", default_value_t = 500, global = true, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     operations: u64,
     /// Work after each operation.
-    #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true)]
+    #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true, allow_hyphen_values = true)]
     pause: Span,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Two CPUs hand a word to and fro, by distance: median, least and most of several pairs.
+    #[command(after_help = "Examples:\n  hitm run probe ping-pong --machine epyc-9754-2x128")]
     PingPong {
         /// Pairs of each distance.
-        #[arg(long, value_name = "N", default_value_t = 9)]
-        pairs: usize,
+        #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1024))]
+        pairs: u64,
     },
     /// Every CPU adds to a counter.
+    #[command(
+        after_help = "Examples:\n  hitm run probe counter --scope machine,llc --operation load-cas --participants 240"
+    )]
     Counter {
         /// How it is split: one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = "machine")]
@@ -58,6 +62,7 @@ enum What {
         operation: OperationArg,
     },
     /// Every CPU sets and clears its bit, some search.
+    #[command(after_help = "Examples:\n  hitm run probe mask --scope machine,node,llc,core,cpu --readers 48")]
     Mask {
         /// How it is split: one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = "machine")]
@@ -67,6 +72,7 @@ enum What {
         readers: Option<usize>,
     },
     /// Every CPU reads a word that nobody writes.
+    #[command(after_help = "Examples:\n  hitm run probe reads --machine clx-2x20")]
     Reads,
 }
 
@@ -104,28 +110,41 @@ struct Given {
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut text = String::new();
-        for name in &self.machine.machines {
-            let mut topology = hitm_topology::parse(name)?;
-            if let Some(cpus) = self.machine.cpus {
-                topology = topology.restrict(cpus)?;
-            }
-            let topology = Arc::new(topology);
-            for &arbitration in &self.machine.arbitration {
-                text.push_str(&self.heading(&topology, arbitration.into()));
+        let topologies = self.machine.topologies(self.host)?;
+        let arbitrations = self.machine.arbitrations()?;
+        refuse_natively(self.host, &[("--arbitration", self.machine.has_arbitration())])?;
+        self.check_unused()?;
+        for topology in &topologies {
+            for &arbitration in &arbitrations {
+                text.push_str(&self.heading(topology, arbitration));
                 text.push_str(&match &self.what {
-                    What::PingPong { pairs } => self.ping_pong(&topology, arbitration.into(), *pairs)?,
+                    What::PingPong { pairs } => self.ping_pong(topology, arbitration, *pairs as usize)?,
                     What::Counter { scope, operation } => {
-                        self.counter(&topology, arbitration.into(), scope, (*operation).into())?
+                        self.counter(topology, arbitration, scope, (*operation).into())?
                     }
-                    What::Mask { scope, readers } => self.mask(&topology, arbitration.into(), scope, *readers)?,
-                    What::Reads => self.reads(&topology, arbitration.into())?,
+                    What::Mask { scope, readers } => self.mask(topology, arbitration, scope, *readers)?,
+                    What::Reads => self.reads(topology, arbitration)?,
                 });
-                if self.host == HostArg::Native {
-                    break;
-                }
             }
         }
         print(&text)
+    }
+
+    /// Options of other probes.
+    fn check_unused(&self) -> Result<(), Failure> {
+        let (probe, no_participants, no_pause) = match self.what {
+            What::PingPong { .. } => ("ping-pong", true, true),
+            What::Reads => ("reads", false, true),
+            What::Counter { .. } | What::Mask { .. } => return Ok(()),
+        };
+        let unused = [
+            ("--participants", no_participants && self.participants.is_some()),
+            ("--pause", no_pause && !self.pause.is_zero()),
+        ];
+        match unused.iter().find(|(_, unused)| *unused) {
+            Some((flag, _)) => Err(Failure::new(format!("{flag}: `{probe}` has no use for it; leave it out"))),
+            None => Ok(()),
+        }
     }
 
     fn heading(&self, topology: &Topology, arbitration: Arbitration) -> String {
@@ -176,7 +195,7 @@ impl Probe {
             let own = body.run(index, cpu);
             slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
         });
-        ended.map_err(|stalled| Failure::new(format!("probe on `{}`: {stalled}", topology.name())))?;
+        ended.map_err(|stalled| Failure::wanting(format!("probe on `{}`: {stalled}", topology.name())))?;
         let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok(Given { measured, results: Some(machine.results()) })
     }
@@ -184,10 +203,8 @@ impl Probe {
     fn participants(&self, topology: &Topology) -> Result<Vec<CpuId>, Failure> {
         let count = self.participants.unwrap_or(topology.cpus());
         if count == 0 || count > topology.cpus() {
-            return Err(Failure::new(
-                format!("--participants {count}: `{}` has {} CPUs; take 1 to {0}", topology.name(), topology.cpus())
-                    .replace("{0}", &topology.cpus().to_string()),
-            ));
+            let (name, cpus) = (topology.name(), topology.cpus());
+            return Err(Failure::new(format!("--participants {count}: `{name}` has {cpus} CPUs; take 1 to {cpus}")));
         }
         Ok(probe::first_cpus(topology, count))
     }

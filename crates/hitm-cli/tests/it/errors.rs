@@ -1,0 +1,737 @@
+//! Words that the tool cannot do: each message names the input, the place in it, the cause, and what to do.
+
+use std::fs;
+use std::process::Stdio;
+
+use expect_test::{Expect, expect};
+
+use crate::command::{check_refused as check, end, folder, hitm, run, words};
+
+#[test]
+fn commands() {
+    check(
+        "",
+        expect![[r#"
+        hitm: `hitm`: a command is missing after it, one of `run`, `list`, `c2c`, `layout`; `hitm --help` shows what there is
+    "#]],
+    );
+    check(
+        "run",
+        expect![[r#"
+        hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `probe`; `hitm run --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe",
+        expect![[r#"
+        hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `reads`; `hitm run probe --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe --seed 3",
+        expect![[r#"
+        hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `reads`; `hitm run probe --help` shows what there is
+    "#]],
+    );
+    check(
+        "walk",
+        expect![[r#"
+        hitm: unrecognized subcommand 'walk'; `hitm --help` shows what there is
+    "#]],
+    );
+    check(
+        "run fmpeg",
+        expect![[r#"
+        hitm: unrecognized subcommand 'fmpeg'; a similar subcommand exists: 'ffmpeg'; `hitm run --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe ping",
+        expect![[r#"
+        hitm: unrecognized subcommand 'ping'; a similar subcommand exists: 'ping-pong'; `hitm run probe --help` shows what there is
+    "#]],
+    );
+    check(
+        "list",
+        expect![[r#"
+        hitm: the following required arguments were not provided: <WHAT>; `hitm list --help` shows what there is
+    "#]],
+    );
+    check(
+        "list machine",
+        expect![[r#"
+        hitm: invalid value 'machine' for '<WHAT>' [possible values: workloads, machines, mitigations, objects]; a similar value exists: 'machines'; `hitm list --help` shows what there is
+    "#]],
+    );
+    check(
+        "list machines mitigations",
+        expect![[r#"
+        hitm: unexpected argument 'mitigations' found; `hitm list --help` shows what there is
+    "#]],
+    );
+    check(
+        "layout",
+        expect![[r#"
+        hitm: the following required arguments were not provided: <OBJECT>; `hitm layout --help` shows what there is
+    "#]],
+    );
+    check(
+        "c2c",
+        expect![[r#"
+        hitm: the following required arguments were not provided: <FILE>; `hitm c2c --help` shows what there is
+    "#]],
+    );
+}
+
+#[test]
+fn flags_and_values() {
+    check(
+        "run ffmpeg --mitigations all",
+        expect![[r#"
+        hitm: unexpected argument '--mitigations' found; a similar argument exists: '--mitigation'; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg -x",
+        expect![[r#"
+        hitm: unexpected argument '-x' found; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seed",
+        expect![[r#"
+        hitm: a value is required for '--seed <N>' but none was supplied; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seed 1 --seed 2",
+        expect![[r#"
+        hitm: the argument '--seed <N>' cannot be used multiple times; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --host moon",
+        expect![[r#"
+        hitm: invalid value 'moon' for '--host <HOST>' [possible values: simulated, native]; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --arbitration lifo",
+        expect![[r#"
+        hitm: invalid value 'lifo' for '--arbitration <ARBITRATION>' [possible values: local-first, fifo]; a similar value exists: 'fifo'; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --arbitration fifo,fifo",
+        expect![[r#"
+        hitm: --arbitration `fifo`: is there twice; give it once
+    "#]],
+    );
+    check(
+        "run ffmpeg --coherence none",
+        expect![[r#"
+        hitm: invalid value 'none' for '--coherence <COHERENCE>' [possible values: full, scheduler-free, free]; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --profile h264",
+        expect![[r#"
+        hitm: invalid value 'h264' for '--profile <PROFILE>' [possible values: x264, single-main, x265-like]; a similar value exists: 'x264'; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --layout wide",
+        expect![[r#"
+        hitm: invalid value 'wide' for '--layout <LAYOUT>' [possible values: full, mail]; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe mask --scope galaxy",
+        expect![[r#"
+        hitm: invalid value 'galaxy' for '--scope <SCOPE>': `galaxy`: there is no such scope; use `machine`, `node`, `llc`, `core` or `cpu`; `hitm run probe mask --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe counter --operation sub",
+        expect![[r#"
+        hitm: invalid value 'sub' for '--operation <OPERATION>' [possible values: add, load-cas, load-store]; `hitm run probe counter --help` shows what there is
+    "#]],
+    );
+}
+
+#[test]
+fn numbers() {
+    check(
+        "run ffmpeg --seed x",
+        expect![[r#"
+        hitm: invalid value 'x' for '--seed <N>': not a whole number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seed -1",
+        expect![[r#"
+        hitm: invalid value '-1' for '--seed <N>': not a whole number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seed 18446744073709551616",
+        expect![[r#"
+        hitm: invalid value '18446744073709551616' for '--seed <N>': too large a number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seed 18446744073709551615",
+        expect![[r#"
+        hitm: --seed 18446744073709551615: there are no 3 seeds from it on; take a smaller one
+    "#]],
+    );
+    check(
+        "run ffmpeg --seeds 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--seeds <N>': 0 is not in 1..=1000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seeds 1001",
+        expect![[r#"
+        hitm: invalid value '1001' for '--seeds <N>': 1001 is not in 1..=1000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seeds many",
+        expect![[r#"
+        hitm: invalid value 'many' for '--seeds <N>': not a whole number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --seeds 5 --max-seeds 2",
+        expect![[r#"
+        hitm: --max-seeds 2: fewer than the 5 of --seeds; ask for more, or leave one out
+    "#]],
+    );
+    check(
+        "run ffmpeg --max-seeds 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--max-seeds <N>': 0 is not in 1..=1000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --jobs 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--jobs <N>': 0 is not in 1..=1024; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --jobs 1025",
+        expect![[r#"
+        hitm: invalid value '1025' for '--jobs <N>': 1025 is not in 1..=1024; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --jobs -2",
+        expect![[r#"
+        hitm: invalid value '-2' for '--jobs <N>': not a whole number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --burst-factor 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--burst-factor <F>': not a number from 0.000001 to 1000000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --burst-factor -1",
+        expect![[r#"
+        hitm: invalid value '-1' for '--burst-factor <F>': not a number from 0.000001 to 1000000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --burst-factor nan",
+        expect![[r#"
+        hitm: invalid value 'nan' for '--burst-factor <F>': not a number from 0.000001 to 1000000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --burst-factor 1e300",
+        expect![[r#"
+        hitm: invalid value '1e300' for '--burst-factor <F>': not a number from 0.000001 to 1000000; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --lines few",
+        expect![[r#"
+        hitm: invalid value 'few' for '--lines <N>': not a whole number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --lines -1",
+        expect![[r#"
+        hitm: invalid value '-1' for '--lines <N>': not a whole number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "c2c result.json --lines 0",
+        expect![[r#"
+            hitm: invalid value '0' for '--lines <N>': 0 is not in 1..=1000000; `hitm c2c --help` shows what there is
+        "#]],
+    );
+    check(
+        "run probe ping-pong --pairs 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--pairs <N>': 0 is not in 1..=1024; `hitm run probe ping-pong --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe counter --operations 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--operations <N>': 0 is not in 1..=1000000000; `hitm run probe counter --help` shows what there is
+    "#]],
+    );
+}
+
+#[test]
+fn times() {
+    check(
+        "run ffmpeg --duration 0s",
+        expect![[r#"
+        hitm: invalid value '0s' for '--duration <T>': no time at all: give more, as in `24ms`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --duration 5",
+        expect![[r#"
+        hitm: invalid value '5' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --duration soon",
+        expect![[r#"
+        hitm: invalid value 'soon' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --duration -1s",
+        expect![[r#"
+        hitm: invalid value '-1s' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --duration 101d",
+        expect![[r#"
+        hitm: invalid value '101d' for '--duration <T>': longer than 100 days: give less; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --warm-up 1000y",
+        expect![[r#"
+        hitm: invalid value '1000y' for '--warm-up <T>': longer than 100 days: give less; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --warm-up 3parsec",
+        expect![[r#"
+        hitm: invalid value '3parsec' for '--warm-up <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe counter --pause -1ms",
+        expect![[r#"
+        hitm: invalid value '-1ms' for '--pause <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run probe counter --help` shows what there is
+    "#]],
+    );
+}
+
+#[test]
+fn mitigations() {
+    check(
+        "run ffmpeg --mitigation nope",
+        expect![[r#"
+        hitm: mitigation `nope`: `nope` is not known; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation ''",
+        expect![[r#"
+        hitm: mitigation ``: `` is not known; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation baseline,,all",
+        expect![[r#"
+        hitm: mitigation ``: `` is not known; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation all+",
+        expect![[r#"
+        hitm: mitigation `all+`: `` is not known; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation rto-count",
+        expect![[r#"
+        hitm: mitigation `rto-count`: `rto-count` needs a scope, as in `=node`; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation rto-count=galaxy",
+        expect![[r#"
+        hitm: mitigation `rto-count=galaxy`: `rto-count=galaxy` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation all=node",
+        expect![[r#"
+        hitm: mitigation `all=node`: `all=node` takes no scope; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation cpupri-split+cpupri-split-compact",
+        expect![[r#"
+        hitm: mitigation `cpupri-split+cpupri-split-compact`: `cpupri-split-compact` cannot be joined to another placement of cpupri; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation cpupri-split+as-posted",
+        expect![[r#"
+        hitm: mitigation `cpupri-split+as-posted`: `as-posted` has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`; `hitm list mitigations` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation all+all",
+        expect![[r#"
+        hitm: mitigation `all+all`: `all` is there twice; write it once
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation baseline,all,baseline",
+        expect![[r#"
+        hitm: mitigation `baseline`: is there twice; name each once
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation cpupri-split+rto-count=llc,rto-count=llc+cpupri-split",
+        expect![[r#"
+        hitm: mitigation `rto-count=llc+cpupri-split`: is the same as `cpupri-split+rto-count=llc`; name each once
+    "#]],
+    );
+    check(
+        "run ffmpeg --mitigation as-posted,all+as-posted",
+        expect![[r#"
+        hitm: mitigation `all+as-posted`: is there twice; name each once
+    "#]],
+    );
+    check(
+        "layout root_domain --mitigation nope",
+        expect![[r#"
+        hitm: mitigation `nope`: `nope` is not known; `hitm list mitigations` shows what there is
+    "#]],
+    );
+}
+
+#[test]
+fn options_that_contradict_each_other() {
+    check(
+        "run ffmpeg --host native --machine gnr-2x120",
+        expect![[r#"
+        hitm: --machine `gnr-2x120`: a native run takes place on this machine; leave --machine out, or --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --arbitration fifo",
+        expect![[r#"
+        hitm: --arbitration: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --coherence free",
+        expect![[r#"
+        hitm: --coherence: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --seeds 3",
+        expect![[r#"
+        hitm: --seeds: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --max-seeds 3",
+        expect![[r#"
+        hitm: --max-seeds: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --jobs 2",
+        expect![[r#"
+        hitm: --jobs: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --lines 2",
+        expect![[r#"
+        hitm: --lines: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --layout mail",
+        expect![[r#"
+        hitm: --layout: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run probe counter --host native --machine clx-2x20",
+        expect![[r#"
+        hitm: --machine `clx-2x20`: a native run takes place on this machine; leave --machine out, or --host native
+    "#]],
+    );
+    check(
+        "run probe counter --host native --arbitration fifo",
+        expect![[r#"
+        hitm: --arbitration: a native run has no use for it; leave it out, or leave out --host native
+    "#]],
+    );
+    check(
+        "run probe ping-pong --participants 4",
+        expect![[r#"
+        hitm: --participants: `ping-pong` has no use for it; leave it out
+    "#]],
+    );
+    check(
+        "run probe reads --pause 1us",
+        expect![[r#"
+        hitm: --pause: `reads` has no use for it; leave it out
+    "#]],
+    );
+    check(
+        "run probe counter --machine core:4 --participants 5",
+        expect![[r#"
+        hitm: --participants 5: `core:4` has 4 CPUs; take 1 to 4
+    "#]],
+    );
+    check(
+        "run probe counter --machine core:4 --participants 0",
+        expect![[r#"
+        hitm: --participants 0: `core:4` has 4 CPUs; take 1 to 4
+    "#]],
+    );
+    check(
+        "run probe mask --machine core:4 --readers 5",
+        expect![[r#"
+        hitm: --readers 5: only 4 CPUs take part; take fewer
+    "#]],
+    );
+}
+
+#[test]
+fn more_cpus_than_this_machine_has() {
+    let ended = run(words("run ffmpeg --host native --cpus 100000"));
+    assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""));
+    let cpus = hitm_topology::parse("this").unwrap().cpus();
+    let message = ended.stderr.replace(&format!("has {cpus},"), "has N,");
+    expect![[r#"
+        hitm: --cpus 100000: this machine has N, and a native run takes place on it; ask for fewer, or leave out --host native
+    "#]].assert_eq(&message);
+}
+
+#[test]
+fn objects() {
+    check(
+        "layout rto_mask",
+        expect![[r#"
+        hitm: object `rto_mask` is not known: take one of `root_domain`, `rq`, `task`
+    "#]],
+    );
+    check(
+        "layout ''",
+        expect![[r#"
+        hitm: object `` is not known: take one of `root_domain`, `rq`, `task`
+    "#]],
+    );
+}
+
+/// Runs `hitm c2c` on a file of this text.
+fn check_result_file(text: &str, rest: &str, expect: Expect) {
+    let folder = folder();
+    fs::write(folder.path().join("result.json"), text).unwrap();
+    let ended = end(hitm().current_dir(folder.path()).args(words(&format!("c2c result.json {rest}"))));
+    assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{}", ended.stderr);
+    expect.assert_eq(&ended.stderr);
+}
+
+#[test]
+fn result_files() {
+    check(
+        "c2c missing.json",
+        expect![[r#"
+        hitm: result file `missing.json`: No such file or directory (os error 2); give a file that `hitm run --json` wrote
+    "#]],
+    );
+    check(
+        "c2c /",
+        expect![[r#"
+        hitm: result file `/`: Is a directory (os error 21); give a file that `hitm run --json` wrote
+    "#]],
+    );
+    check_result_file(
+        "",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: not JSON at line 1, column 0: it may be cut short; write it again with `hitm run --json`
+    "#]],
+    );
+    check_result_file(
+        "{\"schema\": \"hitm-result/1\",\n  \"ver",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: not JSON at line 2, column 6: it may be cut short; write it again with `hitm run --json`
+    "#]],
+    );
+    check_result_file(
+        "\u{0}\u{1}",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: not JSON at line 1, column 1: it may be cut short; write it again with `hitm run --json`
+    "#]],
+    );
+    check_result_file(
+        "[1, 2]",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: there is no `schema`: it is no file that `--json` wrote; write it again with `hitm run --json`
+    "#]],
+    );
+    check_result_file(
+        "{\"schema\": 1}",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: there is no `schema`: it is no file that `--json` wrote; write it again with `hitm run --json`
+    "#]],
+    );
+    check_result_file(
+        "{\"schema\": \"hitm-result/2\"}",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: `schema` is `hitm-result/2` and this version reads `hitm-result/1`; take the `hitm` that wrote it
+    "#]],
+    );
+    check_result_file(
+        "{\"schema\": \"hitm-result/1\", \"version\": 5}",
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: not as `--json` writes it: invalid type: integer `5`, expected a string; write it again with `hitm run --json`
+    "#]],
+    );
+    let empty = r#"{"schema": "hitm-result/1", "version": "0.1.0", "command": [], "machines": [], "calibrations": [], "runs": []}"#;
+    check_result_file(
+        empty,
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: it has no runs; write it again with `hitm run --json`
+    "#]],
+    );
+    check_result_file(
+        &"[".repeat(100_000),
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: not JSON at line 1, column 128: it may be cut short; write it again with `hitm run --json`
+    "#]],
+    );
+    let saved = include_str!("data/small.json");
+    check_result_file(
+        saved,
+        "--mitigation cpupri-split",
+        expect![[r#"
+        hitm: result file `result.json`: no run of mitigation `cpupri-split`; name one of `baseline`, `all`
+    "#]],
+    );
+    check_result_file(
+        &saved[..saved.len() / 2],
+        "",
+        expect![[r#"
+        hitm: result file `result.json`: not JSON at line 1378, column 11: it may be cut short; write it again with `hitm run --json`
+    "#]],
+    );
+}
+
+/// A file that a later version wrote, with keys that this one does not know, is read.
+#[test]
+fn unknown_keys_are_no_error() {
+    let folder = folder();
+    let saved = include_str!("data/small.json").replace("\"version\":", "\"tomorrow\": [1], \"version\":");
+    fs::write(folder.path().join("result.json"), saved).unwrap();
+    let ended = end(hitm().current_dir(folder.path()).args(["c2c", "result.json"]));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_result_file_that_cannot_be_written_is_found_out_before_the_run() {
+    let begin = std::time::Instant::now();
+    check(
+        "run ffmpeg --duration 1h --json missing-folder/result.json",
+        expect![[r#"
+        hitm: --json `missing-folder/result.json`: No such file or directory (os error 2); name a file in a folder that can be written
+    "#]],
+    );
+    check(
+        "run ffmpeg --duration 1h --json .",
+        expect![[r#"
+        hitm: --json `.`: it is a folder; name a file in it
+    "#]],
+    );
+    check(
+        "run ffmpeg --duration 1h --json ''",
+        expect![[r#"
+        hitm: a value is required for '--json <FILE>' but none was supplied; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    assert!(begin.elapsed().as_secs() < 60);
+}
+
+#[test]
+fn a_result_file_is_replaced_or_left_alone() {
+    let folder = folder();
+    let path = folder.path().join("result.json");
+    fs::write(&path, "what was there").unwrap();
+    let in_folder = |line: &str| end(hitm().current_dir(folder.path()).args(words(line)));
+    let files = || fs::read_dir(folder.path()).unwrap().count();
+    let run =
+        "run ffmpeg --machine core:2 --duration 100us --warm-up 0s --seeds 1 --burst-factor 1 --mitigation baseline";
+    // A failure leaves what was there and nothing else.
+    assert_eq!(in_folder(&format!("{run} --livelock-after 1 --json result.json --mitigation nope")).status, Some(2));
+    assert_eq!((fs::read_to_string(&path).unwrap().as_str(), files()), ("what was there", 1));
+    assert_eq!(in_folder(&format!("{run} --json result.json")).status, Some(0));
+    assert!(fs::read_to_string(&path).unwrap().starts_with("{\n  \"schema\": \"hitm-result/1\""));
+    assert_eq!(files(), 1);
+}
+
+/// What is no ordinary file is written where it is, and is still there afterwards.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_result_file_may_be_a_device() {
+    let line =
+        "run ffmpeg --machine core:2 --duration 100us --warm-up 0s --seeds 1 --burst-factor 1 --mitigation baseline";
+    let folder = folder();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let ended = run(words(&format!("{line} --json {}", link.display())));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+/// A reader that has seen enough is no error; a full disk is one.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
+    for line in ["list machines", "layout root_domain", "run ffmpeg --help", "--version"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = end(hitm().args(words(line)).stdout(writer));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = hitm().args(words(line)).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        let message = "hitm: stdout: No space left on device (os error 28); free the place that it is written to, or write elsewhere\n";
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), message);
+    }
+}
