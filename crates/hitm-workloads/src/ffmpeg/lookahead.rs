@@ -14,7 +14,7 @@ use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{LOOKAHEAD, LOOKAHEAD_WORKER, work};
 
 /// Cost estimates a picture: eight slice jobs a picture over two workers.
-const ESTIMATES: usize = 4;
+pub(super) const ESTIMATES: usize = 4;
 
 /// Pictures that stay undecided: the B pictures and the next P.
 const HELD_BACK: usize = 4;
@@ -141,8 +141,8 @@ async fn lookahead_thread<P: Platform>(
                 for job in &jobs {
                     job.wait_for(JobState::Done).await;
                 }
+                worker.work(work::LOOKAHEAD).await;
             }
-            worker.work(work::LOOKAHEAD).await;
         }
         held += new;
         let decided = held.saturating_sub(HELD_BACK);

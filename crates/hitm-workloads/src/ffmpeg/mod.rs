@@ -116,6 +116,7 @@ pub(crate) const MUXER: Role = Role(10);
 /// How long threads work, at factor 1. Means are CPU milliseconds a frame divided by pieces a frame, for 1080p medium;
 /// spreads of half the mean are an assumption (the sources give means only).
 pub(crate) mod work {
+    use super::lookahead::ESTIMATES;
     use super::{Burst, ROWS};
 
     const fn burst(mean_micros: f64) -> Burst {
@@ -130,8 +131,8 @@ pub(crate) mod work {
     pub(crate) const ENCODE_ROW: Burst = burst(32.0 * 1_200.0 / ROWS as f64);
     /// Lookahead worker: 8 activations of 0.56 to 0.79 ms a frame.
     pub(crate) const LOOKAHEAD_SLICE: Burst = burst(675.0);
-    /// Lookahead thread: 6.6 activations of 0.12 ms a frame.
-    pub(crate) const LOOKAHEAD: Burst = burst(120.0);
+    /// Lookahead thread: 6.6 activations of 0.12 ms a frame, divided over the cost estimates.
+    pub(crate) const LOOKAHEAD: Burst = burst(6.6 * 120.0 / ESTIMATES as f64);
     /// Main of FFmpeg before 7: 3.2 activations of 1.05 ms a frame, here divided among the threads that took over its work.
     pub(crate) const DEMUX: Burst = burst(100.0);
     /// As `DEMUX`.
