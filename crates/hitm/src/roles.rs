@@ -49,7 +49,7 @@ pub struct Roles {
     wakes: Vec<AtomicU64>,
 }
 
-/// A statistic: nothing is ordered by it.
+/// Relaxed: a statistic, nothing is ordered by it.
 const STATISTIC: Ordering = Ordering::Relaxed;
 
 impl Roles {

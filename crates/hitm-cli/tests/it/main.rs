@@ -8,4 +8,5 @@ mod failures;
 mod help;
 mod machines;
 mod reports;
+mod result_files;
 mod same_bytes;

@@ -80,6 +80,7 @@ impl<P: Platform> Probe<P> for Counter<P> {
                 }
             }
             CounterOperation::LoadStore => {
+                // Relaxed: as above, and two that add at once count once: that is what this one shows.
                 let seen = word.load(Ordering::Relaxed);
                 word.store(seen + 1, Ordering::Relaxed);
             }
