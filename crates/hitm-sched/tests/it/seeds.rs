@@ -19,7 +19,9 @@ pub(crate) fn each(test: &str, usual: u64, case: impl Fn(u64)) {
     for seed in seeds {
         // The case is over when it panics; nothing of it is looked at again.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| case(seed))) {
-            eprintln!("seed {seed} fails; again: HITM_SEED={seed} cargo test -p hitm-sched --test it -- --exact {test}");
+            eprintln!(
+                "seed {seed} fails; again: HITM_SEED={seed} cargo test -p hitm-sched --test it -- --exact {test}"
+            );
             resume_unwind(panic);
         }
     }

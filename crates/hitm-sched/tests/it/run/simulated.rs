@@ -53,9 +53,6 @@ pub(crate) fn run<P: Platform>(plan: &Plan, mistake: Mistake) -> Outcome {
             break;
         }
         machine.enter(|| driver.inspect());
-        if std::env::var_os("HITM_QUEUES").is_some() {
-            eprintln!("{phase:?} settled in {}: {:#?}", driver.settled_in(), machine.enter(|| driver.sched.snapshot().queues));
-        }
         for race in machine.races() {
             driver.ledger.find(Check::Race, race);
         }
@@ -93,31 +90,4 @@ fn random_tasks() {
         let outcome = run::<Simulated>(&plan, Mistake::None);
         assert!(outcome.findings.is_empty(), "{}", describe(&plan, &outcome.findings));
     });
-}
-
-#[test]
-fn survey() {
-    let mut found = std::collections::BTreeMap::<String, Vec<u64>>::new();
-    let mut worst = Span::ZERO;
-    let count = std::env::var("HITM_SURVEY").map_or(100, |text| text.parse().unwrap());
-    for seed in 1..=count {
-        let plan = Plan::new(seed);
-        if std::env::var_os("HITM_TRACE").is_some() { eprintln!("seed {seed}"); }
-        let outcome = std::panic::catch_unwind(|| run::<Simulated>(&plan, Mistake::None));
-        match outcome {
-            Ok(outcome) => {
-                worst = worst.max(outcome.settled_in);
-                if let Some((check, what)) = outcome.findings.first() {
-                    let what: String = what.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-                    let what = what.split("allows").next().unwrap().chars().take(if *check == Check::Race {400} else {60}).collect::<String>();
-                    found.entry(format!("{check:?} {what}")).or_default().push(seed);
-                }
-            }
-            Err(_) => found.entry("machine panic".into()).or_default().push(seed),
-        }
-    }
-    for (what, seeds) in found {
-        eprintln!("{} {what}: {:?}", seeds.len(), &seeds[..seeds.len().min(8)]);
-    }
-    eprintln!("settled in {worst}");
 }
