@@ -146,7 +146,7 @@ fn at_rest<V: CpupriVecs<Native>>(cpupri: &Cpupri<Native>, vecs: &V, model: &Mod
 
 #[test]
 fn every_form_finds_the_same() {
-    seeds::each("equivalence::cpupri::every_form_finds_the_same", 20, |seed| {
+    seeds::each("equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 200);
             for scope in Scope::ALL {

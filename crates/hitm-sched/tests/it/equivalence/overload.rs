@@ -107,7 +107,7 @@ fn check<R: RootDomainWords<Native>>(topology: &Topology, config: RootDomainConf
 
 #[test]
 fn every_form_announces_the_same() {
-    seeds::each("equivalence::overload::every_form_announces_the_same", 20, |seed| {
+    seeds::each("equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 100);
             for (rto_count, rto_mask) in Scope::ALL.iter().flat_map(|&a| Scope::ALL.map(|b| (a, b))) {

@@ -272,7 +272,7 @@ fn check_same(seed: u64, reference: &str, mitigations: impl Iterator<Item = Stri
 
 #[test]
 fn every_mitigation_decides_the_same() {
-    seeds::each("equivalence::schedulers::every_mitigation_decides_the_same", 20, |seed| {
+    seeds::each("equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
         let by_locks = |name: &String| name.contains("pull-by-locks");
         check_same(seed, "baseline", names().into_iter().filter(|name| !by_locks(name)));
         let joined = names().into_iter().filter(|name| !by_locks(name)).map(|name| format!("{name}+pull-by-locks"));

@@ -455,4 +455,12 @@ impl<P: Platform> Driver<P> {
             self.ledger.find(Check::Inversion, inversion);
         }
     }
+
+    /// After the last phase no task is left.
+    pub(crate) fn inspect_drained(&self, phase: Phase) {
+        let left = self.ledger.living();
+        if phase == Phase::Drain && left > 0 {
+            self.ledger.find(Check::LostTask, format!("{left} tasks never ended"));
+        }
+    }
 }
