@@ -196,6 +196,13 @@ struct Store {
     joins: bool,
 }
 
+impl Store {
+    /// Whether it has yet to take effect at `now`. At the time itself the CPU comes first.
+    fn is_due(&self, now: u64) -> bool {
+        self.effect >= now && !self.arrived
+    }
+}
+
 /// Plain stores whose lines are under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreBuffer {
@@ -255,14 +262,20 @@ impl StoreBuffer {
     /// The value of the last store to `address` that has not taken effect at `now`.
     #[inline]
     pub(crate) fn forward(&self, address: usize, now: u64) -> Option<u64> {
-        self.stores.iter().rev().find(|store| store.address == address && store.effect > now).map(|store| store.value)
+        self.stores.iter().rev().find(|store| store.address == address && store.is_due(now)).map(|store| store.value)
+    }
+
+    /// When the last store to `line` takes effect, if at `now` it has not.
+    #[inline]
+    pub(crate) fn last_effect(&self, line: u32, now: u64) -> Option<u64> {
+        self.stores.iter().filter(|store| store.line == line && store.is_due(now)).map(|store| store.effect).max()
     }
 
     /// A store of `value` to `address` is issued and takes effect at `effect`.
     pub(crate) fn add(&mut self, line: u32, address: usize, value: u64, effect: u64, joins: bool) {
-        let leader = self.stores.iter().find(|store| store.line == line && joins && !store.joins);
-        // One that joins may take effect after the line is here.
-        let at = leader.map_or(u64::MAX, |leader| leader.at.max(effect));
+        let leader = self.stores.iter().rev().find(|store| store.line == line && !store.joins);
+        // One that joins may take effect after the line is here, and its leader may be done.
+        let at = if joins { leader.map_or(effect, |leader| leader.at.max(effect)) } else { u64::MAX };
         self.stores.push(Store { line, address, value, effect, arrived: false, at, joins });
         self.queued += u32::from(!joins);
         if joins {
@@ -320,6 +333,24 @@ mod tests {
         assert!(!load(&mut window, 7), "the fifth is not");
         window.clear();
         assert!(!load(&mut window, 14));
+    }
+
+    #[test]
+    fn a_store_that_joins_outlives_its_leader() {
+        const LINE: u32 = 3;
+        let mut stores = StoreBuffer::default();
+        stores.add(LINE, 192, 1, 100, false);
+        stores.add(LINE, 196, 2, 250, true);
+        stores.arrived(192, 100);
+        assert!(stores.granted(LINE, 200));
+        assert_eq!(stores.under_way(210), 1, "the leader is done");
+        assert_eq!(stores.last_effect(LINE, 210), Some(250), "the next one comes after it");
+        stores.add(LINE, 196, 3, 251, true);
+        assert_eq!(stores.forward(196, 220), Some(3));
+        stores.arrived(196, 250);
+        stores.arrived(196, 251);
+        assert_eq!(stores.last_effect(LINE, 251), None);
+        assert_eq!((stores.under_way(252), stores.drained_at()), (0, 251));
     }
 
     #[test]

@@ -468,6 +468,14 @@ impl Engine {
             Kind::Rmw => self.cpu().window.clear(),
         }
         if let Some(done) = done {
+            if touch.kind == Kind::Store
+                && let Some(effect) = self.cpu().stores.last_effect(line, clock)
+            {
+                // The line is here, and stores to it have yet to take effect: this one comes after them.
+                self.enter_store(touch, line, None, effect + 1);
+                self.hit(access, done);
+                return Issue::Buffered;
+            }
             self.hit(access, done);
             if touch.kind.is_write() {
                 self.wrote(touch.address());
@@ -539,33 +547,45 @@ impl Engine {
         let latencies = self.directory.latencies();
         let in_core = self.directory.owned_by_core_of(self.current, line);
         let way = if in_core { latencies.one_way_in_core } else { latencies.one_way };
-        let arrives = clock + way;
+        // Stores to one line take effect in order.
+        let after = if touch.kind == Kind::Store { self.cpu().stores.last_effect(line, clock) } else { None };
+        let arrives = (clock + way).max(after.map_or(0, |effect| effect + 1));
         let joins = touch.kind == Kind::Store && self.cpu().stores.holds(line, clock);
         let request = (!joins).then(|| {
             self.directory.announce(line);
             let kernel = self.cpu().mode == Mode::Kernel;
             Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
         });
-        let store = (touch.kind == Kind::Store).then_some((touch.word, touch.size, touch.value));
-        let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
-        let under_way = UnderWay { cpu: self.current, request, store };
-        match self.under_way.get_mut(slot as usize) {
-            Some(place) => *place = under_way,
-            None => self.under_way.push(under_way),
-        }
-        self.enter_event(arrives, Event::Arrive { cpu: self.current, slot });
         if touch.kind != Kind::Store {
+            self.enter_arrival(UnderWay { cpu: self.current, request, store: None }, arrives);
             self.wait_for(Waits::Line { line, site: touch.site, since: clock });
             return Issue::Wait;
         }
         let cost = self.directory.latencies().load_hit;
-        self.cpu().stores.add(line, touch.address(), touch.value, arrives, joins);
+        self.enter_store(touch, line, request, arrives);
         if joins {
             self.hit(access, clock + cost);
         } else {
             self.advance(clock + cost, self.hit_part());
         }
         Issue::Buffered
+    }
+
+    /// A plain store goes into the store buffer, and takes effect at `effect`; without a request it joins those before it.
+    fn enter_store(&mut self, touch: &Touch, line: u32, request: Option<Request>, effect: u64) {
+        let joins = request.is_none();
+        let store = Some((touch.word, touch.size, touch.value));
+        self.enter_arrival(UnderWay { cpu: self.current, request, store }, effect);
+        self.cpu().stores.add(line, touch.address(), touch.value, effect, joins);
+    }
+
+    fn enter_arrival(&mut self, under_way: UnderWay, arrives: u64) {
+        let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
+        match self.under_way.get_mut(slot as usize) {
+            Some(place) => *place = under_way,
+            None => self.under_way.push(under_way),
+        }
+        self.enter_event(arrives, Event::Arrive { cpu: under_way.cpu, slot });
     }
 
     /// A request reaches its line, or a store its turn to take effect.
