@@ -22,6 +22,12 @@ mod park;
 mod sleep;
 mod wakers;
 
+mod futex;
+mod mutex;
+mod condvar;
+mod queue;
+mod barrier;
+
 mod order;
 mod preempt;
 mod slices;
