@@ -92,7 +92,7 @@ fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Why, 
     // Relaxed: only the CPU that runs the task touches these.
     let last = cell.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
     let slept = cell.slept.swap(why == Why::Block, Ordering::Relaxed);
-    roles.ran(role, slept, last != 0 && last != cpu.0 + 1, P::now().since(start));
+    roles.ran(role, slept, last != 0 && last != cpu.0 + 1, start, P::now());
 }
 
 /// Sets when a round-robin task's turn is over. A turn goes on where it was when the task last left the CPU; the scheduler

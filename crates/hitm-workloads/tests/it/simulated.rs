@@ -101,6 +101,6 @@ impl Case {
     pub(crate) fn fingerprint(&self) -> String {
         let mut outcome = self.run();
         outcome.results.totals.resumes = 0;
-        format!("{:?} {} {:?}", outcome.rates, outcome.frames, outcome.results)
+        format!("{:?} {} {:?} {:?} {:?}", outcome.rates, outcome.frames, outcome.roles, outcome.wakes, outcome.results)
     }
 }
