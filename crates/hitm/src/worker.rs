@@ -125,9 +125,13 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     local.disarm();
     P::settle();
     let now = P::now();
+    // The task that computes here has nothing to do with whom the timer wakes.
+    let interrupted = local.running();
+    local.set_running(None);
     for waker in local.timers.take_due(now) {
         contain(|| waker.wake());
     }
+    local.set_running(interrupted);
     if local.turn_ends() <= now {
         runtime.sched.end_of_slice();
         local.set_turn_ends(now + SLICE);

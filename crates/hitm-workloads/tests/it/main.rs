@@ -1,4 +1,7 @@
-//! The workloads on the simulated machine.
+//! The workloads on both hosts.
 
 mod determinism;
 mod simulated;
+
+mod order;
+mod wakes;
