@@ -92,3 +92,15 @@ fn main_alone() {
     ];
     check(Profile::SingleMain, false, &must, &[["muxer", "main"], ["encoder worker", "main"]]);
 }
+
+#[test]
+fn print() {
+    for b in [1.0] {
+    let window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(2_000_000) };
+    let case = Case { machine: "core:4 pu:2", profile: Profile::X265Like, burst_factor: b, window, ..Case::default() };
+    let o = case.run();
+    eprintln!("{} {:?}", o.frames, o.rates);
+    for w in o.wakes { eprintln!("{:?} -> {} {}", w.0, w.1, w.2); }
+    for r in o.roles { eprintln!("{r:?}"); }
+    }
+}
