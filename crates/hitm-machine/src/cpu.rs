@@ -279,7 +279,8 @@ impl StoreBuffer {
         self.stores.push(Store { line, address, value, effect, arrived: false, at, joins });
         self.queued += u32::from(!joins);
         if joins {
-            self.drained_at = self.drained_at.max(effect);
+            // At the time itself the CPU would come first.
+            self.drained_at = self.drained_at.max(effect + 1);
         }
     }
 
@@ -350,7 +351,7 @@ mod tests {
         stores.arrived(196, 250);
         stores.arrived(196, 251);
         assert_eq!(stores.last_effect(LINE, 251), None);
-        assert_eq!((stores.under_way(252), stores.drained_at()), (0, 251));
+        assert_eq!((stores.under_way(252), stores.drained_at()), (0, 252));
     }
 
     #[test]
@@ -364,7 +365,7 @@ mod tests {
         // The line is here, the second store is still on its way.
         assert_eq!(stores.under_way(220), 1);
         assert_eq!(stores.forward(196, 220), Some(2));
-        assert_eq!(stores.drained_at(), 250, "a locked operation waits for both");
+        assert_eq!(stores.drained_at(), 251, "a locked operation waits for both");
         stores.clear();
         assert!(stores.arrival_due(LINE, 250), "its value is in memory when its arrival has been seen");
         stores.arrived(196, 250);
