@@ -52,17 +52,6 @@ struct Cpus {
     clock_ghz: Option<f64>,
 }
 
-/// The clock at which a table's rows were measured.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-struct Clocked {
-    /// Gigahertz.
-    value: f64,
-    /// Where it is from, and why costs follow it.
-    #[expect(dead_code, reason = "for the readers of the table")]
-    source: String,
-}
-
 /// The costs of one family of machines, in nanoseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +67,7 @@ pub struct Family {
     pub home_matters: bool,
     /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes cycles of it.
     #[serde(default)]
-    measured_at: Option<Clocked>,
+    measured_at: Option<Cost>,
     /// Gigahertz; only turns time into cycles.
     pub clock_ghz: Cost,
     /// A load that hits.
@@ -268,7 +257,7 @@ impl Family {
     /// The table for processors of the family that run at `clock` gigahertz: what happens inside a core or an LLC domain takes
     /// the same number of cycles, so it takes longer on a slower one; the fabric between has a clock of its own.
     fn at_clock(mut self, clock: Option<f64>) -> (Self, Option<String>) {
-        let (Some(clock), Some(measured)) = (clock, self.measured_at.as_ref().map(|clocked| clocked.value)) else {
+        let (Some(clock), Some(measured)) = (clock, self.measured_at.as_ref().map(|cost| cost.value)) else {
             return (self, None);
         };
         let scale = measured / clock;
@@ -298,7 +287,8 @@ fn nearest_family(topology: &Topology) -> (Family, Option<String>) {
         families.iter().find(|family| pick(family).iter().any(|cpus| cpus.include(model)))
     };
     if let Some(own) = among(|family| &family.own) {
-        let clock = topology.vendor_family().and_then(|model| own.own.iter().find(|cpus| cpus.include(model))?.clock_ghz);
+        let clock =
+            topology.vendor_family().and_then(|model| own.own.iter().find(|cpus| cpus.include(model))?.clock_ghz);
         return own.clone().at_clock(clock);
     }
     let near = among(|family| &family.near);

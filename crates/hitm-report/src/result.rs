@@ -12,7 +12,7 @@ use crate::published::Published;
 pub const SCHEMA: &str = "hitm-result/1";
 
 /// Results of one command.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ResultFile {
     /// [`SCHEMA`].
     pub schema: String,
@@ -86,7 +86,7 @@ pub struct Calibration {
 }
 
 /// A figure that a run is judged by.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Metric {
     /// What it is.
     pub name: String,
@@ -103,7 +103,7 @@ pub struct Metric {
 }
 
 /// One run: a workload under one mitigation on one machine, over one or more seeds.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Run {
     /// The workload.
     pub workload: String,

@@ -143,6 +143,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// A CPU that runs something less urgent than `id`, else any where it may run.
     fn roomiest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
-        self.find_lowest(id, &CpuSet::new()).filter(|&target| target != cpu).unwrap_or_else(|| self.nearest_active(id, cpu))
+        self.find_lowest(id, &CpuSet::new())
+            .filter(|&target| target != cpu)
+            .unwrap_or_else(|| self.nearest_active(id, cpu))
     }
 }

@@ -16,11 +16,11 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::check::Snapshot;
 use crate::hotplug::Hotplug;
+use crate::prio::Prio;
 use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
 use crate::stats::{Count, Stats};
 use crate::task::{Attributes, Policy, TaskId, TaskTable};
-use crate::prio::Prio;
 
 /// Why a CPU looks for another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let goes = queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
         let next = self.pick(&rq, goes);
         if next == prev {
+            // Whoever queued a task while this CPU was about to look has left the push to it.
+            self.push_behind(&rq, next);
             self.run_balance(&mut rq);
             return next;
         }
@@ -100,13 +102,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if let Some(next) = next {
             self.tasks.get(next).set_on_cpu();
             self.dequeue_pushable(rq, next);
-            if self.first_pushable(rq).is_some() {
-                rq.request_balance(BALANCE_PUSH);
-            }
         }
+        self.push_behind(rq, next);
         rq.set_curr(next);
         rq.nr_switches.set(rq.nr_switches.get() + 1);
         self.stats.add(Count::ContextSwitch);
+    }
+
+    /// Step 8, put off: what waits behind `next` is pushed.
+    fn push_behind(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
+        if next.is_some() && self.first_pushable(rq).is_some() {
+            rq.request_balance(BALANCE_PUSH);
+        }
     }
 
     /// Step 7: `prev`, which may not stay, moves.

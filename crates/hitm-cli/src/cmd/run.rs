@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use hitm::{RoleCounts, Roles};
 use hitm_machine::{Arbitration, CostSet, Costs};
 use hitm_memory::Span;
+use hitm_report::agreement::note_undetermined;
 use hitm_report::published;
 use hitm_report::result::{Machine, Metric, ResultFile, Role, Run as RunResult, SCHEMA};
 use hitm_report::statistics::{Mean, mean_of_batches, ratio};
@@ -335,6 +336,7 @@ impl Ffmpeg {
                 file.runs.extend(self.runs_of(&group));
             }
         }
+        note_undetermined(&mut file);
         file
     }
 
@@ -422,7 +424,7 @@ impl Ffmpeg {
             kernel_share: results.account.kernel_share(),
             idle_share: results.account.idle_share(),
             kernel_parts: results.kernel_parts(),
-            published: published::of("ffmpeg", case.mitigation.name()),
+            published: published::of("ffmpeg", case.mitigation.name()).filter(|_| case.topology.cpus() == 480),
             simulated_seconds: measured,
             accesses: results.totals.accesses(),
             misses: results.totals.misses,

@@ -1,5 +1,6 @@
 //! The scheduler core from outside.
 
+mod equivalence;
 mod loom;
 mod run;
 mod seeds;

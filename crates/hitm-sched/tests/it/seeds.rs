@@ -9,17 +9,19 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
 }
 
-/// Runs `case` for the seeds 1 to `usual`, or for those that the environment asks for. `test` is the test's path, for the
-/// command that shows a failure again.
-pub(crate) fn each(test: &str, usual: u64, case: impl Fn(u64)) {
-    let seeds = match number("HITM_SEED") {
-        Some(seed) => seed..=seed,
-        None => 1..=usual * number("HITM_CASES").unwrap_or(1),
+/// Runs `case` for the seeds 1 to `usual` and those that `once` failed, or for those that the environment asks for. `test` is
+/// the test's path, for the command that shows a failure again.
+pub(crate) fn each(test: &str, usual: u64, once: &[u64], case: impl Fn(u64)) {
+    let (seeds, once) = match number("HITM_SEED") {
+        Some(seed) => (seed..=seed, &[][..]),
+        None => (1..=usual * number("HITM_CASES").unwrap_or(1), once),
     };
-    for seed in seeds {
+    for seed in seeds.chain(once.iter().copied()) {
         // The case is over when it panics; nothing of it is looked at again.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| case(seed))) {
-            eprintln!("seed {seed} fails; again: HITM_SEED={seed} cargo test -p hitm-sched --test it -- --exact {test}");
+            eprintln!(
+                "seed {seed} fails; again: HITM_SEED={seed} cargo test -p hitm-sched --test it -- --exact {test}"
+            );
             resume_unwind(panic);
         }
     }

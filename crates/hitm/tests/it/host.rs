@@ -12,7 +12,7 @@ use hitm_memory::{Native, Platform};
 use crate::ledger::Finally;
 
 #[cfg(not(miri))]
-pub(crate) use simulated::{Ran, Setup, simulate, simulated, try_simulate};
+pub(crate) use simulated::{Setup, simulate, simulated, try_simulate};
 
 /// What a case may know of its host.
 pub(crate) trait Host: Platform {
@@ -173,7 +173,6 @@ mod simulated {
     pub(crate) struct Ran<R> {
         pub(crate) result: R,
         pub(crate) results: Results,
-        pub(crate) handle: Handle<Simulated>,
     }
 
     /// Shuts the runtime down when the case ends, however it does.
@@ -240,6 +239,6 @@ mod simulated {
             panic!("the CPUs have left and the case has not ended");
         };
         drop(main);
-        Ok(Ran { result: result_of(result), results: machine.results(), handle })
+        Ok(Ran { result: result_of(result), results: machine.results() })
     }
 }

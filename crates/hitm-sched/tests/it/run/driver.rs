@@ -186,7 +186,6 @@ impl<P: Platform> Driver<P> {
         }
         let began = self.ledger.now();
         let next = self.sched.switch(why);
-        if std::env::var_os("HITM_TASK").is_some_and(|t| from.is_some_and(|f| t.to_str().unwrap() == f.0.to_string())|| next.is_some_and(|f| t.to_str().unwrap() == f.0.to_string())) { eprintln!("{} cpu {} switches {why:?} {from:?} to {next:?}", P::now().as_picos(), cpu.number); }
         P::settle();
         cpu.busy = true;
         self.last_stir.fetch_max(P::now().as_picos(), ORDER);
@@ -422,9 +421,7 @@ impl<P: Platform> Driver<P> {
         if !self.ledger.begin_affinity(id, &allowed) {
             return;
         }
-        if std::env::var_os("HITM_TASK").is_some_and(|t| t.to_str().unwrap() == id.0.to_string()) { eprintln!("{} cpu {} sets allowed of {id} to {:?}", P::now().as_picos(), cpu.number, allowed.iter().map(|c| c.0).collect::<Vec<_>>()); }
         self.sched.set_allowed(id, &allowed);
-        if std::env::var_os("HITM_TASK").is_some_and(|t| t.to_str().unwrap() == id.0.to_string()) { eprintln!("{} cpu {} has set allowed of {id}", P::now().as_picos(), cpu.number); }
         P::settle();
         self.ledger.end_affinity(id);
     }
@@ -456,6 +453,14 @@ impl<P: Platform> Driver<P> {
         }
         for inversion in snapshot.priority_inversions() {
             self.ledger.find(Check::Inversion, inversion);
+        }
+    }
+
+    /// After the last phase no task is left.
+    pub(crate) fn inspect_drained(&self, phase: Phase) {
+        let left = self.ledger.living();
+        if phase == Phase::Drain && left > 0 {
+            self.ledger.find(Check::LostTask, format!("{left} tasks never ended"));
         }
     }
 }

@@ -34,8 +34,6 @@ pub(crate) enum Check {
     Stall,
     /// Two accesses to a plain word that nothing orders.
     Race,
-    /// An invariant that holds at every instant did not.
-    Instant,
     /// An assertion of the scheduler's own.
     Panic,
 }
@@ -204,7 +202,9 @@ impl Ledger {
         let hotplug = books.hotplug;
         let entry = books.entry(id);
         let wrong = match entry.place {
-            Place::Asleep if entry.wakes_begun == entry.wakes_before_poll => Some("sleeps and was not woken".to_owned()),
+            Place::Asleep if entry.wakes_begun == entry.wakes_before_poll => {
+                Some("sleeps and was not woken".to_owned())
+            }
             Place::Asleep | Place::Queued => None,
             Place::Running(other) => Some(format!("runs on cpu {other}")),
             Place::Free | Place::Ended => Some("has ended".to_owned()),
@@ -347,7 +347,11 @@ impl Ledger {
     pub(crate) fn end_hotplug(&self, cpu: CpuId, online: bool) {
         let mut books = self.books();
         books.changing.remove(&cpu);
-        if online { books.offline.remove(&cpu) } else { books.offline.insert(cpu) };
+        if online {
+            books.offline.remove(&cpu)
+        } else {
+            books.offline.insert(cpu)
+        };
     }
 
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
@@ -368,7 +372,10 @@ impl Ledger {
             let cpu = CpuId(index as u32);
             let has = books.ids(|entry| entry.place == Place::Running(cpu));
             if has != queue.running.into_iter().collect::<Vec<_>>() {
-                books.find(Check::LostTask, format!("cpu {cpu} has tasks {has:?}, the scheduler says {:?}", queue.running));
+                books.find(
+                    Check::LostTask,
+                    format!("cpu {cpu} has tasks {has:?}, the scheduler says {:?}", queue.running),
+                );
             }
             let online = !books.offline.contains(&cpu);
             if queue.online != online {

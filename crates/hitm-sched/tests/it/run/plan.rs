@@ -130,7 +130,9 @@ impl Plan {
         match (self.affinities, random.below(3)) {
             (Affinities::Every, _) | (_, 0) => every(),
             (Affinities::EveryOrOne, 1) => every(),
-            (Affinities::EveryOrOne, _) | (_, 1) => CpuSet::from_iter([CpuId(random.below(u64::from(self.cpus)) as u32)]),
+            (Affinities::EveryOrOne, _) | (_, 1) => {
+                CpuSet::from_iter([CpuId(random.below(u64::from(self.cpus)) as u32)])
+            }
             (Affinities::Any, _) => {
                 let mut some: CpuSet = (0..self.cpus).map(CpuId).filter(|_| random.below(2) == 0).collect();
                 some.insert(CpuId(random.below(u64::from(self.cpus)) as u32));

@@ -1,0 +1,161 @@
+//! cpupri against a map from CPUs to levels.
+
+use std::collections::BTreeMap;
+
+use hitm_machine::Random;
+use hitm_memory::{CpuMask, CpuSet, Encoding, Native};
+use hitm_sched::cpupri::{Cpupri, Search};
+use hitm_sched::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use hitm_sched::prio::{Level, Prio};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::{TOPOLOGIES, any_cpu, any_set, pick};
+use crate::seeds;
+
+/// One call, the same for every variant.
+#[derive(Clone, Debug)]
+enum Call {
+    Set {
+        cpu: CpuId,
+        level: Option<Level>,
+    },
+    Activate {
+        active: CpuSet,
+    },
+    Find {
+        prio: Prio,
+        allowed: CpuSet,
+        here: CpuId,
+    },
+    /// With the CPUs that fit.
+    FindFitting {
+        prio: Prio,
+        allowed: CpuSet,
+        here: CpuId,
+        fits: CpuSet,
+    },
+}
+
+/// The plain model: nothing but levels.
+struct Model {
+    levels: BTreeMap<CpuId, Level>,
+    active: CpuSet,
+}
+
+impl Model {
+    fn at(&self, level: u32) -> CpuSet {
+        self.levels.iter().filter(|&(_, &at)| at == Level(level)).map(|(&cpu, _)| cpu).collect()
+    }
+
+    /// The allowed CPUs at each level below `prio`'s, lowest first, but for levels that have none.
+    fn below(&self, prio: Prio, allowed: &CpuSet) -> impl Iterator<Item = CpuSet> {
+        (0..prio.level().0).map(|level| both(&self.at(level), allowed)).filter(|cpus| !cpus.is_empty())
+    }
+
+    fn any(&self, prio: Prio, allowed: &CpuSet) -> bool {
+        self.below(prio, allowed).next().is_some()
+    }
+
+    fn find(&self, prio: Prio, allowed: &CpuSet) -> Option<CpuSet> {
+        self.below(prio, allowed).map(|cpus| both(&cpus, &self.active)).find(|cpus| !cpus.is_empty())
+    }
+
+    fn find_fitting(&self, prio: Prio, allowed: &CpuSet, fits: &CpuSet) -> Option<CpuSet> {
+        self.find(prio, &both(allowed, fits)).or_else(|| self.find(prio, allowed))
+    }
+}
+
+fn both(one: &CpuSet, other: &CpuSet) -> CpuSet {
+    one.iter().filter(|&cpu| other.contains(cpu)).collect()
+}
+
+/// A level that CPUs are often at, or any: few levels make CPUs meet.
+fn any_level(random: &mut Random) -> Level {
+    match random.below(3) {
+        0 => Level(random.below(Level::COUNT as u64) as u32),
+        1 => Level(random.below(4) as u32),
+        _ => pick(random, &[Level::NORMAL, Level(1), Level(98), Level(99), Level::HIGHER]),
+    }
+}
+
+fn history(seed: u64, cpus: u32, calls: usize) -> Vec<Call> {
+    let random = &mut Random::new(seed, 3);
+    let mut call = || {
+        let (cpu, here) = (any_cpu(random, cpus), any_cpu(random, cpus));
+        let prio = Prio(Prio::NONE.0 - any_level(random).0.min(99) as i32);
+        match random.below(10) {
+            0 => Call::Activate { active: any_set(random, cpus) },
+            1 => Call::Set { cpu, level: None },
+            2..5 => Call::Set { cpu, level: Some(any_level(random)) },
+            5 => {
+                let allowed = any_set(random, cpus);
+                Call::FindFitting { prio, allowed, here, fits: any_set(random, cpus) }
+            }
+            _ => Call::Find { prio, allowed: any_set(random, cpus), here },
+        }
+    };
+    (0..calls).map(|_| call()).collect()
+}
+
+/// Runs `calls` on one variant beside the model.
+fn check<V: CpupriVecs<Native>>(topology: &Topology, scope: Scope, encoding: Encoding, calls: &[Call]) {
+    let (cpupri, vecs) = Cpupri::<Native>::new::<V>(topology, scope, encoding);
+    let every: CpuSet = topology.cpu_ids().collect();
+    let active = CpuMask::new("active", None, topology, &every);
+    let mut model = Model { levels: BTreeMap::new(), active: every };
+    let mask = |cpus: &CpuSet| CpuMask::<Native>::new("allowed", None, topology, cpus);
+    for (index, call) in calls.iter().enumerate() {
+        let context = || format!("call {index}, {call:?}, {scope} {encoding:?} {}", std::any::type_name::<V>());
+        match call {
+            Call::Set { cpu, level } => {
+                cpupri.set_level(&vecs, *cpu, *level);
+                match level {
+                    Some(level) => drop(model.levels.insert(*cpu, *level)),
+                    None => drop(model.levels.remove(cpu)),
+                }
+                assert_eq!(cpupri.level_of(*cpu), *level, "{}", context());
+            }
+            Call::Activate { active: cpus } => {
+                active.store(cpus);
+                model.active = cpus.clone();
+            }
+            Call::Find { prio, allowed, here } => {
+                let search = Search { prio: *prio, allowed: &mask(allowed), here: *here };
+                assert_eq!(cpupri.find(&vecs, &search, &active), model.find(*prio, allowed), "{}", context());
+                assert_eq!(cpupri.any(&vecs, &search), model.any(*prio, allowed), "{}", context());
+            }
+            Call::FindFitting { prio, allowed, here, fits } => {
+                let search = Search { prio: *prio, allowed: &mask(allowed), here: *here };
+                let found = cpupri.find_fitting(&vecs, &search, &active, &|cpu| fits.contains(cpu));
+                assert_eq!(found, model.find_fitting(*prio, allowed, fits), "{}", context());
+            }
+        }
+    }
+    at_rest(&cpupri, &vecs, &model);
+}
+
+/// Invariant 1 of `src/cpupri.rs`, of the bits and the counts themselves.
+fn at_rest<V: CpupriVecs<Native>>(cpupri: &Cpupri<Native>, vecs: &V, model: &Model) {
+    for level in (0..Level::COUNT as u32).map(Level) {
+        let expect = model.at(level.0);
+        // Relaxed: one thread.
+        let count = vecs.count(level).load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!((cpupri.cpus_at(vecs, level), count), (expect.clone(), expect.len() as i32), "{level:?}");
+    }
+}
+
+#[test]
+fn every_form_finds_the_same() {
+    seeds::each("equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
+        for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
+            let calls = history(seed, topology.cpus() as u32, 200);
+            for scope in Scope::ALL {
+                for encoding in [Encoding::Zeros, Encoding::ForeignOnes] {
+                    check::<Packed<Native>>(&topology, scope, encoding, &calls);
+                    check::<Split<Native>>(&topology, scope, encoding, &calls);
+                    check::<Compact<Native>>(&topology, scope, encoding, &calls);
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,123 @@
+//! The overload's words and the push token against a set of CPUs and three numbers.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use hitm_machine::Random;
+use hitm_memory::{Encoding, Native, PlainWord};
+use hitm_sched::cpupri_vecs::Packed;
+use hitm_sched::root_domain::{
+    Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomain, RootDomainConfig, RootDomainWords,
+};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::{TOPOLOGIES, any_cpu};
+use crate::seeds;
+
+/// One level of cpupri: nothing here looks at it.
+type Vecs = Packed<Native, 1>;
+
+/// One call, the same for every variant.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    /// The CPU becomes overloaded, or ceases to be.
+    Toggle(CpuId),
+    Elsewhere(CpuId),
+    RequestPush(CpuId),
+    /// The token goes on, if it is anywhere.
+    ContinuePush,
+}
+
+/// The plain model.
+#[derive(Default)]
+struct Model {
+    overloaded: BTreeSet<CpuId>,
+    requests: u32,
+    accounted: u32,
+    /// Where the token is.
+    token: Option<CpuId>,
+}
+
+impl Model {
+    /// The next overloaded CPU other than `here`, after that of the token; from the start again for requests since.
+    fn advance(&mut self, here: CpuId) -> Option<CpuId> {
+        loop {
+            let first = self.token.map_or(CpuId(0), |cpu| CpuId(cpu.0 + 1));
+            self.token = self.overloaded.range(first..).copied().find(|&cpu| cpu != here);
+            if self.token.is_some() || self.accounted == self.requests {
+                return self.token;
+            }
+            self.accounted = self.requests;
+        }
+    }
+}
+
+fn history(seed: u64, cpus: u32, calls: usize) -> Vec<Call> {
+    let random = &mut Random::new(seed, 4);
+    let toggles = 1 + random.below(8);
+    let mut call = || match random.below(4 + toggles) {
+        0 => Call::Elsewhere(any_cpu(random, cpus)),
+        1 => Call::RequestPush(any_cpu(random, cpus)),
+        2 | 3 => Call::ContinuePush,
+        _ => Call::Toggle(any_cpu(random, cpus)),
+    };
+    (0..calls).map(|_| call()).collect()
+}
+
+/// Runs `calls` on one variant beside the model.
+fn check<R: RootDomainWords<Native>>(topology: &Topology, config: RootDomainConfig, calls: &[Call]) {
+    let domain = RootDomain::<Native, R>::new(topology, config);
+    let mut model = Model::default();
+    for (index, &call) in calls.iter().enumerate() {
+        let context = || format!("call {index}, {call:?}, {config:?} {}", std::any::type_name::<R>());
+        match call {
+            Call::Toggle(cpu) if model.overloaded.remove(&cpu) => domain.clear_overload(cpu),
+            Call::Toggle(cpu) => {
+                model.overloaded.insert(cpu);
+                domain.set_overload(cpu);
+            }
+            Call::Elsewhere(here) => {
+                let expect = model.overloaded.iter().any(|&cpu| cpu != here);
+                assert_eq!(domain.overload_elsewhere(here), expect, "{}", context());
+            }
+            Call::RequestPush(here) => {
+                model.requests += 1;
+                let expect = if model.token.is_none() { model.advance(here) } else { None };
+                assert_eq!(domain.request_push(here), expect, "{}", context());
+                assert!(expect.is_none_or(|first| domain.claim_push_work(first)), "{}", context());
+            }
+            Call::ContinuePush => {
+                let Some(here) = model.token else { continue };
+                domain.begin_push_work();
+                let (next, expect) = (domain.continue_push(here), model.advance(here));
+                domain.end_push_work();
+                assert_eq!(next, expect, "{}", context());
+                assert!(expect.is_none_or(|next| domain.claim_push_work(next)), "{}", context());
+            }
+        }
+        assert_eq!(domain.overload_bits(), model.overloaded.iter().copied().collect(), "{}", context());
+        assert_eq!(domain.overload_count(), model.overloaded.len() as i32, "{}", context());
+        let (words, chains) = (domain.words(), i32::from(model.token.is_some()));
+        assert_eq!(domain.push_chain_active(), model.token.is_some(), "{}", context());
+        assert_eq!(words.rto_loop().peek(), model.accounted, "{}", context());
+        // Relaxed: one thread.
+        assert_eq!(words.refcount().load(Ordering::Relaxed), topology.cpus() as i32 + chains, "{}", context());
+    }
+}
+
+#[test]
+fn every_form_announces_the_same() {
+    seeds::each("equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
+        for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
+            let calls = history(seed, topology.cpus() as u32, 100);
+            for (rto_count, rto_mask) in Scope::ALL.iter().flat_map(|&a| Scope::ALL.map(|b| (a, b))) {
+                for encoding in [Encoding::Zeros, Encoding::ForeignOnes] {
+                    let config = RootDomainConfig { rto_count, rto_mask, encoding, ..RootDomainConfig::default() };
+                    check::<Baseline<Native, Parts<Vecs, Counted<Native>>>>(&topology, config, &calls);
+                    check::<Reordered<Native, Parts<Vecs, Counted<Native>>>>(&topology, config, &calls);
+                    check::<ReorderedCounts<Native, Parts<Vecs, Pointed<Native>>>>(&topology, config, &calls);
+                }
+            }
+        }
+    });
+}
