@@ -98,10 +98,8 @@ fn another_operation_shows_in_the_instructions_and_in_the_line_report() {
         assert_eq!(counts(&other), [0, 1, 1], "{}", other.join("\n"));
     }
 
-    succeed(
-        &mut with_feature(cargo(&target, "build"), Operation::Other, "hitm-sched/other-operation")
-            .args(["-p", "hitm-cli"]),
-    );
+    let mut build = with_feature(cargo(&target, "build"), Operation::Other, "hitm-sched/other-operation");
+    succeed(build.args(["-p", "hitm-cli"]));
     let mut binary = Command::new(target.join("debug").join(format!("hitm{}", std::env::consts::EXE_SUFFIX)));
     binary.stdin(std::process::Stdio::null());
     let (usual, usual_report) = accesses(&mut hitm());
