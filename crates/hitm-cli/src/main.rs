@@ -11,6 +11,7 @@ mod convert;
 mod failure;
 mod json;
 mod native;
+mod record;
 mod simulate;
 
 use std::io::{self, Write};

@@ -13,8 +13,8 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 
-use crate::cmd::run::{empty_file, frames_per_second, machine_of};
 use crate::failure::Failure;
+use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes};
 
 /// A run of ffmpeg on this machine.
 pub(crate) struct Case {
@@ -105,8 +105,8 @@ impl Case {
             switches: 0,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
-            roles: crate::cmd::run::native_roles(runtime.handle().roles(), frames),
-            wakes: crate::cmd::run::native_wakes(runtime.handle().roles(), frames),
+            roles: native_roles(runtime.handle().roles(), frames),
+            wakes: native_wakes(runtime.handle().roles(), frames),
             lines: Vec::new(),
             notes: self.notes(),
         })

@@ -203,12 +203,12 @@ impl<M: Memory> BitmapRow<'_, M> {
         for step in 0..parts {
             let part = (first_part + step) % parts;
             let words = self.part(part);
-            for index in 0..self.bitmaps.words {
+            for (index, word) in words.iter().enumerate().take(self.bitmaps.words) {
                 let foreign = match self.bitmaps.encoding {
                     Encoding::Zeros => u64::MAX,
                     Encoding::ForeignOnes => self.bitmaps.members[part].word(index),
                 };
-                if allowed.word(index) & words[index].load(order) & foreign != 0 {
+                if allowed.word(index) & word.load(order) & foreign != 0 {
                     return true;
                 }
             }

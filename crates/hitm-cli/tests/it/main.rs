@@ -7,6 +7,7 @@ mod errors;
 mod failures;
 mod help;
 mod machines;
+mod one_source;
 mod reports;
 mod result_files;
 mod same_bytes;
