@@ -449,8 +449,7 @@ mod tests {
         SEEN.take();
         let handle = runtime.clone();
         let window = Window { warm_up: Span::ZERO, measured: Span::from_micros(1_000_000) };
-        let config =
-            ffmpeg::Config { profile: Profile::X265Like, scale: false, burst_factor: 0.01, seed, window };
+        let config = ffmpeg::Config { profile: Profile::X265Like, scale: false, burst_factor: 0.01, seed, window };
         let ended = machine.run(move |cpu| {
             if cpu.index() == 0 {
                 let cpus = handle.topology().cpu_ids().collect();
@@ -475,7 +474,8 @@ mod tests {
 
     #[test]
     fn a_block_follows_two_blocks_of_the_row_above() {
-        for (machine, workers, frame_encoders) in [("core:4 pu:2", 8, 3), ("core:2 pu:1", 8, 2), ("core:3 pu:1", 1, 1)] {
+        for (machine, workers, frame_encoders) in [("core:4 pu:2", 8, 3), ("core:2 pu:1", 8, 2), ("core:3 pu:1", 1, 1)]
+        {
             let blocks = encode(machine, workers, frame_encoders, 9, 7);
             // By frame encoder and place: the pictures' one after the other.
             let mut times = BTreeMap::<_, Vec<(Time, Time)>>::new();
