@@ -185,7 +185,11 @@ impl Probe {
         cpus: &[CpuId],
         make: &impl Make,
     ) -> Result<Given, Failure> {
-        let config = Config { seed: self.machine.seed, arbitration, ..Config::default() };
+        // Probes do nothing but access memory: what is too long for a program with work to do is their whole life. An
+        // operation looks at each CPU's own word at most, and may be tried again.
+        let accesses_each = 1_000 + 10 * topology.cpus() as u64;
+        let livelock_after = (self.operations + 100) * cpus.len() as u64 * accesses_each;
+        let config = Config { seed: self.machine.seed, arbitration, livelock_after, ..Config::default() };
         let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
         let body: Arc<dyn Body<Simulated>> = machine.enter(|| make.make(topology, cpus.len())).into();
         let measured = Arc::new(Mutex::new(vec![Measured::default(); cpus.len()]));

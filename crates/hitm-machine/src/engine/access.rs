@@ -177,11 +177,14 @@ impl Engine {
             // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
             self.cpu().window.end_fill();
             done = Some(clock + cost);
+            self.cpu().window.pass();
+        } else if touch.kind == Kind::Load {
+            self.cpu().window.add(line);
         }
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
         match touch.kind {
-            Kind::Load => self.cpu().window.add(line),
+            Kind::Load => {}
             Kind::Store => self.cpu().window.end_fill(),
             Kind::Rmw => self.cpu().window.clear(),
         }
@@ -211,7 +214,7 @@ impl Engine {
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
-        self.cpu().window.add(line);
+        self.cpu().window.pass();
         self.hit(access, self.clock() + self.directory.latencies().load_hit);
         Some(value)
     }
