@@ -219,10 +219,12 @@ impl StoreBuffer {
         self.stores.iter().any(|store| store.line == line && !store.joins && store.at > now)
     }
 
-    /// Whether a store to `line` is under way whose arrival is due by `now` and has not been seen.
+    /// Whether a store to `line` is under way of which it is not known what has become of it by `now`: its arrival is due and
+    /// has not been seen, or it has arrived and its grant has not been seen.
     #[inline]
-    pub(crate) fn arrival_due(&self, line: u32, now: u64) -> bool {
-        self.stores.iter().any(|store| store.line == line && !store.arrived && store.effect <= now)
+    pub(crate) fn outcome_due(&self, line: u32, now: u64) -> bool {
+        let is_open = |store: &Store| !store.arrived || store.at == u64::MAX;
+        self.stores.iter().any(|store| store.line == line && store.effect <= now && is_open(store))
     }
 
     /// Whether a store to `line` was issued since the last drain.
@@ -343,10 +345,10 @@ mod tests {
         assert_eq!(stores.forward(196), Some(2));
         assert_eq!(stores.drained_at(), 251, "a locked operation waits for both");
         stores.clear();
-        assert!(stores.arrival_due(LINE, 250), "its value is in memory when its arrival has been seen");
+        assert!(stores.outcome_due(LINE, 250), "its value is in memory when its arrival has been seen");
         assert_eq!(stores.forward(196), Some(2), "until then it is forwarded");
         stores.arrived(196, 250);
-        assert!(!stores.arrival_due(LINE, 250));
+        assert!(!stores.outcome_due(LINE, 250));
         assert_eq!(stores.forward(196), None);
         assert_eq!(stores.under_way(250), 0);
     }

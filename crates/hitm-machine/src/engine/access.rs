@@ -245,7 +245,7 @@ impl Engine {
     fn is_certain(&self, line: u32) -> bool {
         let own = &self.cpus[self.current as usize];
         // What it has stored comes before what it asks for now; a store that joined another is not known to the directory.
-        if own.stores.arrival_due(line, own.clock) {
+        if own.stores.outcome_due(line, own.clock) {
             return false;
         }
         if self.directory.is_quiet(line) {

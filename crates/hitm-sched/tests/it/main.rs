@@ -2,5 +2,6 @@
 
 mod equivalence;
 mod loom;
+mod recipes;
 mod run;
 mod seeds;
