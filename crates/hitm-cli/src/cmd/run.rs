@@ -68,10 +68,10 @@ pub(crate) struct Ffmpeg {
     /// Which objects take part in the coherence model [default: full].
     #[arg(long, value_enum)]
     coherence: Option<CoherenceArg>,
-    /// How long each run is measured [default: 16ms simulated, 5s native].
+    /// How long each run is measured [default: 40 pictures' time simulated, 5s native].
     #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
     duration: Option<Span>,
-    /// What is not measured before that [default: 8ms simulated, 1s native].
+    /// What is not measured before that [default: 20 pictures' time simulated, 1s native].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     warm_up: Option<Span>,
     /// Runs of each mitigation, with successive seeds [default: 3].
@@ -124,6 +124,9 @@ const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-p
 
 /// The interval of `relative` that is good enough: a point.
 const GOOD_INTERVAL: f64 = 0.01;
+
+/// Pictures that a simulated run is measured for.
+const PICTURES: u64 = 40;
 
 /// Lines that a result file keeps of a run.
 const LINES_KEPT: usize = 100;
@@ -265,21 +268,24 @@ impl Ffmpeg {
         Ok(mitigations)
     }
 
-    fn window(&self) -> Window {
+    fn window(&self, burst_factor: f64) -> Window {
         let (warm_up, measured) = match self.host {
-            HostArg::Simulated => (Span::from_micros(8_000), Span::from_micros(16_000)),
+            HostArg::Simulated => {
+                let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
+                (pictures(calibrate::WARM_UP_PICTURES), pictures(PICTURES))
+            }
             HostArg::Native => (Span::from_micros(1_000_000), Span::from_micros(5_000_000)),
         };
         Window { warm_up: self.warm_up.unwrap_or(warm_up), measured: self.duration.unwrap_or(measured) }
     }
 
-    fn workload(&self) -> ffmpeg::Config {
+    fn workload(&self, burst_factor: f64) -> ffmpeg::Config {
         ffmpeg::Config {
             profile: self.profile.into(),
             scale: self.scale,
-            burst_factor: self.burst_factor.unwrap_or(1.0),
+            burst_factor,
             seed: self.machine.seed,
-            window: self.window(),
+            window: self.window(burst_factor),
         }
     }
 
@@ -289,7 +295,7 @@ impl Ffmpeg {
             mitigations.iter().map(move |mitigation| native::Case {
                 topology: topology.clone(),
                 mitigation: mitigation.clone(),
-                workload: self.workload(),
+                workload: self.workload(self.burst_factor.unwrap_or(1.0)),
             })
         };
         topologies.iter().flat_map(each).collect()
@@ -314,14 +320,14 @@ impl Ffmpeg {
                     arbitration,
                     coherence: self.coherence.unwrap_or_default(),
                     mitigation: Mitigation::baseline(),
-                    workload: self.workload(),
+                    workload: self.workload(self.burst_factor.unwrap_or(1.0)),
                     roles: self.roles,
                     livelock_after: self.livelock_after,
                 };
                 if self.burst_factor.is_none() {
                     match calibrate::burst_factor(&case, threads, &progress) {
                         Ok((factor, calibration)) => {
-                            case.workload.burst_factor = factor;
+                            case.workload = self.workload(factor);
                             file.calibrations.push(calibration);
                         }
                         Err(failure) => {

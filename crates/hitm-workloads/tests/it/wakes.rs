@@ -94,18 +94,18 @@ fn main_alone() {
 }
 
 #[test]
-fn print() {
-    for b in [1.0] {
-        let window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(2_000_000) };
-        let case =
-            Case { machine: "core:4 pu:2", profile: Profile::X265Like, burst_factor: b, window, ..Case::default() };
-        let o = case.run();
-        eprintln!("{} {:?}", o.frames, o.rates);
-        for w in o.wakes {
-            eprintln!("{:?} -> {} {}", w.0, w.1, w.2);
-        }
-        for r in o.roles {
-            eprintln!("{r:?}");
-        }
-    }
+fn x265() {
+    // Frame encoders allow rows and wake a worker for each; workers wake each other for rows below, and frame encoders for
+    // rows that are filtered.
+    let must = [
+        ["encoder", "frame encoder"],
+        ["frame encoder", "encoder"],
+        ["encoder", "encoder worker"],
+        ["frame encoder", "encoder worker"],
+        ["encoder worker", "encoder worker"],
+        ["encoder worker", "frame encoder"],
+    ];
+    // Pictures are mostly decided before the encoder asks for them. Two may look at the rows of one picture at once.
+    let may = [["muxer", "encoder"], ["encoder worker", "encoder"], ["frame encoder", "frame encoder"]];
+    check(Profile::X265Like, false, &[&DECODING[..], &PIPELINE, &must].concat(), &may);
 }
