@@ -46,10 +46,14 @@ pub fn render(file: &ResultFile) -> String {
 fn heading(file: &ResultFile, run: &Run) -> String {
     let machine = file.machines.iter().find(|machine| machine.name == run.machine);
     let shape = machine.map_or(String::new(), |machine| {
-        format!(
-            " ({} packages, {} LLCs, {} cores, {} CPUs, {} nodes)",
-            machine.packages, machine.llcs, machine.cores, machine.cpus, machine.nodes
-        )
+        let shape = [
+            (machine.packages, "package"),
+            (machine.llcs, "LLC"),
+            (machine.cores, "core"),
+            (machine.cpus, "CPU"),
+            (machine.nodes, "node"),
+        ];
+        format!(" ({})", shape.map(|(count, what)| counted(count, what)).join(", "))
     });
     let mut text = match run.host.as_str() {
         "simulated" => format!(
@@ -68,6 +72,10 @@ fn heading(file: &ResultFile, run: &Run) -> String {
         text.push_str(&format!("model `{}`: {}\n", machine.cost_table, model.join(" ")));
     }
     text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn calibration(file: &ResultFile, run: &Run) -> String {

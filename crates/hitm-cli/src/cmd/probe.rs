@@ -301,8 +301,8 @@ impl Probe {
             columns.row(vec![
                 scope.to_string(),
                 topology.parts(scope).to_string(),
-                format!("{:.1}", mean(writes.iter())),
-                format!("{:.1}", mean(searches.iter())),
+                nanos_of(writes),
+                nanos_of(searches),
                 per_operation(&given, |kind| kind == Kind::Rmw),
                 per_operation(&given, |kind| kind == Kind::Load),
             ]);
@@ -332,6 +332,11 @@ impl Probe {
 fn mean<'a>(measured: impl ExactSizeIterator<Item = &'a Measured>) -> f64 {
     let count = measured.len() as f64;
     measured.map(Measured::nanos_each).sum::<f64>() / count
+}
+
+/// Their mean, of nobody a dash.
+fn nanos_of(measured: &[Measured]) -> String {
+    if measured.is_empty() { "-".to_owned() } else { format!("{:.1}", mean(measured.iter())) }
 }
 
 /// Misses of the probe's objects an operation; natively nobody counts them.

@@ -28,7 +28,7 @@ fn runs_that_finished_are_reported() {
     let first: Vec<&str> = ended.stdout.lines().take(1).collect();
     expect![[r#"
         [
-            "ffmpeg simulated on core:64 (1 packages, 1 LLCs, 64 cores, 64 CPUs, 1 nodes), seeds [1], arbitration local-first, coherence full, hitm 0.1.0",
+            "ffmpeg simulated on core:64 (1 package, 1 LLC, 64 cores, 64 CPUs, 1 node), seeds [1], arbitration local-first, coherence full, hitm 0.1.0",
         ]
     "#]].assert_debug_eq(&first);
     let text = fs::read_to_string(folder.path().join("result.json")).unwrap();

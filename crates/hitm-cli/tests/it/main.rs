@@ -6,6 +6,7 @@ mod command;
 mod errors;
 mod failures;
 mod help;
+mod hosts;
 mod machines;
 mod one_source;
 mod reports;
