@@ -28,8 +28,8 @@ fn probes_are_simulated_with_the_same_bytes() {
 
 #[test]
 fn options_stand_before_or_after_the_probe() {
-    let after = stdout_of("run probe counter --machine core:2 --operations 20 --seed 3");
-    let before = stdout_of("run probe --machine core:2 --operations 20 --seed 3 counter");
+    let after = stdout_of("run probe counter --machine core:2 --duration 2us --seed 3");
+    let before = stdout_of("run probe --machine core:2 --duration 2us --seed 3 counter");
     assert_eq!(after, before);
     assert!(after.contains(", seed 3, "), "{after}");
 }
@@ -38,7 +38,7 @@ fn options_stand_before_or_after_the_probe() {
 #[test]
 fn a_mask_may_have_readers_alone() {
     for readers in [0, 2] {
-        let text = stdout_of(&format!("run probe mask --machine core:2 --operations 20 --readers {readers}"));
+        let text = stdout_of(&format!("run probe mask --machine core:2 --duration 2us --readers {readers}"));
         assert!(!text.contains("NaN"), "{text}");
     }
 }

@@ -10,7 +10,10 @@ use hitm_memory::Span;
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use hitm_workloads::probe::{Counter, CounterOperation, Measured, PingPong, Probe, Reads};
 
-/// Mean nanoseconds an operation of each of `cpus`.
+/// How long CPUs contend.
+const TIME: Span = Span::from_micros(50);
+
+/// Nanoseconds between two operations of one of `cpus`, on the mean over all operations.
 fn nanos(
     topology: &Arc<Topology>,
     arbitration: Arbitration,
@@ -29,7 +32,7 @@ fn nanos(
     };
     machine.run(main).unwrap();
     let measured = measured.lock().unwrap();
-    measured.iter().map(Measured::nanos_each).sum::<f64>() / cpus.len() as f64
+    cpus.len() as f64 / measured.iter().map(|measured| 1.0 / measured.nanos_each()).sum::<f64>()
 }
 
 /// The hand-off between `one` and `other` of a word at home on `node`.
@@ -93,7 +96,7 @@ fn load_and_compare_exchange_against_a_blind_add() {
         let cores: Vec<CpuId> = (0..4).map(|core| topology.cpus_of(Scope::Core, core)[0]).collect();
         for arbitration in BOTH {
             let each = |operation| {
-                let make = || Counter::new(&topology, Scope::Machine, operation, cores.len(), 500, Span::ZERO);
+                let make = || Counter::new(&topology, Scope::Machine, operation, cores.len(), TIME, Span::ZERO);
                 nanos(&topology, arbitration, &cores, || Arc::new(make()))
             };
             let ratio = each(CounterOperation::LoadCas) / each(CounterOperation::Add);
@@ -109,7 +112,7 @@ fn read_only_sharing_costs_nothing() {
     let topology = Arc::new(hitm_topology::parse("gnr-2x120").unwrap());
     let cpus: Vec<CpuId> = topology.cpu_ids().collect();
     for arbitration in BOTH {
-        let each = |cpus: &[CpuId]| nanos(&topology, arbitration, cpus, || Arc::new(Reads::new(cpus.len(), 500)));
+        let each = |cpus: &[CpuId]| nanos(&topology, arbitration, cpus, || Arc::new(Reads::new(cpus.len(), TIME)));
         assert!((each(&cpus) - each(&cpus[..1])).abs() < 1e-9);
     }
 }
