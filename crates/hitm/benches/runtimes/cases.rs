@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hitm::Priority;
 
 use crate::rivals::{AsyncExecutor, Hitm, Pipe, Rival, Tokio, threads};
-use crate::{compare, compare_latencies};
+use crate::{Contender, compare, compare_latencies};
 
 /// How much is done.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ type Case = (&'static str, fn(&'static str, Size));
 
 pub(crate) const ALL: [Case; 4] = [
     ("spawn_join", |case, size| {
-        let others: [(&str, fn(Size) -> f64); 4] = [
+        let others: [Contender<f64>; 4] = [
             ("hitm", spawn_join::<Hitm>),
             ("tokio", spawn_join::<Tokio>),
             ("async-executor", spawn_join::<AsyncExecutor>),
@@ -42,7 +42,7 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("ping_pong", |case, size| {
-        let others: [(&str, fn(Size) -> f64); 3] = [
+        let others: [Contender<f64>; 3] = [
             ("hitm", ping_pong::<Hitm>),
             ("tokio", ping_pong::<Tokio>),
             ("async-executor", ping_pong::<AsyncExecutor>),
@@ -50,7 +50,7 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("yield_storm", |case, size| {
-        let others: [(&str, fn(Size) -> f64); 3] = [
+        let others: [Contender<f64>; 3] = [
             ("hitm", yield_storm::<Hitm>),
             ("tokio", yield_storm::<Tokio>),
             ("async-executor", yield_storm::<AsyncExecutor>),
@@ -58,7 +58,7 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("wake_latency", |case, size| {
-        let others: [(&str, fn(Size) -> Vec<Duration>); 4] = [
+        let others: [Contender<Vec<Duration>>; 4] = [
             ("hitm", wake_latency_urgent),
             ("hitm, equals", wake_latency::<Hitm>),
             ("tokio", wake_latency::<Tokio>),
