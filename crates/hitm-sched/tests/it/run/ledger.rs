@@ -70,6 +70,8 @@ struct Entry {
     /// Things that it was told; what it had heard of when it was polled last.
     posted: u64,
     heard: u64,
+    /// Polls of tasks of this number.
+    polls: u64,
     wakes_begun: u64,
     wakes_ended: u64,
     /// `wakes_ended` before its last poll.
@@ -131,6 +133,7 @@ impl Entry {
             affinity_changes: false,
             posted: 0,
             heard: 0,
+            polls: 0,
             wakes_begun: 0,
             wakes_ended: 0,
             wakes_before_poll: 0,
@@ -190,6 +193,7 @@ impl Ledger {
             heard: entry.posted,
             wakes_before_poll: entry.wakes_ended,
             posted: entry.posted,
+            polls: entry.polls,
             wakes_begun: entry.wakes_begun,
             wakes_ended: entry.wakes_ended,
             ..Entry::free()
@@ -228,11 +232,13 @@ impl Ledger {
         entry.wakes_before_poll = entry.wakes_ended;
     }
 
-    /// `id` looks at what it was told.
-    pub(crate) fn hear(&self, id: TaskId) {
+    /// `id` looks at what it was told. Which poll of its number this is.
+    pub(crate) fn hear(&self, id: TaskId) -> u64 {
         let mut books = self.books();
         let entry = books.entry(id);
         entry.heard = entry.posted;
+        entry.polls += 1;
+        entry.polls
     }
 
     /// Whether `id`, which runs, may end now. If so it must.
