@@ -3,7 +3,7 @@
 //! The ledger never asks the scheduler. It sees what a runtime sees (tasks handed to CPUs, tasks left, wakeups) and says
 //! when that cannot be right.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::CpuSet;
@@ -87,7 +87,8 @@ struct Books {
     entries: Vec<Entry>,
     /// Counts events.
     now: u64,
-    offline: BTreeSet<CpuId>,
+    /// Since when.
+    offline: BTreeMap<CpuId, u64>,
     changing: BTreeSet<CpuId>,
     /// Whether a CPU ever went: from then on affinity may have given way.
     hotplug: bool,
@@ -204,6 +205,7 @@ impl Ledger {
     pub(crate) fn given(&self, cpu: CpuId, id: TaskId, began: u64) {
         let mut books = self.books();
         let hotplug = books.hotplug;
+        let is_gone = books.offline.get(&cpu).is_some_and(|&since| since <= began) && !books.changing.contains(&cpu);
         let entry = books.entry(id);
         let wrong = match entry.place {
             Place::Asleep if entry.wakes_begun == entry.wakes_before_poll => {
@@ -218,6 +220,9 @@ impl Ledger {
         entry.place = Place::Running(cpu);
         if let Some(wrong) = wrong {
             books.find(Check::HandOut, format!("cpu {cpu} is given task {id}, which {wrong}"));
+        }
+        if is_gone {
+            books.find(Check::Affinity, format!("cpu {cpu} is given task {id} while it is offline"));
         }
         // Affinity gives way when none of a task's CPUs is there.
         if !allowed && !hotplug {
@@ -353,15 +358,16 @@ impl Ledger {
     pub(crate) fn end_hotplug(&self, cpu: CpuId, online: bool) {
         let mut books = self.books();
         books.changing.remove(&cpu);
+        let now = books.tick();
         if online {
-            books.offline.remove(&cpu)
+            books.offline.remove(&cpu);
         } else {
-            books.offline.insert(cpu)
-        };
+            books.offline.insert(cpu, now);
+        }
     }
 
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
-        !self.books().offline.contains(&cpu)
+        !self.books().offline.contains_key(&cpu)
     }
 
     // ---- at rest ----
@@ -383,7 +389,7 @@ impl Ledger {
                     format!("cpu {cpu} has tasks {has:?}, the scheduler says {:?}", queue.running),
                 );
             }
-            let online = !books.offline.contains(&cpu);
+            let online = !books.offline.contains_key(&cpu);
             if queue.online != online {
                 books.find(Check::Snapshot, format!("cpu {cpu}: online is {}, it was set to {online}", queue.online));
             }
