@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
 
 fn machine(plan: &Plan, look_ahead: bool) -> Machine {
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
-    let costs = Costs::of(&topology, if plan.seed % 2 == 0 { CostSet::Linux } else { CostSet::Runtime });
+    let costs = Costs::of(&topology, if plan.seed.is_multiple_of(2) { CostSet::Linux } else { CostSet::Runtime });
     let config = Config {
         seed: plan.seed,
         arbitration: plan.arbitration,
