@@ -298,16 +298,21 @@ fn a_lone_owner_is_boosted() {
     .assert_eq(&bench.touched(1, move |sched| sched.set_prio(owner, Prio(90), Policy::Fifo)));
 }
 
-#[test]
-fn a_cpu_pulls_by_interrupt() {
+/// Three CPUs that run a task each of one level, and a fourth task behind that of CPU 0, which may go to CPU 1.
+fn overloaded() -> (Bench, TaskId) {
     let bench = Bench::new("core:3 pu:1");
     let (first, behind) = (bench.task(2, &[0, 1]), bench.task(2, &[0, 1]));
-    let (other, third) = (bench.task(2, &[1]), bench.task(2, &[2]));
     bench.run_on(0, first);
-    bench.run_on(1, other);
-    bench.run_on(2, third);
+    bench.run_on(1, bench.task(2, &[1]));
+    bench.run_on(2, bench.task(2, &[2]));
     bench.on(0, wake(behind));
-    // CPU 2 idles, while CPU 0 is overloaded: it starts the chain.
+    (bench, behind)
+}
+
+/// CPU 2 idles, while CPU 0 is overloaded: it starts the chain.
+#[test]
+fn a_puller_wins() {
+    let (bench, _) = overloaded();
     expect![[r#"
         cpu_to_pri.cpu[2]                      1 1 0 0
         cpupri_mask.level[0].word[0]           0 0 1 0
@@ -330,7 +335,13 @@ fn a_cpu_pulls_by_interrupt() {
         rto_mask_bits.cpus.word[0]             2 0 0 0
     "#]]
     .assert_eq(&bench.touched(2, switch(Why::Block)));
-    // CPU 1 comes too: a chain is under way.
+}
+
+#[test]
+fn a_chain_is_under_way() {
+    let (bench, behind) = overloaded();
+    bench.switch(2, Why::Block);
+    // CPU 1 idles too: it adds its request and leaves the rest to the chain.
     expect![[r#"
         cpu_to_pri.cpu[1]                      1 1 0 1
         cpupri_mask.level[0].word[0]           0 0 1 1

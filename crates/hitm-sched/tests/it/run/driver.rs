@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hitm_machine::Random;
-use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, Platform, Span, Time};
+use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, PlainWord, Platform, Span, Time};
 use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
@@ -53,7 +53,7 @@ pub(crate) enum Mistake {
     None,
     /// One wakeup in ten is forgotten.
     ForgetsWakeups,
-    /// A CPU does not look after it was asked to.
+    /// A CPU whose tasks do nothing by themselves does not look when it is asked to.
     ForgetsToLook,
     /// A CPU does not do the push work that it is sent.
     ForgetsPushWork,
@@ -67,6 +67,9 @@ pub(crate) struct Driver<P: Platform> {
     pub(crate) mistake: Mistake,
     /// By task: orders what is done to a number after the making of its task, as the handle that a runtime gives out would.
     handles: PlacedSlice<P, P::Atomic<u32>>,
+    /// By task: what its polls share. Nothing protects it but that a task is in one place, so the race detector sees whether one
+    /// poll is ordered before the next.
+    polls: PlacedSlice<P, P::Plain<u64>>,
     phase: Mutex<(u64, Phase)>,
     /// Steps left in this phase.
     steps: AtomicI64,
@@ -96,6 +99,7 @@ impl<P: Platform> Driver<P> {
             plan,
             mistake,
             handles: PlacedSlice::new("handles", None, None, HANDLES, &Vec::new, |_| P::Atomic::new(0)),
+            polls: PlacedSlice::new("polls", None, None, HANDLES, &Vec::new, |_| P::Plain::new(0)),
             phase: Mutex::new((0, Phase::Churn)),
             steps: AtomicI64::new(0),
             round: Mutex::default(),
@@ -214,8 +218,8 @@ impl<P: Platform> Driver<P> {
         taken
     }
 
-    fn must_look(&self, cpu: &mut Cpu) -> bool {
-        self.sched.needs_resched() && (self.mistake != Mistake::ForgetsToLook || cpu.random.below(20) > 0)
+    fn must_look(&self) -> bool {
+        self.sched.needs_resched() && (self.mistake != Mistake::ForgetsToLook || !self.stays())
     }
 
     // ---- a CPU's states ----
@@ -226,7 +230,13 @@ impl<P: Platform> Driver<P> {
         self.ledger.poll(id);
         self.sched.begin_poll(id);
         P::settle();
-        self.ledger.hear(id);
+        let polls = self.ledger.hear(id);
+        let word = &self.polls[id.0 as usize];
+        let seen = word.get() + 1;
+        word.set(seen);
+        if seen != polls {
+            self.find(Check::HandOut, format!("poll {polls} of task {id} sees the stores of {seen}"));
+        }
         if cpu.phase == Phase::Drain {
             return if self.ledger.ends(id) { Some(Why::Exit) } else { Some(Why::Preempt) };
         }
@@ -241,7 +251,7 @@ impl<P: Platform> Driver<P> {
                 if taken.contains(Interrupts::TIMER) && self.sched.is_round_robin(id) {
                     self.sched.end_of_slice();
                 }
-                if self.must_look(cpu) {
+                if self.must_look() {
                     return Some(Why::Preempt);
                 }
             }
@@ -257,7 +267,7 @@ impl<P: Platform> Driver<P> {
 
     fn idle(&self, cpu: &mut Cpu) -> Option<Why> {
         loop {
-            if self.must_look(cpu) {
+            if self.must_look() {
                 return Some(Why::Preempt);
             }
             if self.is_over() {
@@ -281,7 +291,7 @@ impl<P: Platform> Driver<P> {
         P::set_timer(Time::NEVER);
         loop {
             self.take_interrupts(cpu);
-            if self.must_look(cpu) {
+            if self.must_look() {
                 return Some(Why::Preempt);
             }
             if self.is_over() {

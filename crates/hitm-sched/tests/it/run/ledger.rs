@@ -3,7 +3,7 @@
 //! The ledger never asks the scheduler. It sees what a runtime sees (tasks handed to CPUs, tasks left, wakeups) and says
 //! when that cannot be right.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::CpuSet;
@@ -70,6 +70,8 @@ struct Entry {
     /// Things that it was told; what it had heard of when it was polled last.
     posted: u64,
     heard: u64,
+    /// Polls of tasks of this number.
+    polls: u64,
     wakes_begun: u64,
     wakes_ended: u64,
     /// `wakes_ended` before its last poll.
@@ -85,7 +87,8 @@ struct Books {
     entries: Vec<Entry>,
     /// Counts events.
     now: u64,
-    offline: BTreeSet<CpuId>,
+    /// Since when.
+    offline: BTreeMap<CpuId, u64>,
     changing: BTreeSet<CpuId>,
     /// Whether a CPU ever went: from then on affinity may have given way.
     hotplug: bool,
@@ -131,6 +134,7 @@ impl Entry {
             affinity_changes: false,
             posted: 0,
             heard: 0,
+            polls: 0,
             wakes_begun: 0,
             wakes_ended: 0,
             wakes_before_poll: 0,
@@ -190,6 +194,7 @@ impl Ledger {
             heard: entry.posted,
             wakes_before_poll: entry.wakes_ended,
             posted: entry.posted,
+            polls: entry.polls,
             wakes_begun: entry.wakes_begun,
             wakes_ended: entry.wakes_ended,
             ..Entry::free()
@@ -200,6 +205,7 @@ impl Ledger {
     pub(crate) fn given(&self, cpu: CpuId, id: TaskId, began: u64) {
         let mut books = self.books();
         let hotplug = books.hotplug;
+        let is_gone = books.offline.get(&cpu).is_some_and(|&since| since <= began) && !books.changing.contains(&cpu);
         let entry = books.entry(id);
         let wrong = match entry.place {
             Place::Asleep if entry.wakes_begun == entry.wakes_before_poll => {
@@ -215,6 +221,9 @@ impl Ledger {
         if let Some(wrong) = wrong {
             books.find(Check::HandOut, format!("cpu {cpu} is given task {id}, which {wrong}"));
         }
+        if is_gone {
+            books.find(Check::Affinity, format!("cpu {cpu} is given task {id} while it is offline"));
+        }
         // Affinity gives way when none of a task's CPUs is there.
         if !allowed && !hotplug {
             books.find(Check::Affinity, format!("cpu {cpu} is given task {id}, which may not run there"));
@@ -228,11 +237,13 @@ impl Ledger {
         entry.wakes_before_poll = entry.wakes_ended;
     }
 
-    /// `id` looks at what it was told.
-    pub(crate) fn hear(&self, id: TaskId) {
+    /// `id` looks at what it was told. Which poll of its number this is.
+    pub(crate) fn hear(&self, id: TaskId) -> u64 {
         let mut books = self.books();
         let entry = books.entry(id);
         entry.heard = entry.posted;
+        entry.polls += 1;
+        entry.polls
     }
 
     /// Whether `id`, which runs, may end now. If so it must.
@@ -347,15 +358,16 @@ impl Ledger {
     pub(crate) fn end_hotplug(&self, cpu: CpuId, online: bool) {
         let mut books = self.books();
         books.changing.remove(&cpu);
+        let now = books.tick();
         if online {
-            books.offline.remove(&cpu)
+            books.offline.remove(&cpu);
         } else {
-            books.offline.insert(cpu)
-        };
+            books.offline.insert(cpu, now);
+        }
     }
 
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
-        !self.books().offline.contains(&cpu)
+        !self.books().offline.contains_key(&cpu)
     }
 
     // ---- at rest ----
@@ -377,7 +389,7 @@ impl Ledger {
                     format!("cpu {cpu} has tasks {has:?}, the scheduler says {:?}", queue.running),
                 );
             }
-            let online = !books.offline.contains(&cpu);
+            let online = !books.offline.contains_key(&cpu);
             if queue.online != online {
                 books.find(Check::Snapshot, format!("cpu {cpu}: online is {}, it was set to {online}", queue.online));
             }

@@ -8,7 +8,9 @@
 //! A run has phases. In each, CPUs and tasks do as they like for a number of steps; then tasks stay where they are, until
 //! nothing is in flight; then everything is compared. In the last phase all tasks end.
 
+mod defects;
 pub(crate) mod driver;
+mod flawed;
 pub(crate) mod ledger;
 pub(crate) mod native;
 pub(crate) mod plan;

@@ -81,8 +81,17 @@ pub(crate) const MITIGATIONS: [&str; 14] = [
 
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
-        let random = &mut Random::new(seed, 0);
+        let mut random = Random::new(seed, 0);
         let (topology, cpus) = TOPOLOGIES[random.below(TOPOLOGIES.len() as u64) as usize];
+        Self::on(topology, cpus, seed, &mut random)
+    }
+
+    /// A machine of more CPUs than a word has bits.
+    pub(crate) fn large(seed: u64) -> Self {
+        Self::on("pack:2 l3:2 core:9 pu:2", 72, seed, &mut Random::new(seed, 0))
+    }
+
+    fn on(topology: &str, cpus: u32, seed: u64, random: &mut Random) -> Self {
         let mitigation = MITIGATIONS[random.below(MITIGATIONS.len() as u64) as usize];
         let mut weights = vec![(Operation::Wake, 10 + random.below(30))];
         // A feature in three is off.

@@ -17,6 +17,9 @@ use crate::seeds;
 /// way then: every task runs where it should. A dozen CPUs that switch and push to each other take 40 us at the most.
 const SETTLES_WITHIN: Span = Span::from_micros(60);
 
+/// As above, where six times as many CPUs contend for the same lines.
+const LARGE_SETTLES_WITHIN: Span = Span::from_micros(6 * 60);
+
 /// What came of a run.
 pub(crate) struct Outcome {
     pub(crate) findings: Vec<(Check, String)>,
@@ -94,15 +97,23 @@ pub(crate) fn describe(plan: &Plan, findings: &[(Check, String)]) -> String {
     text
 }
 
+fn check(plan: &Plan, bound: Span) {
+    let outcome = run::<Simulated>(plan, Mistake::None, true);
+    assert!(outcome.findings.is_empty(), "{}", describe(plan, &outcome.findings));
+    let bound = Span::from_nanos(plan.burst_nanos) + bound;
+    assert!(outcome.settled_in <= bound, "settled in {}, not in {bound}\n{plan:#?}", outcome.settled_in);
+}
+
 #[test]
 fn random_tasks() {
-    seeds::each("run::simulated::random_tasks", 300, &[309, 1157], |seed| {
-        let plan = Plan::new(seed);
-        let outcome = run::<Simulated>(&plan, Mistake::None, true);
-        assert!(outcome.findings.is_empty(), "{}", describe(&plan, &outcome.findings));
-        let bound = Span::from_nanos(plan.burst_nanos) + SETTLES_WITHIN;
-        assert!(outcome.settled_in <= bound, "settled in {}, not in {bound}\n{plan:#?}", outcome.settled_in);
-    });
+    let check = |seed| check(&Plan::new(seed), SETTLES_WITHIN);
+    seeds::each("run::simulated::random_tasks", 300, &[309, 1157], check);
+}
+
+#[test]
+fn random_tasks_on_many_cpus() {
+    let check = |seed| check(&Plan::large(seed), LARGE_SETTLES_WITHIN);
+    seeds::each("run::simulated::random_tasks_on_many_cpus", 12, &[], check);
 }
 
 #[test]

@@ -1,0 +1,223 @@
+//! Deliberately broken schedulers and runtimes: what each breaks, and which checker of the random runs notices.
+//!
+//! What only the order of memory can break is the model checker's: see `loom::defects`.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use expect_test::expect;
+use hitm_loom::Op;
+use hitm_machine::Simulated;
+
+use super::driver::Mistake;
+use super::flawed::{self, Flaw, Flawed};
+use super::ledger::Check;
+use super::plan::Plan;
+use super::simulated;
+
+/// Seeds that are tried before a variant counts as unnoticed.
+const SEEDS: u64 = 60;
+
+/// Whose mistake it is.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    /// The runtime's.
+    Runtime(Mistake),
+    /// The scheduler's, or the lock's.
+    Scheduler(Flaw),
+}
+
+/// What a variant breaks, and what notices: the checker, and what its finding says.
+#[derive(Clone, Copy)]
+struct Property {
+    text: &'static str,
+    check: Check,
+    says: &'static str,
+}
+
+const fn property(text: &'static str, check: Check, says: &'static str) -> Property {
+    Property { text, check, says }
+}
+
+const LEVELS: Property =
+    property("cpupri 1: at rest counts and bits are as the CPUs' levels", Check::Snapshot, "root domain: level");
+const OVERLOADED: Property = property(
+    "overload 1: at rest the count and the bits are those of the overloaded CPUs",
+    Check::Snapshot,
+    "root domain: rto_",
+);
+const CHAIN: Property =
+    property("push token 2: with no chain under way, nothing is left of one", Check::Snapshot, "a push chain is");
+const TOKEN_LOCK: Property = property("push token 1: at most one chain is under way", Check::Race, "rto_");
+const QUEUE_LOCK: Property = property("queues are touched under their locks", Check::Race, "rq[");
+const HIGHEST: Property =
+    property("a queue's highest priority is that of its lists", Check::Snapshot, "highest_prio.curr");
+const NEXT: Property =
+    property("pushable 1: the highest that could move is the first entry's", Check::Snapshot, "highest_prio.next");
+const REMEMBERED: Property =
+    property("pushable 2: overloaded says whether there is an entry", Check::Snapshot, "overloaded is");
+const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
+const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");
+const ASLEEP: Property = property("a task that sleeps is given to no CPU", Check::HandOut, "was not woken");
+const KNOWN: Property = property("no task is lost", Check::LostTask, "");
+const SETTINGS: Property = property("a task may run where it was told", Check::LostTask, "may run on");
+const URGENT: Property = property("no task waits while a less urgent one runs", Check::Inversion, "waits on");
+
+/// A variant, and the property that it must be found to break.
+struct Row {
+    name: &'static str,
+    broken: Broken,
+    property: Property,
+}
+
+fn runtime(name: &'static str, mistake: Mistake, property: Property) -> Row {
+    Row { name, broken: Broken::Runtime(mistake), property }
+}
+
+fn scheduler(name: &'static str, flaw: Flaw, property: Property) -> Row {
+    Row { name, broken: Broken::Scheduler(flaw), property }
+}
+
+fn checker(check: Check) -> &'static str {
+    match check {
+        Check::HandOut | Check::Affinity | Check::LostWake | Check::LostTask => "ledger",
+        Check::Snapshot | Check::Inversion => "snapshot",
+        Check::NotQuiet | Check::Stall => "machine",
+        Check::Race => "race detector",
+        Check::Panic => "assertion",
+    }
+}
+
+/// The first seed whose run is found to break the property; else what else was found.
+fn first_caught(row: &Row) -> Result<u64, Vec<(Check, String)>> {
+    let mut others = Vec::new();
+    for seed in 1..=SEEDS {
+        let plan = Plan::new(seed);
+        let outcome = match row.broken {
+            Broken::Runtime(mistake) => simulated::run::<Simulated>(&plan, mistake, true),
+            Broken::Scheduler(flaw) => flawed::with(flaw, || simulated::run::<Flawed>(&plan, Mistake::None, true)),
+        };
+        let is_meant =
+            |(check, what): &(Check, String)| *check == row.property.check && what.contains(row.property.says);
+        if outcome.findings.iter().any(is_meant) {
+            return Ok(seed);
+        }
+        others.extend(outcome.findings.into_iter().next());
+    }
+    Err(others)
+}
+
+/// Runs every variant, and returns them as a table for people.
+fn table(rows: &[Row]) -> String {
+    let width = |cell: &dyn Fn(&Row) -> usize| rows.iter().map(cell).max().unwrap_or(0);
+    let names = width(&|row| row.name.len());
+    let properties = width(&|row| row.property.text.len());
+    let mut table = format!("{:names$} | {:properties$} | caught by\n", "defect", "property");
+    for Row { name, property: Property { text, check, .. }, .. } in rows {
+        writeln!(table, "{name:names$} | {text:properties$} | random runs, {}", checker(*check)).expect("a string");
+    }
+    for row in rows {
+        if let Err(others) = first_caught(row) {
+            panic!("`{}` is not found to break `{}` but {others:?}", row.name, row.property.text);
+        }
+    }
+    table
+}
+
+#[test]
+fn broken_runtimes_are_noticed() {
+    let rows = [
+        runtime("a wakeup in ten is forgotten", Mistake::ForgetsWakeups, WOKEN),
+        runtime("CPUs at rest do not look when asked to", Mistake::ForgetsToLook, URGENT),
+        runtime("push work is not done", Mistake::ForgetsPushWork, URGENT),
+    ];
+    expect![[r#"
+        defect                                 | property                                   | caught by
+        a wakeup in ten is forgotten           | a task that was woken does not sleep       | random runs, ledger
+        CPUs at rest do not look when asked to | no task waits while a less urgent one runs | random runs, snapshot
+        push work is not done                  | no task waits while a less urgent one runs | random runs, snapshot
+    "#]]
+    .assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_root_domains_are_noticed() {
+    const CPUPRI: &str = "src/cpupri.rs";
+    const OVERLOAD: &str = "src/overload.rs";
+    const TOKEN: &str = "src/push_token.rs";
+    let rows = [
+        scheduler("cpupri: entered level's bit is not set", Flaw::lose(CPUPRI, Op::Or, Relaxed), LEVELS),
+        scheduler("cpupri: entered level is not counted", Flaw::lose(CPUPRI, Op::Add, Release), LEVELS),
+        scheduler("cpupri: left level stays counted", Flaw::lose(CPUPRI, Op::Sub, Release), LEVELS),
+        scheduler("cpupri: left level's bit stays", Flaw::lose(CPUPRI, Op::And, Release), LEVELS),
+        scheduler("overload: bit is not set", Flaw::lose(OVERLOAD, Op::Or, Relaxed), OVERLOADED),
+        scheduler("overload: count is not added", Flaw::lose(OVERLOAD, Op::Add, Release), OVERLOADED),
+        scheduler("overload: count stays", Flaw::lose(OVERLOAD, Op::Sub, Relaxed), OVERLOADED),
+        scheduler("overload: bit stays", Flaw::lose(OVERLOAD, Op::And, Relaxed), OVERLOADED),
+        scheduler("token: reference is not taken", Flaw::lose(TOKEN, Op::Add, Relaxed), CHAIN),
+        scheduler("token: reference is not dropped", Flaw::lose(TOKEN, Op::Sub, Relaxed), CHAIN),
+        scheduler("token: work is not begun", Flaw::lose(TOKEN, Op::And, Acquire), CHAIN),
+        scheduler("token: `rto_lock` is not taken", Flaw::lose(TOKEN, Op::CompareExchange, Acquire), TOKEN_LOCK),
+        scheduler("token: `rto_lock` taken Relaxed", Flaw::relax(TOKEN, Op::CompareExchange, Acquire), TOKEN_LOCK),
+    ];
+    expect![[r#"
+        defect                                 | property                                                                    | caught by
+        cpupri: entered level's bit is not set | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
+        cpupri: entered level is not counted   | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
+        cpupri: left level stays counted       | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
+        cpupri: left level's bit stays         | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
+        overload: bit is not set               | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        overload: count is not added           | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        overload: count stays                  | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        overload: bit stays                    | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        token: reference is not taken          | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
+        token: reference is not dropped        | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
+        token: work is not begun               | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
+        token: `rto_lock` is not taken         | push token 1: at most one chain is under way                                | random runs, race detector
+        token: `rto_lock` taken Relaxed        | push token 1: at most one chain is under way                                | random runs, race detector
+    "#]]
+    .assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_queues_and_tasks_are_noticed() {
+    const WAKE: &str = "src/wake.rs";
+    const CHANGE: &str = "src/change.rs";
+    const SCHEDULER: &str = "src/scheduler.rs";
+    let rows = [
+        scheduler("locks let go Relaxed", Flaw::relax("src/lock.rs", Op::Store, Release), QUEUE_LOCK),
+        scheduler("wakeups take no lock", Flaw::lose(WAKE, Op::CompareExchange, Acquire), QUEUE_LOCK),
+        scheduler("wakeups lock Relaxed", Flaw::relax(WAKE, Op::CompareExchange, Acquire), QUEUE_LOCK),
+        scheduler("changes take no lock", Flaw::lose(CHANGE, Op::CompareExchange, Acquire), QUEUE_LOCK),
+        scheduler("changes lock Relaxed", Flaw::relax(CHANGE, Op::CompareExchange, Acquire), QUEUE_LOCK),
+        scheduler("a task left Relaxed", Flaw::relax("src/switch.rs", Op::Store, Release), LEFT),
+        scheduler("`WOKEN` is not set", Flaw::lose(WAKE, Op::Or, AcqRel), WOKEN),
+        scheduler("`WOKEN` stays", Flaw::lose(SCHEDULER, Op::Swap, Acquire), ASLEEP),
+        scheduler("a task stays asleep when queued", Flaw::lose(WAKE, Op::Swap, Relaxed), KNOWN),
+        scheduler("nobody is asked to look", Flaw::lose(SCHEDULER, Op::Store, Release), URGENT),
+        scheduler("an affinity is not stored", Flaw::lose(CHANGE, Op::Store, Relaxed), SETTINGS),
+        scheduler("a CPU is never active", Flaw::lose("src/hotplug.rs", Op::Store, Relaxed), URGENT),
+        scheduler("highest priority is not stored", Flaw::lose_plain::<i32>("src/enqueue.rs"), HIGHEST),
+        scheduler("overload is not remembered", Flaw::lose_plain::<u8>("src/pushable.rs"), REMEMBERED),
+        scheduler("pushable priority is not stored", Flaw::lose_plain::<i32>("src/pushable.rs"), NEXT),
+    ];
+    expect![[r#"
+        defect                          | property                                                     | caught by
+        locks let go Relaxed            | queues are touched under their locks                         | random runs, race detector
+        wakeups take no lock            | queues are touched under their locks                         | random runs, race detector
+        wakeups lock Relaxed            | queues are touched under their locks                         | random runs, race detector
+        changes take no lock            | queues are touched under their locks                         | random runs, race detector
+        changes lock Relaxed            | queues are touched under their locks                         | random runs, race detector
+        a task left Relaxed             | who queues a task sees what its last CPU did to it           | random runs, race detector
+        `WOKEN` is not set              | a task that was woken does not sleep                         | random runs, ledger
+        `WOKEN` stays                   | a task that sleeps is given to no CPU                        | random runs, ledger
+        a task stays asleep when queued | no task is lost                                              | random runs, ledger
+        nobody is asked to look         | no task waits while a less urgent one runs                   | random runs, snapshot
+        an affinity is not stored       | a task may run where it was told                             | random runs, ledger
+        a CPU is never active           | no task waits while a less urgent one runs                   | random runs, snapshot
+        highest priority is not stored  | a queue's highest priority is that of its lists              | random runs, snapshot
+        overload is not remembered      | pushable 2: overloaded says whether there is an entry        | random runs, snapshot
+        pushable priority is not stored | pushable 1: the highest that could move is the first entry's | random runs, snapshot
+    "#]]
+    .assert_eq(&table(&rows));
+}

@@ -1,0 +1,268 @@
+//! The simulated machine with one flaw: some operations of the code under test do not happen, or lack their ordering.
+//!
+//! The words know where they are called from. A machine runs on one thread of the operating system, so the active flaw is a
+//! thread-local: tests that run side by side do not see each other's.
+
+use std::alloc::Layout;
+use std::any::TypeId;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::Location;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use hitm_loom::Op;
+use hitm_machine::Simulated;
+use hitm_memory::{AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Span, Time, Word};
+use hitm_topology::CpuId;
+
+/// What becomes of the operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// They do not happen. A read-modify-write reads, a compare-exchange says that it succeeded.
+    Lost,
+    /// They are Relaxed.
+    Relaxed,
+}
+
+/// Operations in one file of one kind, and on words of one type: lines are no part of it, so that it survives edits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flaw {
+    file: &'static str,
+    op: Op,
+    /// None: of plain words.
+    order: Option<Ordering>,
+    word: Option<TypeId>,
+    change: Change,
+}
+
+impl Flaw {
+    /// The operations of atomic words with `order` (of a compare-exchange, the one for success) do not happen.
+    pub(crate) const fn lose(file: &'static str, op: Op, order: Ordering) -> Self {
+        Self { file, op, order: Some(order), word: None, change: Change::Lost }
+    }
+
+    /// They happen Relaxed.
+    pub(crate) const fn relax(file: &'static str, op: Op, order: Ordering) -> Self {
+        Self { change: Change::Relaxed, ..Self::lose(file, op, order) }
+    }
+
+    /// What is set in plain words of type `T` stays as it was.
+    pub(crate) const fn lose_plain<T: 'static>(file: &'static str) -> Self {
+        Self { order: None, ..Self::lose(file, Op::Store, Ordering::Relaxed) }.on::<T>()
+    }
+
+    /// Of these, those on words of type `T`.
+    pub(crate) const fn on<T: 'static>(self) -> Self {
+        Self { word: Some(TypeId::of::<T>()), ..self }
+    }
+}
+
+thread_local! {
+    static ACTIVE: Cell<Option<Flaw>> = const { Cell::new(None) };
+}
+
+/// What `f` does has this flaw.
+pub(crate) fn with<R>(flaw: Flaw, f: impl FnOnce() -> R) -> R {
+    ACTIVE.set(Some(flaw));
+    let result = f();
+    ACTIVE.set(None);
+    result
+}
+
+/// The active flaw's change to an operation of the caller, if it is meant.
+#[track_caller]
+fn change<T: 'static>(op: Op, order: Option<Ordering>) -> Option<Change> {
+    let location = Location::caller();
+    let meant = |flaw: &Flaw| {
+        flaw.op == op
+            && flaw.order == order
+            && flaw.word.is_none_or(|word| word == TypeId::of::<T>())
+            && Path::new(location.file()).ends_with(flaw.file)
+    };
+    ACTIVE.get().filter(meant).map(|flaw| flaw.change)
+}
+
+/// The flawed world.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flawed;
+
+/// An atomic word of it.
+#[repr(transparent)]
+pub(crate) struct FlawedAtomic<T: Word>(<Simulated as Memory>::Atomic<T>);
+
+/// A plain word of it.
+#[repr(transparent)]
+pub(crate) struct FlawedPlain<T: Word>(<Simulated as Memory>::Plain<T>);
+
+/// A read-modify-write, or what the flaw makes of it.
+macro_rules! read_modify_write {
+    ($($name:ident $op:ident),+) => {$(
+        #[track_caller]
+        fn $name(&self, value: T, order: Ordering) -> T {
+            match change::<T>(Op::$op, Some(order)) {
+                None => self.0.$name(value, order),
+                Some(Change::Relaxed) => self.0.$name(value, Ordering::Relaxed),
+                Some(Change::Lost) => self.0.load(Ordering::Relaxed),
+            }
+        }
+    )+};
+}
+
+impl<T: Word> AtomicWord<T> for FlawedAtomic<T> {
+    fn new(value: T) -> Self {
+        Self(AtomicWord::new(value))
+    }
+
+    #[track_caller]
+    fn load(&self, order: Ordering) -> T {
+        let relaxed = change::<T>(Op::Load, Some(order)).is_some();
+        self.0.load(if relaxed { Ordering::Relaxed } else { order })
+    }
+
+    #[track_caller]
+    fn store(&self, value: T, order: Ordering) {
+        match change::<T>(Op::Store, Some(order)) {
+            None => self.0.store(value, order),
+            Some(Change::Relaxed) => self.0.store(value, Ordering::Relaxed),
+            Some(Change::Lost) => {}
+        }
+    }
+
+    #[track_caller]
+    fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        match change::<T>(Op::CompareExchange, Some(success)) {
+            None => self.0.compare_exchange(current, new, success, failure),
+            Some(Change::Relaxed) => self.0.compare_exchange(current, new, Ordering::Relaxed, Ordering::Relaxed),
+            Some(Change::Lost) => Ok(current),
+        }
+    }
+
+    read_modify_write!(swap Swap, fetch_add Add, fetch_sub Sub, fetch_or Or, fetch_and And);
+}
+
+impl<T: Word> PlainWord<T> for FlawedPlain<T> {
+    fn new(value: T) -> Self {
+        Self(PlainWord::new(value))
+    }
+
+    #[track_caller]
+    fn get(&self) -> T {
+        self.0.get()
+    }
+
+    #[track_caller]
+    fn set(&self, value: T) {
+        if change::<T>(Op::Store, None).is_none() {
+            self.0.set(value);
+        }
+    }
+
+    #[track_caller]
+    fn peek(&self) -> T {
+        self.0.peek()
+    }
+}
+
+impl<T: Word> fmt::Debug for FlawedAtomic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T: Word> fmt::Debug for FlawedPlain<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Memory for Flawed {
+    const EXACT: bool = Simulated::EXACT;
+
+    type Atomic<T: Word> = FlawedAtomic<T>;
+    type Plain<T: Word> = FlawedPlain<T>;
+    type Site = <Simulated as Memory>::Site;
+
+    #[track_caller]
+    fn site() -> Self::Site {
+        Simulated::site()
+    }
+
+    fn at<R>(site: Self::Site, f: impl FnOnce() -> R) -> R {
+        Simulated::at(site, f)
+    }
+
+    fn fence(order: Ordering) {
+        Simulated::fence(order);
+    }
+
+    #[track_caller]
+    fn spin_while<T: Word>(word: &FlawedAtomic<T>, again: impl FnMut(T) -> bool) -> T {
+        Simulated::spin_while(&word.0, again)
+    }
+
+    fn allocate(layout: Layout, placement: &Placement<'_>) -> NonNull<u8> {
+        Simulated::allocate(layout, placement)
+    }
+
+    unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's duty is the same.
+        unsafe { Simulated::deallocate(memory, layout) };
+    }
+}
+
+impl Platform for Flawed {
+    fn current_cpu() -> CpuId {
+        Simulated::current_cpu()
+    }
+
+    fn now() -> Time {
+        Simulated::now()
+    }
+
+    fn compute(work: Span) -> Span {
+        Simulated::compute(work)
+    }
+
+    fn settle() {
+        Simulated::settle();
+    }
+
+    fn charge(path: PathCost) {
+        Simulated::charge(path);
+    }
+
+    fn enter(mode: Mode) -> Mode {
+        <Simulated as Platform>::enter(mode)
+    }
+
+    fn interrupt(target: CpuId, interrupts: Interrupts) {
+        Simulated::interrupt(target, interrupts);
+    }
+
+    fn interrupt_pending() -> bool {
+        Simulated::interrupt_pending()
+    }
+
+    fn take_interrupts() -> Interrupts {
+        Simulated::take_interrupts()
+    }
+
+    fn wait_for_interrupt() {
+        Simulated::wait_for_interrupt();
+    }
+
+    fn set_timer(at: Time) {
+        Simulated::set_timer(at);
+    }
+
+    #[track_caller]
+    fn park(word: &FlawedAtomic<u32>, expected: u32) {
+        Simulated::park(&word.0, expected);
+    }
+
+    fn unpark(word: &FlawedAtomic<u32>, count: usize) -> usize {
+        Simulated::unpark(&word.0, count)
+    }
+}
