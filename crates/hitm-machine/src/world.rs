@@ -13,6 +13,9 @@ use crate::engine::{Engine, Issue, Step, Touch};
 
 pub(crate) type Site = &'static Location<'static>;
 
+/// Where a CPU's code goes when it waits.
+type WayBack = NonNull<Yielder<(), ()>>;
+
 /// One machine, as the code that runs on it sees it.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -22,7 +25,7 @@ pub(crate) struct World {
     /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses cost nothing.
     pub(crate) current: Cell<Option<u32>>,
     /// By CPU: the way back to the main loop. Valid while that CPU's coroutine is alive.
-    yielders: RefCell<Vec<Option<NonNull<Yielder<(), ()>>>>>,
+    yielders: RefCell<Vec<Option<WayBack>>>,
     /// By CPU: the place that stands for all accesses at present.
     sites: RefCell<Vec<Option<Site>>>,
 }

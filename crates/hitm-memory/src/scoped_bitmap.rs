@@ -202,13 +202,12 @@ impl<M: Memory> BitmapRow<'_, M> {
         let first_part = self.bitmaps.part_of[here.index()] as usize;
         for step in 0..parts {
             let part = (first_part + step) % parts;
-            let words = self.part(part);
-            for index in 0..self.bitmaps.words {
+            for (index, word) in self.part(part)[..self.bitmaps.words].iter().enumerate() {
                 let foreign = match self.bitmaps.encoding {
                     Encoding::Zeros => u64::MAX,
                     Encoding::ForeignOnes => self.bitmaps.members[part].word(index),
                 };
-                if allowed.word(index) & words[index].load(order) & foreign != 0 {
+                if allowed.word(index) & word.load(order) & foreign != 0 {
                     return true;
                 }
             }

@@ -330,7 +330,8 @@ impl Operation {
 
 fn main() {
     // Cargo says `--bench` when it measures; in `cargo test` it does not, and everything runs tiny.
-    let (rounds, times) = if std::env::args().any(|argument| argument == "--bench") { (1_001, 4_000) } else { (1, 500) };
+    let (rounds, times) =
+        if std::env::args().any(|argument| argument == "--bench") { (1_001, 4_000) } else { (1, 500) };
     let topology = hitm_topology::parse("pack:2 l3:3 core:40 pu:2").expect("a machine");
     assert_eq!(topology.cpus(), CPUS);
     println!("cpupri, {CPUS} CPUs, {rounds} rounds of {times}; measured, this machine, this run");

@@ -340,7 +340,7 @@ impl Directory {
             if busy_until > now {
                 return Some(busy_until);
             }
-            let Some(first) = contended.queue.pop() else { return None };
+            let first = contended.queue.pop()?;
             grants.push(self.serve(first, now, true));
             if first.kind == Kind::Load {
                 self.serve_following_loads(line, now, grants);

@@ -137,7 +137,7 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
             let me = own.lock().expect("nobody panics with it").take().expect("its handle");
             me.abort();
             // It goes on until it waits.
-            let watch = handle.spawn((), async move { me.await });
+            let watch = handle.spawn((), me);
             drop(watch);
             handle.checkpoint().await;
             unreachable!("a checkpoint heeds an abort");

@@ -24,7 +24,7 @@ async fn nobody_is_a_round_ahead<H: Host>(handle: Handle<H>) {
         handle.spawn((), async move {
             let mut led = 0;
             for round in 0..rounds {
-                if (number + round) % 3 == 0 {
+                if (number + round).is_multiple_of(3) {
                     clock.yield_now().await;
                 }
                 // Relaxed: the barrier orders it, or the test fails.

@@ -28,7 +28,7 @@ async fn one_holder_at_a_time<H: Host>(handle: Handle<H>) {
                 // Relaxed: the mutex orders it, or the test fails.
                 assert_eq!(holders.fetch_add(1, Ordering::Relaxed), 0);
                 let before = *held;
-                if (number + round) % 3 == 0 {
+                if (number + round).is_multiple_of(3) {
                     clock.yield_now().await;
                 }
                 *held = before + 1;

@@ -83,8 +83,10 @@ mod timed {
         changes
     }
 
+    type Tasks = Vec<hitm::JoinHandle<Simulated, ()>>;
+
     /// Runs `case` on one CPU; who was polled when.
-    fn on_one_cpu(case: fn(&Handle<Simulated>, &Polls) -> Vec<hitm::JoinHandle<Simulated, ()>>) -> Vec<(char, u64)> {
+    fn on_one_cpu(case: fn(&Handle<Simulated>, &Polls) -> Tasks) -> Vec<(char, u64)> {
         simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             let polls = Polls::new();
             handle.set_priority(Priority::fifo(50));
