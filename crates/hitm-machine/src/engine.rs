@@ -74,6 +74,8 @@ struct UnderWay {
     request: Option<Request>,
     /// A plain store's word, size and value.
     store: Option<(NonNull<u8>, usize, u64)>,
+    /// The line of a store without a request, while the directory counts it.
+    joined: Option<u32>,
 }
 
 /// Path costs in picoseconds.
@@ -234,6 +236,9 @@ impl Engine {
         for under_way in &mut self.under_way {
             if under_way.store.is_some_and(|(word, ..)| (start..end).contains(&word.addr().get())) {
                 under_way.store = None;
+                if let Some(line) = under_way.joined.take() {
+                    self.directory.conclude(line);
+                }
             }
         }
         self.cpus.iter_mut().for_each(|cpu| cpu.stores.forget(start, end));
@@ -557,7 +562,7 @@ impl Engine {
             Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
         });
         if touch.kind != Kind::Store {
-            self.enter_arrival(UnderWay { cpu: self.current, request, store: None }, arrives);
+            self.enter_arrival(UnderWay { cpu: self.current, request, store: None, joined: None }, arrives);
             self.wait_for(Waits::Line { line, site: touch.site, since: clock });
             return Issue::Wait;
         }
@@ -574,8 +579,13 @@ impl Engine {
     /// A plain store goes into the store buffer, and takes effect at `effect`; without a request it joins those before it.
     fn enter_store(&mut self, touch: &Touch, line: u32, request: Option<Request>, effect: u64) {
         let joins = request.is_none();
+        if joins {
+            // The core's other threads must not look ahead of it.
+            self.directory.announce(line);
+        }
         let store = Some((touch.word, touch.size, touch.value));
-        self.enter_arrival(UnderWay { cpu: self.current, request, store }, effect);
+        let joined = joins.then_some(line);
+        self.enter_arrival(UnderWay { cpu: self.current, request, store, joined }, effect);
         self.cpu().stores.add(line, touch.address(), touch.value, effect, joins);
     }
 
@@ -590,7 +600,10 @@ impl Engine {
 
     /// A request reaches its line, or a store its turn to take effect.
     fn arrive(&mut self, slot: u32, time: u64) {
-        let UnderWay { cpu, request, store } = self.under_way[slot as usize];
+        let UnderWay { cpu, request, store, .. } = self.under_way[slot as usize];
+        if let Some(line) = self.under_way[slot as usize].joined.take() {
+            self.directory.conclude(line);
+        }
         self.free_places.push(slot);
         if let Some((word, size, value)) = store {
             self.cpus[cpu as usize].stores.arrived(word.addr().get(), time);
