@@ -29,11 +29,14 @@ impl Size {
     pub(crate) const TINY: Self = Self { rounds: 1, operations: 2_000, events: 3 };
 }
 
+/// A runtime's name, and what it does in a case.
+pub(crate) type Contender<T> = (&'static str, fn(Size) -> T);
+
 type Case = (&'static str, fn(&'static str, Size));
 
 pub(crate) const ALL: [Case; 4] = [
     ("spawn_join", |case, size| {
-        let others: [(&str, fn(Size) -> f64); 4] = [
+        let others: [Contender<f64>; 4] = [
             ("hitm", spawn_join::<Hitm>),
             ("tokio", spawn_join::<Tokio>),
             ("async-executor", spawn_join::<AsyncExecutor>),
@@ -42,7 +45,7 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("ping_pong", |case, size| {
-        let others: [(&str, fn(Size) -> f64); 3] = [
+        let others: [Contender<f64>; 3] = [
             ("hitm", ping_pong::<Hitm>),
             ("tokio", ping_pong::<Tokio>),
             ("async-executor", ping_pong::<AsyncExecutor>),
@@ -50,7 +53,7 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("yield_storm", |case, size| {
-        let others: [(&str, fn(Size) -> f64); 3] = [
+        let others: [Contender<f64>; 3] = [
             ("hitm", yield_storm::<Hitm>),
             ("tokio", yield_storm::<Tokio>),
             ("async-executor", yield_storm::<AsyncExecutor>),
@@ -58,7 +61,7 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("wake_latency", |case, size| {
-        let others: [(&str, fn(Size) -> Vec<Duration>); 4] = [
+        let others: [Contender<Vec<Duration>>; 4] = [
             ("hitm", wake_latency_urgent),
             ("hitm, equals", wake_latency::<Hitm>),
             ("tokio", wake_latency::<Tokio>),

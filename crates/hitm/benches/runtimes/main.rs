@@ -25,7 +25,7 @@ mod rivals;
 
 use std::time::{Duration, Instant};
 
-use cases::Size;
+use cases::{Contender, Size};
 
 /// The figures of one runtime in one case.
 struct Row {
@@ -42,7 +42,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// Runs `contenders` round by round and prints what came of it. Each gives the time of one operation.
-fn compare(case: &str, size: Size, contenders: &[(&'static str, fn(Size) -> f64)]) {
+fn compare(case: &str, size: Size, contenders: &[Contender<f64>]) {
     let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row { name, nanos: Vec::new(), p99: None }).collect();
     for _ in 0..size.rounds {
         for (row, (_, run)) in rows.iter_mut().zip(contenders) {
@@ -53,7 +53,7 @@ fn compare(case: &str, size: Size, contenders: &[(&'static str, fn(Size) -> f64)
 }
 
 /// As `compare`, for cases that time each operation.
-fn compare_latencies(case: &str, size: Size, contenders: &[(&'static str, fn(Size) -> Vec<Duration>)]) {
+fn compare_latencies(case: &str, size: Size, contenders: &[Contender<Vec<Duration>>]) {
     let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row { name, nanos: Vec::new(), p99: None }).collect();
     for _ in 0..size.rounds {
         for (row, (_, run)) in rows.iter_mut().zip(contenders) {
