@@ -29,6 +29,9 @@ impl Size {
     pub(crate) const TINY: Self = Self { rounds: 1, operations: 2_000, events: 3 };
 }
 
+/// A runtime's name, and what it does in a case.
+pub(crate) type Contender<T> = (&'static str, fn(Size) -> T);
+
 type Case = (&'static str, fn(&'static str, Size));
 
 pub(crate) const ALL: [Case; 4] = [

@@ -25,7 +25,7 @@ mod rivals;
 
 use std::time::{Duration, Instant};
 
-use cases::Size;
+use cases::{Contender, Size};
 
 /// A runtime's name, and what is timed with it.
 type Contender<T> = (&'static str, fn(Size) -> T);

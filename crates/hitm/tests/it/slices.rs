@@ -83,11 +83,10 @@ mod timed {
         changes
     }
 
-    /// Starts tasks that note when they are polled.
-    type Case = fn(&Handle<Simulated>, &Polls) -> Vec<hitm::JoinHandle<Simulated, ()>>;
+    type Tasks = Vec<hitm::JoinHandle<Simulated, ()>>;
 
     /// Runs `case` on one CPU; who was polled when.
-    fn on_one_cpu(case: Case) -> Vec<(char, u64)> {
+    fn on_one_cpu(case: fn(&Handle<Simulated>, &Polls) -> Tasks) -> Vec<(char, u64)> {
         simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             let polls = Polls::new();
             handle.set_priority(Priority::fifo(50));
