@@ -185,11 +185,7 @@ impl Engine {
         }
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
-        match touch.kind {
-            Kind::Load => {}
-            Kind::Store => self.cpu().window.end_fill(),
-            Kind::Rmw => self.cpu().window.clear(),
-        }
+        self.leave_window(touch.kind);
         if let Some(done) = done {
             self.hit(access, done);
             if touch.kind == Kind::Store
@@ -206,6 +202,15 @@ impl Engine {
         }
         self.cpu().window.end_fill();
         self.send_request(touch, line, access, clock)
+    }
+
+    /// What an access does to the window of loads before it.
+    fn leave_window(&mut self, kind: Kind) {
+        match kind {
+            Kind::Load => {}
+            Kind::Store => self.cpu().window.end_fill(),
+            Kind::Rmw => self.cpu().window.clear(),
+        }
     }
 
     /// A load of the line that was filled last, whatever became of it since.
