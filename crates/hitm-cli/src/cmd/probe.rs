@@ -137,14 +137,15 @@ impl Probe {
 
     /// Options of other probes.
     fn check_unused(&self) -> Result<(), Failure> {
-        let (probe, no_participants, no_pause) = match self.what {
-            What::PingPong { .. } => ("ping-pong", true, true),
-            What::Reads => ("reads", false, true),
+        let (probe, is_ping_pong) = match self.what {
+            What::PingPong { .. } => ("ping-pong", true),
+            What::Reads => ("reads", false),
             What::Counter { .. } | What::Mask { .. } => return Ok(()),
         };
         let unused = [
-            ("--participants", no_participants && self.participants.is_some()),
-            ("--pause", no_pause && !self.pause.is_zero()),
+            ("--participants", is_ping_pong && self.participants.is_some()),
+            ("--duration", is_ping_pong && self.duration.is_some()),
+            ("--pause", !self.pause.is_zero()),
         ];
         match unused.iter().find(|(_, unused)| *unused) {
             Some((flag, _)) => Err(Failure::new(format!("{flag}: `{probe}` has no use for it; leave it out"))),
@@ -192,7 +193,7 @@ impl Probe {
     ) -> Result<Given, Failure> {
         // Probes do nothing but access memory: what is too long for a program with work to do is their whole life. An
         // access takes a tenth of a nanosecond at least. Round trips have an end of their own.
-        let longest = 20 * self.time().as_picos() / 100;
+        let longest = self.time().as_picos().saturating_mul(20) / 100;
         let livelock_after = longest.saturating_mul(cpus.len() as u64).max(Config::default().livelock_after);
         let config = Config { seed: self.machine.seed, arbitration, livelock_after, ..Config::default() };
         let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);

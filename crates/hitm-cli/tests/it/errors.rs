@@ -279,10 +279,10 @@ fn numbers() {
     "#]],
     );
     check(
-        "run probe counter --operations 0",
+        "run probe ping-pong --rounds 0",
         expect![[r#"
-        hitm: invalid value '0' for '--operations <N>': 0 is not in 1..=1000000000; `hitm run probe counter --help` shows what there is
-    "#]],
+            hitm: invalid value '0' for '--rounds <N>': 0 is not in 1..=1000000000; `hitm run probe ping-pong --help` shows what there is
+        "#]],
     );
 }
 
@@ -313,16 +313,16 @@ fn times() {
     "#]],
     );
     check(
-        "run ffmpeg --duration 101d",
+        "run ffmpeg --duration 11d",
         expect![[r#"
-        hitm: invalid value '101d' for '--duration <T>': longer than 100 days: give less; `hitm run ffmpeg --help` shows what there is
-    "#]],
+            hitm: invalid value '11d' for '--duration <T>': longer than 10 days: give less; `hitm run ffmpeg --help` shows what there is
+        "#]],
     );
     check(
         "run ffmpeg --warm-up 1000y",
         expect![[r#"
-        hitm: invalid value '1000y' for '--warm-up <T>': longer than 100 days: give less; `hitm run ffmpeg --help` shows what there is
-    "#]],
+            hitm: invalid value '1000y' for '--warm-up <T>': longer than 10 days: give less; `hitm run ffmpeg --help` shows what there is
+        "#]],
     );
     check(
         "run ffmpeg --warm-up 3parsec",
@@ -492,6 +492,12 @@ fn options_that_contradict_each_other() {
         "run probe ping-pong --participants 4",
         expect![[r#"
         hitm: --participants: `ping-pong` has no use for it; leave it out
+    "#]],
+    );
+    check(
+        "run probe ping-pong --duration 1ms",
+        expect![[r#"
+        hitm: --duration: `ping-pong` has no use for it; leave it out
     "#]],
     );
     check(

@@ -8,10 +8,10 @@ use crate::command::{end, folder, hitm, stdout_of, words};
 
 /// Every probe, small.
 const PROBES: [&str; 4] = [
-    "ping-pong --pairs 1 --operations 20",
-    "counter --scope machine,llc --operations 20",
-    "mask --scope machine,core --operations 20 --readers 1",
-    "reads --operations 20",
+    "ping-pong --pairs 1 --rounds 20",
+    "counter --scope machine,llc --duration 2us",
+    "mask --scope machine,core --duration 2us --readers 1",
+    "reads --duration 2us",
 ];
 
 #[test]
