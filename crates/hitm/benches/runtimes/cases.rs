@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hitm::Priority;
 
 use crate::rivals::{AsyncExecutor, Hitm, Pipe, Rival, Tokio, threads};
-use crate::{Contender, compare, compare_latencies};
+use crate::{compare, compare_latencies};
 
 /// How much is done.
 #[derive(Clone, Copy)]

@@ -27,9 +27,6 @@ use std::time::{Duration, Instant};
 
 use cases::{Contender, Size};
 
-/// A runtime's name, and what is timed with it.
-type Contender<T> = (&'static str, fn(Size) -> T);
-
 /// The figures of one runtime in one case.
 struct Row {
     name: &'static str,
