@@ -1,12 +1,16 @@
 //! Flags that verbs share, each on the type that it sets.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use hitm_machine::Arbitration;
 use hitm_memory::Span;
 use hitm_report::c2c::Layout;
+use hitm_topology::Topology;
+
+use crate::failure::Failure;
 
 /// Where a workload runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -80,46 +84,155 @@ impl From<LayoutArg> for Layout {
 /// The machine of a run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MachineArgs {
-    /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may be given several times.
-    #[arg(long = "machine", value_name = "M", default_value = "gnr-2x120")]
-    pub(crate) machines: Vec<String>,
+    /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may be given several times
+    /// [default: gnr-2x120 simulated, this natively].
+    #[arg(long = "machine", value_name = "M", global = true)]
+    machines: Vec<String>,
     /// Take this many CPUs of the machine: whole cores, dies, packages; more packages for more CPUs.
-    #[arg(long, value_name = "N")]
-    pub(crate) cpus: Option<usize>,
-    /// Who is served next on a contended line; several separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "local-first")]
-    pub(crate) arbitration: Vec<ArbitrationArg>,
+    #[arg(long, value_name = "N", global = true, allow_negative_numbers = true)]
+    cpus: Option<usize>,
+    /// Who is served next on a contended line; several separated by commas [default: local-first].
+    #[arg(long, value_enum, value_delimiter = ',', global = true)]
+    arbitration: Vec<ArbitrationArg>,
     /// Seed of the machine's jitter and the workload's random numbers.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, global = true, allow_negative_numbers = true)]
     pub(crate) seed: u64,
+}
+
+impl MachineArgs {
+    /// The machines, each once.
+    ///
+    /// # Errors
+    /// When one cannot be read or made, is there twice, or is not this one and the run is native.
+    pub(crate) fn topologies(&self, host: HostArg) -> Result<Vec<Arc<Topology>>, Failure> {
+        let given: Vec<&str> = self.machines.iter().map(String::as_str).collect();
+        let names = match (given.as_slice(), host) {
+            ([], HostArg::Simulated) => &["gnr-2x120"],
+            ([], HostArg::Native) => &["this"],
+            (given, _) => given,
+        };
+        let mut topologies: Vec<Arc<Topology>> = Vec::new();
+        for name in names {
+            let topology = Arc::new(self.topology(name, host)?);
+            if topologies.iter().any(|other| other.name() == topology.name()) {
+                return Err(Failure::new(format!(
+                    "--machine `{name}`: a machine of this name is there twice; give it once"
+                )));
+            }
+            topologies.push(topology);
+        }
+        Ok(topologies)
+    }
+
+    fn topology(&self, name: &str, host: HostArg) -> Result<Topology, Failure> {
+        if host == HostArg::Native && name != "this" {
+            return Err(Failure::new(format!(
+                "--machine `{name}`: a native run takes place on this machine; leave --machine out, or --host native"
+            )));
+        }
+        let topology = hitm_topology::parse(name)?;
+        let Some(cpus) = self.cpus else { return Ok(topology) };
+        if host == HostArg::Native && cpus > topology.cpus() {
+            return Err(Failure::new(format!(
+                "--cpus {cpus}: this machine has {}, and a native run takes place on it; ask for fewer, or leave out --host native",
+                topology.cpus()
+            )));
+        }
+        topology.restrict(cpus).map_err(|error| Failure::new(format!("--cpus {cpus}: {error}")))
+    }
+
+    /// The policies, each once.
+    ///
+    /// # Errors
+    /// When one is there twice.
+    pub(crate) fn arbitrations(&self) -> Result<Vec<Arbitration>, Failure> {
+        if self.arbitration.is_empty() {
+            return Ok(vec![Arbitration::LocalFirst]);
+        }
+        let mut policies: Vec<Arbitration> = Vec::new();
+        for &arg in &self.arbitration {
+            let policy = Arbitration::from(arg);
+            if policies.contains(&policy) {
+                return Err(Failure::new(format!("--arbitration `{}`: is there twice; give it once", policy.name())));
+            }
+            policies.push(policy);
+        }
+        Ok(policies)
+    }
+
+    /// Whether a policy was asked for.
+    pub(crate) fn has_arbitration(&self) -> bool {
+        !self.arbitration.is_empty()
+    }
+}
+
+/// Options that a native run has no use for: `given` has those that were asked for.
+///
+/// # Errors
+/// When there is one.
+pub(crate) fn refuse_natively(host: HostArg, given: &[(&str, bool)]) -> Result<(), Failure> {
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) if host == HostArg::Native => Err(Failure::new(format!(
+            "{flag}: a native run has no use for it; leave it out, or leave out --host native"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What is printed and written.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OutputArgs {
-    /// How many of the hottest lines to show.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(crate) lines: usize,
-    /// The form of the line report.
-    #[arg(long, value_enum, default_value = "full")]
-    pub(crate) layout: LayoutArg,
+    /// How many of the hottest lines to show; 0 for no line report [default: 5].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) lines: Option<usize>,
+    /// The form of the line report [default: full].
+    #[arg(long, value_enum)]
+    pub(crate) layout: Option<LayoutArg>,
     /// Write the results to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
+/// Longest time on the command line: two of them are still a number of picoseconds.
+const DAYS_MAX: u64 = 100;
+
 /// A length of time, as `24ms` or `500us`.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let duration: Duration =
-        humantime::parse_duration(text).map_err(|error| format!("{error}: give a number and a unit, as in `24ms`"))?;
-    let nanos = u64::try_from(duration.as_nanos()).map_err(|_| "longer than 213 days".to_owned())?;
-    nanos.checked_mul(1_000).map(Span::from_picos).ok_or_else(|| "longer than 213 days".to_owned())
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| "not a length of time: give a number and a unit, as in `24ms`".to_owned())?;
+    if duration > Duration::from_secs(DAYS_MAX * 24 * 3600) {
+        return Err(format!("longer than {DAYS_MAX} days: give less"));
+    }
+    // A hundred days are fewer than 2^63 picoseconds.
+    Ok(Span::from_picos(duration.as_nanos() as u64 * 1_000))
 }
+
+/// A length of time that is not zero.
+pub(crate) fn span_above_zero(text: &str) -> Result<Span, String> {
+    match span(text)? {
+        Span::ZERO => Err("no time at all: give more, as in `24ms`".to_owned()),
+        span => Ok(span),
+    }
+}
+
+/// Factors beyond these give bursts that are no time at all, or longer than any run.
+const FACTORS: (f64, f64) = (1e-6, 1e6);
 
 /// A factor above zero.
 pub(crate) fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
-        _ => Err("not a number above 0".to_owned()),
+        Ok(factor) if (FACTORS.0..=FACTORS.1).contains(&factor) => Ok(factor),
+        _ => Err(format!("not a number from {} to {}", FACTORS.0, FACTORS.1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_time_twice_is_a_time() {
+        let longest = span(&format!("{DAYS_MAX}d")).expect("as long as is allowed");
+        assert!(longest.as_picos().checked_mul(2).is_some());
     }
 }

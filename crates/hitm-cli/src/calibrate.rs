@@ -5,6 +5,7 @@
 
 use hitm_memory::Span;
 use hitm_report::result::Calibration;
+use hitm_workloads::ffmpeg::Profile;
 use hitm_workloads::meter::Window;
 
 use crate::campaign::{self, Progress};
@@ -21,6 +22,8 @@ const FIRST: [f64; 2] = [0.15, 0.05];
 const ROUNDS: usize = 3;
 /// Factors are not tried beyond these.
 const LIMITS: (f64, f64) = (1e-3, 10.0);
+/// Pictures of an instance before a run is measured: the pipeline holds some twenty.
+pub(crate) const WARM_UP_PICTURES: u64 = 20;
 /// Rates beyond this many times those of the sources are reported.
 const RATE_FACTOR: f64 = 10.0;
 
@@ -74,19 +77,27 @@ pub(crate) fn burst_factor(case: &Case, threads: usize, progress: &Progress) -> 
     Ok((factor, calibration))
 }
 
+/// The time of `count` pictures with bursts of `burst_factor`.
+pub(crate) fn pictures(profile: Profile, burst_factor: f64, count: u64) -> Span {
+    Span::from_nanos_f64(profile.picture().as_nanos_f64() * burst_factor) * count
+}
+
 fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progress) -> Result<Vec<Trial>, Failure> {
     let cases = factors.map(|factor| {
         let mut case = case.clone();
         case.workload.burst_factor = factor;
-        // Short, but past the start-up, which takes a few frames.
-        case.workload.window = Window { warm_up: Span::from_micros(8_000), measured: Span::from_micros(8_000) };
+        // Short, but past the start-up.
+        let pictures = pictures(case.workload.profile, factor, WARM_UP_PICTURES);
+        case.workload.window = Window { warm_up: pictures, measured: pictures };
         case.roles = false;
         case
     });
     let mut trials = Vec::new();
     let take = |case: usize, outcome: Outcome| trials.push((factors[case], outcome.results.account.kernel_share()));
-    campaign::run(&cases, threads, progress, take)?;
-    Ok(trials)
+    match campaign::run(&cases, threads, progress, Case::run, take).into_iter().next() {
+        None => Ok(trials),
+        Some(failure) => Err(failure),
+    }
 }
 
 /// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
-use crate::simulate::{Case, Outcome};
+use crate::simulate::Case;
 
 /// A bar on a terminal, nothing otherwise.
 pub(crate) struct Progress(ProgressBar);
@@ -56,48 +57,70 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Outcomes on their way to whoever takes them, in the order of the cases.
-struct Arrivals<T> {
+struct Arrivals<O, T> {
     /// The case whose outcome is taken next.
     next: usize,
-    /// Outcomes of later cases.
-    early: BTreeMap<usize, Outcome>,
+    /// Of later cases; none where the case failed.
+    early: BTreeMap<usize, Option<O>>,
     take: T,
 }
 
-impl<T: FnMut(usize, Outcome)> Arrivals<T> {
-    fn arrive(&mut self, case: usize, outcome: Outcome) {
+impl<O, T: FnMut(usize, O)> Arrivals<O, T> {
+    fn arrive(&mut self, case: usize, outcome: Option<O>) {
         self.early.insert(case, outcome);
         while let Some(outcome) = self.early.remove(&self.next) {
-            (self.take)(self.next, outcome);
+            if let Some(outcome) = outcome {
+                (self.take)(self.next, outcome);
+            }
             self.next += 1;
         }
+    }
+}
+
+/// Something that can be run, and named while it runs.
+pub(crate) trait Named {
+    /// What the progress shows.
+    fn name(&self) -> String;
+}
+
+impl Named for Case {
+    fn name(&self) -> String {
+        self.name()
     }
 }
 
 /// Runs all cases on `threads` host threads and gives each outcome to `take`, with the case's index, in the order of the
 /// cases and as soon as those before have been taken: what is not kept takes no memory.
 ///
-/// # Errors
-/// The first case, in order, that could not be run.
-pub(crate) fn run(
-    cases: &[Case],
+/// Returns the failures, in the order of the cases: a case that fails, or panics, takes nothing from the others.
+pub(crate) fn run<C: Named + Sync, O: Send>(
+    cases: &[C],
     threads: usize,
     progress: &Progress,
-    take: impl FnMut(usize, Outcome) + Send,
-) -> Result<(), Failure> {
+    run: impl Fn(&C) -> Result<O, Failure> + Sync,
+    take: impl FnMut(usize, O) + Send,
+) -> Vec<Failure> {
     let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
     let arrivals = Mutex::new(Arrivals { next: 0, early: BTreeMap::new(), take });
     let failures: Mutex<BTreeMap<usize, Failure>> = Mutex::new(BTreeMap::new());
     let work = || {
         loop {
             let Some(index) = lock(&waiting).pop_front() else { return };
-            progress.begin(&cases[index].name());
-            let outcome = cases[index].run();
+            let case = &cases[index];
+            progress.begin(&case.name());
+            // Nothing of a machine that panicked is used again.
+            let ended = catch_unwind(AssertUnwindSafe(|| run(case)));
             progress.end();
-            match outcome {
-                Ok(outcome) => lock(&arrivals).arrive(index, outcome),
-                Err(failure) => _ = lock(&failures).insert(index, failure),
-            }
+            let ended = ended.unwrap_or_else(|payload| {
+                let what = payload.downcast_ref::<String>().map(String::as_str);
+                let what = what.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("without a message");
+                Err(Failure::wanting(format!(
+                    "{}: panicked: {what}; this is a fault of `hitm`: report it",
+                    case.name()
+                )))
+            });
+            let outcome = ended.map_err(|failure| lock(&failures).insert(index, failure)).ok();
+            lock(&arrivals).arrive(index, outcome);
         }
     };
     thread::scope(|scope| {
@@ -106,6 +129,34 @@ pub(crate) fn run(
         }
         work();
     });
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failures.into_values().next().map_or(Ok(()), Err)
+    failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Named for u32 {
+        fn name(&self) -> String {
+            format!("case {self}")
+        }
+    }
+
+    #[test]
+    fn a_case_that_fails_takes_nothing_from_the_others() {
+        let run_one = |&case: &u32| match case {
+            2 => Err(Failure::wanting("case 2: stalled")),
+            3 => std::panic::resume_unwind(Box::new("broken".to_owned())),
+            case => Ok(case * 10),
+        };
+        for threads in [1, 2, 5] {
+            let mut taken = Vec::new();
+            let progress = Progress::new(5);
+            let failures =
+                run(&[0, 1, 2, 3, 4], threads, &progress, run_one, |index, value| taken.push((index, value)));
+            assert_eq!(taken, [(0, 0), (1, 10), (4, 40)]);
+            let lines: Vec<String> = failures.iter().map(ToString::to_string).collect();
+            assert_eq!(lines, ["case 2: stalled", "case 3: panicked: broken; this is a fault of `hitm`: report it"]);
+        }
+    }
 }

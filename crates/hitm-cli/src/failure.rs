@@ -2,49 +2,88 @@
 
 use std::fmt;
 
+use clap::error::ErrorKind;
+
 /// One line: the input, the place in it, the cause, and what to do.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct Failure {
+    line: String,
+    status: u8,
+}
 
 impl Failure {
-    /// `line` as it is; anything that was several lines becomes one.
+    /// The tool could not do it. `line` as it is; anything that was several lines becomes one.
     pub(crate) fn new(line: impl Into<String>) -> Self {
-        Self(line.into().split('\n').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "))
+        let line = line.into();
+        let parts = line.split('\n').map(str::trim).filter(|part| !part.is_empty());
+        Self { line: parts.collect::<Vec<_>>().join("; "), status: 2 }
+    }
+
+    /// The tool did it, and what was asked about was found wanting.
+    pub(crate) fn wanting(line: impl Into<String>) -> Self {
+        Self { status: 1, ..Self::new(line) }
+    }
+
+    /// What the process ends with.
+    pub(crate) fn status(&self) -> u8 {
+        self.status
     }
 
     /// Of arguments that do not parse: the first line of what the parser says, its tips, and where help is.
     pub(crate) fn usage(error: &clap::Error) -> Self {
+        let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+        let (verbs, command) = known_verbs(words);
+        let help = format!("`{} --help` shows what there is", verbs.join(" "));
+        let missing =
+            matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand);
+        if missing {
+            let names = command.get_subcommands().filter(|next| !next.is_hide_set());
+            let names: Vec<String> = names.map(|next| format!("`{}`", next.get_name())).collect();
+            let of_what = verbs.join(" ");
+            return Self::new(format!(
+                "`{of_what}`: a command is missing after it, one of {}; {help}",
+                names.join(", ")
+            ));
+        }
         let text = error.render().to_string();
         let mut paragraphs = text.split("\n\n");
         let first = paragraphs.next().unwrap_or_default().trim_start_matches("error: ");
         let tips = paragraphs.filter(|paragraph| paragraph.trim_start().starts_with("tip:"));
-        let tips: Vec<&str> = tips.map(str::trim).collect();
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let verbs: Vec<String> = std::env::args().skip(1).take_while(|word| !word.starts_with('-')).take(2).collect();
-        let help = ["hitm".to_owned()].into_iter().chain(known_verbs(verbs)).chain(["--help".to_owned()]);
-        let mut line = flat(first);
+        let mut line = plain(&flat(first));
         for tip in tips {
-            line.push_str(&format!("; {}", flat(tip.trim_start_matches("tip: "))));
+            line.push_str(&format!("; {}", flat(tip.trim().trim_start_matches("tip:"))));
         }
-        Self(format!("{line}; `{}` shows what there is", help.collect::<Vec<_>>().join(" ")))
+        Self::new(format!("{line}; {help}"))
     }
 }
 
-/// The leading words that are verbs.
-fn known_verbs(words: Vec<String>) -> Vec<String> {
-    let mut verbs = Vec::new();
+/// The standard library's words for bad numbers are a programmer's.
+fn plain(line: &str) -> String {
+    [
+        ("invalid digit found in string", "not a whole number"),
+        ("cannot parse integer from empty string", "not a whole number"),
+        ("number too large to fit in target type", "too large a number"),
+    ]
+    .iter()
+    .fold(line.to_owned(), |line, (theirs, ours)| line.replace(theirs, ours))
+}
+
+/// The leading words that are verbs, after the command's own name, and the command that they lead to.
+fn known_verbs(words: Vec<String>) -> (Vec<String>, clap::Command) {
+    let mut verbs = vec!["hitm".to_owned()];
     let mut command = <crate::Hitm as clap::CommandFactory>::command();
     for word in words {
         let Some(next) = command.find_subcommand(&word).cloned() else { break };
         verbs.push(word);
         command = next;
     }
-    verbs
+    (verbs, command)
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.line)
     }
 }
 

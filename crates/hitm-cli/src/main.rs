@@ -9,7 +9,9 @@ mod campaign;
 mod cmd;
 mod convert;
 mod failure;
+mod json;
 mod native;
+mod record;
 mod simulate;
 
 use std::io::{self, Write};
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             // Nothing can be done when stderr is closed.
             let _closed = writeln!(io::stderr(), "hitm: {failure}");
-            ExitCode::from(2)
+            ExitCode::from(failure.status())
         }
     }
 }

@@ -13,8 +13,8 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 
-use crate::cmd::run::{empty_file, frames_per_second, machine_of};
 use crate::failure::Failure;
+use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes};
 
 /// A run of ffmpeg on this machine.
 pub(crate) struct Case {
@@ -24,10 +24,7 @@ pub(crate) struct Case {
 }
 
 /// Runs the cases one after the other.
-///
-/// # Errors
-/// When a runtime cannot be made.
-pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
+pub(crate) fn run(cases: &[Case]) -> ResultFile {
     let mut file = empty_file();
     for case in cases {
         if !file.machines.iter().any(|machine| machine.name == case.topology.name()) {
@@ -37,7 +34,10 @@ pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
             machine.note = None;
             file.machines.push(machine);
         }
-        file.runs.push(case.run()?);
+        match case.run() {
+            Ok(run) => file.runs.push(run),
+            Err(failure) => file.failures.push(failure.to_string()),
+        }
     }
     let baselines: Vec<(String, Mean)> = file
         .runs
@@ -51,7 +51,7 @@ pub(crate) fn run(cases: &[Case]) -> Result<ResultFile, Failure> {
         let relative = baseline.map(|(_, baseline)| ratio(own, *baseline));
         (run.relative, run.relative_interval) = (relative.map(|mean| mean.value), relative.map(|mean| mean.interval));
     }
-    Ok(file)
+    file
 }
 
 /// Longer than a window can be missed by.
@@ -105,8 +105,8 @@ impl Case {
             switches: 0,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
-            roles: crate::cmd::run::native_roles(runtime.handle().roles(), frames),
-            wakes: crate::cmd::run::native_wakes(runtime.handle().roles(), frames),
+            roles: native_roles(runtime.handle().roles(), frames),
+            wakes: native_wakes(runtime.handle().roles(), frames),
             lines: Vec::new(),
             notes: self.notes(),
         })

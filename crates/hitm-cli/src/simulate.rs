@@ -23,6 +23,8 @@ pub(crate) struct Case {
     pub(crate) mitigation: Mitigation,
     pub(crate) workload: ffmpeg::Config,
     pub(crate) roles: bool,
+    /// See [`Config::livelock_after`].
+    pub(crate) livelock_after: Option<u64>,
 }
 
 /// Who woke whom, how often.
@@ -31,6 +33,8 @@ pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
 /// What came of it, with one seed or several.
 #[derive(Debug)]
 pub(crate) struct Outcome {
+    /// The seeds.
+    pub(crate) seeds: Vec<u64>,
     /// Frames per second, by batch, with each seed.
     pub(crate) rates: Vec<[f64; BATCHES]>,
     pub(crate) results: Results,
@@ -46,6 +50,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Adds what came of it with another seed.
     pub(crate) fn merge(&mut self, other: Self) {
+        self.seeds.extend(other.seeds);
         self.rates.extend(other.rates);
         self.results.merge(&other.results);
         self.operations.extend(other.operations);
@@ -62,6 +67,18 @@ impl Case {
         format!("{} on {}, {}, seed {}", mitigation.name(), topology.name(), arbitration.name(), workload.seed)
     }
 
+    /// How to see it again, alone.
+    fn again(&self) -> String {
+        let Self { arbitration, mitigation, workload, .. } = self;
+        format!(
+            "see it again, alone, with `--arbitration {} --mitigation {} --seed {} --seeds 1 --burst-factor {}`",
+            arbitration.name(),
+            mitigation.name(),
+            workload.seed,
+            workload.burst_factor
+        )
+    }
+
     fn config(&self) -> Config {
         let Window { warm_up, measured } = self.workload.window;
         Config {
@@ -74,6 +91,7 @@ impl Case {
             },
             measure_from: warm_up,
             measure_until: warm_up + measured,
+            livelock_after: self.livelock_after.unwrap_or(Config::default().livelock_after),
             ..Config::default()
         }
     }
@@ -98,10 +116,11 @@ impl Case {
             }
             handle.run_cpu(cpu);
         });
-        ended.map_err(|stalled| Failure::new(format!("{}: {stalled}", self.name())))?;
+        ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
         let workload = started.lock().unwrap_or_else(PoisonError::into_inner).take();
         let rates = workload.map_or([f64::NAN; BATCHES], |workload| workload.frames_per_second());
         Ok(Outcome {
+            seeds: vec![self.workload.seed],
             rates: vec![rates],
             results: machine.results(),
             operations: runtime.scheduler().stats().sums(),

@@ -47,6 +47,9 @@ struct Cpus {
     family: u32,
     /// Any model of the family when empty.
     models: Vec<u32>,
+    /// The highest clock of these in gigahertz, where it differs from that of the table.
+    #[serde(default)]
+    clock_ghz: Option<f64>,
 }
 
 /// The costs of one family of machines, in nanoseconds.
@@ -62,6 +65,9 @@ pub struct Family {
     near: Vec<Cpus>,
     /// Whether a hand-off between LLC domains of a package pays the crossing when the line's home is elsewhere.
     pub home_matters: bool,
+    /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes cycles of it.
+    #[serde(default)]
+    measured_at: Option<Cost>,
     /// Gigahertz; only turns time into cycles.
     pub clock_ghz: Cost,
     /// A load that hits.
@@ -247,6 +253,25 @@ impl Costs {
     }
 }
 
+impl Family {
+    /// The table for processors of the family that run at `clock` gigahertz: what happens inside a core or an LLC domain takes
+    /// the same number of cycles, so it takes longer on a slower one; the fabric between has a clock of its own.
+    fn at_clock(mut self, clock: Option<f64>) -> (Self, Option<String>) {
+        let (Some(clock), Some(measured)) = (clock, self.measured_at.as_ref().map(|cost| cost.value)) else {
+            return (self, None);
+        };
+        let scale = measured / clock;
+        self.clock_ghz.value /= scale;
+        let clocked =
+            [&mut self.load_hit, &mut self.rmw_hit, &mut self.same_core, &mut self.same_llc, &mut self.llc_read];
+        clocked.into_iter().for_each(|cost| cost.value *= scale);
+        let note = format!(
+            "costs inside a core and an LLC domain were measured at {measured} GHz and are scaled to this processor's {clock} GHz"
+        );
+        (self, Some(note))
+    }
+}
+
 impl Cpus {
     fn include(&self, model: &hitm_topology::Family) -> bool {
         self.vendor == model.vendor
@@ -262,7 +287,9 @@ fn nearest_family(topology: &Topology) -> (Family, Option<String>) {
         families.iter().find(|family| pick(family).iter().any(|cpus| cpus.include(model)))
     };
     if let Some(own) = among(|family| &family.own) {
-        return (own.clone(), None);
+        let clock =
+            topology.vendor_family().and_then(|model| own.own.iter().find(|cpus| cpus.include(model))?.clock_ghz);
+        return own.clone().at_clock(clock);
     }
     let near = among(|family| &family.near);
     let family = near.or_else(|| families.iter().find(|family| family.name == FALLBACK)).expect("the fall-back exists");
@@ -308,6 +335,16 @@ mod tests {
             let costs = Costs::of(&hitm_topology::parse(preset).expect("a preset"), CostSet::Linux);
             assert_eq!((costs.family.name.as_str(), costs.note), (family, None), "{preset}");
         }
+    }
+
+    #[test]
+    fn what_happens_inside_an_llc_domain_follows_the_clock() {
+        let of = |preset| Costs::of(&hitm_topology::parse(preset).expect("a preset"), CostSet::Linux);
+        let (fast, slow) = (of("epyc-9654-2x96").family, of("epyc-9754-2x128").family);
+        let ratio = |cost: fn(&Family) -> f64| cost(&slow) / cost(&fast);
+        assert!((ratio(|family| family.same_llc.value) - 3.7 / 3.1).abs() < 1e-9);
+        assert!((ratio(|family| family.other_package.value) - 1.0).abs() < 1e-9);
+        assert!(of("epyc-9754-2x128").note.expect("a note").contains("3.1 GHz"));
     }
 
     #[test]

@@ -125,7 +125,13 @@ impl LoadWindow {
         self.lines.iter().rev().any(|&(known, load)| known == line && self.loads - load < self.reach)
     }
 
-    /// A load of `line`.
+    /// A load that an earlier fill has served. It was issued with the load that brought the line, and lengthens nothing.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.loads += 1;
+    }
+
+    /// A load of `line`, which is here or asked for.
     #[inline]
     pub(crate) fn add(&mut self, line: u32) {
         self.loads += 1;

@@ -178,6 +178,9 @@ impl Engine {
         for under_way in &mut self.under_way {
             if under_way.store.is_some_and(|(word, ..)| (start..end).contains(&word.addr().get())) {
                 under_way.store = None;
+                if let Some(line) = under_way.joined.take() {
+                    self.directory.conclude(line);
+                }
             }
         }
         self.cpus.iter_mut().for_each(|cpu| cpu.stores.forget(start, end));

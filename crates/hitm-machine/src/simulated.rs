@@ -238,6 +238,7 @@ impl Memory for Simulated {
         let address = std::ptr::from_ref(word).addr();
         on_cpu(|world, cpu| world.set_spinning(cpu, true));
         let value = loop {
+            // Acquire: who waits for a word goes on to use what its writer published.
             let value = word.load_at(Ordering::Acquire, site);
             if !again(value) {
                 break value;
@@ -339,6 +340,7 @@ impl Platform for Simulated {
     #[track_caller]
     fn park(word: &SimulatedAtomic<u32>, expected: u32) {
         let site = Location::caller();
+        // Relaxed: a futex orders nothing; whoever parks reads the word again.
         if word.load(Ordering::Relaxed) == expected {
             on_cpu(|world, _| world.park(std::ptr::from_ref(word).addr(), site)).expect(NO_CPU);
         }

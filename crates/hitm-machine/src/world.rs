@@ -13,7 +13,7 @@ use crate::engine::{Engine, Issue, Step, Touch};
 
 pub(crate) type Site = &'static Location<'static>;
 
-/// From a CPU's coroutine to the main loop.
+/// The way from a CPU's coroutine back to the main loop.
 type WayBack = NonNull<Yielder<(), ()>>;
 
 /// One machine, as the code that runs on it sees it.

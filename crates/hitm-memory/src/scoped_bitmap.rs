@@ -202,7 +202,8 @@ impl<M: Memory> BitmapRow<'_, M> {
         let first_part = self.bitmaps.part_of[here.index()] as usize;
         for step in 0..parts {
             let part = (first_part + step) % parts;
-            for (index, word) in self.part(part)[..self.bitmaps.words].iter().enumerate() {
+            let words = self.part(part);
+            for (index, word) in words.iter().enumerate().take(self.bitmaps.words) {
                 let foreign = match self.bitmaps.encoding {
                     Encoding::Zeros => u64::MAX,
                     Encoding::ForeignOnes => self.bitmaps.members[part].word(index),

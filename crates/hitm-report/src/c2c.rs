@@ -32,7 +32,7 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
         if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) }
     );
     push(&mut text, &heading);
-    if hottest.is_empty() {
+    if run.lines.is_empty() {
         push(&mut text, "No line was contended.");
         return text;
     }

@@ -3,6 +3,7 @@
 //! [`ResultFile`](result::ResultFile) is the one form that results have: everything printed is made from it, so a saved
 //! file can be reported again. This crate does not know how a run is made.
 
+pub mod agreement;
 pub mod c2c;
 pub mod columns;
 pub mod functions;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::published::Published;
 
@@ -12,7 +12,7 @@ use crate::published::Published;
 pub const SCHEMA: &str = "hitm-result/1";
 
 /// Results of one command.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ResultFile {
     /// [`SCHEMA`].
     pub schema: String,
@@ -26,6 +26,9 @@ pub struct ResultFile {
     pub calibrations: Vec<Calibration>,
     /// The runs.
     pub runs: Vec<Run>,
+    /// Runs that came to nothing: which, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
 }
 
 /// A machine.
@@ -83,13 +86,15 @@ pub struct Calibration {
 }
 
 /// A figure that a run is judged by.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Metric {
     /// What it is.
     pub name: String,
     /// The mean over batches.
+    #[serde(deserialize_with = "number_or_null")]
     pub value: f64,
     /// Half the width of the 95 % interval.
+    #[serde(deserialize_with = "number_or_null")]
     pub interval: f64,
     /// The unit.
     pub unit: String,
@@ -98,7 +103,7 @@ pub struct Metric {
 }
 
 /// One run: a workload under one mitigation on one machine, over one or more seeds.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Run {
     /// The workload.
     pub workload: String,
@@ -128,6 +133,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_interval: Option<f64>,
     /// Kernel time over time that was not idle.
+    #[serde(deserialize_with = "number_or_null")]
     pub kernel_share: f64,
     /// Idle time over all time.
     #[serde(default)]
@@ -301,6 +307,11 @@ pub struct StolenBy {
     pub share: f64,
 }
 
+/// JSON has no not-a-number: it is written as `null`.
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
 /// Why a text is no result file.
 #[derive(Debug)]
 pub struct ReadError(String);
@@ -319,18 +330,22 @@ impl ResultFile {
     /// # Errors
     /// When the text is not JSON, is of another form, or lacks something: what, and where.
     pub fn read(text: &str) -> Result<Self, ReadError> {
+        let again = "write it again with `hitm run --json`";
         let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
-            ReadError(format!("not JSON at line {}, column {}: it may be cut short", error.line(), error.column()))
+            let (line, column) = (error.line(), error.column());
+            ReadError(format!("not JSON at line {line}, column {column}: it may be cut short; {again}"))
         })?;
         let schema = value.get("schema").and_then(serde_json::Value::as_str);
         match schema {
             Some(SCHEMA) => {}
             Some(other) => {
-                return Err(ReadError(format!("`schema` is `{other}` and this version reads `{SCHEMA}`")));
+                return Err(ReadError(format!(
+                    "`schema` is `{other}` and this version reads `{SCHEMA}`; take the `hitm` that wrote it"
+                )));
             }
-            None => return Err(ReadError("there is no `schema`: it is no file that `--json` wrote".to_owned())),
+            None => return Err(ReadError(format!("there is no `schema`: it is no file that `--json` wrote; {again}"))),
         }
-        serde_json::from_value(value).map_err(|error| ReadError(format!("not as `--json` writes it: {error}")))
+        serde_json::from_value(value).map_err(|error| ReadError(format!("not as `--json` writes it: {error}; {again}")))
     }
 
     /// The file's text, ended by a line feed.
@@ -363,9 +378,16 @@ mod tests {
     #[test]
     fn what_is_no_result_says_so() {
         let check = |text: &str, expect: &str| assert_eq!(ResultFile::read(text).unwrap_err().to_string(), expect);
-        check("{\"schema\"", "not JSON at line 1, column 9: it may be cut short");
-        check("[]", "there is no `schema`: it is no file that `--json` wrote");
-        check("{\"schema\": \"hitm-result/9\"}", "`schema` is `hitm-result/9` and this version reads `hitm-result/1`");
-        check("{\"schema\": \"hitm-result/1\"}", "not as `--json` writes it: missing field `version`");
+        let again = "write it again with `hitm run --json`";
+        check("{\"schema\"", &format!("not JSON at line 1, column 9: it may be cut short; {again}"));
+        check("[]", &format!("there is no `schema`: it is no file that `--json` wrote; {again}"));
+        check(
+            "{\"schema\": \"hitm-result/9\"}",
+            "`schema` is `hitm-result/9` and this version reads `hitm-result/1`; take the `hitm` that wrote it",
+        );
+        check(
+            "{\"schema\": \"hitm-result/1\"}",
+            &format!("not as `--json` writes it: missing field `version`; {again}"),
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The table of a workload's mitigations: a row a run, what was published beside what came out.
 
 use crate::columns::{Align, Columns, short};
-use crate::published::{NAMED_LINES, NamedLine, Place};
+use crate::published::{MEASURED_FRAME, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role};
 use crate::result::{Line, ResultFile, Role, Run};
 
 /// All runs of a file that share workload, host, machine, arbitration and coherence, in order.
@@ -33,6 +33,9 @@ pub fn render(file: &ResultFile) -> String {
         text.push_str(&calibration(file, first));
         text.push('\n');
         text.push_str(&table(&group));
+        if first.host != "simulated" {
+            text.push_str(&operations(&group));
+        }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
         }
@@ -43,10 +46,14 @@ pub fn render(file: &ResultFile) -> String {
 fn heading(file: &ResultFile, run: &Run) -> String {
     let machine = file.machines.iter().find(|machine| machine.name == run.machine);
     let shape = machine.map_or(String::new(), |machine| {
-        format!(
-            " ({} packages, {} LLCs, {} cores, {} CPUs, {} nodes)",
-            machine.packages, machine.llcs, machine.cores, machine.cpus, machine.nodes
-        )
+        let shape = [
+            (machine.packages, "package"),
+            (machine.llcs, "LLC"),
+            (machine.cores, "core"),
+            (machine.cpus, "CPU"),
+            (machine.nodes, "node"),
+        ];
+        format!(" ({})", shape.map(|(count, what)| counted(count, what)).join(", "))
     });
     let mut text = match run.host.as_str() {
         "simulated" => format!(
@@ -65,6 +72,10 @@ fn heading(file: &ResultFile, run: &Run) -> String {
         text.push_str(&format!("model `{}`: {}\n", machine.cost_table, model.join(" ")));
     }
     text
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn calibration(file: &ResultFile, run: &Run) -> String {
@@ -111,9 +122,24 @@ fn table(group: &[&Run]) -> String {
     columns.render()
 }
 
+/// What the scheduler did in each run, as often as it did it.
+fn operations(group: &[&Run]) -> String {
+    let names: Vec<&String> = group[0].operations.keys().collect();
+    let heads: Vec<String> = names.iter().map(|name| name.replace('_', "\n")).collect();
+    let mut columns = vec![("mitigation", Align::Left)];
+    columns.extend(heads.iter().map(|head| (head.as_str(), Align::Right)));
+    let mut columns = Columns::new(&columns);
+    for run in group {
+        let counts = names.iter().map(|name| run.operations.get(*name).map_or_else(|| "-".to_owned(), u64::to_string));
+        columns.row(std::iter::once(run.mitigation.clone()).chain(counts).collect());
+    }
+    format!("\nwhat the scheduler did, warm-up included\n{}", columns.render())
+}
+
 fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let relative = run.relative.zip(run.relative_interval);
+    // Runs too short for a frame have no relation to another.
+    let relative = run.relative.zip(run.relative_interval).filter(|(value, _)| value.is_finite());
     let published = run.published.as_ref();
     let error = relative.zip(published).map(|((value, _), published)| 100.0 * (value - published.relative));
     let mut cells = vec![
@@ -134,7 +160,8 @@ fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
 /// Cycles per load of a line that was named, with what was published: `4.6K (10.0K-59.0K)`.
 fn named_line(run: &Run, named: &NamedLine) -> String {
     let simulated = cycles(run, named.place).map_or_else(|| "-".to_owned(), short);
-    match named.published(&run.mitigation) {
+    // What was published of another machine says nothing of this one.
+    match run.published.as_ref().and_then(|_| named.published(&run.mitigation)) {
         None => simulated,
         Some(None) => format!("{simulated} (gone)"),
         Some(Some((low, high))) => format!("{simulated} ({}-{})", short(low), short(high)),
@@ -161,16 +188,23 @@ pub fn render_roles(run: &Run) -> String {
     let mut columns = Columns::new(&[
         ("role", Align::Left),
         ("activations", Align::Right),
+        ("measured", Align::Right),
         ("burst [us]", Align::Right),
+        ("measured", Align::Right),
         ("wakes", Align::Right),
         ("switches", Align::Right),
         ("futex calls", Align::Right),
         ("migrations", Align::Right),
     ]);
     let cells = |role: &Role| {
-        let figures =
-            [role.activations, role.burst_micros, role.wakes, role.switches, role.futex_calls, role.migrations];
-        std::iter::once(role.name.clone()).chain(figures.map(|figure| format!("{figure:.2}"))).collect()
+        let number = |figure: f64| format!("{figure:.2}");
+        let measured = measured_role(&role.name);
+        let mut cells = vec![role.name.clone(), number(role.activations)];
+        cells.push(measured.map_or_else(|| "-".to_owned(), |measured| format!("{}", measured.activations)));
+        cells.push(number(role.burst_micros));
+        cells.push(measured.map_or_else(|| "-".to_owned(), MeasuredRole::burst));
+        cells.extend([role.wakes, role.switches, role.futex_calls, role.migrations].map(number));
+        cells
     };
     run.roles.iter().for_each(|role| columns.row(cells(role)));
     let sum = |what: fn(&Role) -> f64| run.roles.iter().map(what).sum::<f64>();
@@ -187,6 +221,7 @@ pub fn render_roles(run: &Run) -> String {
     columns.row(cells(&all));
     let mut text = format!("{} {}, {}: a frame\n", run.workload, run.host, run.mitigation);
     text.push_str(&columns.render());
+    text.push_str(MEASURED_FRAME);
     text.push_str("who wakes whom, times a frame\n");
     let mut pairs = Columns::new(&[("waker", Align::Left), ("woken", Align::Left), ("times", Align::Right)]);
     for (waker, woken, times) in &run.wakes {

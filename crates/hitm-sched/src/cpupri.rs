@@ -116,7 +116,10 @@ impl<M: Memory> Cpupri<M> {
             let pointer = vecs.mask(new).load(Ordering::Relaxed);
             self.masks.row(pointer).set(cpu, BIT_SET);
             // Release: publishes the bit. Pairs with the Acquire load of the count in `find_at`.
+            #[cfg(not(feature = "other-operation"))]
             vecs.count(new).fetch_add(1, COUNT_ENTERED);
+            #[cfg(feature = "other-operation")]
+            add_by_compare_exchange::<M>(vecs.count(new));
         }
         if let Some(old) = old {
             // Release: publishes the entry at the new level, for a search that no longer finds this one.
@@ -212,6 +215,18 @@ impl<M: Memory> Cpupri<M> {
     #[must_use]
     pub fn level_of(&self, cpu: CpuId) -> Option<Level> {
         u32::try_from(self.cpu_to_pri[cpu.index()].peek()).ok().map(Level)
+    }
+}
+
+/// What the feature `other-operation` puts in the place of one add: a load, then compare-exchanges until one succeeds.
+#[cfg(feature = "other-operation")]
+#[track_caller]
+fn add_by_compare_exchange<M: Memory>(count: &M::Atomic<i32>) {
+    // Relaxed: a guess, which the compare-exchange checks.
+    let mut seen = count.load(Ordering::Relaxed);
+    // Release, as the add that it stands for; Relaxed where it fails, which publishes nothing.
+    while let Err(now) = count.compare_exchange(seen, seen + 1, COUNT_ENTERED, Ordering::Relaxed) {
+        seen = now;
     }
 }
 

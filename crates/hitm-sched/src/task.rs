@@ -5,7 +5,7 @@
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | none | runnable or running | | |
-//! | `SLEEPING` | waits to be woken | [`TaskState::transition_to_sleeping`], under its run queue's lock | the waker |
+//! | `SLEEPING` | waits to be woken | `TaskState::transition_to_sleeping`, under its run queue's lock | the waker |
 //! | `WOKEN` | a wakeup came while it ran, or is being carried out | any waker | the task, before it looks at what it waits for |
 //! | `DEAD` | has ended, or has not begun | itself | a new life of its slot |
 //!

@@ -7,3 +7,8 @@ pub mod bursts;
 pub mod ffmpeg;
 pub mod meter;
 pub mod probe;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -14,10 +14,16 @@ pub struct Window {
 }
 
 impl Window {
+    /// When the measurement starts.
+    #[must_use]
+    pub fn start(&self) -> Time {
+        Time::START + self.warm_up
+    }
+
     /// When the measurement ends.
     #[must_use]
     pub fn end(&self) -> Time {
-        Time::START + self.warm_up + self.measured
+        self.start() + self.measured
     }
 }
 
@@ -40,8 +46,8 @@ impl Meter {
 
     /// `units` were completed at `now`.
     pub fn add(&self, now: Time, units: u64) {
-        let since = now.since(Time::START + self.window.warm_up);
-        let started = now >= Time::START + self.window.warm_up;
+        let since = now.since(self.window.start());
+        let started = now >= self.window.start();
         let batch = since.as_picos() / (self.window.measured.as_picos() / BATCHES as u64).max(1);
         if started && batch < BATCHES as u64 {
             // Relaxed: a statistic.

@@ -55,3 +55,8 @@ pub use work::{Checkpoint, Compute, YieldNow};
 pub use hitm_memory::{CpuSet, Span, Time};
 pub use hitm_sched::mitigation::Mitigation;
 pub use hitm_sched::task::TaskId;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

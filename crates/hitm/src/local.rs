@@ -25,7 +25,7 @@ pub(crate) struct Local {
     pub(crate) timers: Timers,
 }
 
-/// All words here are written and read by their own CPU alone.
+/// Relaxed: all words here are written and read by their own CPU alone.
 const OWN: Ordering = Ordering::Relaxed;
 
 impl Local {

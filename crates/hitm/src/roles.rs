@@ -1,10 +1,15 @@
 //! Counts by what tasks are for: who ran how often, for how long, and who woke whom.
 //!
-//! Off unless a runtime is made with [`Roles`]; then two clock reads and a few counters a poll.
+//! Off unless a runtime is made with [`Roles`]; then two clock reads and a few counters a poll, and one of each a wakeup and a
+//! system call of a futex.
+//!
+//! An event counts by its own time, the clock of the CPU where it happens: see [`Roles::count_between`]. On a simulated machine
+//! the CPUs' code does not run in the order of simulated time, so a reset at a point of one CPU's program would cut the others'
+//! counts wherever they happen to be.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hitm_memory::Span;
+use hitm_memory::{Span, Time};
 
 /// What a task is for: an index into the names that [`Roles`] was made with. Spawning with one that is not there panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,9 +52,11 @@ pub struct Roles {
     counters: Vec<Counters>,
     /// Waker's role and woken's role: row by row; the last row is for wakers without a role.
     wakes: Vec<AtomicU64>,
+    /// From when to when events count, in picoseconds.
+    window: [AtomicU64; 2],
 }
 
-/// A statistic: nothing is ordered by it.
+/// Relaxed: a statistic, nothing is ordered by it.
 const STATISTIC: Ordering = Ordering::Relaxed;
 
 impl Roles {
@@ -61,7 +68,26 @@ impl Roles {
             names: names.to_vec(),
             counters: names.iter().map(|_| Counters::default()).collect(),
             wakes: (0..rows * names.len()).map(|_| AtomicU64::new(0)).collect(),
+            window: [Time::START, Time::NEVER].map(|time| AtomicU64::new(time.as_picos())),
         }
+    }
+
+    /// Counts what happens at `from` or later and before `until`; everything, until this is called. Of a task's poll, the
+    /// part in between counts as busy, and its beginning says whether the rest does. Call it before the time comes: what was
+    /// counted stays.
+    pub fn count_between(&self, from: Time, until: Time) {
+        for (word, time) in self.window.iter().zip([from, until]) {
+            word.store(time.as_picos(), STATISTIC);
+        }
+    }
+
+    fn window(&self) -> [Time; 2] {
+        [0, 1].map(|end| Time::from_picos(self.window[end].load(STATISTIC)))
+    }
+
+    fn counts_at(&self, now: Time) -> bool {
+        let [from, until] = self.window();
+        (from..until).contains(&now)
     }
 
     /// How many roles there are.
@@ -69,33 +95,31 @@ impl Roles {
         self.names.len()
     }
 
-    pub(crate) fn futex_call(&self, role: Role) {
-        self.counters[role.0].futex_calls.fetch_add(1, STATISTIC);
-    }
-
-    pub(crate) fn wake(&self, waker: Option<Role>, woken: Role) {
-        self.counters[woken.0].woken.fetch_add(1, STATISTIC);
-        let row = waker.map_or(self.names.len(), |role| role.0);
-        self.wakes[row * self.names.len() + woken.0].fetch_add(1, STATISTIC);
-    }
-
-    pub(crate) fn ran(&self, role: Role, slept: bool, moved: bool, busy: Span) {
-        let counters = &self.counters[role.0];
-        counters.switches.fetch_add(1, STATISTIC);
-        counters.activations.fetch_add(u64::from(slept), STATISTIC);
-        counters.migrations.fetch_add(u64::from(moved), STATISTIC);
-        counters.picos.fetch_add(busy.as_picos(), STATISTIC);
-    }
-
-    /// Sets all counters to zero.
-    pub fn reset(&self) {
-        for counters in &self.counters {
-            let Counters { activations, switches, woken, futex_calls, migrations, picos } = counters;
-            for counter in [activations, switches, woken, futex_calls, migrations, picos] {
-                counter.store(0, STATISTIC);
-            }
+    pub(crate) fn futex_call(&self, now: Time, role: Role) {
+        if self.counts_at(now) {
+            self.counters[role.0].futex_calls.fetch_add(1, STATISTIC);
         }
-        self.wakes.iter().for_each(|wakes| wakes.store(0, STATISTIC));
+    }
+
+    pub(crate) fn wake(&self, now: Time, waker: Option<Role>, woken: Role) {
+        if self.counts_at(now) {
+            self.counters[woken.0].woken.fetch_add(1, STATISTIC);
+            let row = waker.map_or(self.names.len(), |role| role.0);
+            self.wakes[row * self.names.len() + woken.0].fetch_add(1, STATISTIC);
+        }
+    }
+
+    /// A task of `role` ran from `start` to `end`.
+    pub(crate) fn ran(&self, role: Role, slept: bool, moved: bool, start: Time, end: Time) {
+        let counters = &self.counters[role.0];
+        if self.counts_at(start) {
+            counters.switches.fetch_add(1, STATISTIC);
+            counters.activations.fetch_add(u64::from(slept), STATISTIC);
+            counters.migrations.fetch_add(u64::from(moved), STATISTIC);
+        }
+        let [from, until] = self.window();
+        let busy = end.min(until).since(start.max(from));
+        counters.picos.fetch_add(busy.as_picos(), STATISTIC);
     }
 
     /// The counts, in the order of the names.
@@ -122,5 +146,62 @@ impl Roles {
             (self.names.get(index / columns).copied(), self.names[index % columns], times.load(STATISTIC))
         };
         self.wakes.iter().enumerate().map(pair).filter(|&(.., times)| times > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLE: Role = Role(0);
+
+    fn at(micros: u64) -> Time {
+        Time::START + Span::from_micros(micros)
+    }
+
+    #[test]
+    fn events_count_by_their_own_time() {
+        let roles = Roles::new(&["worker"]);
+        roles.count_between(at(10), at(20));
+        for micros in [0, 9, 10, 15, 19, 20, 30] {
+            roles.futex_call(at(micros), ROLE);
+            roles.wake(at(micros), None, ROLE);
+            roles.ran(ROLE, true, true, at(micros), at(micros + 1));
+        }
+        let [counts] = roles.counts().try_into().expect("one role");
+        let expect = RoleCounts {
+            name: "worker",
+            activations: 3,
+            switches: 3,
+            woken: 3,
+            futex_calls: 3,
+            migrations: 3,
+            busy: Span::from_micros(3),
+        };
+        assert_eq!(counts, expect);
+        assert_eq!(roles.wakes(), [(None, "worker", 3)]);
+    }
+
+    #[test]
+    fn the_part_of_a_poll_between_counts_as_busy() {
+        let check = |start, end, busy| {
+            let roles = Roles::new(&["worker"]);
+            roles.count_between(at(10), at(20));
+            roles.ran(ROLE, false, false, at(start), at(end));
+            assert_eq!(roles.counts()[0].busy, Span::from_micros(busy), "{start} to {end}");
+        };
+        check(0, 5, 0);
+        check(5, 15, 5);
+        check(12, 15, 3);
+        check(15, 25, 5);
+        check(5, 25, 10);
+        check(25, 30, 0);
+    }
+
+    #[test]
+    fn everything_counts_unless_it_is_said() {
+        let roles = Roles::new(&["worker"]);
+        roles.ran(ROLE, false, false, at(0), at(7));
+        assert_eq!((roles.counts()[0].switches, roles.counts()[0].busy), (1, Span::from_micros(7)));
     }
 }

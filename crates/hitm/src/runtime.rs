@@ -200,7 +200,7 @@ impl<P: Platform> Inner<P> {
         if self.sched.wake(cell.id)
             && let (Some(roles), Some(role)) = (&self.roles, cell.role)
         {
-            roles.wake(self.current_role(), role);
+            roles.wake(P::now(), self.current_role(), role);
         }
     }
 

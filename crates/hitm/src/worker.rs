@@ -92,7 +92,7 @@ fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Why, 
     // Relaxed: only the CPU that runs the task touches these.
     let last = cell.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
     let slept = cell.slept.swap(why == Why::Block, Ordering::Relaxed);
-    roles.ran(role, slept, last != 0 && last != cpu.0 + 1, P::now().since(start));
+    roles.ran(role, slept, last != 0 && last != cpu.0 + 1, start, P::now());
 }
 
 /// Sets when a round-robin task's turn is over. A turn goes on where it was when the task last left the CPU; the scheduler
@@ -125,9 +125,13 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     local.disarm();
     P::settle();
     let now = P::now();
+    // The task that computes here has nothing to do with whom the timer wakes.
+    let interrupted = local.running();
+    local.set_running(None);
     for waker in local.timers.take_due(now) {
         contain(|| waker.wake());
     }
+    local.set_running(interrupted);
     if local.turn_ends() <= now {
         runtime.sched.end_of_slice();
         local.set_turn_ends(now + SLICE);

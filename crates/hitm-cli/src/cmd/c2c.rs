@@ -23,8 +23,8 @@ pub(crate) struct C2c {
     #[arg(long, value_name = "NAME")]
     mitigation: Option<String>,
     /// How many of the hottest lines to show.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    lines: usize,
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000_000), allow_negative_numbers = true)]
+    lines: u64,
     /// The form.
     #[arg(long, value_enum, default_value = "full")]
     layout: LayoutArg,
@@ -42,7 +42,7 @@ pub(crate) fn read(path: &Path) -> Result<ResultFile, Failure> {
     file.take(BYTES_MAX)
         .read_to_string(&mut text)
         .map_err(|error| fail(format!("{error}; give a file that `hitm run --json` wrote")))?;
-    ResultFile::read(&text).map_err(|error| fail(format!("{error}; write it again with `hitm run --json`")))
+    ResultFile::read(&text).map_err(|error| fail(error.to_string()))
 }
 
 impl C2c {
@@ -50,17 +50,23 @@ impl C2c {
         let file = read(&self.file)?;
         let wanted = |mitigation: &str| self.mitigation.as_ref().is_none_or(|wanted| wanted == mitigation);
         let runs: Vec<_> = file.runs.iter().filter(|run| wanted(&run.mitigation)).collect();
+        if file.runs.is_empty() {
+            let path = self.file.display();
+            return Err(Failure::new(format!(
+                "result file `{path}`: it has no runs; write it again with `hitm run --json`"
+            )));
+        }
         if runs.is_empty() {
             let has: Vec<String> = file.runs.iter().map(|run| format!("`{}`", run.mitigation)).collect();
             return Err(Failure::new(format!(
-                "result file `{}`: no run of mitigation `{}`; it has {}",
+                "result file `{}`: no run of mitigation `{}`; name one of {}",
                 self.file.display(),
                 self.mitigation.unwrap_or_default(),
-                if has.is_empty() { "no runs".to_owned() } else { has.join(", ") }
+                has.join(", ")
             )));
         }
         let reports: Vec<String> =
-            runs.iter().map(|run| hitm_report::c2c::render(run, self.lines, self.layout.into())).collect();
+            runs.iter().map(|run| hitm_report::c2c::render(run, self.lines as usize, self.layout.into())).collect();
         print(&reports.join("\n"))
     }
 }

@@ -4,7 +4,7 @@ mod c2c;
 mod layout;
 mod list;
 mod probe;
-pub(crate) mod run;
+mod run;
 
 use clap::Subcommand;
 

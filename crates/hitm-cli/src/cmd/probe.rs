@@ -9,7 +9,7 @@ use hitm_report::columns::{Align, Columns};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use hitm_workloads::probe::{self, Counter, CounterOperation, Mask, Measured, PingPong, Probe as Body, Reads};
 
-use crate::args::{HostArg, MachineArgs, span};
+use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::failure::Failure;
 use crate::print;
 
@@ -32,23 +32,30 @@ pub(crate) struct Probe {
     /// CPUs that take part, threads of a core next to each other [default: all].
     #[arg(long, value_name = "N", global = true)]
     participants: Option<usize>,
-    /// Operations of each.
-    #[arg(long, value_name = "N", default_value_t = 500, global = true)]
-    operations: u64,
+    /// How long they go on, after a quarter of that which does not count [default: 200us simulated, 100ms native].
+    #[arg(long, value_name = "T", value_parser = span_above_zero, global = true, allow_hyphen_values = true)]
+    duration: Option<Span>,
     /// Work after each operation.
-    #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true)]
+    #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true, allow_hyphen_values = true)]
     pause: Span,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Two CPUs hand a word to and fro, by distance: median, least and most of several pairs.
+    #[command(after_help = "Examples:\n  hitm run probe ping-pong --machine epyc-9754-2x128")]
     PingPong {
         /// Pairs of each distance.
-        #[arg(long, value_name = "N", default_value_t = 9)]
-        pairs: usize,
+        #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1024))]
+        pairs: u64,
+        /// Round trips of each.
+        #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+        rounds: u64,
     },
     /// Every CPU adds to a counter.
+    #[command(
+        after_help = "Examples:\n  hitm run probe counter --scope machine,llc --operation load-cas --participants 240"
+    )]
     Counter {
         /// How it is split: one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = "machine")]
@@ -58,6 +65,7 @@ enum What {
         operation: OperationArg,
     },
     /// Every CPU sets and clears its bit, some search.
+    #[command(after_help = "Examples:\n  hitm run probe mask --scope machine,node,llc,core,cpu --readers 48")]
     Mask {
         /// How it is split: one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = "machine")]
@@ -67,6 +75,7 @@ enum What {
         readers: Option<usize>,
     },
     /// Every CPU reads a word that nobody writes.
+    #[command(after_help = "Examples:\n  hitm run probe reads --machine clx-2x20")]
     Reads,
 }
 
@@ -104,28 +113,43 @@ struct Given {
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut text = String::new();
-        for name in &self.machine.machines {
-            let mut topology = hitm_topology::parse(name)?;
-            if let Some(cpus) = self.machine.cpus {
-                topology = topology.restrict(cpus)?;
-            }
-            let topology = Arc::new(topology);
-            for &arbitration in &self.machine.arbitration {
-                text.push_str(&self.heading(&topology, arbitration.into()));
+        let topologies = self.machine.topologies(self.host)?;
+        let arbitrations = self.machine.arbitrations()?;
+        refuse_natively(self.host, &[("--arbitration", self.machine.has_arbitration())])?;
+        self.check_unused()?;
+        for topology in &topologies {
+            for &arbitration in &arbitrations {
+                text.push_str(&self.heading(topology, arbitration));
                 text.push_str(&match &self.what {
-                    What::PingPong { pairs } => self.ping_pong(&topology, arbitration.into(), *pairs)?,
-                    What::Counter { scope, operation } => {
-                        self.counter(&topology, arbitration.into(), scope, (*operation).into())?
+                    What::PingPong { pairs, rounds } => {
+                        self.ping_pong(topology, arbitration, *pairs as usize, *rounds)?
                     }
-                    What::Mask { scope, readers } => self.mask(&topology, arbitration.into(), scope, *readers)?,
-                    What::Reads => self.reads(&topology, arbitration.into())?,
+                    What::Counter { scope, operation } => {
+                        self.counter(topology, arbitration, scope, (*operation).into())?
+                    }
+                    What::Mask { scope, readers } => self.mask(topology, arbitration, scope, *readers)?,
+                    What::Reads => self.reads(topology, arbitration)?,
                 });
-                if self.host == HostArg::Native {
-                    break;
-                }
             }
         }
         print(&text)
+    }
+
+    /// Options of other probes.
+    fn check_unused(&self) -> Result<(), Failure> {
+        let (probe, no_participants, no_pause) = match self.what {
+            What::PingPong { .. } => ("ping-pong", true, true),
+            What::Reads => ("reads", false, true),
+            What::Counter { .. } | What::Mask { .. } => return Ok(()),
+        };
+        let unused = [
+            ("--participants", no_participants && self.participants.is_some()),
+            ("--pause", no_pause && !self.pause.is_zero()),
+        ];
+        match unused.iter().find(|(_, unused)| *unused) {
+            Some((flag, _)) => Err(Failure::new(format!("{flag}: `{probe}` has no use for it; leave it out"))),
+            None => Ok(()),
+        }
     }
 
     fn heading(&self, topology: &Topology, arbitration: Arbitration) -> String {
@@ -166,7 +190,11 @@ impl Probe {
         cpus: &[CpuId],
         make: &impl Make,
     ) -> Result<Given, Failure> {
-        let config = Config { seed: self.machine.seed, arbitration, ..Config::default() };
+        // Probes do nothing but access memory: what is too long for a program with work to do is their whole life. An
+        // access takes a tenth of a nanosecond at least. Round trips have an end of their own.
+        let longest = 20 * self.time().as_picos() / 100;
+        let livelock_after = longest.saturating_mul(cpus.len() as u64).max(Config::default().livelock_after);
+        let config = Config { seed: self.machine.seed, arbitration, livelock_after, ..Config::default() };
         let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
         let body: Arc<dyn Body<Simulated>> = machine.enter(|| make.make(topology, cpus.len())).into();
         let measured = Arc::new(Mutex::new(vec![Measured::default(); cpus.len()]));
@@ -176,23 +204,35 @@ impl Probe {
             let own = body.run(index, cpu);
             slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
         });
-        ended.map_err(|stalled| Failure::new(format!("probe on `{}`: {stalled}", topology.name())))?;
+        ended.map_err(|stalled| Failure::wanting(format!("probe on `{}`: {stalled}", topology.name())))?;
         let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Ok(Given { measured, results: Some(machine.results()) })
+    }
+
+    /// How long the CPUs go on.
+    fn time(&self) -> Span {
+        self.duration.unwrap_or(match self.host {
+            HostArg::Simulated => Span::from_micros(200),
+            HostArg::Native => Span::from_micros(100_000),
+        })
     }
 
     fn participants(&self, topology: &Topology) -> Result<Vec<CpuId>, Failure> {
         let count = self.participants.unwrap_or(topology.cpus());
         if count == 0 || count > topology.cpus() {
-            return Err(Failure::new(
-                format!("--participants {count}: `{}` has {} CPUs; take 1 to {0}", topology.name(), topology.cpus())
-                    .replace("{0}", &topology.cpus().to_string()),
-            ));
+            let (name, cpus) = (topology.name(), topology.cpus());
+            return Err(Failure::new(format!("--participants {count}: `{name}` has {cpus} CPUs; take 1 to {cpus}")));
         }
         Ok(probe::first_cpus(topology, count))
     }
 
-    fn ping_pong(&self, topology: &Arc<Topology>, arbitration: Arbitration, pairs: usize) -> Result<String, Failure> {
+    fn ping_pong(
+        &self,
+        topology: &Arc<Topology>,
+        arbitration: Arbitration,
+        pairs: usize,
+        rounds: u64,
+    ) -> Result<String, Failure> {
         let mut columns = Columns::new(&[
             ("distance", Align::Left),
             ("home", Align::Left),
@@ -204,7 +244,7 @@ impl Probe {
         for (class, home, chosen) in classes(topology, pairs) {
             let mut nanos = Vec::new();
             for &(one, other, node) in &chosen {
-                let make = MakePingPong { rounds: self.operations, node };
+                let make = MakePingPong { rounds, node };
                 let given = self.give(topology, arbitration, &[one, other], &make)?;
                 nanos.push(given.measured[0].nanos_each());
             }
@@ -215,7 +255,7 @@ impl Probe {
             row.extend(figures);
             columns.row(row);
         }
-        Ok(format!("nanoseconds a hand-off, {} round trips a pair\n{}", self.operations, columns.render()))
+        Ok(format!("nanoseconds a hand-off, {rounds} round trips a pair\n{}", columns.render()))
     }
 
     fn counter(
@@ -234,23 +274,18 @@ impl Probe {
             ("misses an\noperation", Align::Right),
         ]);
         for &scope in scopes {
-            let make = MakeCounter { scope, operation, operations: self.operations, pause: self.pause };
+            let make = MakeCounter { scope, operation, time: self.time(), pause: self.pause };
             let given = self.give(topology, arbitration, &cpus, &make)?;
-            let each = mean(given.measured.iter());
+            let each = mean(&given.measured);
             columns.row(vec![
                 scope.to_string(),
                 topology.parts(scope).to_string(),
                 format!("{each:.1}"),
                 format!("{:.2}", each / cpus.len() as f64),
-                per_operation(&given, |kind| kind != Kind::Store),
+                per_operation(&given, &given.measured, |kind| kind != Kind::Store),
             ]);
         }
-        Ok(format!(
-            "counter, {operation:?}, {} CPUs, {} operations each\n{}",
-            cpus.len(),
-            self.operations,
-            columns.render()
-        ))
+        Ok(format!("counter, {operation:?}, {} CPUs for {}\n{}", cpus.len(), self.time(), columns.render()))
     }
 
     fn mask(
@@ -270,53 +305,55 @@ impl Probe {
             ("parts", Align::Right),
             ("ns a\nset or clear", Align::Right),
             ("ns a\nsearch", Align::Right),
-            ("write misses\nan operation", Align::Right),
-            ("load misses\nan operation", Align::Right),
+            ("misses a\nset or clear", Align::Right),
+            ("misses a\nsearch", Align::Right),
         ]);
         for &scope in scopes {
-            let make = MakeMask { scope, readers, operations: self.operations, pause: self.pause };
+            let make = MakeMask { scope, readers, time: self.time(), pause: self.pause };
             let given = self.give(topology, arbitration, &cpus, &make)?;
             let (searches, writes) = given.measured.split_at(readers);
             columns.row(vec![
                 scope.to_string(),
                 topology.parts(scope).to_string(),
-                format!("{:.1}", mean(writes.iter())),
-                format!("{:.1}", mean(searches.iter())),
-                per_operation(&given, |kind| kind == Kind::Rmw),
-                per_operation(&given, |kind| kind == Kind::Load),
+                nanos_of(writes),
+                nanos_of(searches),
+                per_operation(&given, writes, |kind| kind == Kind::Rmw),
+                per_operation(&given, searches, |kind| kind == Kind::Load),
             ]);
         }
         let writers = cpus.len() - readers;
-        Ok(format!(
-            "bitmap, {writers} CPUs write, {readers} search, {} operations each\n{}",
-            self.operations,
-            columns.render()
-        ))
+        Ok(format!("bitmap, {writers} CPUs write, {readers} search for {}\n{}", self.time(), columns.render()))
     }
 
     fn reads(&self, topology: &Arc<Topology>, arbitration: Arbitration) -> Result<String, Failure> {
         let cpus = self.participants(topology)?;
-        let make = MakeReads { operations: self.operations };
+        let make = MakeReads { time: self.time() };
         let given = self.give(topology, arbitration, &cpus, &make)?;
         let alone = self.give(topology, arbitration, &cpus[..1], &make)?;
         Ok(format!(
             "reads of one word that nobody writes: {:.2} ns each by {} CPUs, {:.2} ns by one\n",
-            mean(given.measured.iter()),
+            mean(&given.measured),
             cpus.len(),
-            mean(alone.measured.iter())
+            mean(&alone.measured)
         ))
     }
 }
 
-fn mean<'a>(measured: impl ExactSizeIterator<Item = &'a Measured>) -> f64 {
-    let count = measured.len() as f64;
-    measured.map(Measured::nanos_each).sum::<f64>() / count
+/// Nanoseconds between two operations of a CPU, on the mean over all operations: who is slow has few.
+fn mean(measured: &[Measured]) -> f64 {
+    let rate: f64 = measured.iter().map(|measured| 1.0 / measured.nanos_each()).sum();
+    measured.len() as f64 / rate
 }
 
-/// Misses of the probe's objects an operation; natively nobody counts them.
-fn per_operation(given: &Given, kind: impl Fn(Kind) -> bool) -> String {
-    let Some(results) = &given.results else { return "-".to_owned() };
-    let operations: u64 = given.measured.iter().map(|measured| measured.operations).sum();
+/// Their mean, of nobody a dash.
+fn nanos_of(measured: &[Measured]) -> String {
+    if measured.is_empty() { "-".to_owned() } else { format!("{:.1}", mean(measured)) }
+}
+
+/// Misses of the probe's objects an operation of `measured`; natively nobody counts them.
+fn per_operation(given: &Given, measured: &[Measured], kind: impl Fn(Kind) -> bool) -> String {
+    let Some(results) = given.results.as_ref().filter(|_| !measured.is_empty()) else { return "-".to_owned() };
+    let operations: u64 = measured.iter().map(|measured| measured.with_warm_up).sum();
     let lines = results.lines.iter().filter(|line| line.object.starts_with("probe_") && line.object != "probe_gate");
     let misses: u64 = lines.map(|line| line.sum(|access| if kind(access.kind) { access.misses } else { 0 })).sum();
     format!("{:.3}", misses as f64 / operations as f64)
@@ -350,37 +387,37 @@ impl Make for MakePingPong {
 struct MakeCounter {
     scope: Scope,
     operation: CounterOperation,
-    operations: u64,
+    time: Span,
     pause: Span,
 }
 
 impl Make for MakeCounter {
     fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
-        let Self { scope, operation, operations, pause } = *self;
-        Box::new(Counter::<P>::new(topology, scope, operation, participants, operations, pause))
+        let Self { scope, operation, time, pause } = *self;
+        Box::new(Counter::<P>::new(topology, scope, operation, participants, time, pause))
     }
 }
 
 struct MakeMask {
     scope: Scope,
     readers: usize,
-    operations: u64,
+    time: Span,
     pause: Span,
 }
 
 impl Make for MakeMask {
     fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
-        Box::new(Mask::<P>::new(topology, self.scope, participants, self.readers, self.operations, self.pause))
+        Box::new(Mask::<P>::new(topology, self.scope, participants, self.readers, self.time, self.pause))
     }
 }
 
 struct MakeReads {
-    operations: u64,
+    time: Span,
 }
 
 impl Make for MakeReads {
     fn make<P: Platform>(&self, _topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
-        Box::new(Reads::<P>::new(participants, self.operations))
+        Box::new(Reads::<P>::new(participants, self.time))
     }
 }
 

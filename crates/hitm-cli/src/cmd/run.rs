@@ -1,31 +1,31 @@
 //! `hitm run`.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use hitm::{RoleCounts, Roles};
-use hitm_machine::{Arbitration, CostSet, Costs};
+use hitm_machine::Arbitration;
 use hitm_memory::Span;
+use hitm_report::agreement::note_undetermined;
 use hitm_report::published;
-use hitm_report::result::{Calibration, Machine, Metric, ResultFile, Role, Run as RunResult, SCHEMA};
+use hitm_report::result::{ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, mean_of_batches, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::ffmpeg;
 use hitm_workloads::meter::Window;
 
-use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, factor, span};
+use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, factor, refuse_natively, span, span_above_zero};
 use crate::campaign::{self, Progress, host_threads};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
+use crate::record::{empty_file, frames_per_second, machine_of, pairs_per_frame, per_frame};
 use crate::simulate::{Case, Outcome};
-use crate::{calibrate, convert, native, print};
+use crate::{calibrate, convert, json, native, print};
 
 /// Run a workload, simulated or for real.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hitm run ffmpeg\n  hitm run probe ping-pong --machine clx-2x20")]
 pub(crate) struct Run {
     #[command(subcommand)]
     workload: Workload,
@@ -65,20 +65,20 @@ pub(crate) struct Ffmpeg {
     /// Where to run.
     #[arg(long, value_enum, default_value = "simulated")]
     host: HostArg,
-    /// Which objects take part in the coherence model.
-    #[arg(long, value_enum, default_value = "full")]
-    coherence: CoherenceArg,
-    /// How long each run is measured [default: 16ms simulated, 5s native].
-    #[arg(long, value_name = "T", value_parser = span)]
+    /// Which objects take part in the coherence model [default: full].
+    #[arg(long, value_enum)]
+    coherence: Option<CoherenceArg>,
+    /// How long each run is measured [default: 40 pictures' time simulated, 5s native].
+    #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
     duration: Option<Span>,
-    /// What is not measured before that [default: 8ms simulated, 1s native].
-    #[arg(long, value_name = "T", value_parser = span)]
+    /// What is not measured before that [default: 20 pictures' time simulated, 1s native].
+    #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     warm_up: Option<Span>,
-    /// Runs of each mitigation, with successive seeds.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
+    /// Runs of each mitigation, with successive seeds [default: 3].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
+    seeds: Option<u64>,
     /// Add seeds until the interval of `relative` is under a point, up to this many [default: as --seeds].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     max_seeds: Option<u64>,
     /// Which program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
     #[arg(long, value_enum, default_value = "x264")]
@@ -87,14 +87,17 @@ pub(crate) struct Ffmpeg {
     #[arg(long)]
     scale: bool,
     /// Multiply all bursts by this instead of calibrating (natively 1 unless given).
-    #[arg(long, value_name = "F", value_parser = factor)]
+    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
     burst_factor: Option<f64>,
     /// Print what the tasks of each role did, and who woke whom.
     #[arg(long)]
     roles: bool,
     /// Host threads [default: all cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
+    /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
+    #[arg(long, value_name = "N", hide = true)]
+    livelock_after: Option<u64>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -110,11 +113,20 @@ const DEFAULT_MITIGATIONS: [&str; 7] = [
     "all",
 ];
 
+/// Runs of each mitigation when nobody says.
+const SEEDS: u64 = 3;
+
+/// Lines that are shown when nobody says.
+const LINES_SHOWN: usize = 5;
+
 /// What `as-posted` alone stands for.
 const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-posted", "all+as-posted"];
 
 /// The interval of `relative` that is good enough: a point.
 const GOOD_INTERVAL: f64 = 0.01;
+
+/// Pictures that a simulated run is measured for.
+const PICTURES: u64 = 40;
 
 /// Lines that a result file keeps of a run.
 const LINES_KEPT: usize = 100;
@@ -148,14 +160,68 @@ struct Group {
 
 impl Ffmpeg {
     fn run(self) -> Result<(), Failure> {
+        // All that can be wrong with the words is found out before anything runs.
         let mitigations = self.mitigations()?;
-        let topologies = self.topologies()?;
+        let topologies = self.machine.topologies(self.host)?;
+        let arbitrations = self.machine.arbitrations()?;
+        self.check_natively()?;
+        self.check_seeds()?;
+        let target = self.output.json.as_deref().map(json::Target::open).transpose()?;
         let file = match self.host {
-            HostArg::Simulated => self.simulate(&mitigations, &topologies)?,
-            HostArg::Native => native::run(&self.native_cases(&mitigations, &topologies))?,
+            HostArg::Simulated => self.simulate(&mitigations, &topologies, &arbitrations),
+            HostArg::Native => native::run(&self.native_cases(&mitigations, &topologies)),
         };
-        self.write_json(&file)?;
-        print(&self.report(&file))
+        // What finished is reported, whatever became of the rest.
+        if let Some(target) = target {
+            target.write(&file)?;
+        }
+        if !file.runs.is_empty() {
+            print(&self.report(&file))?;
+        }
+        match file.failures.as_slice() {
+            [] => Ok(()),
+            [only] => Err(Failure::wanting(only)),
+            [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
+        }
+    }
+
+    fn check_natively(&self) -> Result<(), Failure> {
+        refuse_natively(
+            self.host,
+            &[
+                ("--arbitration", self.machine.has_arbitration()),
+                ("--coherence", self.coherence.is_some()),
+                ("--seeds", self.seeds.is_some()),
+                ("--max-seeds", self.max_seeds.is_some()),
+                ("--jobs", self.jobs.is_some()),
+                ("--lines", self.output.lines.is_some()),
+                ("--layout", self.output.layout.is_some()),
+            ],
+        )
+    }
+
+    fn check_seeds(&self) -> Result<(), Failure> {
+        let (seeds, most) = (self.seeds(), self.max_seeds());
+        if most < seeds {
+            return Err(Failure::new(format!(
+                "--max-seeds {most}: fewer than the {seeds} of --seeds; ask for more, or leave one out"
+            )));
+        }
+        match self.machine.seed.checked_add(most) {
+            Some(_) => Ok(()),
+            None => Err(Failure::new(format!(
+                "--seed {}: there are no {most} seeds from it on; take a smaller one",
+                self.machine.seed
+            ))),
+        }
+    }
+
+    fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(SEEDS)
+    }
+
+    fn max_seeds(&self) -> u64 {
+        self.max_seeds.unwrap_or(self.seeds())
     }
 
     fn report(&self, file: &ResultFile) -> String {
@@ -166,9 +232,10 @@ impl Ffmpeg {
                 text.push_str(&hitm_report::summary::render_roles(run));
             }
         }
-        if let Some(first) = file.runs.first().filter(|run| run.host == "simulated" && self.output.lines > 0) {
+        let lines = self.output.lines.unwrap_or(LINES_SHOWN);
+        if let Some(first) = file.runs.first().filter(|run| run.host == "simulated" && lines > 0) {
             text.push('\n');
-            text.push_str(&hitm_report::c2c::render(first, self.output.lines, self.output.layout.into()));
+            text.push_str(&hitm_report::c2c::render(first, lines, self.output.layout.unwrap_or_default().into()));
         }
         text
     }
@@ -181,35 +248,44 @@ impl Ffmpeg {
                 name => names.push(name),
             }
         }
-        names.into_iter().map(|name| Ok(Mitigation::parse(name)?)).collect()
+        let mut known: Vec<(Vec<&str>, &str)> = Vec::new();
+        let mut mitigations = Vec::new();
+        for name in names {
+            mitigations.push(Mitigation::parse(name)?);
+            // Joined in another order they are the same.
+            let mut parts: Vec<&str> = name.split('+').collect();
+            parts.sort_unstable();
+            if let Some(twice) = parts.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Failure::new(format!("mitigation `{name}`: `{}` is there twice; write it once", twice[0])));
+            }
+            if let Some((_, other)) = known.iter().find(|(others, _)| *others == parts) {
+                let what =
+                    if *other == name { "is there twice".to_owned() } else { format!("is the same as `{other}`") };
+                return Err(Failure::new(format!("mitigation `{name}`: {what}; name each once")));
+            }
+            known.push((parts, name));
+        }
+        Ok(mitigations)
     }
 
-    fn topologies(&self) -> Result<Vec<Arc<Topology>>, Failure> {
-        let read = |name: &String| {
-            let topology = hitm_topology::parse(name)?;
-            Ok(Arc::new(match self.machine.cpus {
-                Some(cpus) => topology.restrict(cpus)?,
-                None => topology,
-            }))
-        };
-        self.machine.machines.iter().map(read).collect()
-    }
-
-    fn window(&self) -> Window {
+    fn window(&self, burst_factor: f64) -> Window {
         let (warm_up, measured) = match self.host {
-            HostArg::Simulated => (Span::from_micros(8_000), Span::from_micros(16_000)),
+            HostArg::Simulated => {
+                let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
+                (pictures(calibrate::WARM_UP_PICTURES), pictures(PICTURES))
+            }
             HostArg::Native => (Span::from_micros(1_000_000), Span::from_micros(5_000_000)),
         };
         Window { warm_up: self.warm_up.unwrap_or(warm_up), measured: self.duration.unwrap_or(measured) }
     }
 
-    fn workload(&self) -> ffmpeg::Config {
+    fn workload(&self, burst_factor: f64) -> ffmpeg::Config {
         ffmpeg::Config {
             profile: self.profile.into(),
             scale: self.scale,
-            burst_factor: self.burst_factor.unwrap_or(1.0),
+            burst_factor,
             seed: self.machine.seed,
-            window: self.window(),
+            window: self.window(burst_factor),
         }
     }
 
@@ -219,64 +295,76 @@ impl Ffmpeg {
             mitigations.iter().map(move |mitigation| native::Case {
                 topology: topology.clone(),
                 mitigation: mitigation.clone(),
-                workload: self.workload(),
+                workload: self.workload(self.burst_factor.unwrap_or(1.0)),
             })
         };
         topologies.iter().flat_map(each).collect()
     }
 
-    fn simulate(&self, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Result<ResultFile, Failure> {
+    fn simulate(
+        &self,
+        mitigations: &[Mitigation],
+        topologies: &[Arc<Topology>],
+        arbitrations: &[Arbitration],
+    ) -> ResultFile {
         let threads = self.jobs.map_or_else(host_threads, |jobs| jobs as usize);
-        let arbitrations: Vec<Arbitration> = self.machine.arbitration.iter().map(|&arg| arg.into()).collect();
         let groups = topologies.len() * arbitrations.len();
         let calibrations_each = if self.burst_factor.is_none() { calibrate::RUNS } else { 0 };
-        let progress = Progress::new(groups * (calibrations_each + mitigations.len() * self.seeds as usize));
+        let progress = Progress::new(groups * (calibrations_each + mitigations.len() * self.seeds() as usize));
         let mut file = empty_file();
         for topology in topologies {
             file.machines.push(machine_of(topology));
-            for &arbitration in &arbitrations {
+            for &arbitration in arbitrations {
                 let mut case = Case {
                     topology: topology.clone(),
                     arbitration,
-                    coherence: self.coherence,
+                    coherence: self.coherence.unwrap_or_default(),
                     mitigation: Mitigation::baseline(),
-                    workload: self.workload(),
+                    workload: self.workload(self.burst_factor.unwrap_or(1.0)),
                     roles: self.roles,
+                    livelock_after: self.livelock_after,
                 };
                 if self.burst_factor.is_none() {
-                    let (factor, calibration) = calibrate::burst_factor(&case, threads, &progress)?;
-                    case.workload.burst_factor = factor;
-                    file.calibrations.push(calibration);
+                    match calibrate::burst_factor(&case, threads, &progress) {
+                        Ok((factor, calibration)) => {
+                            case.workload = self.workload(factor);
+                            file.calibrations.push(calibration);
+                        }
+                        Err(failure) => {
+                            file.failures.push(format!("calibration: {failure}"));
+                            continue;
+                        }
+                    }
                 }
                 let cases =
                     mitigations.iter().map(|mitigation| Case { mitigation: mitigation.clone(), ..case.clone() });
-                let group = self.run_group(cases.collect(), threads, &progress)?;
-                file.runs.extend(self.runs_of(&group, &file.calibrations));
+                let group = self.run_group(cases.collect(), threads, &progress, &mut file.failures);
+                file.runs.extend(self.runs_of(&group));
             }
         }
-        Ok(file)
+        note_undetermined(&mut file);
+        file
     }
 
     /// Runs every case with its seeds, and more seeds while intervals are too wide and it is allowed.
-    fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress) -> Result<Group, Failure> {
+    fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress, failures: &mut Vec<String>) -> Group {
         let mut group = Group { outcomes: cases.iter().map(|_| None).collect(), cases };
-        let most = self.max_seeds.unwrap_or(self.seeds).max(self.seeds);
+        let (seeds, most) = (self.seeds(), self.max_seeds());
         let mut from = 0;
         while from < most {
-            let to = if from == 0 { self.seeds } else { (from + self.seeds).min(most) };
+            let to = if from == 0 { seeds } else { (from + seeds).min(most) };
             if from > 0 {
                 progress.expect_more(group.cases.len() * (to - from) as usize);
             }
-            let seeds = from..to;
             let with_seed = |case: &Case, seed: u64| {
                 let mut case = case.clone();
                 case.workload.seed = self.machine.seed + seed;
                 case
             };
             let cases: Vec<Case> =
-                group.cases.iter().flat_map(|case| seeds.clone().map(move |seed| with_seed(case, seed))).collect();
+                group.cases.iter().flat_map(|case| (from..to).map(move |seed| with_seed(case, seed))).collect();
             let each = (to - from) as usize;
-            campaign::run(&cases, threads, progress, |index, outcome| {
+            let failed = campaign::run(&cases, threads, progress, Case::run, |index, outcome: Outcome| {
                 let own = &mut group.outcomes[index / each];
                 match own {
                     Some(own) => own.merge(outcome),
@@ -286,19 +374,20 @@ impl Ffmpeg {
                 if let Some(own) = own.as_mut().filter(|_| to == most && index % each == each - 1) {
                     own.results.keep_hottest(LINES_KEPT);
                 }
-            })?;
+            });
+            failures.extend(failed.iter().map(ToString::to_string));
             from = to;
-            if group.widest_interval() < GOOD_INTERVAL {
+            if !failed.is_empty() || group.widest_interval() < GOOD_INTERVAL {
                 break;
             }
         }
-        Ok(group)
+        group
     }
 
-    fn runs_of(&self, group: &Group, _calibrations: &[Calibration]) -> Vec<RunResult> {
+    fn runs_of(&self, group: &Group) -> Vec<RunResult> {
         let baseline = group.baseline();
-        let runs = group.cases.iter().zip(group.outcomes.iter().flatten());
-        runs.map(|(case, outcome)| self.run_of(case, outcome, baseline)).collect()
+        let runs = group.cases.iter().zip(&group.outcomes);
+        runs.filter_map(|(case, outcome)| Some(self.run_of(case, outcome.as_ref()?, baseline))).collect()
     }
 
     fn run_of(&self, case: &Case, outcome: &Outcome, baseline: Option<Mean>) -> RunResult {
@@ -311,8 +400,7 @@ impl Ffmpeg {
             }
         });
         let results = &outcome.results;
-        let seeds = outcome.rates.len();
-        let measured = case.workload.window.measured.as_secs_f64() * seeds as f64;
+        let measured = case.workload.window.measured.as_secs_f64() * outcome.seeds.len() as f64;
         let mut operations = BTreeMap::new();
         for (count, times) in &outcome.operations {
             *operations.entry(count.name().to_owned()).or_default() += times;
@@ -334,7 +422,7 @@ impl Ffmpeg {
             arbitration: case.arbitration.name().to_owned(),
             coherence: case.coherence.name().to_owned(),
             seed: self.machine.seed,
-            seeds: (0..seeds as u64).map(|seed| self.machine.seed + seed).collect(),
+            seeds: outcome.seeds.clone(),
             wall_seconds: outcome.wall_seconds,
             metric: frames_per_second(metric),
             relative: relative.map(|relative| relative.value),
@@ -342,7 +430,7 @@ impl Ffmpeg {
             kernel_share: results.account.kernel_share(),
             idle_share: results.account.idle_share(),
             kernel_parts: results.kernel_parts(),
-            published: published::of("ffmpeg", case.mitigation.name()),
+            published: published::of("ffmpeg", case.mitigation.name()).filter(|_| case.topology.cpus() == 480),
             simulated_seconds: measured,
             accesses: results.totals.accesses(),
             misses: results.totals.misses,
@@ -355,24 +443,6 @@ impl Ffmpeg {
             notes,
         }
     }
-
-    fn write_json(&self, file: &ResultFile) -> Result<(), Failure> {
-        match &self.output.json {
-            Some(path) => write_json(path, file),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Writes a result file: all of it or nothing.
-pub(crate) fn write_json(path: &Path, file: &ResultFile) -> Result<(), Failure> {
-    let fail = |error: std::io::Error| {
-        Failure::new(format!("--json `{}`: {error}; name a file in a folder that can be written", path.display()))
-    };
-    // A reader never sees half a file, and a failure leaves what was there.
-    let temporary = path.with_extension("json.part");
-    fs::write(&temporary, file.write()).map_err(fail)?;
-    fs::rename(&temporary, path).map_err(fail)
 }
 
 impl Group {
@@ -391,87 +461,4 @@ impl Group {
 /// Frames per second over all batches of all seeds.
 fn rate(outcome: &Outcome) -> Mean {
     mean_of_batches(&outcome.rates.iter().map(|rates| rates.to_vec()).collect::<Vec<_>>())
-}
-
-/// A rate as a metric.
-pub(crate) fn frames_per_second(mean: Mean) -> Metric {
-    Metric {
-        name: "frames_per_second".to_owned(),
-        value: mean.value,
-        interval: mean.interval,
-        unit: "1/s".to_owned(),
-        better: "higher".to_owned(),
-    }
-}
-
-/// A file of this command without runs.
-pub(crate) fn empty_file() -> ResultFile {
-    ResultFile {
-        schema: SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().skip(1).collect(),
-        machines: Vec::new(),
-        calibrations: Vec::new(),
-        runs: Vec::new(),
-    }
-}
-
-/// What a file says of a machine.
-pub(crate) fn machine_of(topology: &Topology) -> Machine {
-    let costs = Costs::of(topology, CostSet::Linux);
-    Machine {
-        name: topology.name().to_owned(),
-        cpus: topology.cpus(),
-        cores: topology.cores(),
-        llcs: topology.llcs(),
-        nodes: topology.nodes(),
-        packages: topology.packages(),
-        source: topology.source().to_owned(),
-        model: costs.parameters(),
-        cost_table: costs.family.name,
-        note: costs.note,
-    }
-}
-
-/// What the tasks of each role did a frame.
-pub(crate) fn native_roles(roles: Option<&Roles>, frames: f64) -> Vec<Role> {
-    roles.map_or_else(Vec::new, |roles| per_frame(&[roles.counts()], frames))
-}
-
-/// Who woke whom, times a frame.
-pub(crate) fn native_wakes(roles: Option<&Roles>, frames: f64) -> Vec<(String, String, f64)> {
-    roles.map_or_else(Vec::new, |roles| pairs_per_frame(roles.wakes().into_iter(), frames))
-}
-
-fn per_frame(runs: &[Vec<RoleCounts>], frames: f64) -> Vec<Role> {
-    let Some(first) = runs.first() else { return Vec::new() };
-    let role = |index: usize| {
-        let counts = runs.iter().map(|run| &run[index]);
-        let sum = |what: fn(&RoleCounts) -> f64| counts.clone().map(what).sum::<f64>();
-        let activations = sum(|counts| counts.activations as f64);
-        Role {
-            name: first[index].name.to_owned(),
-            activations: activations / frames,
-            burst_micros: sum(|counts| counts.busy.as_nanos_f64()) / 1e3 / activations.max(1.0),
-            wakes: sum(|counts| counts.woken as f64) / frames,
-            switches: sum(|counts| counts.switches as f64) / frames,
-            futex_calls: sum(|counts| counts.futex_calls as f64) / frames,
-            migrations: sum(|counts| counts.migrations as f64) / frames,
-        }
-    };
-    (0..first.len()).map(role).collect()
-}
-
-fn pairs_per_frame(
-    wakes: impl Iterator<Item = (Option<&'static str>, &'static str, u64)>,
-    frames: f64,
-) -> Vec<(String, String, f64)> {
-    let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for (waker, woken, times) in wakes {
-        *pairs.entry((waker.unwrap_or("timer"), woken)).or_default() += times;
-    }
-    pairs
-        .into_iter()
-        .map(|((waker, woken), times)| (waker.to_owned(), woken.to_owned(), times as f64 / frames))
-        .collect()
 }

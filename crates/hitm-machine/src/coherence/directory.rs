@@ -236,8 +236,10 @@ impl Directory {
     /// From one thread of a core to another, not before `now`.
     fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
         let line = &mut self.lines[request.line as usize];
-        let start = now.max(line.filled_at).max(line.busy_until);
-        let at = start + self.latencies.to_sibling(request.way);
+        let free = now.max(line.filled_at).max(line.busy_until);
+        // A request that finds the line free was on its way already; one that waited starts when it becomes free.
+        let start = if free > request.time { free } else { request.time - request.way };
+        let at = (start + self.latencies.to_sibling()).max(now);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.busy_until = done;
         line.thread = request.cpu;

@@ -193,12 +193,12 @@ impl Latencies {
         }
     }
 
-    /// From a request's arrival, `way` after it was issued, to its grant when another thread of the core has the line: a
-    /// hand-off between threads less the way, and less the operation, which is charged by itself.
+    /// A hand-off between threads of a core less the operation, which is charged by itself: from issuing a request, or from
+    /// the end of the other thread's operation for a request that waited for it.
     #[inline]
     #[must_use]
-    pub fn to_sibling(&self, way: u64) -> u64 {
-        self.same_core.saturating_sub(self.rmw_hit + way)
+    pub fn to_sibling(&self) -> u64 {
+        self.same_core.saturating_sub(self.rmw_hit)
     }
 
     /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose home is in package `home`.

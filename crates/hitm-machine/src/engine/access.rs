@@ -54,6 +54,8 @@ pub(super) struct UnderWay {
     request: Option<Request>,
     /// A plain store's word, size and value.
     pub(super) store: Option<(NonNull<u8>, usize, u64)>,
+    /// The line of a store without a request, while the directory counts it.
+    pub(super) joined: Option<u32>,
 }
 
 /// Writes a word whose store takes effect now.
@@ -177,11 +179,14 @@ impl Engine {
             // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
             self.cpu().window.end_fill();
             done = Some(clock + cost);
+            self.cpu().window.pass();
+        } else if touch.kind == Kind::Load {
+            self.cpu().window.add(line);
         }
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
         match touch.kind {
-            Kind::Load => self.cpu().window.add(line),
+            Kind::Load => {}
             Kind::Store => self.cpu().window.end_fill(),
             Kind::Rmw => self.cpu().window.clear(),
         }
@@ -211,7 +216,7 @@ impl Engine {
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
-        self.cpu().window.add(line);
+        self.cpu().window.pass();
         self.hit(access, self.clock() + self.directory.latencies().load_hit);
         Some(value)
     }
@@ -275,7 +280,7 @@ impl Engine {
             Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
         });
         if !is_store {
-            self.enter_arrival(arrives, UnderWay { cpu: self.current, request, store: None });
+            self.enter_arrival(arrives, UnderWay { cpu: self.current, request, store: None, joined: None });
             self.wait_for(Waits::Line { line, site: touch.site, since: clock });
             return Issue::Wait;
         }
@@ -291,8 +296,13 @@ impl Engine {
 
     /// A store of the current CPU that takes effect at `effect`.
     fn buffer_store(&mut self, touch: &Touch, line: u32, effect: u64, joins: bool, request: Option<Request>) {
+        let joined = request.is_none().then_some(line);
+        if joined.is_some() {
+            // The core's other threads must not look ahead of it.
+            self.directory.announce(line);
+        }
         let store = Some((touch.word, touch.size, touch.value));
-        self.enter_arrival(effect, UnderWay { cpu: self.current, request, store });
+        self.enter_arrival(effect, UnderWay { cpu: self.current, request, store, joined });
         self.cpu().stores.add(line, touch.address(), touch.value, effect, joins);
     }
 
@@ -307,7 +317,11 @@ impl Engine {
 
     /// A request reaches its line, or a store its turn to take effect.
     pub(super) fn arrive(&mut self, slot: u32, time: u64) {
-        let UnderWay { cpu, request, store } = self.under_way[slot as usize];
+        let UnderWay { cpu, request, store, .. } = self.under_way[slot as usize];
+        // Taken, so that memory that is freed later does not conclude it again.
+        if let Some(line) = self.under_way[slot as usize].joined.take() {
+            self.directory.conclude(line);
+        }
         self.free_places.push(slot);
         if let Some((word, size, value)) = store {
             self.cpus[cpu as usize].stores.arrived(word.addr().get(), time);

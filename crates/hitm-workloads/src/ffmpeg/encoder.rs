@@ -22,12 +22,12 @@ use crate::ffmpeg::{ENCODER_WORKER, ROWS, Tally, work};
 const B_PICTURES: usize = 3;
 
 /// A picture in the encoder.
-struct Picture<P: Platform> {
+pub(crate) struct Picture<P: Platform> {
     number: u64,
     /// The pictures that it refers to.
-    references: Vec<Arc<Progress<P>>>,
+    pub(crate) references: Vec<Arc<Progress<P>>>,
     /// Its own rows, if others refer to it.
-    progress: Option<Arc<Progress<P>>>,
+    pub(crate) progress: Option<Arc<Progress<P>>>,
 }
 
 /// One of x264's lists: a mutex and a condition variable that every push broadcasts.
@@ -78,7 +78,7 @@ pub(crate) struct Encoder<P: Platform> {
 const REFERRED_TO: usize = 6;
 
 /// Which pictures the next ones refer to, in coding order: P, the middle B, the others.
-struct References<P: Platform> {
+pub(crate) struct References<P: Platform> {
     buffers: Buffers<P>,
     /// The last two P pictures, oldest first.
     p: VecDeque<Arc<Progress<P>>>,
@@ -88,7 +88,14 @@ struct References<P: Platform> {
 }
 
 impl<P: Platform> References<P> {
-    async fn next(&mut self, number: u64) -> Picture<P> {
+    /// For an encoder with `under_way` pictures at once.
+    pub(crate) fn new(runtime: &Handle<P>, under_way: usize) -> Self {
+        let buffers = Buffers::new(runtime, under_way + REFERRED_TO);
+        Self { buffers, p: VecDeque::new(), middle: None, place: 0 }
+    }
+
+    /// The next picture in coding order.
+    pub(crate) async fn next(&mut self, number: u64) -> Picture<P> {
         let place = self.place;
         self.place = (self.place + 1) % (B_PICTURES + 1);
         let mut references: Vec<_> = self.p.iter().cloned().collect();
@@ -126,8 +133,7 @@ impl<P: Platform> Encoder<P> {
             let (run, done, tally) = (run.clone(), done.clone(), tally.clone());
             spawner.spawn(ENCODER_WORKER, |worker| encoder_worker(worker, workers, run, done, tally));
         }
-        let buffers = Buffers::new(runtime, workers + REFERRED_TO);
-        let references = References { buffers, p: VecDeque::new(), middle: None, place: 0 };
+        let references = References::new(runtime, workers);
         let lookahead = Lookahead::start(spawner, lookahead_workers);
         Self { run, done, lookahead, workers, next: 0, under_way: VecDeque::new(), references }
     }

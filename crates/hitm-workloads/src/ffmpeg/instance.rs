@@ -7,8 +7,10 @@ use hitm_memory::Platform;
 
 use crate::ffmpeg::decoder::Decoder;
 use crate::ffmpeg::encoder::Encoder;
+use crate::ffmpeg::pipeline::VideoEncoder;
 use crate::ffmpeg::slices::Slices;
 use crate::ffmpeg::threads::{Counts, Spawner};
+use crate::ffmpeg::wavefront::Wavefront;
 use crate::ffmpeg::{Config, MAIN, PRIORITY, Profile, Tally, cpus_of_instance, pipeline};
 
 /// How often main prints its status line.
@@ -30,7 +32,16 @@ fn start<P: Platform>(runtime: &Handle<P>, config: Config, instance: usize, cpus
     let counts = Counts::for_cpus(cpus.len());
     let decoder = Decoder::start(&mut spawner, counts.decoder_frames);
     let slices = Slices::start(&mut spawner, counts.filter_slices);
-    let encoder = Encoder::start(&mut spawner, counts.encoder_workers, counts.lookahead_workers, tally);
+    let encoder = match config.profile {
+        Profile::X264 | Profile::SingleMain => {
+            let Counts { encoder_workers, lookahead_workers, .. } = counts;
+            VideoEncoder::FrameThreads(Encoder::start(&mut spawner, encoder_workers, lookahead_workers, tally))
+        }
+        Profile::X265Like => {
+            let Counts { pool_workers, frame_encoders, .. } = counts;
+            VideoEncoder::Wavefront(Wavefront::start(&mut spawner, pool_workers, frame_encoders, tally, |_| {}))
+        }
+    };
     match config.profile {
         Profile::SingleMain => pipeline::start_single_main(&mut spawner, decoder, slices, encoder, tally),
         Profile::X264 | Profile::X265Like => {

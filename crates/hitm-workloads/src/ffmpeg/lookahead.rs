@@ -14,23 +14,23 @@ use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{LOOKAHEAD, LOOKAHEAD_WORKER, work};
 
 /// Cost estimates a picture: eight slice jobs a picture over two workers.
-const ESTIMATES: usize = 4;
+pub(super) const ESTIMATES: usize = 4;
 
 /// Pictures that stay undecided: the B pictures and the next P.
-const HELD_BACK: usize = 4;
+pub(crate) const HELD_BACK: usize = 4;
 
 /// A count of pictures in a list that every change broadcasts.
-struct Pictures<P: Platform> {
+pub(crate) struct Pictures<P: Platform> {
     count: Mutex<P, usize>,
     changed: Condvar<P>,
 }
 
 impl<P: Platform> Pictures<P> {
-    fn new(runtime: &Handle<P>) -> Self {
+    pub(crate) fn new(runtime: &Handle<P>) -> Self {
         Self { count: Mutex::new(runtime, 0), changed: Condvar::new(runtime) }
     }
 
-    async fn put(&self, more: usize) {
+    pub(crate) async fn put(&self, more: usize) {
         *self.count.lock().await += more;
         self.changed.notify_all();
     }
@@ -45,7 +45,7 @@ impl<P: Platform> Pictures<P> {
     }
 
     /// Takes one, waiting for it.
-    async fn take_one(&self) {
+    pub(crate) async fn take_one(&self) {
         let mut count = self.count.lock().await;
         while *count == 0 {
             count = self.changed.wait(count).await;
@@ -141,8 +141,8 @@ async fn lookahead_thread<P: Platform>(
                 for job in &jobs {
                     job.wait_for(JobState::Done).await;
                 }
+                worker.work(work::LOOKAHEAD).await;
             }
-            worker.work(work::LOOKAHEAD).await;
         }
         held += new;
         let decided = held.saturating_sub(HELD_BACK);

@@ -12,6 +12,8 @@
 //! | filter slice workers | 8 | [`slices`] |
 //! | x264 pool | 12 | [`encoder`] |
 //! | x264 lookahead, and its pool | 1 + 2 | [`lookahead`] |
+//! | x265 pool, instead | 8 | [`wavefront`], [`sleepers`] |
+//! | x265 frame encoders | 3 | [`wavefront`] |
 //!
 //! **Metric.** Frames per second, all instances together, counted as encoded macroblock rows over rows a frame: a run of
 //! milliseconds has few frames and many rows.
@@ -22,14 +24,16 @@ mod instance;
 mod lookahead;
 mod pipeline;
 mod progress;
+mod sleepers;
 mod slices;
 mod threads;
+mod wavefront;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hitm::{CpuSet, Handle, Priority, Role, Roles};
-use hitm_memory::Platform;
+use hitm_memory::{Platform, Span};
 use hitm_topology::{Scope, Topology};
 
 use crate::bursts::Burst;
@@ -67,6 +71,18 @@ impl Profile {
         }
     }
 
+    /// The time of a picture at burst factor 1 while all CPUs of an instance work: what a run's length is counted in, so that
+    /// runs at any factor begin after start-up and see as many pictures.
+    #[must_use]
+    pub fn picture(self) -> Span {
+        // CPU time a picture, all threads: 52 ms with x264 medium, 104 ms with x265 medium.
+        let micros = match self {
+            Self::X264 | Self::SingleMain => 52_000,
+            Self::X265Like => 104_000,
+        };
+        Span::from_micros(micros / CPUS_PER_INSTANCE as u64)
+    }
+
     /// Every profile.
     pub const ALL: [Self; 3] = [Self::X264, Self::SingleMain, Self::X265Like];
 }
@@ -87,7 +103,7 @@ pub struct Config {
 }
 
 /// The roles that threads are counted as.
-pub const ROLES: [&str; 11] = [
+pub const ROLES: [&str; 12] = [
     "main",
     "demuxer",
     "decoder",
@@ -99,6 +115,7 @@ pub const ROLES: [&str; 11] = [
     "lookahead",
     "lookahead worker",
     "muxer",
+    "frame encoder",
 ];
 
 pub(crate) const MAIN: Role = Role(0);
@@ -112,10 +129,13 @@ pub(crate) const ENCODER_WORKER: Role = Role(7);
 pub(crate) const LOOKAHEAD: Role = Role(8);
 pub(crate) const LOOKAHEAD_WORKER: Role = Role(9);
 pub(crate) const MUXER: Role = Role(10);
+pub(crate) const FRAME_ENCODER: Role = Role(11);
 
 /// How long threads work, at factor 1. Means are CPU milliseconds a frame divided by pieces a frame, for 1080p medium;
 /// spreads of half the mean are an assumption (the sources give means only).
 pub(crate) mod work {
+    use super::lookahead::ESTIMATES;
+    use super::wavefront::{BLOCK_ROWS, BLOCKS};
     use super::{Burst, ROWS};
 
     const fn burst(mean_micros: f64) -> Burst {
@@ -130,8 +150,8 @@ pub(crate) mod work {
     pub(crate) const ENCODE_ROW: Burst = burst(32.0 * 1_200.0 / ROWS as f64);
     /// Lookahead worker: 8 activations of 0.56 to 0.79 ms a frame.
     pub(crate) const LOOKAHEAD_SLICE: Burst = burst(675.0);
-    /// Lookahead thread: 6.6 activations of 0.12 ms a frame.
-    pub(crate) const LOOKAHEAD: Burst = burst(120.0);
+    /// Lookahead thread: 6.6 activations of 0.12 ms a frame, divided over the cost estimates.
+    pub(crate) const LOOKAHEAD: Burst = burst(6.6 * 120.0 / ESTIMATES as f64);
     /// Main of FFmpeg before 7: 3.2 activations of 1.05 ms a frame, here divided among the threads that took over its work.
     pub(crate) const DEMUX: Burst = burst(100.0);
     /// As `DEMUX`.
@@ -142,8 +162,22 @@ pub(crate) mod work {
     pub(crate) const MUX: Burst = burst(160.0);
     /// Scaling: the difference of "1080p to 720p" to "720p", divided over the slices of nine; assumption.
     pub(crate) const SCALE_SLICE: Burst = burst(3_000.0 / 9.0);
-    /// A block row in the wavefront of an encoder like x265: 104 ms a frame over 34 rows of 32 pixels' height.
-    pub(crate) const WAVEFRONT_ROW: Burst = burst(104_000.0 / 34.0 / 4.0);
+    /// Loop filters of a block row in x265: assumption.
+    pub(crate) const WAVEFRONT_FILTER: Burst = burst(300.0);
+    /// x265's lookahead, a picture: as x264's.
+    pub(crate) const WAVEFRONT_DECISION: Burst = burst(8.0 * 675.0);
+    /// A block of 64 by 64 pixels in x265: what the others leave of 104 ms a frame, "x265 medium, pool 8, 3 frame threads".
+    pub(crate) const WAVEFRONT_BLOCK: Burst = burst(
+        (104_000.0
+            - 4_200.0
+            - PIPELINE_MICROS
+            - WAVEFRONT_DECISION.mean_micros
+            - WAVEFRONT_FILTER.mean_micros * BLOCK_ROWS as f64)
+            / (BLOCK_ROWS * BLOCKS) as f64,
+    );
+
+    /// The work of the threads between file and file, a frame.
+    const PIPELINE_MICROS: f64 = DEMUX.mean_micros + FILTER.mean_micros + ENCODE_CALL.mean_micros + MUX.mean_micros;
 }
 
 /// Counts of one run that every instance adds to.
@@ -178,12 +212,11 @@ impl Ffmpeg {
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let tally = Arc::new(Tally { rows: Meter::new(config.window), frames: AtomicU64::new(0) });
         let instances = instances(runtime.topology());
+        if let Some(roles) = runtime.roles() {
+            roles.count_between(config.window.start(), config.window.end());
+        }
         let clock = runtime.clone();
         runtime.spawn(PRIORITY, async move {
-            clock.sleep_until(hitm::Time::START + config.window.warm_up).await;
-            if let Some(roles) = clock.roles() {
-                roles.reset();
-            }
             clock.sleep_until(config.window.end()).await;
             clock.shutdown();
         });

@@ -11,17 +11,36 @@ use crate::ffmpeg::decoder::Decoder;
 use crate::ffmpeg::encoder::Encoder;
 use crate::ffmpeg::slices::Slices;
 use crate::ffmpeg::threads::{Spawner, Worker};
+use crate::ffmpeg::wavefront::Wavefront;
 use crate::ffmpeg::{DECODER, DEMUXER, ENCODER, FILTER, MAIN, MUXER, Tally, work};
 
 /// Packets or frames that an edge holds: the 7.x line.
 const EDGE: usize = 8;
+
+/// What encodes, called by its thread.
+pub(crate) enum VideoEncoder<P: Platform> {
+    /// x264.
+    FrameThreads(Encoder<P>),
+    /// x265.
+    Wavefront(Wavefront<P>),
+}
+
+impl<P: Platform> VideoEncoder<P> {
+    /// Takes a picture in; true when an encoded one comes out.
+    async fn encode(&mut self, caller: &mut Worker<P>) -> bool {
+        match self {
+            Self::FrameThreads(encoder) => encoder.encode(caller).await,
+            Self::Wavefront(encoder) => encoder.encode(caller).await,
+        }
+    }
+}
 
 /// Starts the five threads of FFmpeg 7.
 pub(crate) fn start<P: Platform>(
     spawner: &mut Spawner<'_, P>,
     mut decoder: Decoder<P>,
     slices: Slices<P>,
-    mut encoder: Encoder<P>,
+    mut encoder: VideoEncoder<P>,
     tally: &Arc<Tally>,
 ) {
     let runtime = spawner.runtime;
@@ -77,7 +96,7 @@ pub(crate) fn start_single_main<P: Platform>(
     spawner: &mut Spawner<'_, P>,
     mut decoder: Decoder<P>,
     slices: Slices<P>,
-    mut encoder: Encoder<P>,
+    mut encoder: VideoEncoder<P>,
     tally: &Arc<Tally>,
 ) {
     let encoded = Arc::new(Queue::<P, ()>::new(spawner.runtime, EDGE));

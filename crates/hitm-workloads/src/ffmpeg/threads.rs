@@ -6,6 +6,7 @@ use hitm::{CpuSet, Handle, Role, SpawnOptions};
 use hitm_memory::Platform;
 
 use crate::bursts::{Burst, Bursts};
+use crate::ffmpeg::sleepers::WORKERS_MAX;
 use crate::ffmpeg::{Config, PRIORITY};
 
 /// Thread counts by the sources' rules.
@@ -19,6 +20,10 @@ pub(crate) struct Counts {
     pub(crate) encoder_workers: usize,
     /// A sixth of the encoder's threads under preset medium, one at least.
     pub(crate) lookahead_workers: usize,
+    /// x265's pool, told to use the CPUs that it may: one a CPU, 64 at most.
+    pub(crate) pool_workers: usize,
+    /// x265's frame encoders: steps by the number of CPUs.
+    pub(crate) frame_encoders: usize,
 }
 
 impl Counts {
@@ -29,6 +34,14 @@ impl Counts {
             filter_slices: cpus,
             encoder_workers,
             lookahead_workers: (encoder_workers / 6).max(1),
+            pool_workers: cpus.clamp(1, WORKERS_MAX),
+            frame_encoders: match cpus {
+                32.. => 5,
+                16.. => 4,
+                8.. => 3,
+                4.. => 2,
+                _ => 1,
+            },
         }
     }
 }
@@ -77,13 +90,22 @@ mod tests {
 
     #[test]
     fn counts_follow_the_cpus() {
-        let check = |cpus, decoder_frames, filter_slices, encoder_workers, lookahead_workers| {
-            let expect = Counts { decoder_frames, filter_slices, encoder_workers, lookahead_workers };
+        let check = |cpus, x264: [usize; 4], x265: [usize; 2]| {
+            let [decoder_frames, filter_slices, encoder_workers, lookahead_workers] = x264;
+            let [pool_workers, frame_encoders] = x265;
+            let expect = Counts {
+                decoder_frames,
+                filter_slices,
+                encoder_workers,
+                lookahead_workers,
+                pool_workers,
+                frame_encoders,
+            };
             assert_eq!(Counts::for_cpus(cpus), expect, "{cpus} CPUs");
         };
-        check(8, 9, 8, 12, 2);
-        check(2, 3, 2, 3, 1);
-        check(1, 2, 1, 1, 1);
-        check(64, 16, 64, 96, 16);
+        check(8, [9, 8, 12, 2], [8, 3]);
+        check(2, [3, 2, 3, 1], [2, 1]);
+        check(1, [2, 1, 1, 1], [1, 1]);
+        check(128, [16, 128, 192, 32], [64, 5]);
     }
 }

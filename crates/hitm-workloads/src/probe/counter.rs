@@ -33,19 +33,19 @@ pub struct Counter<P: Platform> {
     parts: ScopedCounter<P>,
     operation: CounterOperation,
     start: Start<P>,
-    count: u64,
+    time: Span,
     pause: Span,
 }
 
 impl<P: Platform> Counter<P> {
-    /// `participants` CPUs add `count` times each, working for `pause` after each.
+    /// `participants` CPUs add for `time`, working for `pause` after each.
     #[must_use]
     pub fn new(
         topology: &Topology,
         scope: Scope,
         operation: CounterOperation,
         participants: usize,
-        count: u64,
+        time: Span,
         pause: Span,
     ) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl<P: Platform> Counter<P> {
             parts: ScopedCounter::new("probe_counter_part", topology, scope),
             operation,
             start: Start::new(participants),
-            count,
+            time,
             pause,
         }
     }
@@ -69,7 +69,7 @@ impl<P: Platform> Probe<P> for Counter<P> {
     fn run(&self, _index: usize, cpu: CpuId) -> Measured {
         let word = self.parts.cell(&self.whole.count, cpu);
         // Relaxed throughout: a count and nothing else.
-        timed(&self.start, self.count, self.pause, || match self.operation {
+        timed(&self.start, self.time, self.pause, || match self.operation {
             CounterOperation::Add => {
                 word.fetch_add(1, Ordering::Relaxed);
             }
@@ -80,6 +80,7 @@ impl<P: Platform> Probe<P> for Counter<P> {
                 }
             }
             CounterOperation::LoadStore => {
+                // Relaxed: as above, and two that add at once count once: that is what this one shows.
                 let seen = word.load(Ordering::Relaxed);
                 word.store(seen + 1, Ordering::Relaxed);
             }

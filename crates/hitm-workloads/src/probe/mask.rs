@@ -14,19 +14,19 @@ pub struct Mask<P: Platform> {
     /// Participants below this index search, the others write.
     readers: usize,
     start: Start<P>,
-    count: u64,
+    time: Span,
     pause: Span,
 }
 
 impl<P: Platform> Mask<P> {
-    /// Of `participants` CPUs the first `readers` search, the others set and clear their bit, `count` times each.
+    /// Of `participants` CPUs the first `readers` search, the others set and clear their bit, for `time`.
     #[must_use]
     pub fn new(
         topology: &Topology,
         scope: Scope,
         participants: usize,
         readers: usize,
-        count: u64,
+        time: Span,
         pause: Span,
     ) -> Self {
         let all: CpuSet = topology.cpu_ids().collect();
@@ -35,7 +35,7 @@ impl<P: Platform> Mask<P> {
             everybody: CpuMask::new("probe_everybody", None, topology, &all),
             readers,
             start: Start::new(participants),
-            count,
+            time,
             pause,
         }
     }
@@ -52,7 +52,7 @@ impl<P: Platform> Probe<P> for Mask<P> {
         let row = self.bits.row(self.bits.pointer_to(0));
         let mut found = 0;
         let mut set = false;
-        let measured = timed(&self.start, self.count, self.pause, || {
+        let measured = timed(&self.start, self.time, self.pause, || {
             if self.is_reader(index) {
                 // Acquire: as a search that goes on to look at what the bit announces.
                 found += u64::from(row.intersects(&self.everybody, cpu, Ordering::Acquire));

@@ -17,7 +17,7 @@ mod reads;
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Placed, Platform, Span, described};
+use hitm_memory::{AtomicWord, Placed, Platform, Span, Time, described};
 use hitm_topology::{CpuId, Topology};
 
 pub use counter::{Counter, CounterOperation};
@@ -32,6 +32,8 @@ pub struct Measured {
     pub operations: u64,
     /// How long they took.
     pub span: Span,
+    /// Operations, those before the timed ones included.
+    pub with_warm_up: u64,
 }
 
 impl Measured {
@@ -65,7 +67,7 @@ impl<P: Platform> Start<P> {
     }
 
     /// Waits for the others; what follows is timed from the time returned.
-    fn wait(&self) -> hitm_memory::Time {
+    fn wait(&self) -> Time {
         // AcqRel: everybody's set-up is seen by everybody.
         self.0.missing.fetch_sub(1, Ordering::AcqRel);
         P::spin_while(&self.0.missing, |missing| missing > 0);
@@ -73,24 +75,35 @@ impl<P: Platform> Start<P> {
     }
 }
 
-/// Operations before the timed ones: lines find their places.
-const WARM_UP: u64 = 20;
+/// The part of a probe's time that is not measured: lines find their places.
+const WARM_UP_PART: u64 = 4;
 
-/// Runs `operation` a few times, then `count` times timed, with `pause` of work after each.
-fn timed<P: Platform>(start: &Start<P>, count: u64, pause: Span, mut operation: impl FnMut()) -> Measured {
-    start.wait();
-    let mut repeat = |times: u64| {
-        for _ in 0..times {
-            operation();
-            if !pause.is_zero() {
-                P::compute(pause);
+/// Operations between two looks at the clock, which natively costs as much as a few of them.
+const BATCH: u64 = 4;
+
+/// Repeats `operation`, with `pause` of work after each, and counts how often in about `time`. Everybody goes on for the same
+/// time, so that who is fast keeps contending with who is slow.
+fn timed<P: Platform>(start: &Start<P>, time: Span, pause: Span, mut operation: impl FnMut()) -> Measured {
+    let begin = start.wait() + Span::from_picos(time.as_picos() / WARM_UP_PART);
+    let mut repeat_until = |end: Time| {
+        let mut operations = 0;
+        loop {
+            for _ in 0..BATCH {
+                operation();
+                if !pause.is_zero() {
+                    P::compute(pause);
+                }
+            }
+            operations += BATCH;
+            let now = P::now();
+            if now >= end {
+                return (operations, now);
             }
         }
     };
-    repeat(WARM_UP);
-    let begin = P::now();
-    repeat(count);
-    Measured { operations: count, span: P::now().since(begin) }
+    let (before, from) = repeat_until(begin);
+    let (operations, to) = repeat_until(begin + time);
+    Measured { operations, span: to.since(from), with_warm_up: before + operations }
 }
 
 /// The first `count` CPUs in the order of cores, threads of a core next to each other.

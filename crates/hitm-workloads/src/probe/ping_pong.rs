@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, described};
 use hitm_topology::{CpuId, NodeId};
 
-use super::{Measured, Probe, Start, WARM_UP};
+use super::{Measured, Probe, Start};
+
+/// Round trips before the timed ones.
+const WARM_UP: u64 = 20;
 
 described! {
     /// The word.
@@ -48,6 +51,7 @@ impl<P: Platform> Probe<P> for PingPong<P> {
         self.play(index as u32, WARM_UP);
         let begin = P::now();
         self.play(index as u32, self.rounds);
-        Measured { operations: 2 * self.rounds, span: P::now().since(begin) }
+        let span = P::now().since(begin);
+        Measured { operations: 2 * self.rounds, span, with_warm_up: 2 * (self.rounds + WARM_UP) }
     }
 }

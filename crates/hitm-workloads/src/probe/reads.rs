@@ -19,21 +19,21 @@ described! {
 pub struct Reads<P: Platform> {
     constant: Placed<P, Constant<P>>,
     start: Start<P>,
-    count: u64,
+    time: Span,
 }
 
 impl<P: Platform> Reads<P> {
-    /// `participants` CPUs read `count` times each.
+    /// `participants` CPUs read for `time`.
     #[must_use]
-    pub fn new(participants: usize, count: u64) -> Self {
+    pub fn new(participants: usize, time: Span) -> Self {
         let constant = Placed::new(Constant { value: P::Atomic::new(1) }, None, None);
-        Self { constant, start: Start::new(participants), count }
+        Self { constant, start: Start::new(participants), time }
     }
 }
 
 impl<P: Platform> Probe<P> for Reads<P> {
     fn run(&self, _index: usize, _cpu: CpuId) -> Measured {
-        timed(&self.start, self.count, Span::ZERO, || {
+        timed(&self.start, self.time, Span::ZERO, || {
             // Relaxed: a constant.
             std::hint::black_box(self.constant.value.load(Ordering::Relaxed));
         })

@@ -4,6 +4,8 @@ use std::thread;
 
 use hitm_machine::Arbitration;
 
+use hitm_workloads::ffmpeg::Profile;
+
 use crate::simulated::Case;
 
 #[test]
@@ -33,5 +35,14 @@ fn look_ahead_changes_the_speed_and_nothing_else() {
                 assert!(with.fingerprint() == without.fingerprint(), "{with:?}");
             }
         }
+    }
+}
+
+#[test]
+fn look_ahead_changes_nothing_in_any_profile() {
+    for profile in Profile::ALL {
+        let with = Case { profile, burst_factor: 0.01, scale: true, ..Case::default() };
+        let without = Case { look_ahead: false, ..with.clone() };
+        assert!(with.fingerprint() == without.fingerprint(), "{with:?}");
     }
 }

@@ -1,4 +1,8 @@
-//! The workloads on the simulated machine.
+//! The workloads on both hosts.
 
 mod determinism;
 mod simulated;
+mod trust;
+
+mod order;
+mod wakes;

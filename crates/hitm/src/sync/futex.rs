@@ -123,7 +123,7 @@ impl<P: Platform> Futex<P> {
     fn count_call(&self) {
         let runtime = &self.runtime.0;
         if let (Some(roles), Some(role)) = (&runtime.roles, runtime.current_role()) {
-            roles.futex_call(role);
+            roles.futex_call(P::now(), role);
         }
     }
 

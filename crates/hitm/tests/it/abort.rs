@@ -81,7 +81,7 @@ async fn while_it_computes<H: Host>(handle: Handle<H>) -> Ledger {
             let _token = token;
             begins.open();
             // Natively this would take an hour, simulated it would show in the time.
-            clock.compute(Span::from_micros(3_600_000_000)).await;
+            clock.compute(Span::from_micros(1_800_000_000)).await;
         });
         let aborts = handle.spawn(pinned(HIGH), async move {
             begun.pass().await;
@@ -137,7 +137,7 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
             let me = own.lock().expect("nobody panics with it").take().expect("its handle");
             me.abort();
             // It goes on until it waits.
-            let watch = handle.spawn((), async move { me.await });
+            let watch = handle.spawn((), me);
             drop(watch);
             handle.checkpoint().await;
             unreachable!("a checkpoint heeds an abort");

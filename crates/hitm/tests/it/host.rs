@@ -12,7 +12,7 @@ use hitm_memory::{Native, Platform};
 use crate::ledger::Finally;
 
 #[cfg(not(miri))]
-pub(crate) use simulated::{Ran, Setup, simulate, simulated, try_simulate};
+pub(crate) use simulated::{Setup, simulate, simulated, try_simulate};
 
 /// What a case may know of its host.
 pub(crate) trait Host: Platform {
@@ -153,6 +153,11 @@ mod simulated {
     /// Shapes: one CPU, two cores, two cores of two threads, and two packages of two LLCs each.
     pub(crate) const MACHINES: [&str; 4] = ["core:1 pu:1", "core:2 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"];
 
+    /// How many times as many seeds as usual: for a search in the background.
+    fn effort() -> u64 {
+        std::env::var("HITM_EFFORT").map_or(1, |effort| effort.parse().expect("`HITM_EFFORT` is a number"))
+    }
+
     /// Every machine with both arbitration policies, the other parameters varying along.
     fn setups() -> impl Iterator<Item = Setup> {
         let variants = [
@@ -161,9 +166,11 @@ mod simulated {
             (3, Arbitration::Fifo, "pull-by-locks", CostSet::Runtime),
             (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
         ];
-        MACHINES.into_iter().flat_map(move |machine| {
+        let shapes =
+            (0..effort()).flat_map(move |more| MACHINES.map(|machine| (machine, more * variants.len() as u64)));
+        shapes.flat_map(move |(machine, more)| {
             variants.map(|(seed, arbitration, mitigation, costs)| {
-                let of = Setup::of(machine);
+                let (of, seed) = (Setup::of(machine), seed + more);
                 Setup { mitigation, costs, config: Config { seed, arbitration, ..of.config.clone() }, ..of }
             })
         })
@@ -173,7 +180,6 @@ mod simulated {
     pub(crate) struct Ran<R> {
         pub(crate) result: R,
         pub(crate) results: Results,
-        pub(crate) handle: Handle<Simulated>,
     }
 
     /// Shuts the runtime down when the case ends, however it does.
@@ -240,6 +246,6 @@ mod simulated {
             panic!("the CPUs have left and the case has not ended");
         };
         drop(main);
-        Ok(Ran { result: result_of(result), results: machine.results(), handle })
+        Ok(Ran { result: result_of(result), results: machine.results() })
     }
 }

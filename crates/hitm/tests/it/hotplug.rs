@@ -1,7 +1,7 @@
 //! CPUs go out of use and come back while tasks run.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hitm::{Handle, Priority, Span};
 use hitm_topology::CpuId;
@@ -42,6 +42,13 @@ async fn work_goes_on_while_cpus_come_and_go<H: Host>(handle: Handle<H>) {
     }
 }
 
+/// What a CPU may do that comes and goes.
+const ONLINE: u32 = 0;
+/// It is out of use. A task that it had chosen by then is polled once more.
+const LEAVING: u32 = 1;
+/// That has happened.
+const GONE: u32 = 2;
+
 async fn an_offline_cpu_runs_nothing<H: Host>(handle: Handle<H>) {
     let cpus = handle.topology().cpus() as u32;
     if cpus == 1 {
@@ -51,26 +58,29 @@ async fn an_offline_cpu_runs_nothing<H: Host>(handle: Handle<H>) {
     handle.set_cpus(&hitm::CpuSet::from_iter([CpuId(0)]));
     handle.set_priority(Priority::fifo(9));
     handle.yield_now().await;
-    let offline = Arc::new(AtomicBool::new(false));
+    let offline = Arc::new(AtomicU32::new(ONLINE));
     let mut tasks = Vec::new();
     for number in 0..2 * u64::from(cpus) {
         let offline = offline.clone();
         let look = move || {
             H::settle();
-            // Acquire: pairs with the Release below.
-            assert!(!(offline.load(Ordering::Acquire) && H::current_cpu() == last), "task {number} runs there");
+            if H::current_cpu() == last {
+                // AcqRel: pairs with the Release below.
+                let leaves = offline.compare_exchange(LEAVING, GONE, Ordering::AcqRel, Ordering::Acquire);
+                assert_ne!(leaves, Err(GONE), "task {number} runs there");
+            }
         };
         tasks.push(handle.spawn(Priority::fifo(2), polled(wander(handle.clone(), number, 40), look)));
     }
     for round in 0..6 {
         assert!(handle.set_offline(last));
         H::settle();
-        // Release: from here on, no poll begins there.
-        offline.store(true, Ordering::Release);
+        // Release: from here on, one poll begins there at most.
+        offline.store(LEAVING, Ordering::Release);
         wander(handle.clone(), round, 5).await;
         H::settle();
         // Release: as above.
-        offline.store(false, Ordering::Release);
+        offline.store(ONLINE, Ordering::Release);
         handle.set_online(last);
         wander(handle.clone(), round, 5).await;
     }

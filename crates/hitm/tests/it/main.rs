@@ -22,10 +22,16 @@ mod park;
 mod sleep;
 mod wakers;
 
+mod barrier;
+mod condvar;
+mod futex;
+mod mutex;
+mod queue;
+
 mod order;
 mod preempt;
-mod slices;
 mod priority;
+mod slices;
 
 mod affinity;
 mod hotplug;

@@ -256,7 +256,7 @@ async fn while_others_work<H: Host>(handle: Handle<H>) -> Ledger {
                 clock.yield_now().await;
                 let mut count = mutex.lock().await;
                 *count += 1;
-                assert!(n % 2 == 0 || round < 2, "odd tasks panic with the mutex held");
+                assert!(n.is_multiple_of(2) || round < 2, "odd tasks panic with the mutex held");
             }
         })
     };

@@ -228,10 +228,8 @@ mod timed {
         })
         .result;
         let paths = &costs.paths;
-        let least = paths.timer_slack.value
-            + costs.family.idle_exit.value
-            + paths.interrupt_entry.value
-            + paths.switch.value;
+        let least =
+            paths.timer_slack.value + costs.family.idle_exit.value + paths.interrupt_entry.value + paths.switch.value;
         // The shortest is over before the CPU idles, and pays for the switch to that.
         let most = least + paths.switch.value;
         let (least, most) = (Span::from_nanos_f64(least), Span::from_nanos_f64(most) + HITS);

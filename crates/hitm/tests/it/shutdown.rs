@@ -89,7 +89,7 @@ async fn while_tasks_compute_and_yield<H: Host>(handle: Handle<H>) -> Ledger {
                 if number % 2 == 0 {
                     clock.yield_now().await;
                 } else {
-                    clock.compute(hitm::Span::from_micros(3_600_000_000)).await;
+                    clock.compute(hitm::Span::from_micros(1_800_000_000)).await;
                 }
             }
         }));

@@ -83,7 +83,7 @@ async fn a_sleep_that_was_dropped_is_forgotten<H: Host>(handle: Handle<H>) -> Le
         let token = ledger.token();
         let mut long = pin!(async {
             let _token = token;
-            handle.sleep(Span::from_micros(3_600_000_000)).await;
+            handle.sleep(Span::from_micros(1_800_000_000)).await;
         });
         let mut short = pin!(handle.sleep(Span::from_micros(20)));
         poll_fn(|context| {
@@ -94,7 +94,7 @@ async fn a_sleep_that_was_dropped_is_forgotten<H: Host>(handle: Handle<H>) -> Le
     }
     // One that is dropped on another CPU than it began on.
     let cpus = handle.topology().cpus() as u32;
-    let mut sleep = Box::pin(handle.sleep(Span::from_micros(3_600_000_000)));
+    let mut sleep = Box::pin(handle.sleep(Span::from_micros(1_800_000_000)));
     poll_fn(|context| Poll::Ready(sleep.as_mut().poll(context).is_pending())).await;
     let elsewhere = handle.spawn(crate::stage::on_cpu(cpus - 1, 5), async move { drop(sleep) });
     joined(elsewhere).await;

@@ -64,7 +64,11 @@ mod timed {
 
     /// A task that computes for `millis` and notes when it was polled.
     fn computes(
-        handle: &Handle<Simulated>, polls: &Polls, name: char, options: SpawnOptions, millis: u64,
+        handle: &Handle<Simulated>,
+        polls: &Polls,
+        name: char,
+        options: SpawnOptions,
+        millis: u64,
     ) -> hitm::JoinHandle<Simulated, ()> {
         let (clock, work, polls) = (handle.clone(), handle.clone(), polls.clone());
         let work = async move { work.compute(Span::from_micros(millis * MILLIS)).await };
@@ -79,8 +83,10 @@ mod timed {
         changes
     }
 
+    type Tasks = Vec<hitm::JoinHandle<Simulated, ()>>;
+
     /// Runs `case` on one CPU; who was polled when.
-    fn on_one_cpu(case: fn(&Handle<Simulated>, &Polls) -> Vec<hitm::JoinHandle<Simulated, ()>>) -> Vec<(char, u64)> {
+    fn on_one_cpu(case: fn(&Handle<Simulated>, &Polls) -> Tasks) -> Vec<(char, u64)> {
         simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             let polls = Polls::new();
             handle.set_priority(Priority::fifo(50));
@@ -98,17 +104,8 @@ mod timed {
         let changes = on_one_cpu(|handle, polls| {
             ['a', 'b', 'c'].map(|name| computes(handle, polls, name, in_turns(5), 250)).into()
         });
-        let expect = [
-            ('a', 0),
-            ('b', 100),
-            ('c', 200),
-            ('a', 300),
-            ('b', 400),
-            ('c', 500),
-            ('a', 600),
-            ('b', 650),
-            ('c', 700),
-        ];
+        let expect =
+            [('a', 0), ('b', 100), ('c', 200), ('a', 300), ('b', 400), ('c', 500), ('a', 600), ('b', 650), ('c', 700)];
         assert_eq!(changes, expect);
     }
 

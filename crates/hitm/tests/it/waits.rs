@@ -56,7 +56,7 @@ pub(crate) struct Yard<P: Platform> {
 }
 
 /// When sleeps of a yard end: long after everything else, unless it is opened.
-const LATE: Span = Span::from_micros(3_600_000_000);
+const LATE: Span = Span::from_micros(1_800_000_000);
 
 impl<P: Platform> Yard<P> {
     pub(crate) async fn new(handle: &Handle<P>) -> Self {

@@ -20,6 +20,7 @@ every_host!(
     a_wait_follows_its_last_waker,
 );
 
+#[expect(clippy::waker_clone_wake, reason = "both ways to wake are meant")]
 async fn a_future_that_wakes_itself_is_polled_again<H: Host>(handle: Handle<H>) {
     let often = H::OFTEN;
     let task = handle.spawn((), async move {
@@ -32,6 +33,7 @@ async fn a_future_that_wakes_itself_is_polled_again<H: Host>(handle: Handle<H>) 
             if polls % 2 == 0 {
                 context.waker().wake_by_ref();
             } else {
+                #[expect(clippy::waker_clone_wake, reason = "a clone that is used up by waking is a path of its own")]
                 context.waker().clone().wake();
                 context.waker().wake_by_ref();
             }

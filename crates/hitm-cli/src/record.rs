@@ -1,0 +1,124 @@
+//! Parts of a result file that both hosts write alike.
+
+use std::collections::BTreeMap;
+
+use hitm::{RoleCounts, Roles};
+use hitm_machine::{CostSet, Costs};
+use hitm_report::result::{Machine, Metric, ResultFile, Role, SCHEMA};
+use hitm_report::statistics::Mean;
+use hitm_topology::Topology;
+
+/// A rate as a metric.
+pub(crate) fn frames_per_second(mean: Mean) -> Metric {
+    Metric {
+        name: "frames_per_second".to_owned(),
+        value: mean.value,
+        interval: mean.interval,
+        unit: "1/s".to_owned(),
+        better: "higher".to_owned(),
+    }
+}
+
+/// A file of this command without runs.
+pub(crate) fn empty_file() -> ResultFile {
+    ResultFile {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: words_that_matter(std::env::args().skip(1)),
+        machines: Vec::new(),
+        calibrations: Vec::new(),
+        runs: Vec::new(),
+        failures: Vec::new(),
+    }
+}
+
+/// A command's words without those that results do not depend on: where they go, and how many host threads there are.
+fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = words;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--json" | "--jobs" => _ = words.next(),
+            other if other.starts_with("--json=") || other.starts_with("--jobs=") => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+/// What a file says of a machine.
+pub(crate) fn machine_of(topology: &Topology) -> Machine {
+    let costs = Costs::of(topology, CostSet::Linux);
+    Machine {
+        name: topology.name().to_owned(),
+        cpus: topology.cpus(),
+        cores: topology.cores(),
+        llcs: topology.llcs(),
+        nodes: topology.nodes(),
+        packages: topology.packages(),
+        source: topology.source().to_owned(),
+        model: costs.parameters(),
+        cost_table: costs.family.name,
+        note: costs.note,
+    }
+}
+
+/// What the tasks of each role did a frame.
+pub(crate) fn native_roles(roles: Option<&Roles>, frames: f64) -> Vec<Role> {
+    roles.map_or_else(Vec::new, |roles| per_frame(&[roles.counts()], frames))
+}
+
+/// Who woke whom, times a frame.
+pub(crate) fn native_wakes(roles: Option<&Roles>, frames: f64) -> Vec<(String, String, f64)> {
+    roles.map_or_else(Vec::new, |roles| pairs_per_frame(roles.wakes().into_iter(), frames))
+}
+
+/// What the tasks of each role did a frame, over runs with several seeds.
+pub(crate) fn per_frame(runs: &[Vec<RoleCounts>], frames: f64) -> Vec<Role> {
+    let Some(first) = runs.first().filter(|_| frames > 0.0) else { return Vec::new() };
+    let role = |index: usize| {
+        let counts = runs.iter().map(|run| &run[index]);
+        let sum = |what: fn(&RoleCounts) -> f64| counts.clone().map(what).sum::<f64>();
+        let activations = sum(|counts| counts.activations as f64);
+        Role {
+            name: first[index].name.to_owned(),
+            activations: activations / frames,
+            burst_micros: sum(|counts| counts.busy.as_nanos_f64()) / 1e3 / activations.max(1.0),
+            wakes: sum(|counts| counts.woken as f64) / frames,
+            switches: sum(|counts| counts.switches as f64) / frames,
+            futex_calls: sum(|counts| counts.futex_calls as f64) / frames,
+            migrations: sum(|counts| counts.migrations as f64) / frames,
+        }
+    };
+    (0..first.len()).map(role).collect()
+}
+
+/// Who woke whom, times a frame; a timer where nobody did.
+pub(crate) fn pairs_per_frame(
+    wakes: impl Iterator<Item = (Option<&'static str>, &'static str, u64)>,
+    frames: f64,
+) -> Vec<(String, String, f64)> {
+    if frames <= 0.0 {
+        return Vec::new();
+    }
+    let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for (waker, woken, times) in wakes {
+        *pairs.entry((waker.unwrap_or("timer"), woken)).or_default() += times;
+    }
+    pairs
+        .into_iter()
+        .map(|((waker, woken), times)| (waker.to_owned(), woken.to_owned(), times as f64 / frames))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_kept_without_what_changes_no_result() {
+        let kept = |line: &str| words_that_matter(line.split(' ').map(str::to_owned)).join(" ");
+        assert_eq!(kept("run ffmpeg --jobs 3 --json a.json --seed 2"), "run ffmpeg --seed 2");
+        assert_eq!(kept("run ffmpeg --json=a.json --seed 2 --jobs=1"), "run ffmpeg --seed 2");
+    }
+}

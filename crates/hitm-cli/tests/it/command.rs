@@ -1,0 +1,74 @@
+//! Running the command.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use expect_test::Expect;
+
+/// How a command ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The command without a terminal, with nothing of the environment that could change what it prints.
+pub(crate) fn hitm() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hitm"));
+    command.env_remove("COLUMNS").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn end(command: &mut Command) -> Ended {
+    let output = command.output().expect("the binary was built");
+    Ended {
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("reports are text"),
+        stderr: String::from_utf8(output.stderr).expect("messages are text"),
+    }
+}
+
+/// Runs `hitm` with these words.
+pub(crate) fn run(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
+    end(hitm().args(words))
+}
+
+/// The words of a line as a shell has them: separated by blanks, `'` around those with blanks in them.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, piece) in line.split('\'').enumerate() {
+        match index % 2 {
+            0 => words.extend(piece.split_whitespace().map(str::to_owned)),
+            _ => words.push(piece.to_owned()),
+        }
+    }
+    words
+}
+
+/// Runs a line that succeeds; what it printed.
+pub(crate) fn stdout_of(line: &str) -> String {
+    let ended = run(words(line));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
+    ended.stdout
+}
+
+/// A line that the tool cannot do: status 2, nothing on stdout, one line on stderr.
+pub(crate) fn check_refused(line: &str, expect: Expect) {
+    let ended = run(words(line));
+    assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{line}\n{}", ended.stderr);
+    assert_eq!(ended.stderr.matches('\n').count(), 1, "{}", ended.stderr);
+    expect.assert_eq(&ended.stderr);
+}
+
+/// A folder that goes with its value.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("there is room")
+}
+
+/// A file of the workspace.
+pub(crate) fn workspace(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}

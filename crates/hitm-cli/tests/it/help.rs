@@ -1,0 +1,54 @@
+//! Help, as a reader without a terminal sees it.
+
+use expect_test::expect_file;
+
+use crate::command::stdout_of;
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let check = |verb: &str, file: &str| {
+        let text = stdout_of(&format!("{verb} --help"));
+        assert!(text.contains("\nExamples:\n  hitm "), "{verb}");
+        assert!(text.lines().all(|line| line.len() <= 120), "{verb}");
+        expect_file![format!("data/help/{file}.txt")].assert_eq(&text);
+    };
+    check("", "hitm");
+    check("run", "run");
+    check("run ffmpeg", "run-ffmpeg");
+    check("run probe", "run-probe");
+    check("run probe ping-pong", "run-probe-ping-pong");
+    check("run probe counter", "run-probe-counter");
+    check("run probe mask", "run-probe-mask");
+    check("run probe reads", "run-probe-reads");
+    check("list", "list");
+    check("c2c", "c2c");
+    check("layout", "layout");
+}
+
+#[test]
+fn short_help_fits_a_screen() {
+    for verb in ["", "run", "run ffmpeg", "run probe", "run probe mask", "list", "c2c", "layout"] {
+        let text = stdout_of(&format!("{verb} -h"));
+        assert!(text.lines().count() <= 60, "{verb}: {} lines", text.lines().count());
+    }
+}
+
+/// Every example of every help text is a command that parses.
+#[test]
+fn examples_are_commands() {
+    for verb in ["", "run", "run ffmpeg", "run probe", "run probe mask", "list", "c2c", "layout"] {
+        let text = stdout_of(&format!("{verb} --help"));
+        let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1);
+        for example in examples.filter_map(|line| line.trim().strip_prefix("hitm ")) {
+            let command = example.split("  ").next().unwrap_or(example);
+            // With `--help` at its end nothing runs, but what stands before it is parsed.
+            let help = stdout_of(&format!("{command} --help"));
+            assert!(help.contains("Usage: hitm"), "{example}");
+        }
+    }
+}
+
+#[test]
+fn the_version_is_one_line() {
+    assert_eq!(stdout_of("--version"), format!("hitm {}\n", env!("CARGO_PKG_VERSION")));
+}

@@ -1,0 +1,72 @@
+//! Both workloads on both hosts: that they run, and say where.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::command::{end, folder, hitm, stdout_of, words};
+
+/// Every probe, small.
+const PROBES: [&str; 4] = [
+    "ping-pong --pairs 1 --operations 20",
+    "counter --scope machine,llc --operations 20",
+    "mask --scope machine,core --operations 20 --readers 1",
+    "reads --operations 20",
+];
+
+#[test]
+fn probes_are_simulated_with_the_same_bytes() {
+    for probe in PROBES {
+        let line = format!("run probe {probe} --machine 'package:2 l3:1 core:2 pu:2'");
+        let text = stdout_of(&line);
+        assert!(text.starts_with("probe, simulated on package:2 l3:1 core:2 pu:2 "), "{text}");
+        assert!(text.lines().next().unwrap().ends_with(concat!("hitm ", env!("CARGO_PKG_VERSION"))), "{text}");
+        assert!(!text.contains("NaN"), "{text}");
+        assert_eq!(text, stdout_of(&line), "{probe}");
+    }
+}
+
+#[test]
+fn options_stand_before_or_after_the_probe() {
+    let after = stdout_of("run probe counter --machine core:2 --duration 2us --seed 3");
+    let before = stdout_of("run probe --machine core:2 --duration 2us --seed 3 counter");
+    assert_eq!(after, before);
+    assert!(after.contains(", seed 3, "), "{after}");
+}
+
+/// A search with nobody to write, and writers with nobody to search, have no figure rather than a wrong one.
+#[test]
+fn a_mask_may_have_readers_alone() {
+    for readers in [0, 2] {
+        let text = stdout_of(&format!("run probe mask --machine core:2 --duration 2us --readers {readers}"));
+        assert!(!text.contains("NaN"), "{text}");
+    }
+}
+
+#[test]
+fn probes_run_here() {
+    for probe in PROBES {
+        let text = stdout_of(&format!("run probe {probe} --host native").replace("--readers 1", "--readers 0"));
+        assert!(text.starts_with("probe, measured here on this "), "{text}");
+    }
+}
+
+#[test]
+fn ffmpeg_runs_here() {
+    let folder = folder();
+    let line = "run ffmpeg --host native --mitigation baseline,all --duration 100ms --warm-up 50ms --burst-factor 0.1 --roles \
+                --json result.json";
+    let ended = end(hitm().current_dir(folder.path()).args(words(line)));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.starts_with("ffmpeg native on this "), "{}", ended.stdout);
+    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
+    let runs = file["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["host"], "native");
+        assert!(run["metric"]["value"].as_f64().unwrap() > 0.0, "no frame in a tenth of a second");
+        assert!(run["operations"].as_object().unwrap().values().any(|count| count.as_u64() > Some(0)));
+    }
+    let again = end(hitm().current_dir(folder.path()).args(["c2c", "result.json"]));
+    assert_eq!((again.status, again.stderr.as_str()), (Some(0), ""));
+}

@@ -1,0 +1,14 @@
+//! The command from outside: what it prints, where, and what it ends with.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
+
+mod command;
+mod errors;
+mod failures;
+mod help;
+mod hosts;
+mod machines;
+mod one_source;
+mod reports;
+mod result_files;
+mod same_bytes;

@@ -1,0 +1,36 @@
+//! What it costs here, without contention, when a CPU changes its level in cpupri.
+//!
+//! `cargo run --release -p hitm-sched --example set_level`
+//!
+//! One thread moves one CPU between two levels and takes the time: four read-modify-writes on lines that it has. It says
+//! nothing about contention, which is what the simulated machine is for. A test of `hitm-cli` looks at the instructions of
+//! [`change`].
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use hitm_memory::{Encoding, Native};
+use hitm_sched::cpupri::Cpupri;
+use hitm_sched::cpupri_vecs::Packed;
+use hitm_sched::prio::Level;
+use hitm_topology::{CpuId, Scope};
+
+/// Changes in one measurement.
+const CHANGES: u32 = 1_000_000;
+
+/// One change: the function whose instructions are looked at.
+#[inline(never)]
+fn change(cpupri: &Cpupri<Native>, vecs: &Packed<Native>, level: Level) {
+    cpupri.set_level(vecs, CpuId(0), Some(level));
+}
+
+fn main() {
+    let topology = hitm_topology::parse("core:4").expect("a machine of four CPUs");
+    let (cpupri, vecs) = Cpupri::new::<Packed<Native>>(&topology, Scope::Machine, Encoding::Zeros);
+    let begin = Instant::now();
+    for turn in 0..CHANGES {
+        change(black_box(&cpupri), black_box(&vecs), Level(1 + turn % 2));
+    }
+    let nanos = begin.elapsed().as_nanos() as f64 / f64::from(CHANGES);
+    println!("{nanos:.1} ns a change, measured here, on lines that this CPU has");
+}

@@ -1,0 +1,89 @@
+//! How fast the simulated machine is, on the contended baseline: accesses and misses per second of one host core, at 480 CPUs
+//! over at least ten million accesses, and the wall time of a stretch from 2 to 1,024 CPUs.
+//!
+//! ```text
+//! cargo bench -p hitm-workloads --bench machine [-- --quick]
+//! ```
+//!
+//! One host thread does all of it: a campaign runs several machines side by side, each on a thread of its own.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use hitm::{Handle, Mitigation};
+use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated};
+use hitm_memory::Span;
+use hitm_topology::Topology;
+use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
+use hitm_workloads::meter::Window;
+
+/// The factor on bursts with which the baseline spends a fifth of its time in the kernel on 480 CPUs, as `hitm run ffmpeg`
+/// finds it.
+const BURST_FACTOR: f64 = 0.0624;
+/// Accesses that a rate is taken over.
+const ENOUGH: u64 = 10_000_000;
+const WARM_UP: Span = Span::from_micros(2_000);
+
+/// Runs the baseline for `measured`; what was counted from its start on, and the seconds it took.
+fn run(topology: &Arc<Topology>, measured: Span) -> (Results, f64) {
+    let begin = Instant::now();
+    let window = Window { warm_up: WARM_UP, measured };
+    // Accesses are counted from the start: the rate is that of the whole run.
+    let config = Config { measure_until: window.end().since(hitm::Time::START), ..Config::default() };
+    let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
+    let mitigation = Mitigation::parse("baseline").expect("a mitigation");
+    let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology.clone()), None));
+    let workload = ffmpeg::Config { profile: Profile::X264, scale: false, burst_factor: BURST_FACTOR, seed: 1, window };
+    let started = Arc::new(Mutex::new(None));
+    let (handle, slot) = (runtime, started.clone());
+    let ended = machine.run(move |cpu| {
+        if cpu.index() == 0 {
+            *slot.lock().expect("no panic holds it") = Some(Ffmpeg::start(&handle, workload));
+        }
+        handle.run_cpu(cpu);
+    });
+    ended.expect("the workload ends");
+    (machine.results(), begin.elapsed().as_secs_f64())
+}
+
+fn machine(cpus: usize) -> Arc<Topology> {
+    let whole = hitm_topology::parse("gnr-2x120").expect("a preset");
+    Arc::new(whole.restrict(cpus).expect("any number of CPUs"))
+}
+
+fn main() {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let mut measured = Span::from_micros(if quick { 1_000 } else { 16_000 });
+    let (results, seconds) = loop {
+        let (results, seconds) = run(&machine(480), measured);
+        if quick || results.totals.accesses() >= ENOUGH {
+            break (results, seconds);
+        }
+        measured = measured * 2;
+    };
+    let totals = results.totals;
+    println!("480 CPUs, baseline, {measured} after {WARM_UP}, kernel share {:.3}", results.account.kernel_share());
+    println!(
+        "  {:.1} M accesses, {:.1} M misses, {seconds:.2} s",
+        millions(totals.accesses()),
+        millions(totals.misses)
+    );
+    let rate = |count: u64| millions(count) / seconds;
+    println!(
+        "  {:.2} M accesses/s, {:.2} M misses/s, {:.2} M switches/s on one host core",
+        rate(totals.accesses()),
+        rate(totals.misses),
+        rate(totals.resumes)
+    );
+    let stretch = Span::from_micros(if quick { 500 } else { 4_000 });
+    println!("wall time of {stretch} after {WARM_UP}:");
+    for cpus in [2, 8, 32, 128, 480, 1_024] {
+        let (results, seconds) = run(&machine(cpus), stretch);
+        let accesses = results.totals.accesses();
+        println!("  {cpus:5} CPUs: {seconds:6.2} s, {:.2} M accesses/s", millions(accesses) / seconds);
+    }
+}
+
+fn millions(count: u64) -> f64 {
+    count as f64 * 1e-6
+}

@@ -1,0 +1,299 @@
+//! The cases: what is timed.
+
+use std::future::poll_fn;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use hitm::Priority;
+
+use crate::rivals::{AsyncExecutor, Hitm, Pipe, Rival, Tokio, threads};
+use crate::{compare, compare_latencies};
+
+/// How much is done.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) rounds: usize,
+    /// Operations of a round, in cases that time them together.
+    operations: u64,
+    /// Operations of a round, in cases that time each.
+    events: usize,
+}
+
+impl Size {
+    /// Half a minute in all on two CPUs.
+    pub(crate) const FULL: Self = Self { rounds: 7, operations: 100_000, events: 300 };
+    /// For tests: that it works.
+    pub(crate) const TINY: Self = Self { rounds: 1, operations: 2_000, events: 3 };
+}
+
+/// A runtime's name, and what it does in a case.
+pub(crate) type Contender<T> = (&'static str, fn(Size) -> T);
+
+type Case = (&'static str, fn(&'static str, Size));
+
+pub(crate) const ALL: [Case; 4] = [
+    ("spawn_join", |case, size| {
+        let others: [Contender<f64>; 4] = [
+            ("hitm", spawn_join::<Hitm>),
+            ("tokio", spawn_join::<Tokio>),
+            ("async-executor", spawn_join::<AsyncExecutor>),
+            ("rayon", spawn_join_rayon),
+        ];
+        compare(case, size, &others);
+    }),
+    ("ping_pong", |case, size| {
+        let others: [Contender<f64>; 3] = [
+            ("hitm", ping_pong::<Hitm>),
+            ("tokio", ping_pong::<Tokio>),
+            ("async-executor", ping_pong::<AsyncExecutor>),
+        ];
+        compare(case, size, &others);
+    }),
+    ("yield_storm", |case, size| {
+        let others: [Contender<f64>; 3] = [
+            ("hitm", yield_storm::<Hitm>),
+            ("tokio", yield_storm::<Tokio>),
+            ("async-executor", yield_storm::<AsyncExecutor>),
+        ];
+        compare(case, size, &others);
+    }),
+    ("wake_latency", |case, size| {
+        let others: [Contender<Vec<Duration>>; 4] = [
+            ("hitm", wake_latency_urgent),
+            ("hitm, equals", wake_latency::<Hitm>),
+            ("tokio", wake_latency::<Tokio>),
+            ("async-executor", wake_latency::<AsyncExecutor>),
+        ];
+        compare_latencies(case, size, &others);
+    }),
+];
+
+/// Nanoseconds of one of `operations`, by what `f` measures inside of the runtime.
+fn nanos_each(operations: u64, elapsed_nanos: u64) -> f64 {
+    elapsed_nanos as f64 / operations as f64
+}
+
+fn nanos_since(start: Instant) -> u64 {
+    start.elapsed().as_nanos() as u64
+}
+
+/// Tasks that are alive at once.
+const BATCH: u64 = 1_000;
+
+fn spawn_join<R: Rival>(size: Size) -> f64 {
+    let runtime = R::start();
+    let elapsed = runtime.run(move |handle| async move {
+        let start = Instant::now();
+        for _ in 0..size.operations / BATCH {
+            let tasks: Vec<_> = (0..BATCH).map(|n| R::spawn(&handle, async move { black_box(n) })).collect();
+            for task in tasks {
+                black_box(task.await);
+            }
+        }
+        nanos_since(start)
+    });
+    nanos_each(size.operations, elapsed)
+}
+
+fn spawn_join_rayon(size: Size) -> f64 {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads()).build().expect("threads");
+    let elapsed = pool.install(|| {
+        let start = Instant::now();
+        for _ in 0..size.operations / BATCH {
+            rayon::scope(|scope| {
+                for n in 0..BATCH {
+                    scope.spawn(move |_| {
+                        black_box(n);
+                    });
+                }
+            });
+        }
+        nanos_since(start)
+    });
+    nanos_each(size.operations, elapsed)
+}
+
+fn ping_pong<R: Rival>(size: Size) -> f64 {
+    // A round trip is dear when both ends sleep: a tenth of them will do.
+    let trips = size.operations / 10;
+    let runtime = R::start();
+    let elapsed = runtime.run(move |handle| async move {
+        let (there, back) = (R::pipe(&handle), R::pipe(&handle));
+        let (incoming, outgoing) = (there.clone(), back.clone());
+        let other = R::spawn(&handle, async move {
+            for _ in 0..trips {
+                outgoing.send(incoming.receive().await).await;
+            }
+            0
+        });
+        let start = Instant::now();
+        for trip in 0..trips {
+            there.send(trip).await;
+            assert_eq!(back.receive().await, trip);
+        }
+        let elapsed = nanos_since(start);
+        other.await;
+        elapsed
+    });
+    nanos_each(trips, elapsed)
+}
+
+fn yield_storm<R: Rival>(size: Size) -> f64 {
+    const TASKS: u64 = 64;
+    let yields = size.operations / TASKS;
+    let runtime = R::start();
+    let elapsed = runtime.run(move |handle| async move {
+        let start = Instant::now();
+        let task = |_| {
+            let inner = handle.clone();
+            R::spawn(&handle, async move {
+                for _ in 0..yields {
+                    R::yield_now(&inner).await;
+                }
+                0
+            })
+        };
+        let tasks: Vec<_> = (0..TASKS).map(task).collect();
+        for task in tasks {
+            task.await;
+        }
+        nanos_since(start)
+    });
+    nanos_each(yields * TASKS, elapsed)
+}
+
+/// A piece of the load's work.
+const PIECE: Duration = Duration::from_micros(50);
+
+/// Tasks of the load, a thread.
+const LOAD: usize = 4;
+
+/// Between two events: long enough for the last one to be over.
+const BETWEEN: Duration = Duration::from_millis(1);
+
+fn work() {
+    let start = Instant::now();
+    while start.elapsed() < PIECE {
+        black_box(start);
+    }
+}
+
+/// An event that a thread makes and a task waits for.
+#[derive(Default)]
+struct Event(Mutex<(Option<Instant>, Option<Waker>)>);
+
+impl Event {
+    fn happen(&self) {
+        let waker = {
+            let mut event = self.0.lock().expect("nobody panics with it");
+            event.0 = Some(Instant::now());
+            event.1.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Waits for it: how long ago it happened.
+    async fn wait(&self) -> Duration {
+        poll_fn(|context| {
+            let mut event = self.0.lock().expect("nobody panics with it");
+            match event.0.take() {
+                Some(at) => Poll::Ready(at.elapsed()),
+                None => {
+                    event.1 = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// One run of the case: makes the events while `run` runs what waits for them and the load.
+fn with_events(size: Size, run: impl FnOnce(Arc<Event>, Arc<AtomicBool>) -> Vec<Duration>) -> Vec<Duration> {
+    let (event, over) = (Arc::new(Event::default()), Arc::new(AtomicBool::new(false)));
+    let (happens, ends) = (event.clone(), over.clone());
+    let source = std::thread::spawn(move || {
+        // Relaxed: a flag.
+        while !ends.load(Ordering::Relaxed) {
+            std::thread::sleep(BETWEEN);
+            happens.happen();
+        }
+    });
+    let latencies = run(event, over);
+    source.join().expect("it does not panic");
+    assert_eq!(latencies.len(), size.events);
+    latencies
+}
+
+/// Waits for the events, then ends the load.
+async fn listen(size: Size, event: Arc<Event>, over: Arc<AtomicBool>, latencies: Arc<Mutex<Vec<Duration>>>) {
+    for _ in 0..size.events {
+        let latency = event.wait().await;
+        latencies.lock().expect("nobody panics with it").push(latency);
+    }
+    // Relaxed: a flag.
+    over.store(true, Ordering::Relaxed);
+}
+
+fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
+    with_events(size, |event, over| {
+        let (runtime, latencies) = (R::start(), Arc::new(Mutex::new(Vec::new())));
+        let shared = latencies.clone();
+        runtime.run(move |handle| async move {
+            let load = |_| {
+                let (inner, over) = (handle.clone(), over.clone());
+                R::spawn(&handle, async move {
+                    // Relaxed: a flag.
+                    while !over.load(Ordering::Relaxed) {
+                        work();
+                        R::yield_now(&inner).await;
+                    }
+                    0
+                })
+            };
+            let tasks: Vec<_> = (0..LOAD * threads()).map(load).collect();
+            R::spawn(&handle, async move {
+                listen(size, event, over, shared).await;
+                0
+            })
+            .await;
+            for task in tasks {
+                task.await;
+            }
+            0
+        });
+        std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+    })
+}
+
+fn wake_latency_urgent(size: Size) -> Vec<Duration> {
+    with_events(size, |event, over| {
+        let (runtime, latencies) = (Hitm::start(), Arc::new(Mutex::new(Vec::new())));
+        let shared = latencies.clone();
+        runtime.run(move |handle| async move {
+            let waits = handle.spawn(Priority::fifo(90), listen(size, event, over.clone(), shared));
+            let load = |_| {
+                let (inner, over) = (handle.clone(), over.clone());
+                handle.spawn((), async move {
+                    // Relaxed: a flag.
+                    while !over.load(Ordering::Relaxed) {
+                        work();
+                        inner.checkpoint().await;
+                    }
+                })
+            };
+            let tasks: Vec<_> = (0..LOAD * threads()).map(load).collect();
+            waits.await.expect("it does not panic");
+            for task in tasks {
+                task.await.expect("it does not panic");
+            }
+            0
+        });
+        std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+    })
+}

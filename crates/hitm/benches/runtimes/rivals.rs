@@ -1,0 +1,203 @@
+//! The runtimes behind one interface: as little as the cases need.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hitm::{NativeRuntime, sync::Queue};
+use hitm_memory::Native;
+
+/// As many as CPUs that this process may use.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A task that is joined by awaiting it.
+pub(crate) type Joined<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A bounded queue of numbers.
+pub(crate) trait Pipe: Clone + Send + Sync + 'static {
+    fn send(&self, item: u64) -> impl Future<Output = ()> + Send;
+    fn receive(&self) -> impl Future<Output = u64> + Send;
+}
+
+/// A runtime.
+pub(crate) trait Rival: Sized {
+    /// What tasks have of it.
+    type Handle: Clone + Send + Sync + 'static;
+    type Join: Future<Output = u64> + Send + 'static;
+    type Pipe: Pipe;
+
+    fn start() -> Self;
+
+    /// Runs a task and waits for it, on this thread that is none of the runtime's.
+    fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static;
+
+    fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join;
+    fn yield_now(handle: &Self::Handle) -> impl Future<Output = ()> + Send;
+    fn pipe(handle: &Self::Handle) -> Self::Pipe;
+}
+
+pub(crate) struct Hitm(pub(crate) NativeRuntime);
+
+impl Pipe for Arc<Queue<Native, u64>> {
+    async fn send(&self, item: u64) {
+        Queue::send(self, item).await.expect("it is open");
+    }
+
+    async fn receive(&self) -> u64 {
+        Queue::receive(self).await.expect("it is open")
+    }
+}
+
+impl Rival for Hitm {
+    type Handle = hitm::Handle<Native>;
+    type Join = Joined<u64>;
+    type Pipe = Arc<Queue<Native, u64>>;
+
+    fn start() -> Self {
+        Self(NativeRuntime::with_cpus(threads()).expect("threads"))
+    }
+
+    fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        self.0.run(main).expect("it does not panic")
+    }
+
+    fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
+        let task = handle.spawn((), future);
+        Box::pin(async move { task.await.expect("it does not panic") })
+    }
+
+    async fn yield_now(handle: &Self::Handle) {
+        handle.yield_now().await;
+    }
+
+    fn pipe(handle: &Self::Handle) -> Self::Pipe {
+        Arc::new(Queue::new(handle, 1))
+    }
+}
+
+pub(crate) struct Tokio(tokio::runtime::Runtime);
+
+/// Both ends of Tokio's channel; the receiver behind its own mutex, which nobody else takes.
+#[derive(Clone)]
+pub(crate) struct TokioPipe {
+    sender: tokio::sync::mpsc::Sender<u64>,
+    receiver: Arc<tokio::sync::Mutex<tokio::sync::mpsc::Receiver<u64>>>,
+}
+
+impl Pipe for TokioPipe {
+    async fn send(&self, item: u64) {
+        self.sender.send(item).await.expect("it is open");
+    }
+
+    async fn receive(&self) -> u64 {
+        self.receiver.lock().await.recv().await.expect("it is open")
+    }
+}
+
+impl Rival for Tokio {
+    type Handle = tokio::runtime::Handle;
+    type Join = Joined<u64>;
+    type Pipe = TokioPipe;
+
+    fn start() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads()).build();
+        Self(runtime.expect("threads"))
+    }
+
+    fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        let task = self.0.spawn(main(self.0.handle().clone()));
+        self.0.block_on(task).expect("it does not panic")
+    }
+
+    fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
+        let task = handle.spawn(future);
+        Box::pin(async move { task.await.expect("it does not panic") })
+    }
+
+    async fn yield_now(_: &Self::Handle) {
+        tokio::task::yield_now().await;
+    }
+
+    fn pipe(_: &Self::Handle) -> Self::Pipe {
+        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+        TokioPipe { sender, receiver: Arc::new(tokio::sync::Mutex::new(receiver)) }
+    }
+}
+
+/// async-executor, with threads that run it, and async-channel.
+pub(crate) struct AsyncExecutor {
+    executor: Arc<async_executor::Executor<'static>>,
+    stop: async_channel::Sender<()>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct ChannelPipe(async_channel::Sender<u64>, async_channel::Receiver<u64>);
+
+impl Pipe for ChannelPipe {
+    async fn send(&self, item: u64) {
+        self.0.send(item).await.expect("it is open");
+    }
+
+    async fn receive(&self) -> u64 {
+        self.1.recv().await.expect("it is open")
+    }
+}
+
+impl Rival for AsyncExecutor {
+    type Handle = Arc<async_executor::Executor<'static>>;
+    type Join = async_executor::Task<u64>;
+    type Pipe = ChannelPipe;
+
+    fn start() -> Self {
+        let executor = Arc::new(async_executor::Executor::new());
+        let (stop, stopped) = async_channel::bounded::<()>(1);
+        let thread = |_| {
+            let (executor, stopped) = (executor.clone(), stopped.clone());
+            std::thread::spawn(move || {
+                let closed = futures_lite::future::block_on(executor.run(stopped.recv()));
+                assert!(closed.is_err(), "nothing is sent");
+            })
+        };
+        Self { threads: (0..threads()).map(thread).collect(), executor, stop }
+    }
+
+    fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
+    where
+        F: Future<Output = u64> + Send + 'static,
+    {
+        futures_lite::future::block_on(self.executor.spawn(main(self.executor.clone())))
+    }
+
+    fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
+        handle.spawn(future)
+    }
+
+    async fn yield_now(_: &Self::Handle) {
+        futures_lite::future::yield_now().await;
+    }
+
+    fn pipe(_: &Self::Handle) -> Self::Pipe {
+        let (sender, receiver) = async_channel::bounded(1);
+        ChannelPipe(sender, receiver)
+    }
+}
+
+impl Drop for AsyncExecutor {
+    fn drop(&mut self) {
+        self.stop.close();
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
