@@ -2,6 +2,7 @@
 
 mod equivalence;
 mod loom;
+mod push;
 mod recipes;
 mod run;
 mod seeds;

@@ -46,3 +46,14 @@ fn look_ahead_changes_nothing_in_any_profile() {
         assert!(with.fingerprint() == without.fingerprint(), "{with:?}");
     }
 }
+
+/// Seeds that once told the two apart: stores of one thread of a core beside loads of the other.
+#[test]
+fn look_ahead_changes_nothing_between_threads_of_a_core() {
+    for seed in [13, 24] {
+        let with =
+            Case { machine: "pack:2 l3:2 core:2 pu:2", burst_factor: 0.005, scale: true, seed, ..Case::default() };
+        let without = Case { look_ahead: false, ..with.clone() };
+        assert!(with.fingerprint() == without.fingerprint(), "{with:?}");
+    }
+}

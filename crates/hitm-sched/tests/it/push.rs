@@ -1,0 +1,62 @@
+//! Pushes that were once forgotten.
+
+use std::sync::Arc;
+
+use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
+use hitm_sched::mitigation::Mitigation;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::CpuId;
+
+/// A scheduler of three CPUs, on one thread that is each of them in turn.
+struct Three {
+    sched: Arc<dyn Scheduling<Native>>,
+    workers: Arc<NativeWorkers>,
+}
+
+impl Three {
+    fn new() -> Self {
+        let topology = Arc::new(hitm_topology::parse("core:3 pu:1").expect("three CPUs"));
+        let workers = NativeWorkers::new(3, false);
+        let sched = workers.visit(CpuId(0), || Mitigation::baseline().scheduler::<Native>(topology));
+        Self { sched, workers }
+    }
+
+    fn on<R>(&self, cpu: u32, f: impl FnOnce(&dyn Scheduling<Native>) -> R) -> R {
+        self.workers.visit(CpuId(cpu), || f(&*self.sched))
+    }
+
+    /// A sleeping task that may run anywhere, as if it had slept on `cpu`.
+    fn task(&self, cpu: u32) -> TaskId {
+        let allowed: CpuSet = (0..3).map(CpuId).collect();
+        self.on(cpu, |sched| sched.create(&Attributes { prio: Prio(0), policy: Policy::Fifo, allowed }))
+    }
+
+    /// `cpu` takes its interrupts, and looks if it was asked to. What it runs then.
+    fn look(&self, cpu: u32) -> Option<TaskId> {
+        self.on(cpu, |sched| sched.handle(Native::take_interrupts()));
+        if self.on(cpu, |sched| sched.needs_resched()) {
+            return self.on(cpu, |sched| sched.switch(Why::Preempt));
+        }
+        self.sched.running(CpuId(cpu))
+    }
+}
+
+/// A wakeup leaves the push to a CPU that is about to look; the look finds that its task goes on all the same.
+#[test]
+fn a_look_that_changes_nothing_pushes() {
+    let three = Three::new();
+    let (first, second) = (three.task(0), three.task(2));
+    assert!(three.on(0, |sched| sched.wake(first)));
+    assert_eq!(three.look(0), Some(first));
+    assert!(three.on(1, |sched| sched.set_offline(CpuId(2))));
+    // CPU 0 is asked to look, since it goes; and comes back before it does.
+    assert!(three.on(1, |sched| sched.set_offline(CpuId(0))));
+    three.on(1, |sched| sched.set_online(CpuId(0)));
+    // Its CPU has gone: it is queued on CPU 0, behind the first.
+    assert!(three.on(2, |sched| sched.wake(second)));
+    assert_eq!(three.look(0), Some(first));
+    assert_eq!(three.look(1), Some(second));
+    assert_eq!(three.sched.snapshot().priority_inversions(), Vec::<String>::new());
+}
