@@ -33,7 +33,6 @@ async fn a_future_that_wakes_itself_is_polled_again<H: Host>(handle: Handle<H>) 
             if polls % 2 == 0 {
                 context.waker().wake_by_ref();
             } else {
-                #[expect(clippy::waker_clone_wake, reason = "a clone that is used up by waking is a path of its own")]
                 context.waker().clone().wake();
                 context.waker().wake_by_ref();
             }
