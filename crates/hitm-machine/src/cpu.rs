@@ -232,6 +232,12 @@ impl StoreBuffer {
         self.stores.iter().any(|store| store.line == line && !store.arrived && store.effect <= now)
     }
 
+    /// Whether a store to `line` has asked for it and was not granted it yet.
+    #[inline]
+    pub(crate) fn awaits_grant(&self, line: u32) -> bool {
+        self.stores.iter().any(|store| store.line == line && store.at == u64::MAX)
+    }
+
     /// Whether a store to `line` was issued since the last drain.
     #[inline]
     pub(crate) fn asked_for(&self, line: u32) -> bool {

@@ -533,7 +533,8 @@ impl Engine {
     fn is_certain(&self, line: u32) -> bool {
         let own = &self.cpus[self.current as usize];
         // What it has stored comes before what it asks for now; a store that joined another is not known to the directory.
-        if own.stores.arrival_due(line, own.clock) {
+        // While such a store waits for its grant, it is not known whether the next one still joins it.
+        if own.stores.arrival_due(line, own.clock) || own.stores.awaits_grant(line) {
             return false;
         }
         if self.directory.is_quiet(line) {
