@@ -57,3 +57,14 @@ fn look_ahead_changes_nothing_between_threads_of_a_core() {
         assert!(with.fingerprint() == without.fingerprint(), "{with:?}");
     }
 }
+
+/// Seeds with which a store was issued ahead of the grant of the one before.
+#[test]
+fn look_ahead_waits_for_grants_of_own_stores() {
+    for seed in [9, 17, 24, 28] {
+        let (machine, mitigation) = ("pack:2 l3:2 core:2 pu:2", "pull-by-locks");
+        let with = Case { machine, mitigation, seed, burst_factor: 0.005, scale: true, ..Case::default() };
+        let without = Case { look_ahead: false, ..with.clone() };
+        assert!(with.fingerprint() == without.fingerprint(), "{with:?}");
+    }
+}
