@@ -37,7 +37,7 @@
 //! });
 //! model.check();
 //!
-//! let release = Site::new("lib.rs", Op::Store, Release);
+//! let release = Site::new(file!(), Op::Store, Release);
 //! let fault = model.check_with(Defect::relax(release)).expect("the model notices");
 //! assert_eq!(fault.kind, FaultKind::Property);
 //! ```
