@@ -60,9 +60,10 @@ fn heading(file: &ResultFile, run: &Run) -> String {
             "{} simulated on {}{shape}, seeds {:?}, arbitration {}, coherence {}, hitm {}\n",
             run.workload, run.machine, run.seeds, run.arbitration, run.coherence, file.version
         ),
-        host => {
-            format!("{} {host} on {}{shape}, seeds {:?}, hitm {}\n", run.workload, run.machine, run.seeds, file.version)
-        }
+        _ => format!(
+            "{} measured natively on {}{shape}, seeds {:?}, hitm {}\n",
+            run.workload, run.machine, run.seeds, file.version
+        ),
     };
     if let Some(note) = machine.and_then(|machine| machine.note.as_deref()) {
         text.push_str(&format!("note: {note}\n"));

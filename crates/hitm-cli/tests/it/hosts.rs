@@ -58,7 +58,7 @@ fn ffmpeg_runs_here() {
                 --json result.json";
     let ended = end(hitm().current_dir(folder.path()).args(words(line)));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
-    assert!(ended.stdout.starts_with("ffmpeg native on this "), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("ffmpeg measured natively on this "), "{}", ended.stdout);
     let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
     let runs = file["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2);
