@@ -82,13 +82,7 @@ pub(crate) fn start<P: Platform>(
             }
         }
     });
-    let tally = tally.clone();
-    spawner.spawn(MUXER, |mut worker| async move {
-        while encoded.receive().await.is_some() {
-            worker.work(work::MUX).await;
-            tally.frame();
-        }
-    });
+    start_muxer(spawner, encoded, tally);
 }
 
 /// Starts FFmpeg's main before 7.0, and the muxer that 6.0 made a thread.
@@ -114,6 +108,10 @@ pub(crate) fn start_single_main<P: Platform>(
             }
         }
     });
+    start_muxer(spawner, encoded, tally);
+}
+
+fn start_muxer<P: Platform>(spawner: &mut Spawner<'_, P>, encoded: Arc<Queue<P, ()>>, tally: &Arc<Tally>) {
     let tally = tally.clone();
     spawner.spawn(MUXER, |mut worker| async move {
         while encoded.receive().await.is_some() {
