@@ -28,11 +28,17 @@ use crate::time::{Span, Time};
 /// Rounds of arithmetic between two looks at the pending interrupts while computing: about a microsecond.
 const ROUNDS_BETWEEN_CHECKPOINTS: u32 = 1_000;
 
+/// How long an idle CPU looks for an interrupt before its thread sleeps: about what putting a thread to sleep and waking it
+/// costs, so that a CPU which spins in vain loses no more than it would have gained.
+const SPIN: Duration = Duration::from_micros(20);
+
 /// The threads that stand for the CPUs of one runtime.
 #[derive(Debug)]
 pub struct NativeWorkers {
     start: Instant,
     workers: Box<[Worker]>,
+    /// Whether an idle CPU spins for a while: only where each has a core, or it would spin on the one that another needs.
+    spins: bool,
     /// Whether time is booked by mode: two clock reads more at every change.
     accounting: bool,
 }
@@ -61,7 +67,8 @@ impl NativeWorkers {
     #[must_use]
     pub fn new(cpus: usize, accounting: bool) -> Arc<Self> {
         let worker = || Worker { timer: AtomicU64::new(Time::NEVER.as_picos()), ..Worker::default() };
-        Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), accounting })
+        let spins = std::thread::available_parallelism().is_ok_and(|cores| cpus <= cores.get());
+        Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), spins, accounting })
     }
 
     /// Runs `f` with this thread as `cpu`, pinned to the operating system's CPU `os_index` if one is given. Where pinning
@@ -250,6 +257,12 @@ impl Platform for Native {
     }
 
     fn wait_for_interrupt() {
+        if with_workers(|workers| workers.spins) {
+            let begin = Instant::now();
+            while !Self::interrupt_pending() && begin.elapsed() < SPIN {
+                std::hint::spin_loop();
+            }
+        }
         while !Self::interrupt_pending() {
             // Relaxed: the timer is the worker's own.
             match with_worker(|_, worker| worker.timer.load(Ordering::Relaxed)) {
