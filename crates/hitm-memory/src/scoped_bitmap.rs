@@ -200,8 +200,8 @@ impl<M: Memory> BitmapRow<'_, M> {
     pub fn intersects(&self, allowed: &CpuMask<M>, here: CpuId, order: Ordering) -> bool {
         let parts = self.bitmaps.parts.len();
         let first_part = self.bitmaps.part_of[here.index()] as usize;
-        for step in 0..parts {
-            let part = (first_part + step) % parts;
+        // From here on and around, without a division.
+        for part in (first_part..parts).chain(0..first_part) {
             let words = self.part(part);
             for (index, word) in words.iter().enumerate().take(self.bitmaps.words) {
                 let foreign = match self.bitmaps.encoding {

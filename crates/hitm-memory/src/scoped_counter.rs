@@ -68,9 +68,10 @@ impl<M: Memory> ScopedCounter<M> {
         }
         let first = self.part_of[cpu.index()] as usize;
         let mut sum = 0;
-        for step in 0..self.parts.len() {
+        // From here on and around, without a division.
+        for part in (first..self.parts.len()).chain(0..first) {
             // Relaxed: as above.
-            sum += self.parts[(first + step) % self.parts.len()][0].load(Ordering::Relaxed);
+            sum += self.parts[part][0].load(Ordering::Relaxed);
             if sum > limit {
                 break;
             }
