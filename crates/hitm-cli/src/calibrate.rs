@@ -16,7 +16,7 @@ use crate::simulate::{Case, Outcome};
 const TARGET: f64 = 0.20;
 /// Shares that will do.
 const WITHIN: f64 = 0.01;
-/// Factors to begin with: bursts as measured and a tenth of them; x264's wakes are known to within that.
+/// Factors to begin with: between them, or near, the share crosses the target on the machines tried.
 const FIRST: [f64; 2] = [0.15, 0.05];
 /// Rounds after the first; each tries two factors side by side.
 const ROUNDS: usize = 3;
@@ -100,13 +100,18 @@ fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progre
     }
 }
 
+/// The trials nearest to the target on both sides, of trials by factor: the share falls with the factor, so the last that
+/// is above and the first that is not.
+fn sides(trials: &[Trial]) -> (Option<&Trial>, Option<&Trial>) {
+    let above = trials.iter().rev().find(|(_, share)| *share > TARGET);
+    let below = trials.iter().find(|(_, share)| *share <= TARGET);
+    (above, below)
+}
+
 /// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.
 fn next_factors(trials: &[Trial]) -> [f64; 2] {
     let clamp = |factor: f64| factor.clamp(LIMITS.0, LIMITS.1);
-    // The share falls with the factor: the last that is above, the first that is below.
-    let above = trials.iter().rev().find(|(_, share)| *share > TARGET);
-    let below = trials.iter().find(|(_, share)| *share <= TARGET);
-    match (above, below) {
+    match sides(trials) {
         (Some(&(low, more)), Some(&(high, less))) if low < high => {
             let weight = (more.ln() - TARGET.ln()) / (more.ln() - less.max(1e-6).ln());
             let met = low.ln() + weight * (high.ln() - low.ln());
@@ -124,8 +129,7 @@ fn step(trials: &[Trial]) -> String {
     let side = |trial: Option<&Trial>| {
         trial.map_or("nothing tried".to_owned(), |(factor, share)| format!("{share:.3} at factor {factor:.4}"))
     };
-    let above = trials.iter().rev().find(|(_, share)| *share > TARGET);
-    let below = trials.iter().find(|(_, share)| *share <= TARGET);
+    let (above, below) = sides(trials);
     format!("no factor gave a share within {WITHIN} of {TARGET}: {} and {}", side(above), side(below))
 }
 

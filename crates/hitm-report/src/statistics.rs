@@ -33,9 +33,9 @@ pub fn mean(values: &[f64]) -> Mean {
 /// The mean of batches, in series of successive ones, which resemble their neighbours: successive batches are joined, two,
 /// then three, and so on, as long as that widens the interval and leaves ten.
 #[must_use]
-pub fn mean_of_batches(series: &[Vec<f64>]) -> Mean {
+pub fn mean_of_batches(series: &[impl AsRef<[f64]>]) -> Mean {
     let joined = |length: usize| -> Vec<f64> {
-        let chunks = series.iter().flat_map(|batches| batches.chunks_exact(length));
+        let chunks = series.iter().flat_map(|batches| batches.as_ref().chunks_exact(length));
         chunks.map(|chunk| chunk.iter().sum::<f64>() / length as f64).collect()
     };
     let single = mean(&joined(1));

@@ -460,5 +460,5 @@ impl Group {
 
 /// Frames per second over all batches of all seeds.
 fn rate(outcome: &Outcome) -> Mean {
-    mean_of_batches(&outcome.rates.iter().map(|rates| rates.to_vec()).collect::<Vec<_>>())
+    mean_of_batches(&outcome.rates)
 }

@@ -115,23 +115,15 @@ impl Engine {
     }
 
     fn advance_waiting(&mut self, until: u64) {
-        let part = self.waiting_part();
-        self.advance(until, part);
+        self.advance(until, self.part_of_access(Part::LineWaits));
     }
 
-    fn waiting_part(&self) -> Part {
+    /// What the time of an access counts as: `in_kernel` there, unless the CPU spins for a lock.
+    fn part_of_access(&self, in_kernel: Part) -> Part {
         match self.cpus[self.current as usize] {
             Cpu { spinning: true, .. } => Part::LockWaits,
             Cpu { mode: Mode::User, .. } => Part::User,
-            _ => Part::LineWaits,
-        }
-    }
-
-    fn hit_part(&self) -> Part {
-        match self.cpus[self.current as usize] {
-            Cpu { spinning: true, .. } => Part::LockWaits,
-            Cpu { mode: Mode::User, .. } => Part::User,
-            _ => Part::Hits,
+            _ => in_kernel,
         }
     }
 
@@ -165,7 +157,7 @@ impl Engine {
         if touch.kind == Kind::Load
             && let Some(value) = self.cpu().stores.forward(touch.address())
         {
-            self.advance(clock + self.directory.latencies().load_hit, self.hit_part());
+            self.advance(clock + self.directory.latencies().load_hit, self.part_of_access(Part::Hits));
             return Issue::Forwarded(value);
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
@@ -192,7 +184,7 @@ impl Engine {
                 && let Some(earlier) = self.cpu().stores.last_effect(line)
             {
                 // The line is here, an earlier store to it has still to take effect: this one does after it.
-                self.buffer_store(touch, line, earlier + 1, true, None);
+                self.buffer_store(touch, line, earlier + 1, None);
                 return Issue::Buffered;
             }
             if touch.kind.is_write() {
@@ -254,7 +246,7 @@ impl Engine {
     /// or the core lacks it and none of its threads has asked for it.
     fn is_certain(&self, line: u32) -> bool {
         let own = &self.cpus[self.current as usize];
-        // What it has stored comes before what it asks for now; a store that joined another is not known to the directory.
+        // What it has stored comes before what it asks for now, and must be known first.
         if own.stores.outcome_due(line, own.clock) {
             return false;
         }
@@ -290,24 +282,24 @@ impl Engine {
             return Issue::Wait;
         }
         let cost = self.directory.latencies().load_hit;
-        self.buffer_store(touch, line, arrives, joins, request);
+        self.buffer_store(touch, line, arrives, request);
         if joins {
             self.hit(access, clock + cost);
         } else {
-            self.advance(clock + cost, self.hit_part());
+            self.advance(clock + cost, self.part_of_access(Part::Hits));
         }
         Issue::Buffered
     }
 
-    /// A store of the current CPU that takes effect at `effect`.
-    fn buffer_store(&mut self, touch: &Touch, line: u32, effect: u64, joins: bool, request: Option<Request>) {
-        let joined = request.is_none().then_some(line);
-        if joined.is_some() {
+    /// A store of the current CPU that takes effect at `effect`; without a request it joins those before it.
+    fn buffer_store(&mut self, touch: &Touch, line: u32, effect: u64, request: Option<Request>) {
+        let joins = request.is_none();
+        if joins {
             // The core's other threads must not look ahead of it.
             self.directory.announce(line);
         }
         let store = Some((touch.word, touch.size, touch.value));
-        self.enter_arrival(effect, UnderWay { cpu: self.current, request, store, joined });
+        self.enter_arrival(effect, UnderWay { cpu: self.current, request, store, joined: joins.then_some(line) });
         self.cpu().stores.add(line, touch.address(), touch.value, effect, joins);
     }
 
@@ -352,7 +344,7 @@ impl Engine {
         if measured.contains(&self.clock()) {
             self.records.hit(access);
         }
-        self.advance(done, self.hit_part());
+        self.advance(done, self.part_of_access(Part::Hits));
     }
 
     /// The line that the current CPU waited for is here, for an access to `touch`.
