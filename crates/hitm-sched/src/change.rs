@@ -14,6 +14,16 @@ use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::task::{Policy, TaskId};
 
+/// What came of moving a task that may not stay.
+pub(crate) enum Relocation {
+    /// It has moved.
+    Moved,
+    /// The lock was let go, and the task does not wait on that queue any more.
+    Gone,
+    /// It may not go there any more: another place is to be found.
+    Refused,
+}
+
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Locks the queue that `id` is on, or was on last. The caller holds its `pi_lock`, so it stays asleep if it is.
     fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
@@ -104,24 +114,35 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if target == rq.cpu {
                 return;
             }
-            let (to, let_go) = rq.lock_both(&self.rqs[target], target);
-            if let_go && !self.waits_on(rq, id) {
-                if rq.curr() == Some(id) {
-                    // Its CPU has taken it up. It goes when that leaves it.
-                    self.resched(rq);
+            match self.relocate_to(rq, id, target) {
+                Relocation::Moved => return,
+                Relocation::Gone => {
+                    if rq.curr() == Some(id) {
+                        // Its CPU has taken it up. It goes when that leaves it.
+                        self.resched(rq);
+                    }
+                    return;
                 }
-                return;
-            }
-            // Meanwhile the target may have gone, or the affinity may have been changed.
-            if to.online.get() != 0 && self.nearest_active(id, target) == target {
-                self.relocate(rq, id, &to);
-                return;
+                Relocation::Refused => {}
             }
         }
     }
 
-    /// Moves `id`, which is queued on `rq` and may not stay, to `to`, whatever runs there.
-    pub(crate) fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
+    /// Moves `id`, which is queued on `rq` and may not stay, to `target`, whatever runs there.
+    pub(crate) fn relocate_to(&self, rq: &mut RqGuard<'_, P>, id: TaskId, target: CpuId) -> Relocation {
+        let (to, let_go) = rq.lock_both(&self.rqs[target], target);
+        if let_go && !self.waits_on(rq, id) {
+            return Relocation::Gone;
+        }
+        // Meanwhile the target may have gone, or the affinity may have been changed.
+        if to.online.get() == 0 || self.nearest_active(id, target) != target {
+            return Relocation::Refused;
+        }
+        self.relocate(rq, id, &to);
+        Relocation::Moved
+    }
+
+    fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
         let highest = rq.highest();
         self.move_task(rq, id, to);
         self.preempt_for(to, id);
@@ -137,7 +158,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Whether `id` is queued on `rq` and does not run. What the task itself says of that is under the lock of the queue that it
     /// is on, which may be another by now; the lists here are under this one.
-    pub(crate) fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
+    fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
         rq.curr() != Some(id) && self.queued(rq).contains(&id)
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, PathCost, PlainWord, Platform};
 
+use crate::change::Relocation;
 use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PUSH, RqGuard};
 use crate::scheduler::{Scheduler, Why};
@@ -125,14 +126,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 self.preempt_for(rq, prev);
                 return;
             }
-            let (to, let_go) = rq.lock_both(&self.rqs[target], target);
-            if let_go && !self.waits_on(rq, prev) {
-                return;
-            }
-            // Meanwhile the target may have gone, or the affinity may have been changed.
-            if to.online.get() != 0 && self.nearest_active(prev, target) == target {
-                self.relocate(rq, prev, &to);
-                return;
+            match self.relocate_to(rq, prev, target) {
+                Relocation::Moved | Relocation::Gone => return,
+                Relocation::Refused => {}
             }
         }
     }
