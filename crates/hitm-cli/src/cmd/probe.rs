@@ -105,11 +105,11 @@ impl Probe {
         let mut text = String::new();
         let topologies = self.machine.topologies(self.host)?;
         let arbitrations = self.machine.arbitrations()?;
-        refuse_natively(self.host, &[("--arbitration", self.machine.has_arbitration())])?;
+        refuse_natively(self.host, &self.machine.simulated_only())?;
         self.check_unused()?;
         for topology in &topologies {
             for &arbitration in &arbitrations {
-                text.push_str(&self.heading(topology, arbitration));
+                text.push_str(&self.heading(topology, arbitration)?);
                 text.push_str(&match &self.what {
                     What::PingPong { pairs, rounds } => {
                         self.ping_pong(topology, arbitration, *pairs as usize, *rounds)?
@@ -143,13 +143,12 @@ impl Probe {
         }
     }
 
-    fn heading(&self, topology: &Topology, arbitration: Arbitration) -> String {
+    fn heading(&self, topology: &Topology, arbitration: Arbitration) -> Result<String, Failure> {
         let version = env!("CARGO_PKG_VERSION");
-        match self.host {
+        Ok(match self.host {
             HostArg::Native => format!("probe, measured here on {} ({topology}), hitm {version}\n", topology.name()),
             HostArg::Simulated => {
-                let note =
-                    Costs::of(topology, CostSet::Linux).note.map_or(String::new(), |note| format!("note: {note}\n"));
+                let note = self.machine.costs(topology)?.note.map_or(String::new(), |note| format!("note: {note}\n"));
                 format!(
                     "probe, simulated on {} ({topology}), seed {}, arbitration {}, hitm {version}\n{note}",
                     topology.name(),
@@ -157,7 +156,7 @@ impl Probe {
                     arbitration.name()
                 )
             }
-        }
+        })
     }
 
     /// Runs a probe on `cpus`.
@@ -171,7 +170,9 @@ impl Probe {
         match self.host {
             HostArg::Simulated => {
                 let config = Config { seed: self.machine.seed, arbitration, ..Config::default() };
-                hitm_lab::simulate(&Setting::of(topology, config), cpus, program)
+                let costs = self.machine.costs(topology)?;
+                let setting = Setting { topology: topology.clone(), costs, config };
+                hitm_lab::simulate(&setting, cpus, program)
                     .map_err(|stalled| Failure::wanting(format!("probe on `{}`: {stalled}", topology.name())))
             }
             HostArg::Native => Ok(hitm_lab::measure(topology, cpus, program)),
