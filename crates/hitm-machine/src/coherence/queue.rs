@@ -83,7 +83,8 @@ impl Queue {
         } else {
             self.place = domain;
             let own = self.domains[domain].len();
-            self.token = (self.count > own).then_some(own.min(self.bound));
+            // The one that the line moves for is the first of its domain's turn.
+            self.token = (self.count > own).then_some(own.min(self.bound - 1));
         }
         Some(waiting.request)
     }
@@ -124,8 +125,8 @@ mod tests {
     #[test]
     fn a_bound_ends_a_domains_turn_early() {
         let arrivals = [(0, 1), (0, 2), (0, 3), (1, 10), (1, 11), (1, 12)];
-        assert_eq!(order_bounded(0, 2, 2, &arrivals), [1, 2, 10, 11, 12, 3]);
-        assert_eq!(order_bounded(0, 2, 1, &arrivals), [1, 10, 11, 2, 12, 3]);
+        assert_eq!(order_bounded(0, 2, 2, &arrivals), [1, 2, 10, 11, 3, 12]);
+        assert_eq!(order_bounded(0, 2, 1, &arrivals), [1, 10, 2, 11, 3, 12]);
         assert_eq!(order_bounded(0, 2, usize::MAX, &arrivals), order(0, 2, &arrivals));
     }
 
