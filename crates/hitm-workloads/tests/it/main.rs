@@ -1,6 +1,8 @@
 //! The workloads on both hosts.
 
 mod determinism;
+mod loom;
+mod probes;
 mod simulated;
 mod trust;
 
