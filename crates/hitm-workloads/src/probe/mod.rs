@@ -10,6 +10,7 @@
 //! | [`Refcount`] | looks an element of a list up and holds it by a count, whole or split by scope |
 //! | [`Locks`](locks::Locks) | takes a spin lock, one of six kinds |
 //! | [`WriterReaders`] | but one waits for what that one writes, and says how long it took to see it |
+//! | [`Transfer`] | but one brings a line into a state, and that one says what an access to it takes |
 //! | [`Reads`] | reads one word that nobody writes |
 //!
 //! A probe is one object in shared memory and a body that each participating CPU runs; the host starts the bodies. All
@@ -24,6 +25,7 @@ mod reads;
 mod refcount;
 mod rwlock;
 mod timing;
+mod transfer;
 mod writer_readers;
 
 use hitm_memory::{Platform, Span};
@@ -37,7 +39,8 @@ pub use ping_pong::{PingPong, Waiting};
 pub use reads::Reads;
 pub use refcount::Refcount;
 pub use rwlock::{RwLock, ScopedRwLock};
-pub use timing::{Measured, Roles, Effort, Share};
+pub use timing::{Effort, Measured, Roles, Share};
+pub use transfer::{LineState, Transfer, TransferOperation};
 pub use writer_readers::WriterReaders;
 
 /// A probe: each of `participants` CPUs runs the body once.

@@ -1,0 +1,90 @@
+//! Where an experiment is done: one policy, one seed, and machines by name.
+
+use std::sync::Arc;
+
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Stalled};
+use hitm_memory::Span;
+use hitm_topology::{CpuId, Scope, Topology};
+use hitm_workloads::probe::CounterOperation;
+
+use super::finding::{Criterion, Finding};
+use crate::{Given, Program, Setting, mean_nanos, simulate};
+
+/// How long CPUs contend: hundreds of visits of the line by each of hundreds of CPUs.
+const TIME: Span = Span::from_micros(50);
+
+/// The setting of all experiments of one pass.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// Who is served next.
+    pub arbitration: Arbitration,
+    /// Seeds transfers and start phases.
+    pub seed: u64,
+    /// See [`Config::look_ahead`].
+    pub look_ahead: bool,
+    /// Parameters of the model that are given other values, where a machine has them.
+    pub model: Vec<(String, f64)>,
+}
+
+impl Bench {
+    /// A machine by name, at its costs.
+    pub(super) fn machine(&self, name: &str) -> Setting {
+        let topology = Arc::new(hitm_topology::parse(name).expect("an experiment names a machine that there is"));
+        self.at_costs_of(&topology, &topology)
+    }
+
+    /// A machine by a synthetic description, at the costs of a preset: published data that name only a family.
+    pub(super) fn machine_like(&self, shape: &str, preset: &str) -> Setting {
+        let parse = |text| hitm_topology::parse(text).expect("an experiment names a machine that there is");
+        self.at_costs_of(&Arc::new(parse(shape)), &parse(preset))
+    }
+
+    fn at_costs_of(&self, topology: &Arc<Topology>, model: &Topology) -> Setting {
+        let mut costs = Costs::of(model, CostSet::Linux);
+        for (name, value) in &self.model {
+            // A machine without that parameter is not changed: not every family has all of them.
+            _ = costs.set(name, *value);
+        }
+        let config =
+            Config { arbitration: self.arbitration, seed: self.seed, look_ahead: self.look_ahead, ..Config::default() };
+        Setting { topology: topology.clone(), costs, config }
+    }
+
+    /// Nanoseconds an operation of one CPU, all of `cpus` adding to one counter.
+    pub(super) fn counter(
+        &self,
+        setting: &Setting,
+        cpus: &[CpuId],
+        operation: CounterOperation,
+        pause: Span,
+    ) -> Result<f64, Stalled> {
+        let program = Program::Counter { scope: Scope::Machine, operation, time: TIME, pause };
+        Ok(mean_nanos(&simulate(setting, cpus, &program)?.measured))
+    }
+
+    /// Runs `program` on `cpus`.
+    pub(super) fn give(&self, setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Given, Stalled> {
+        simulate(setting, cpus, program)
+    }
+}
+
+impl Setting {
+    /// A finding on this machine.
+    pub(super) fn finding(
+        &self,
+        name: impl Into<String>,
+        unit: &'static str,
+        criterion: Criterion,
+        published: f64,
+        simulated: f64,
+    ) -> Finding {
+        let name = name.into();
+        let was_used = self.costs.were_set_from(&name);
+        Finding { name, unit, published, simulated, criterion, was_used, point: None }
+    }
+}
+
+/// The first thread of each of the first `count` cores.
+pub(super) fn first_threads(topology: &Topology, count: usize) -> Vec<CpuId> {
+    (0..count).map(|core| topology.cpus_of(Scope::Core, core)[0]).collect()
+}
