@@ -302,6 +302,10 @@ fn metric(before: &Metric, after: &Metric) -> Judged {
 
 fn relative(before: &Run, after: &Run) -> Option<Judged> {
     let of = |run: &Run| run.relative.zip(run.relative_interval);
+    if of(before) == Some((1.0, 0.0)) && of(before) == of(after) {
+        // The baseline over itself says nothing.
+        return None;
+    }
     let better = if same_metric(&before.metric, &after.metric) { before.metric.better.as_str() } else { "" };
     Some(judge("relative", "", better, of(before)?, of(after)?))
 }
@@ -411,7 +415,12 @@ impl Comparison {
         text
     }
 
-    /// How many of the judged figures came out how: `2 worse, 1 better, 3 within the 95 % interval`.
+    /// How many of the judged figures came out how: `simulated: 2 worse, 1 better, 3 within the 95 % interval`.
+    fn heading(&self) -> String {
+        let hosts: std::collections::BTreeSet<&str> = self.pairs.iter().map(|pair| pair.key.host.as_str()).collect();
+        format!("{}: {}\n", hosts.into_iter().collect::<Vec<_>>().join(" and "), self.counts())
+    }
+
     fn counts(&self) -> String {
         let count = |verdict: Verdict| self.verdicts.get(&verdict).copied().unwrap_or(0);
         let [worse, better, within] = [Verdict::Worse, Verdict::Better, Verdict::Within].map(count);
@@ -422,8 +431,7 @@ impl Comparison {
         match self.pairs.iter().filter(|pair| pair.identical).count() {
             0 => text,
             all if all == self.pairs.len() => "identical".to_owned(),
-            1 => format!("{text}; 1 run identical"),
-            some => format!("{text}; {some} runs identical"),
+            some => format!("{text}; {some} identical"),
         }
     }
 }

@@ -158,7 +158,10 @@ fn changes_of(before: &Costs, after: &Costs, least: f64, threshold: f64) -> Vec<
         let cycles = |cost: Option<&Cost>| cost.map(|cost| cost.cycles);
         let per_load = |cost: Option<&Cost>| cost.and_then(|cost| cost.cycles_per_load);
         let counts = larger(cycles(before), cycles(after)) > least;
-        let apart = is_apart(cycles(before), cycles(after), threshold)
+        // Over other numbers of instances' lines, sums are no sums of the same.
+        let kept = |cost: Option<&Cost>| cost.filter(|cost| cost.has_instances()).map(|cost| cost.line_count);
+        let same_lines = before.is_none() || after.is_none() || kept(before) == kept(after);
+        let apart = same_lines && is_apart(cycles(before), cycles(after), threshold)
             || is_apart(per_load(before), per_load(after), threshold);
         Change {
             object: object.to_owned(),
@@ -192,15 +195,21 @@ impl Change {
 }
 
 impl Cost {
-    /// `2`, `0,1`, `0-29`; with how many in all where an object has several instances: `0 (63 lines)`.
+    /// Whether more than one instance's lines were added up.
+    fn has_instances(&self) -> bool {
+        self.line_count > self.lines.len()
+    }
+
+    /// `2`, `0,2,27`, `0-29`, `0..201 (7 lines)`; with how many in all where an object has several instances.
     fn named_lines(&self) -> String {
         let Some((first, last)) = self.lines.first().zip(self.lines.last()) else { return "-".to_owned() };
+        let is_stretch = (last - first) as usize + 1 == self.lines.len();
         let names = match self.lines.len() {
-            1 => first.to_string(),
-            2 => format!("{first},{last}"),
-            count if (last - first) as usize + 1 == count => format!("{first}-{last}"),
-            count => format!("{first}..{last}, {count} of them"),
+            3.. if is_stretch => format!("{first}-{last}"),
+            1..=4 => self.lines.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+            _ => format!("{first}..{last}"),
         };
-        if self.line_count > self.lines.len() { format!("{names} ({} lines)", self.line_count) } else { names }
+        let is_whole = names.contains("..") || self.has_instances();
+        if is_whole { format!("{names} ({} lines)", self.line_count) } else { names }
     }
 }

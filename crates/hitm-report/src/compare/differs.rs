@@ -12,6 +12,9 @@ const FOR_SHOW: [&str; 3] = ["--lines", "--layout", "--roles"];
 /// What differs, a line each.
 pub(super) fn differs(before: &ResultFile, after: &ResultFile, pairs: &[(&Run, &Run)]) -> Vec<String> {
     let mut lines = Vec::new();
+    for (file, which) in [(before, "first"), (after, "second")] {
+        lines.extend(file.failures.iter().map(|failure| format!("a run of the {which} file failed: {failure}")));
+    }
     if before.version != after.version {
         lines.push(format!("hitm {} -> {}", before.version, after.version));
     }
@@ -23,9 +26,6 @@ pub(super) fn differs(before: &ResultFile, after: &ResultFile, pairs: &[(&Run, &
     }
     lines.extend(calibrations(&before.calibrations, &after.calibrations));
     lines.extend(runs(pairs));
-    for (file, which) in [(before, "first"), (after, "second")] {
-        lines.extend(file.failures.iter().map(|failure| format!("a run of the {which} file failed: {failure}")));
-    }
     lines
 }
 

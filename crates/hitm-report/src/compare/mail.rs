@@ -9,15 +9,15 @@ pub(super) const LINES_MAX: usize = 15;
 /// Columns at most: what mailing lists ask for, so that a line still fits when it is quoted twice.
 pub(super) const WIDTH_MAX: usize = 72;
 
-/// Lines of what differs, of runs, and of fields, at most.
+/// Lines of what differs, and fields, at most; runs have what is left.
 const DIFFERS_MAX: usize = 3;
-const RUNS_MAX: usize = 5;
 const FIELDS_MAX: usize = 3;
 
 pub(super) fn render(comparison: &Comparison) -> String {
     let Comparison { before, after, .. } = comparison;
-    let mut lines = vec![format!("{} -> {}: {}", last(&before.name), last(&after.name), comparison.counts())];
-    lines.extend(at_most(DIFFERS_MAX, comparison.differs.clone(), "differences"));
+    let mut lines = vec![comparison.heading(), format!("{} -> {}", last(&before.name), last(&after.name))];
+    let differs = comparison.differs.iter().map(|line| format!("differs: {line}")).collect();
+    lines.extend(at_most(DIFFERS_MAX, differs, "differences"));
     match [comparison.only_before.len(), comparison.only_after.len()] {
         [0, 0] => {}
         [gone, new] => lines.push(format!("runs in one file alone: {gone} of the first, {new} of the second")),
@@ -28,11 +28,11 @@ pub(super) fn render(comparison: &Comparison) -> String {
         lines.push(first.key.group());
         let several = pairs.iter().any(|pair| pair.key.group() != first.key.group());
         let rows = pairs.iter().map(|pair| row(pair, several)).collect();
-        lines.extend(at_most(RUNS_MAX, rows, "runs"));
+        let fields = fields(&pairs);
+        lines.extend(at_most(LINES_MAX - lines.len() - fields.len(), rows, "runs"));
+        lines.extend(fields);
     }
-    lines.extend(fields(&pairs));
-    assert!(lines.len() <= LINES_MAX, "the parts are shorter together");
-    lines.iter().map(|line| format!("{}\n", cut(line))).collect()
+    lines.iter().map(|line| format!("{}\n", cut(line.trim_end()))).collect()
 }
 
 /// A path's last part.
@@ -50,7 +50,7 @@ fn at_most(most: usize, mut lines: Vec<String>, what: &str) -> Vec<String> {
     lines
 }
 
-/// `worse   cpupri-split  73936 -> 69602 1/s, -5.9 ±2.2 %; relative 1.098 -> 1.044`
+/// `worse   cpupri-split: 73936 -> 69602 1/s, -5.9 ±2.2 %; relative -5.4 ±3.0`
 fn row(pair: &Pair, with_group: bool) -> String {
     let metric = &pair.judged[0];
     let percent = if metric.difference.is_finite() { " %" } else { "" };
@@ -64,7 +64,7 @@ fn row(pair: &Pair, with_group: bool) -> String {
         metric.change(),
     );
     if let Some(relative) = pair.judged.get(1).filter(|relative| relative.verdict != Verdict::Within) {
-        line.push_str(&format!("; rel. {}", relative.change()));
+        line.push_str(&format!("; relative {}", relative.change()));
     }
     if with_group {
         line.push_str(&format!("; {}, {}", pair.key.machine, pair.key.arbitration));
@@ -87,18 +87,18 @@ fn fields(pairs: &[&Pair]) -> Vec<String> {
         is_new
     });
     let Some((pair, _)) = changes.first() else { return Vec::new() };
-    let mut lines = vec![format!("cycles waited a {}, no interval:", pair.unit)];
+    let mut lines = vec![format!("cycles waited a {}, without an interval:", pair.unit)];
     lines.extend(changes.iter().take(FIELDS_MAX).map(|(pair, change)| {
         let cycles = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.cycles);
         let number = |cost: &Option<Cost>| cycles(cost).map_or_else(|| "-".to_owned(), short);
+        let field = change.field.as_deref().unwrap_or_default();
         format!(
-            "{}.{}, line {}: {} -> {} ({}, {})",
-            change.object,
-            change.field.as_deref().unwrap_or_default(),
-            change.lines(),
+            "{:<7} {} -> {}  {}.{field}, line {} ({})",
+            percent_of(cycles(&change.before), cycles(&change.after)),
             number(&change.before),
             number(&change.after),
-            percent_of(cycles(&change.before), cycles(&change.after)),
+            change.object,
+            change.lines(),
             pair.key.mitigation,
         )
     }));

@@ -5,9 +5,10 @@ use crate::compare::{Change, Comparison, Cost, Figure, Judged, Pair, Verdict};
 
 pub(super) fn render(comparison: &Comparison, rows: usize) -> String {
     let Comparison { before, after, .. } = comparison;
-    let mut text =
-        format!("before: {} (hitm {})\nafter:  {} (hitm {})\n", before.name, before.version, after.name, after.version);
-    text.push_str(&format!("{}\n", comparison.counts()));
+    let mut text = comparison.heading();
+    for (when, side) in [("before", before), ("after", after)] {
+        text.push_str(&format!("{when}: {} (hitm {})\n", side.name, side.version));
+    }
     for line in &comparison.differs {
         text.push_str(&format!("differs: {line}\n"));
     }
@@ -115,7 +116,7 @@ fn moved(threshold: f64, pair: &Pair, rows: usize) -> String {
                 percent_of(figure.before, figure.after),
             ]);
         }
-        text.push_str(&columns.render());
+        text.push_str(&format!("{}\n", columns.render()));
     }
     if rows > 0 && !(objects.is_empty() && fields.is_empty()) {
         text.push_str(&costs(pair, &objects, &fields, rows));
@@ -198,7 +199,7 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize) -> S
         cells.extend(both(&|cost| cost.ownership_transfers));
         columns.row(cells);
     }
-    let mut text = format!("\n{}", columns.render());
+    let mut text = columns.render();
     let left = fields.len().saturating_sub(rows);
     if left > 0 {
         text.push_str(&format!("{left} more fields: --lines {}\n", fields.len()));
@@ -206,9 +207,7 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize) -> S
     let shown = || objects.iter().copied().chain(fields.iter().take(rows).copied());
     let count = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.line_count);
     if shown().any(|change| count(&change.before) != count(&change.after)) {
-        text.push_str(
-            "a file keeps a run's hottest lines: what is gone, new, or on fewer of them may be only colder\n",
-        );
+        text.push_str("a file keeps a run's hottest lines: what is gone, new or on fewer of them may only be colder\n");
     }
     text
 }
