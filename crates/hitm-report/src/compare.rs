@@ -159,15 +159,8 @@ pub struct Figure {
 }
 
 /// Why two files cannot be compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompareError {
-    /// This file has no runs.
-    NoRuns(String),
-    /// This file has a run twice.
-    Twice(String, Key),
-    /// No run is in both; one of each.
-    NothingInCommon(Key, Key),
-}
+#[derive(Debug)]
+pub struct CompareError(String);
 
 /// Compares two files, each with its name.
 ///
@@ -195,7 +188,10 @@ pub fn compare(
         }
     }
     if pairs.is_empty() {
-        return Err(CompareError::NothingInCommon(keys[0][0].clone(), keys[1][0].clone()));
+        return Err(CompareError(format!(
+            "no run is in both files: the first has {}, the second {}; run both with the same machine, mitigation and policies",
+            keys[0][0], keys[1][0]
+        )));
     }
     let alone = |key: &&Key| !keys[0].iter().any(|other| key.pairs_with(other));
     let mut verdicts = BTreeMap::new();
@@ -220,10 +216,13 @@ pub fn compare(
 fn keys_of((name, file): (&str, &ResultFile)) -> Result<Vec<Key>, CompareError> {
     let keys: Vec<Key> = file.runs.iter().map(Key::of).collect();
     if keys.is_empty() {
-        return Err(CompareError::NoRuns(name.to_owned()));
+        let why = "it has no runs; write it again with `hitm run --json`";
+        return Err(CompareError(format!("result file `{name}`: {why}")));
     }
     match keys.iter().enumerate().find(|(index, key)| keys[..*index].iter().any(|other| key.pairs_with(other))) {
-        Some((_, twice)) => Err(CompareError::Twice(name.to_owned(), twice.clone())),
+        Some((_, twice)) => Err(CompareError(format!(
+            "result file `{name}`: it has this run twice: {twice}; write it again with each run once"
+        ))),
         None => Ok(keys),
     }
 }
@@ -320,7 +319,7 @@ fn judge(name: &str, unit: &str, better: &str, before: (f64, f64), after: (f64, 
         _ => f64::NAN,
     };
     let verdict = match gain {
-        gain if gain == 0.0 => Verdict::Within,
+        0.0 => Verdict::Within,
         gain if gain.is_nan() || interval.is_nan() => Verdict::Unknown,
         gain if gain.abs() <= interval => Verdict::Within,
         gain if gain > 0.0 => Verdict::Better,
@@ -504,19 +503,7 @@ impl fmt::Display for Key {
 
 impl fmt::Display for CompareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRuns(name) => {
-                write!(f, "result file `{name}`: it has no runs; write it again with `hitm run --json`")
-            }
-            Self::Twice(name, key) => {
-                write!(f, "result file `{name}`: it has this run twice: {key}; write it again with each run once")
-            }
-            Self::NothingInCommon(before, after) => write!(
-                f,
-                "no run is in both files: the first has {before}, the second {after}; run both with the same machine, \
-                 mitigation and policies"
-            ),
-        }
+        f.write_str(&self.0)
     }
 }
 

@@ -54,11 +54,12 @@ Examples:
 const REFERENCE: &str = "\
 Runs are paired by workload, profile, host, machine, arbitration, coherence and mitigation.
 
-Judged are the metric and `relative`, which have intervals: worse or better is what differs by more than both 95 % intervals
-together. One figure in forty that did not change looks worse by chance. All else is shown and not judged: kernel share,
-operations a wake-up, and what waiting for objects and fields cost a unit of work (cycles waited, HITMs, misses).
+Judged are the metric and `relative`, which have intervals: worse or better is what differs by more
+than both 95 % intervals together. One figure in forty that did not change looks worse by chance.
+All else is shown and not judged: kernel share, operations a wake-up, and what waiting for objects
+and fields cost a unit of work (cycles waited, HITMs, misses).
 
-The exit status is 0 when nothing is worse, 1 when something is, 2 when the files cannot be compared.
+Exit status: 0 when nothing is worse, 1 when something is, 2 when the files cannot be compared.
 
 Examples:
   hitm run ffmpeg --mitigation baseline,all --json before.json

@@ -41,7 +41,8 @@ fn the_same_is_identical() {
         simulated: identical
         before: before.json (hitm 0.1.0)
         after: after.json (hitm 0.1.0)
-    "#]].assert_eq(&ended.stdout);
+    "#]]
+    .assert_eq(&ended.stdout);
 }
 
 #[test]
@@ -57,11 +58,12 @@ fn better_ends_well_and_worse_does_not() {
         simulated: 1 worse, 0 better, 1 within the 95 % interval; 1 identical
         before.json -> after.json
         ffmpeg simulated on package:2 core:2, arbitration local-first, cohere...
-        worse   all: 250 -> 225 1/s, -10.0 ±0.6 %
+        worse   all: 250 -> 225 1/s, -10.0 ±0.6 %; relative +0.0 ±1.4
         cycles waited a frame, without an interval:
         +11 %   852.4K -> 947.1K  futex_word.word, line 0 (3 lines) (all)
         +11 %   277.9K -> 308.8K  rto_mask_bits.cpus.word[0], line 0 (all)
-    "#]].assert_eq(&ended.stdout);
+    "#]]
+    .assert_eq(&ended.stdout);
     // The other mitigation's run is what it was.
     let ended = compared(|file| times(file, 1, 0.9), &["--mitigation", "baseline"]);
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
@@ -71,6 +73,7 @@ fn better_ends_well_and_worse_does_not() {
 fn another_layout(file: &mut Value) {
     let field = file["runs"][0]["lines"][0]["fields"].as_array_mut().unwrap().pop().unwrap();
     file["runs"][0]["lines"][1]["fields"].as_array_mut().unwrap().push(field);
+    // A threshold is no matter to where a field stands.
     file["machines"][0]["model"]["same_llc_ns"] = json!(80.0);
     file["runs"].as_array_mut().unwrap().pop();
 }
@@ -80,8 +83,10 @@ fn what_moved_is_shown_and_decides_nothing() {
     let ended = compared(another_layout, &["--lines", "3"]);
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
     expect_file!["data/compare/full.txt"].assert_eq(&ended.stdout);
-    let higher = compared(another_layout, &["--lines", "3", "--threshold", "1000000"]);
-    assert!(!higher.stdout.contains("(all)"), "{}", higher.stdout);
+    assert!(ended.stdout.contains(" 2 -> 0 "), "{}", ended.stdout);
+    let slower = |file: &mut Value| times(file, 0, 1.2);
+    assert!(compared(slower, &[]).stdout.contains("misses a frame"));
+    assert!(!compared(slower, &["--threshold", "1000"]).stdout.contains("misses a frame"));
 }
 
 #[test]

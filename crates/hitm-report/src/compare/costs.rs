@@ -47,7 +47,8 @@ pub struct Change {
     pub before: Option<Cost>,
     /// In the second.
     pub after: Option<Cost>,
-    /// Whether its cycles or its cycles per load differ by more than the threshold, and it is worth a look.
+    /// Whether its cycles or its cycles per load differ by more than the threshold, or it stands on other lines, and it is worth a
+    /// look.
     pub moved: bool,
 }
 
@@ -163,12 +164,14 @@ fn changes_of(before: &Costs, after: &Costs, least: f64, threshold: f64) -> Vec<
         let same_lines = before.is_none() || after.is_none() || kept(before) == kept(after);
         let apart = same_lines && is_apart(cycles(before), cycles(after), threshold)
             || is_apart(per_load(before), per_load(after), threshold);
+        let elsewhere = kept(before).or(kept(after)).is_none()
+            && before.zip(after).is_some_and(|(before, after)| before.lines != after.lines);
         Change {
             object: object.to_owned(),
             field,
             before: before.cloned(),
             after: after.cloned(),
-            moved: counts && apart,
+            moved: counts && (apart || elsewhere),
         }
     };
     let mut changes: Vec<Change> = joined(before, after).map(change).collect();

@@ -2,7 +2,7 @@
 
 use crate::columns::short;
 use crate::compare::text::{figure, percent_of, rank};
-use crate::compare::{Change, Comparison, Cost, Pair, Verdict};
+use crate::compare::{Change, Comparison, Cost, Judged, Pair};
 
 /// Lines at most.
 pub(super) const LINES_MAX: usize = 15;
@@ -50,21 +50,30 @@ fn at_most(most: usize, mut lines: Vec<String>, what: &str) -> Vec<String> {
     lines
 }
 
-/// `worse   cpupri-split: 73936 -> 69602 1/s, -5.9 ±2.2 %; relative -5.4 ±3.0`
+/// `worse   cpupri-split: 73936 -> 69602 1/s, -5.9 ±1.9 %; relative -5.4 ±3.0`, without `relative` where that is too long: the
+/// figure that the verdict is from comes first.
 fn row(pair: &Pair, with_group: bool) -> String {
-    let metric = &pair.judged[0];
-    let percent = if metric.difference.is_finite() { " %" } else { "" };
-    let mut line = format!(
-        "{:<7} {}: {} -> {} {}, {}{percent}",
-        rank(pair).name(),
-        pair.key.mitigation,
-        figure(metric, metric.before),
-        figure(metric, metric.after),
-        metric.unit,
-        metric.change(),
-    );
-    if let Some(relative) = pair.judged.get(1).filter(|relative| relative.verdict != Verdict::Within) {
-        line.push_str(&format!("; relative {}", relative.change()));
+    let said = |judged: &Judged| {
+        let unit = if judged.unit.is_empty() { String::new() } else { format!(" {}", judged.unit) };
+        let of_what = match (judged.difference.is_finite(), judged.name.as_str()) {
+            (false, _) => "",
+            (true, "relative") => " points",
+            _ => " %",
+        };
+        let [before, after] = [judged.before, judged.after].map(|value| figure(judged, value));
+        format!("{before} -> {after}{unit}, {}{of_what}", judged.change())
+    };
+    let verdict = rank(pair);
+    let mut line = format!("{:<7} {}: ", verdict.name(), pair.key.mitigation);
+    match pair.judged.iter().find(|judged| judged.verdict == verdict) {
+        Some(relative) if relative.name == "relative" => line.push_str(&format!("relative {}", said(relative))),
+        _ => {
+            line.push_str(&said(&pair.judged[0]));
+            let relative = pair.judged.get(1).map(|relative| format!("; relative {}", relative.change()));
+            let fits = |more: &String| line.chars().count() + more.chars().count() <= WIDTH_MAX;
+            let more = relative.filter(fits).unwrap_or_default();
+            line.push_str(&more);
+        }
     }
     if with_group {
         line.push_str(&format!("; {}, {}", pair.key.machine, pair.key.arbitration));

@@ -96,10 +96,11 @@ fn moved(threshold: f64, pair: &Pair, rows: usize) -> String {
     let percent = 100.0 * threshold;
     let name = &pair.key.mitigation;
     if figures.is_empty() && objects.is_empty() && fields.is_empty() {
-        return format!("\n{name}: nothing else moved by more than {percent} %\n");
+        return format!("\n{name}: nothing else moved by more than {percent} % or to another line\n");
     }
-    let mut text =
-        format!("\n{name}: what else moved by more than {percent} %; it has no interval and is not judged\n");
+    let mut text = format!(
+        "\n{name}: what else moved by more than {percent} % or to another line; it has no interval and is not judged\n"
+    );
     if !figures.is_empty() {
         let mut columns = Columns::new(&[
             ("figure", Align::Left),
