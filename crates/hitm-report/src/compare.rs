@@ -31,7 +31,7 @@ pub const SCHEMA: &str = "hitm-compare/1";
 
 /// By how much the larger of two figures without an interval must be above the smaller before it is shown: with three seeds, no
 /// field and no part of the kernel share that holds [`WEIGHT_MIN`] moved as much by other seeds alone (`ffmpeg` on `gnr-2x120`
-/// in `baseline`, `cpupri-split` and `all`, seeds 1 to 3 against 4 to 6: 4.3 % at most).
+/// in `baseline`, `cpupri-split` and `all`, seeds 1 to 3 against 4 to 6: all under 4.5 %).
 pub const THRESHOLD: f64 = 0.05;
 
 /// The part of a run's whole below which a field, an object or a part of the kernel share is not shown: what is rarer moves by
