@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hitm::NativeRuntime;
+use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
 use hitm_report::published;
 use hitm_report::result::{ResultFile, Run};
@@ -28,7 +29,7 @@ pub(crate) fn run(cases: &[Case]) -> ResultFile {
     let mut file = empty_file();
     for case in cases {
         if !file.machines.iter().any(|machine| machine.name == case.topology.name()) {
-            let mut machine = machine_of(&case.topology);
+            let mut machine = machine_of(&case.topology, &Costs::of(&case.topology, CostSet::Linux));
             // No model is at work here.
             machine.model.clear();
             machine.note = None;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitm::{RoleCounts, Roles};
-use hitm_machine::{CostSet, Costs};
+use hitm_machine::Costs;
 use hitm_report::result::{Machine, Metric, ResultFile, Role, SCHEMA};
 use hitm_report::statistics::Mean;
 use hitm_topology::Topology;
@@ -54,8 +54,7 @@ pub(crate) fn profile_name(config: &ffmpeg::Config) -> String {
 }
 
 /// What a file says of a machine.
-pub(crate) fn machine_of(topology: &Topology) -> Machine {
-    let costs = Costs::of(topology, CostSet::Linux);
+pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
     Machine {
         name: topology.name().to_owned(),
         cpus: topology.cpus(),
@@ -65,8 +64,8 @@ pub(crate) fn machine_of(topology: &Topology) -> Machine {
         packages: topology.packages(),
         source: topology.source().to_owned(),
         model: costs.parameters(),
-        cost_table: costs.family.name,
-        note: costs.note,
+        cost_table: costs.family.name.clone(),
+        note: costs.note.clone(),
     }
 }
 

@@ -1,13 +1,14 @@
 //! `hitm run probe`: the micro-workloads, on a simulated machine or here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hitm_machine::{Arbitration, Config, CostSet, Costs, Distance, Kind, Latencies, Machine, Results, Simulated};
-use hitm_memory::{Native, NativeWorkers, Platform, Span};
+use hitm_lab::{Given, Program, Setting, mean_nanos};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Distance, Kind, Latencies};
+use hitm_memory::Span;
 use hitm_report::columns::{Align, Columns};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
-use hitm_workloads::probe::{self, Counter, CounterOperation, Mask, Measured, PingPong, Probe as Body, Reads};
+use hitm_workloads::probe::{self, CounterOperation, Measured};
 
 use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::failure::Failure;
@@ -99,27 +100,16 @@ impl From<OperationArg> for CounterOperation {
     }
 }
 
-/// Makes a probe for a platform: called inside the machine that it is for.
-trait Make {
-    fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>>;
-}
-
-/// What a probe gave: each participant's figures, and what the machine counted if it was simulated.
-struct Given {
-    measured: Vec<Measured>,
-    results: Option<Results>,
-}
-
 impl Probe {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut text = String::new();
         let topologies = self.machine.topologies(self.host)?;
         let arbitrations = self.machine.arbitrations()?;
-        refuse_natively(self.host, &[("--arbitration", self.machine.has_arbitration())])?;
+        refuse_natively(self.host, &self.machine.simulated_only())?;
         self.check_unused()?;
         for topology in &topologies {
             for &arbitration in &arbitrations {
-                text.push_str(&self.heading(topology, arbitration));
+                text.push_str(&self.heading(topology, arbitration)?);
                 text.push_str(&match &self.what {
                     What::PingPong { pairs, rounds } => {
                         self.ping_pong(topology, arbitration, *pairs as usize, *rounds)?
@@ -153,13 +143,12 @@ impl Probe {
         }
     }
 
-    fn heading(&self, topology: &Topology, arbitration: Arbitration) -> String {
+    fn heading(&self, topology: &Topology, arbitration: Arbitration) -> Result<String, Failure> {
         let version = env!("CARGO_PKG_VERSION");
-        match self.host {
+        Ok(match self.host {
             HostArg::Native => format!("probe, measured here on {} ({topology}), hitm {version}\n", topology.name()),
             HostArg::Simulated => {
-                let note =
-                    Costs::of(topology, CostSet::Linux).note.map_or(String::new(), |note| format!("note: {note}\n"));
+                let note = self.machine.costs(topology)?.note.map_or(String::new(), |note| format!("note: {note}\n"));
                 format!(
                     "probe, simulated on {} ({topology}), seed {}, arbitration {}, hitm {version}\n{note}",
                     topology.name(),
@@ -167,7 +156,7 @@ impl Probe {
                     arbitration.name()
                 )
             }
-        }
+        })
     }
 
     /// Runs a probe on `cpus`.
@@ -176,38 +165,18 @@ impl Probe {
         topology: &Arc<Topology>,
         arbitration: Arbitration,
         cpus: &[CpuId],
-        make: &impl Make,
+        program: &Program,
     ) -> Result<Given, Failure> {
         match self.host {
-            HostArg::Simulated => self.give_simulated(topology, arbitration, cpus, make),
-            HostArg::Native => Ok(give_native(topology, cpus, make)),
+            HostArg::Simulated => {
+                let config = Config { seed: self.machine.seed, arbitration, ..Config::default() };
+                let costs = self.machine.costs(topology)?;
+                let setting = Setting { topology: topology.clone(), costs, config };
+                hitm_lab::simulate(&setting, cpus, program)
+                    .map_err(|stalled| Failure::wanting(format!("probe on `{}`: {stalled}", topology.name())))
+            }
+            HostArg::Native => Ok(hitm_lab::measure(topology, cpus, program)),
         }
-    }
-
-    fn give_simulated(
-        &self,
-        topology: &Arc<Topology>,
-        arbitration: Arbitration,
-        cpus: &[CpuId],
-        make: &impl Make,
-    ) -> Result<Given, Failure> {
-        // Probes do nothing but access memory: what is too long for a program with work to do is their whole life. An
-        // access takes a tenth of a nanosecond at least. Round trips have an end of their own.
-        let longest = self.time().as_picos().saturating_mul(20) / 100;
-        let livelock_after = longest.saturating_mul(cpus.len() as u64).max(Config::default().livelock_after);
-        let config = Config { seed: self.machine.seed, arbitration, livelock_after, ..Config::default() };
-        let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
-        let body: Arc<dyn Body<Simulated>> = machine.enter(|| make.make(topology, cpus.len())).into();
-        let measured = Arc::new(Mutex::new(vec![Measured::default(); cpus.len()]));
-        let (cpus, slots) = (cpus.to_vec(), measured.clone());
-        let ended = machine.run(move |cpu| {
-            let Some(index) = cpus.iter().position(|&participant| participant == cpu) else { return };
-            let own = body.run(index, cpu);
-            slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
-        });
-        ended.map_err(|stalled| Failure::wanting(format!("probe on `{}`: {stalled}", topology.name())))?;
-        let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Given { measured, results: Some(machine.results()) })
     }
 
     /// How long the CPUs go on.
@@ -245,8 +214,8 @@ impl Probe {
         for (class, home, chosen) in classes(topology, pairs) {
             let mut nanos = Vec::new();
             for &(one, other, node) in &chosen {
-                let make = MakePingPong { rounds, node };
-                let given = self.give(topology, arbitration, &[one, other], &make)?;
+                let program = Program::PingPong { rounds, home: node };
+                let given = self.give(topology, arbitration, &[one, other], &program)?;
                 nanos.push(given.measured[0].nanos_each());
             }
             nanos.sort_by(f64::total_cmp);
@@ -275,9 +244,9 @@ impl Probe {
             ("misses an\noperation", Align::Right),
         ]);
         for &scope in scopes {
-            let make = MakeCounter { scope, operation, time: self.time(), pause: self.pause };
-            let given = self.give(topology, arbitration, &cpus, &make)?;
-            let each = mean(&given.measured);
+            let program = Program::Counter { scope, operation, time: self.time(), pause: self.pause };
+            let given = self.give(topology, arbitration, &cpus, &program)?;
+            let each = mean_nanos(&given.measured);
             columns.row(vec![
                 scope.to_string(),
                 topology.parts(scope).to_string(),
@@ -310,8 +279,8 @@ impl Probe {
             ("misses a\nsearch", Align::Right),
         ]);
         for &scope in scopes {
-            let make = MakeMask { scope, readers, time: self.time(), pause: self.pause };
-            let given = self.give(topology, arbitration, &cpus, &make)?;
+            let program = Program::Mask { scope, readers, time: self.time(), pause: self.pause };
+            let given = self.give(topology, arbitration, &cpus, &program)?;
             let (searches, writes) = given.measured.split_at(readers);
             columns.row(vec![
                 scope.to_string(),
@@ -328,27 +297,21 @@ impl Probe {
 
     fn reads(&self, topology: &Arc<Topology>, arbitration: Arbitration) -> Result<String, Failure> {
         let cpus = self.participants(topology)?;
-        let make = MakeReads { time: self.time() };
-        let given = self.give(topology, arbitration, &cpus, &make)?;
-        let alone = self.give(topology, arbitration, &cpus[..1], &make)?;
+        let program = Program::Reads { time: self.time() };
+        let given = self.give(topology, arbitration, &cpus, &program)?;
+        let alone = self.give(topology, arbitration, &cpus[..1], &program)?;
         Ok(format!(
             "reads of one word that nobody writes: {:.2} ns each by {} CPUs, {:.2} ns by one\n",
-            mean(&given.measured),
+            mean_nanos(&given.measured),
             cpus.len(),
-            mean(&alone.measured)
+            mean_nanos(&alone.measured)
         ))
     }
 }
 
-/// Nanoseconds between two operations of a CPU, on the mean over all operations: who is slow has few.
-fn mean(measured: &[Measured]) -> f64 {
-    let rate: f64 = measured.iter().map(|measured| 1.0 / measured.nanos_each()).sum();
-    measured.len() as f64 / rate
-}
-
 /// Their mean, of nobody a dash.
 fn nanos_of(measured: &[Measured]) -> String {
-    if measured.is_empty() { "-".to_owned() } else { format!("{:.1}", mean(measured)) }
+    if measured.is_empty() { "-".to_owned() } else { format!("{:.1}", mean_nanos(measured)) }
 }
 
 /// Misses of the probe's objects an operation of `measured`; natively nobody counts them.
@@ -358,68 +321,6 @@ fn per_operation(given: &Given, measured: &[Measured], kind: impl Fn(Kind) -> bo
     let lines = results.lines.iter().filter(|line| line.object.starts_with("probe_") && line.object != "probe_gate");
     let misses: u64 = lines.map(|line| line.sum(|access| if kind(access.kind) { access.misses } else { 0 })).sum();
     format!("{:.3}", misses as f64 / operations as f64)
-}
-
-fn give_native(topology: &Arc<Topology>, cpus: &[CpuId], make: &impl Make) -> Given {
-    let workers = NativeWorkers::new(topology.cpus(), false);
-    let body = workers.visit(CpuId(0), || make.make::<Native>(topology, cpus.len()));
-    let run = |(index, &cpu): (usize, &CpuId)| {
-        let os_index = (topology.name() == "this").then(|| topology.cpu(cpu).os_index);
-        workers.enter(cpu, os_index, || body.run(index, cpu))
-    };
-    let measured = std::thread::scope(|scope| {
-        let threads: Vec<_> = cpus.iter().enumerate().map(|each| scope.spawn(move || run(each))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a probe does not panic")).collect()
-    });
-    Given { measured, results: None }
-}
-
-struct MakePingPong {
-    rounds: u64,
-    node: Option<NodeId>,
-}
-
-impl Make for MakePingPong {
-    fn make<P: Platform>(&self, _topology: &Topology, _participants: usize) -> Box<dyn Body<P>> {
-        Box::new(PingPong::<P>::new(self.rounds, self.node))
-    }
-}
-
-struct MakeCounter {
-    scope: Scope,
-    operation: CounterOperation,
-    time: Span,
-    pause: Span,
-}
-
-impl Make for MakeCounter {
-    fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
-        let Self { scope, operation, time, pause } = *self;
-        Box::new(Counter::<P>::new(topology, scope, operation, participants, time, pause))
-    }
-}
-
-struct MakeMask {
-    scope: Scope,
-    readers: usize,
-    time: Span,
-    pause: Span,
-}
-
-impl Make for MakeMask {
-    fn make<P: Platform>(&self, topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
-        Box::new(Mask::<P>::new(topology, self.scope, participants, self.readers, self.time, self.pause))
-    }
-}
-
-struct MakeReads {
-    time: Span,
-}
-
-impl Make for MakeReads {
-    fn make<P: Platform>(&self, _topology: &Topology, participants: usize) -> Box<dyn Body<P>> {
-        Box::new(Reads::<P>::new(participants, self.time))
-    }
 }
 
 /// One and another CPU, and the node of the word.

@@ -4,7 +4,7 @@
 //! The line is in one domain, its *place*. Requests of that domain are served in order of arrival; all others together hold one
 //! entry in that order, the *token*. When the token is reached the line moves to the domain of the oldest of them. The
 //! token enters at the tail: when the line arrives while others wait elsewhere, or when the first request from elsewhere
-//! arrives. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
+//! arrives; with a bound, no further behind the head than that. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
 //! requests.)
 
 use std::collections::VecDeque;
@@ -20,6 +20,8 @@ pub(super) struct Queue {
     /// How many requests of the place are served before those from elsewhere get their turn; none while nobody waits
     /// elsewhere.
     token: Option<usize>,
+    /// The most that `token` may be when it enters.
+    bound: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +32,9 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Nobody waits; the line is in domain `place` of `domains`.
-    pub(super) fn new(domains: usize, place: usize) -> Self {
-        Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None }
+    /// Nobody waits; the line is in domain `place` of `domains`. A domain serves at most `bound` of its own in a row.
+    pub(super) fn new(domains: usize, place: usize, bound: usize) -> Self {
+        Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None, bound }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -47,7 +49,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, domain: usize, request: Request, ticket: u64) {
         if domain != self.place && self.token.is_none() {
-            self.token = Some(self.domains[self.place].len());
+            self.token = Some(self.domains[self.place].len().min(self.bound));
         }
         self.domains[domain].push_back(Waiting { request, ticket });
         self.count += 1;
@@ -81,7 +83,7 @@ impl Queue {
         } else {
             self.place = domain;
             let own = self.domains[domain].len();
-            self.token = (self.count > own).then_some(own);
+            self.token = (self.count > own).then_some(own.min(self.bound));
         }
         Some(waiting.request)
     }
@@ -94,9 +96,14 @@ mod tests {
 
     /// Pushes `(domain, cpu)` pairs, pops all, and returns the CPUs in order of service.
     fn order(place: usize, domains: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
-        let mut queue = Queue::new(domains, place);
+        order_bounded(place, domains, usize::MAX, arrivals)
+    }
+
+    fn order_bounded(place: usize, domains: usize, bound: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
+        let mut queue = Queue::new(domains, place, bound);
         for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
-            let request = Request { cpu, line: 0, kind: Kind::Rmw, time: 0, way: 0, access: NO_ACCESS, kernel: false };
+            let request =
+                Request { cpu, line: 0, kind: Kind::Rmw, time: 0, way: 0, lead: 0, access: NO_ACCESS, kernel: false };
             queue.push(domain, request, ticket as u64);
         }
         std::iter::from_fn(|| queue.pop()).map(|request| request.cpu).collect()
@@ -112,6 +119,14 @@ mod tests {
         // 10 arrives from elsewhere after 1 and before 2: one turn, then the line is in domain 1 and serves 11 and 12,
         // which arrived last, before it comes back to 2.
         assert_eq!(order(0, 2, &[(0, 1), (1, 10), (0, 2), (1, 11), (1, 12)]), [1, 10, 11, 12, 2]);
+    }
+
+    #[test]
+    fn a_bound_ends_a_domains_turn_early() {
+        let arrivals = [(0, 1), (0, 2), (0, 3), (1, 10), (1, 11), (1, 12)];
+        assert_eq!(order_bounded(0, 2, 2, &arrivals), [1, 2, 10, 11, 12, 3]);
+        assert_eq!(order_bounded(0, 2, 1, &arrivals), [1, 10, 11, 2, 12, 3]);
+        assert_eq!(order_bounded(0, 2, usize::MAX, &arrivals), order(0, 2, &arrivals));
     }
 
     #[test]

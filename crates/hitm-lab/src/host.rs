@@ -1,0 +1,90 @@
+//! One program on either host.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated, Stalled};
+use hitm_memory::{Native, NativeWorkers};
+use hitm_topology::{CpuId, Topology};
+use hitm_workloads::probe::{Measured, Probe};
+
+use crate::program::Program;
+
+/// A simulated machine: its shape, what it costs, and how it is set up.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The shape.
+    pub topology: Arc<Topology>,
+    /// The costs.
+    pub costs: Costs,
+    /// Everything else.
+    pub config: Config,
+}
+
+impl Setting {
+    /// `topology` at its own costs or the nearest family's, with the kernel's path costs.
+    #[must_use]
+    pub fn of(topology: &Arc<Topology>, config: Config) -> Self {
+        Self { topology: topology.clone(), costs: Costs::of(topology, CostSet::Linux), config }
+    }
+}
+
+/// What a program gave.
+#[derive(Debug)]
+pub struct Given {
+    /// Each participant's figures, in the order of the CPUs given.
+    pub measured: Vec<Measured>,
+    /// What the machine counted, if it was simulated.
+    pub results: Option<Results>,
+}
+
+/// Nanoseconds between two operations of a CPU, on the mean over all operations: who is slow has few.
+#[must_use]
+pub fn mean_nanos(measured: &[Measured]) -> f64 {
+    let rate: f64 = measured.iter().map(|measured| 1.0 / measured.nanos_each()).sum();
+    measured.len() as f64 / rate
+}
+
+/// Runs `program` on `cpus` of a simulated machine.
+///
+/// # Errors
+/// When the machine stalls.
+pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Given, Stalled> {
+    let mut config = setting.config.clone();
+    if let Some(time) = program.time() {
+        // Probes do nothing but access memory: what is too long for a program with work to do is their whole life. An
+        // access takes a tenth of a nanosecond at least. Round trips have an end of their own.
+        let longest = time.as_picos().saturating_mul(20) / 100;
+        config.livelock_after = longest.saturating_mul(cpus.len() as u64).max(config.livelock_after);
+    }
+    let machine = Machine::new(setting.topology.clone(), setting.costs.clone(), config);
+    let make = || program.make::<Simulated>(&setting.topology, cpus.len());
+    let body: Arc<dyn Probe<Simulated>> = machine.enter(make).into();
+    let measured = Arc::new(Mutex::new(vec![Measured::default(); cpus.len()]));
+    let (participants, slots) = (cpus.to_vec(), measured.clone());
+    machine.run(move |cpu| {
+        let Some(index) = participants.iter().position(|&participant| participant == cpu) else { return };
+        let own = body.run(index, cpu);
+        slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
+    })?;
+    let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok(Given { measured, results: Some(machine.results()) })
+}
+
+/// Runs `program` here, a thread for each of `cpus`, each on its CPU when `topology` is this machine's.
+///
+/// # Panics
+/// When a probe panics, which none does.
+#[must_use]
+pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> Given {
+    let workers = NativeWorkers::new(topology.cpus(), false);
+    let body = workers.visit(CpuId(0), || program.make::<Native>(topology, cpus.len()));
+    let run = |(index, &cpu): (usize, &CpuId)| {
+        let os_index = (topology.name() == "this").then(|| topology.cpu(cpu).os_index);
+        workers.enter(cpu, os_index, || body.run(index, cpu))
+    };
+    let measured = std::thread::scope(|scope| {
+        let threads: Vec<_> = cpus.iter().enumerate().map(|each| scope.spawn(move || run(each))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a probe does not panic")).collect()
+    });
+    Given { measured, results: None }
+}

@@ -1,0 +1,10 @@
+//! Experiments: the place that knows both the programs and the machines that they run on.
+//!
+//! - [`Program`]: which probe, with its parameters. Data, so that an experiment can be a row of a table.
+//! - [`simulate`] and [`measure`]: the same program on a simulated machine, and on this one.
+
+mod host;
+mod program;
+
+pub use host::{Given, Setting, mean_nanos, measure, simulate};
+pub use program::Program;
