@@ -15,7 +15,7 @@ use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 
 use crate::failure::Failure;
-use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes};
+use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes, profile_name};
 
 /// A run of ffmpeg on this machine.
 pub(crate) struct Case {
@@ -85,6 +85,7 @@ impl Case {
         let frames = rates.value * config.window.measured.as_secs_f64();
         Ok(Run {
             workload: "ffmpeg".to_owned(),
+            profile: profile_name(&config),
             mitigation: self.mitigation.name().to_owned(),
             host: "native".to_owned(),
             machine: self.topology.name().to_owned(),

@@ -7,6 +7,7 @@ use hitm_machine::Costs;
 use hitm_report::result::{Machine, Metric, ResultFile, Role, SCHEMA};
 use hitm_report::statistics::Mean;
 use hitm_topology::Topology;
+use hitm_workloads::ffmpeg;
 
 /// A rate as a metric.
 pub(crate) fn frames_per_second(mean: Mean) -> Metric {
@@ -44,6 +45,12 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     kept
+}
+
+/// Which program a workload is like, as its options say it.
+pub(crate) fn profile_name(config: &ffmpeg::Config) -> String {
+    let name = config.profile.name();
+    if config.scale { format!("{name} --scale") } else { name.to_owned() }
 }
 
 /// What a file says of a machine.

@@ -6,6 +6,7 @@
 pub mod agreement;
 pub mod c2c;
 pub mod columns;
+pub mod compare;
 pub mod functions;
 pub mod layout;
 pub mod published;

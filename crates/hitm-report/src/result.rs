@@ -107,6 +107,9 @@ pub struct Metric {
 pub struct Run {
     /// The workload.
     pub workload: String,
+    /// Which program the workload is like; empty where it is like one only, and in earlier files.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub profile: String,
     /// The mitigation.
     pub mitigation: String,
     /// `simulated` or `native`.

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 mod c2c;
+mod compare;
 mod layout;
 mod list;
 mod probe;
@@ -19,6 +20,8 @@ pub(crate) enum Command {
     List(list::List),
     /// Show the contended lines of a result file.
     C2c(c2c::C2c),
+    /// Compare two result files: what got better, what got worse.
+    Compare(compare::Compare),
     /// Show where an object's fields stand.
     Layout(layout::Layout),
 }
@@ -29,6 +32,7 @@ impl Command {
             Self::Run(run) => run.run(),
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
+            Self::Compare(compare) => compare.run(),
             Self::Layout(layout) => layout.run(),
         }
     }

@@ -19,7 +19,7 @@ use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, factor, refuse
 use crate::campaign::{self, Progress, host_threads};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
-use crate::record::{empty_file, frames_per_second, machine_of, pairs_per_frame, per_frame};
+use crate::record::{empty_file, frames_per_second, machine_of, pairs_per_frame, per_frame, profile_name};
 use crate::simulate::{Case, Outcome};
 use crate::{calibrate, convert, json, native, print};
 
@@ -175,7 +175,7 @@ impl Ffmpeg {
         };
         // What finished is reported, whatever became of the rest.
         if let Some(target) = target {
-            target.write(&file)?;
+            target.write(&file.write())?;
         }
         if !file.runs.is_empty() {
             print(&self.report(&file))?;
@@ -419,6 +419,7 @@ impl Ffmpeg {
         let frames = metric.value * measured;
         RunResult {
             workload: "ffmpeg".to_owned(),
+            profile: profile_name(&case.workload),
             mitigation: case.mitigation.name().to_owned(),
             host: "simulated".to_owned(),
             machine: case.topology.name().to_owned(),

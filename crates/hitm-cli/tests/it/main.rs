@@ -3,6 +3,7 @@
 //! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
 
 mod command;
+mod compare;
 mod errors;
 mod failures;
 mod help;
