@@ -94,6 +94,9 @@ pub struct Family {
     /// Whether the directory knows who shares a line. If not, taking a shared line asks every core of the machine.
     #[serde(default = "yes")]
     pub tracks_sharers: bool,
+    /// Operations beyond the one that missed before a wanted line moves on, where that was measured on this family.
+    #[serde(default)]
+    pub follow_up_hits: Option<Cost>,
     /// A load that its LLC domain's own copy serves.
     pub llc_read: Cost,
     /// A load from memory of the same package.
@@ -222,13 +225,17 @@ impl Costs {
     /// When a data file that is compiled in does not parse; a test reads them all.
     #[must_use]
     pub fn of(topology: &Topology, set: CostSet) -> Self {
-        let structure = toml::from_str(include_str!("../costs/structure.toml")).expect("the table of the structure");
+        let mut structure: Structure =
+            toml::from_str(include_str!("../costs/structure.toml")).expect("the table of the structure");
         let paths = match set {
             CostSet::Linux => include_str!("../costs/linux.toml"),
             CostSet::Runtime => include_str!("../costs/runtime.toml"),
         };
         let paths = toml::from_str(paths).expect("a set of path costs that is compiled in");
         let (family, note) = nearest_family(topology);
+        if let Some(own) = &family.follow_up_hits {
+            structure.follow_up_hits = own.clone();
+        }
         Self { family, structure, paths, note }
     }
 

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Stalled};
 use hitm_memory::Span;
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, PackageId, Scope, Topology};
 use hitm_workloads::probe::CounterOperation;
 
 use super::finding::{Criterion, Finding};
 use crate::{Given, Program, Setting, mean_nanos, simulate};
 
-/// How long CPUs contend: hundreds of visits of the line by each of hundreds of CPUs.
+/// How long CPUs contend, for each that takes part: some tens of visits of the line at the longest hand-off of any machine.
+const TIME_EACH: Span = Span::from_micros(10);
+/// At least this long.
 const TIME: Span = Span::from_micros(50);
 
 /// The setting of all experiments of one pass.
@@ -58,8 +60,18 @@ impl Bench {
         operation: CounterOperation,
         pause: Span,
     ) -> Result<f64, Stalled> {
-        let program = Program::Counter { scope: Scope::Machine, operation, time: TIME, pause };
+        let time = TIME.max(TIME_EACH * cpus.len() as u64);
+        let program = Program::Counter { scope: Scope::Machine, operation, time, pause };
         Ok(mean_nanos(&simulate(setting, cpus, &program)?.measured))
+    }
+
+    /// The pause of the SOSP'13 study after each operation, in proportion to the longest latency among the CPUs that take
+    /// part, the first `count`: one hand-off over that distance.
+    pub(super) fn pause(&self, setting: &Setting, count: usize) -> Span {
+        let (topology, costs) = (&setting.topology, &setting.costs.family);
+        let one_package = count <= topology.cpus_of_package(PackageId(0)).len();
+        let far = costs.other_package_far.as_ref().unwrap_or(&costs.other_package);
+        Span::from_nanos_f64(if one_package { costs.same_llc.value } else { far.value })
     }
 
     /// Runs `program` on `cpus`.

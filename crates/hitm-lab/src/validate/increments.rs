@@ -190,15 +190,9 @@ pub(super) fn third_party(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
 /// study had it [figure]. Million operations a second of all threads.
 pub(super) fn with_pause(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("westmere-8x10");
-    // "Proportional to the maximum latency across the involved cores": one hand-off of that distance.
-    let costs = &setting.costs.family;
-    let pause = |count: usize| {
-        let far = costs.other_package_far.as_ref().map_or(costs.other_package.value, |far| far.value);
-        Span::from_nanos_f64(if count > 10 { far } else { costs.same_llc.value })
-    };
     let million = |count: usize, operation| -> Result<f64, Stalled> {
         let cpus: Vec<CpuId> = (0..count as u32).map(CpuId).collect();
-        Ok(count as f64 * 1e3 / bench.counter(&setting, &cpus, operation, pause(count))?)
+        Ok(count as f64 * 1e3 / bench.counter(&setting, &cpus, operation, bench.pause(&setting, count))?)
     };
     let mut findings = Vec::new();
     let mut rates = Vec::new();

@@ -1,5 +1,6 @@
 //! V7, locks: one lock, sections that read and write one further line, on the Xeon of the SOSP'13 study (figure 5, read by
-//! eye; million sections a second). Test-and-set with the paper's exponential and ticket with its proportional back-off.
+//! eye; million sections a second). As there, a thread pauses after it let the lock go, so that others see that, and the
+//! ticket lock backs off in proportion to those before it.
 
 use hitm_machine::Stalled;
 use hitm_memory::Span;
@@ -29,7 +30,7 @@ pub(super) fn rates(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
         let cpus: Vec<CpuId> = (0..count as u32).map(CpuId).collect();
         let mut rates = Vec::new();
         for ((name, kind), published) in KINDS.into_iter().zip(published) {
-            let program = Program::Lock { kind, time: TIME, pause: Span::ZERO, turn };
+            let program = Program::Lock { kind, time: TIME, pause: bench.pause(&setting, count), turn };
             let given = bench.give(&setting, &cpus, &program)?;
             let rate = count as f64 * 1e3 / mean_nanos(&given.measured);
             let row = format!("SOSP13 Xeon {name} lock, {count} threads");

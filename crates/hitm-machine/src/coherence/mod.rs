@@ -75,7 +75,8 @@ pub enum Arbitration {
     /// and later.
     #[default]
     LocalFirst,
-    /// As `LocalFirst`, but a domain serves at most this many of its own before requests from outside have their turn.
+    /// Each LLC domain serves its own, whenever they arrived, up to this many in a row before requests from outside have
+    /// their turn.
     Bounded(u32),
     /// In order of arrival over the whole machine. Fits machines of 2010.
     Fifo,
@@ -98,8 +99,8 @@ impl Arbitration {
     }
 
     /// How many of its own a domain serves before others have their turn.
-    pub(crate) fn bound(self) -> usize {
-        if let Self::Bounded(most) = self { most as usize } else { usize::MAX }
+    pub(crate) fn bound(self) -> Option<usize> {
+        if let Self::Bounded(most) = self { Some(most as usize) } else { None }
     }
 }
 

@@ -4,8 +4,10 @@
 //! The line is in one domain, its *place*. Requests of that domain are served in order of arrival; all others together hold one
 //! entry in that order, the *token*. When the token is reached the line moves to the domain of the oldest of them. The
 //! token enters at the tail: when the line arrives while others wait elsewhere, or when the first request from elsewhere
-//! arrives; with a bound, no further behind the head than that. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
+//! arrives. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
 //! requests.)
+//!
+//! With a bound K a domain serves its own, those that arrive later than requests from elsewhere too, up to K in a row.
 
 use std::collections::VecDeque;
 
@@ -20,8 +22,8 @@ pub(super) struct Queue {
     /// How many requests of the place are served before those from elsewhere get their turn; none while nobody waits
     /// elsewhere.
     token: Option<usize>,
-    /// The most that `token` may be when it enters.
-    bound: usize,
+    /// How many of its own a domain serves in a row, whenever they arrived; none to honour the order of arrival.
+    bound: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +34,8 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Nobody waits; the line is in domain `place` of `domains`. A domain serves at most `bound` of its own in a row.
-    pub(super) fn new(domains: usize, place: usize, bound: usize) -> Self {
+    /// Nobody waits; the line is in domain `place` of `domains`. See [`Self::bound`].
+    pub(super) fn new(domains: usize, place: usize, bound: Option<usize>) -> Self {
         Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None, bound }
     }
 
@@ -49,7 +51,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, domain: usize, request: Request, ticket: u64) {
         if domain != self.place && self.token.is_none() {
-            self.token = Some(self.domains[self.place].len().min(self.bound));
+            self.token = Some(self.bound.unwrap_or(self.domains[self.place].len()));
         }
         self.domains[domain].push_back(Waiting { request, ticket });
         self.count += 1;
@@ -84,7 +86,7 @@ impl Queue {
             self.place = domain;
             let own = self.domains[domain].len();
             // The one that the line moves for is the first of its domain's turn.
-            self.token = (self.count > own).then_some(own.min(self.bound - 1));
+            self.token = (self.count > own).then_some(self.bound.map_or(own, |bound| bound - 1));
         }
         Some(waiting.request)
     }
@@ -97,10 +99,10 @@ mod tests {
 
     /// Pushes `(domain, cpu)` pairs, pops all, and returns the CPUs in order of service.
     fn order(place: usize, domains: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
-        order_bounded(place, domains, usize::MAX, arrivals)
+        order_bounded(place, domains, None, arrivals)
     }
 
-    fn order_bounded(place: usize, domains: usize, bound: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
+    fn order_bounded(place: usize, domains: usize, bound: Option<usize>, arrivals: &[(usize, u32)]) -> Vec<u32> {
         let mut queue = Queue::new(domains, place, bound);
         for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
             let request =
@@ -123,11 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_ends_a_domains_turn_early() {
+    fn a_bound_ends_a_domains_turn() {
         let arrivals = [(0, 1), (0, 2), (0, 3), (1, 10), (1, 11), (1, 12)];
-        assert_eq!(order_bounded(0, 2, 2, &arrivals), [1, 2, 10, 11, 3, 12]);
-        assert_eq!(order_bounded(0, 2, 1, &arrivals), [1, 10, 2, 11, 3, 12]);
-        assert_eq!(order_bounded(0, 2, usize::MAX, &arrivals), order(0, 2, &arrivals));
+        assert_eq!(order_bounded(0, 2, Some(2), &arrivals), [1, 2, 10, 11, 3, 12]);
+        assert_eq!(order_bounded(0, 2, Some(1), &arrivals), [1, 10, 2, 11, 3, 12]);
+    }
+
+    #[test]
+    fn within_a_bound_who_comes_later_goes_first() {
+        let arrivals = [(0, 1), (1, 10), (0, 2), (0, 3)];
+        assert_eq!(order(0, 2, &arrivals), [1, 10, 2, 3]);
+        assert_eq!(order_bounded(0, 2, Some(8), &arrivals), [1, 2, 3, 10]);
     }
 
     #[test]
