@@ -194,7 +194,7 @@ pub(crate) struct OutputArgs {
 }
 
 /// Who is served next: `local-first`, `local-first:8`, `fifo`.
-fn arbitration(text: &str) -> Result<Arbitration, String> {
+pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
     let bound = |text: &str| text.parse().ok().filter(|&bound: &u32| bound > 0);
     match (text, text.strip_prefix("local-first:")) {
         ("local-first", _) => Ok(Arbitration::LocalFirst),
@@ -207,7 +207,7 @@ fn arbitration(text: &str) -> Result<Arbitration, String> {
 }
 
 /// A parameter of the model and its value.
-fn parameter(text: &str) -> Result<(String, f64), String> {
+pub(crate) fn parameter(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("give a name and a value, as in `follow_up_hits=0`")?;
     let value = value.parse().map_err(|_| format!("`{value}` is no number"))?;
     Ok((name.to_owned(), value))

@@ -6,6 +6,7 @@ mod layout;
 mod list;
 mod probe;
 mod run;
+mod validate;
 
 use clap::Subcommand;
 
@@ -22,6 +23,8 @@ pub(crate) enum Command {
     C2c(c2c::C2c),
     /// Compare two result files: what got better, what got worse.
     Compare(compare::Compare),
+    /// Run published experiments on the simulated machine.
+    Validate(validate::Validate),
     /// Show where an object's fields stand.
     Layout(layout::Layout),
 }
@@ -33,6 +36,7 @@ impl Command {
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
             Self::Compare(compare) => compare.run(),
+            Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),
         }
     }

@@ -17,6 +17,7 @@ mod bench;
 mod finding;
 mod increments;
 mod locks;
+mod misses;
 mod ping_pong;
 mod pipe;
 mod readers;
@@ -28,6 +29,7 @@ use hitm_machine::{Arbitration, Stalled};
 
 pub use bench::Bench;
 pub use finding::{Criterion, Finding, Verdict};
+pub use misses::lacks;
 pub use score::{Score, Scored, recorded};
 
 /// A published experiment.

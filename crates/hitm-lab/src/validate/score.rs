@@ -51,6 +51,15 @@ impl Scored {
 }
 
 impl Score {
+    /// The file's text.
+    ///
+    /// # Panics
+    /// Never: rows are words and numbers.
+    #[must_use]
+    pub fn write(&self) -> String {
+        toml::to_string(self).expect("rows are words and numbers")
+    }
+
     /// Why `finding` is worse than it was, if it is: it failed where it had passed, or is farther off.
     #[must_use]
     pub fn worse(&self, finding: &Finding, arbitration: &str) -> Option<String> {
