@@ -24,11 +24,13 @@ fn every_command_has_help_with_examples() {
     check("c2c", "c2c");
     check("compare", "compare");
     check("layout", "layout");
+    check("validate", "validate");
 }
 
 #[test]
 fn short_help_fits_a_screen() {
-    for verb in ["", "run", "run ffmpeg", "run probe", "run probe mask", "list", "c2c", "compare", "layout"] {
+    for verb in ["", "run", "run ffmpeg", "run probe", "run probe mask", "list", "c2c", "compare", "validate", "layout"]
+    {
         let text = stdout_of(&format!("{verb} -h"));
         assert!(text.lines().count() <= 60, "{verb}: {} lines", text.lines().count());
     }
@@ -37,7 +39,8 @@ fn short_help_fits_a_screen() {
 /// Every example of every help text is a command that parses.
 #[test]
 fn examples_are_commands() {
-    for verb in ["", "run", "run ffmpeg", "run probe", "run probe mask", "list", "c2c", "compare", "layout"] {
+    for verb in ["", "run", "run ffmpeg", "run probe", "run probe mask", "list", "c2c", "compare", "validate", "layout"]
+    {
         let text = stdout_of(&format!("{verb} --help"));
         let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1);
         for example in examples.filter_map(|line| line.trim().strip_prefix("hitm ")) {

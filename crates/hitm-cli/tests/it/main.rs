@@ -13,3 +13,4 @@ mod one_source;
 mod reports;
 mod result_files;
 mod same_bytes;
+mod validate;

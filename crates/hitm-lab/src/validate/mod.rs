@@ -30,7 +30,7 @@ use hitm_machine::{Arbitration, Stalled};
 pub use bench::Bench;
 pub use finding::{Criterion, Finding, Verdict};
 pub use misses::lacks;
-pub use score::{Score, Scored, recorded};
+pub use score::{Score, recorded};
 
 /// A published experiment.
 #[derive(Debug)]
