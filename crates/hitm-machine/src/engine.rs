@@ -9,7 +9,7 @@ mod paths;
 use std::panic::Location;
 use std::sync::Arc;
 
-use hitm_memory::{Interrupts, Span};
+use hitm_memory::{Interrupts, LINE, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
@@ -18,7 +18,7 @@ pub(crate) use self::access::{Issue, Touch};
 use crate::account::{Account, Part};
 use crate::arena::Arena;
 use crate::calendar::{Calendar, Event, NEVER, TurnKey};
-use crate::coherence::{Directory, Grant, Kind, Latencies};
+use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::cpu::{Cpu, LoadWindow, Waits};
@@ -175,6 +175,11 @@ impl Engine {
 
     /// The memory in `start..end` is freed: stores to it that have not taken effect never will.
     pub(crate) fn forget_stores(&mut self, start: usize, end: usize) {
+        let mut lines = start / LINE..end.div_ceil(LINE);
+        let quiet = |line: usize| self.arena.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
+        if lines.all(quiet) {
+            return;
+        }
         for under_way in &mut self.under_way {
             if under_way.store.is_some_and(|(word, ..)| (start..end).contains(&word.addr().get())) {
                 under_way.store = None;
@@ -288,7 +293,8 @@ impl Engine {
             return;
         }
         let wait = grant.at - grant.request.time + grant.request.way;
-        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, grant.request.kernel);
+        let Request { line, access, cpu, kernel, .. } = grant.request;
+        self.records.miss(line, access, cpu, &grant.miss, wait, kernel);
     }
 
     /// Hands a granted line to a CPU that waits for it, or to its store buffer.

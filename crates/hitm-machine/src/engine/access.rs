@@ -176,10 +176,10 @@ impl Engine {
             self.cpu().window.add(line);
         }
         self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.leave_window(touch.kind);
         if let Some(done) = done {
-            self.hit(access, done);
+            self.hit(line, access, done);
             if touch.kind == Kind::Store
                 && let Some(earlier) = self.cpu().stores.last_effect(line)
             {
@@ -212,9 +212,9 @@ impl Engine {
         // reused only after a locked operation, which ends the window.
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
         self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.cpu().window.pass();
-        self.hit(access, self.clock() + self.directory.latencies().load_hit);
+        self.hit(line, access, self.clock() + self.directory.latencies().load_hit);
         Some(value)
     }
 
@@ -284,7 +284,7 @@ impl Engine {
         let cost = self.directory.latencies().load_hit;
         self.buffer_store(touch, line, arrives, request);
         if joins {
-            self.hit(access, clock + cost);
+            self.hit(line, access, clock + cost);
         } else {
             self.advance(clock + cost, self.part_of_access(Part::Hits));
         }
@@ -339,10 +339,10 @@ impl Engine {
         }
     }
 
-    fn hit(&mut self, access: AccessId, done: u64) {
+    fn hit(&mut self, line: u32, access: AccessId, done: u64) {
         let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
         if measured.contains(&self.clock()) {
-            self.records.hit(access);
+            self.records.hit(line, access);
         }
         self.advance(done, self.part_of_access(Part::Hits));
     }
