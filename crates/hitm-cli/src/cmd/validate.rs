@@ -88,6 +88,7 @@ impl Validate {
         self.check_model()?;
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         let record = self.record.as_deref().map(json::Target::open).transpose()?;
+        let plots = self.plot.as_deref().map(crate::plots::Folder::open).transpose()?;
         let (validation, found) = self.validate(&chosen);
         if let Some(target) = target {
             target.write(&validation.write())?;
@@ -96,8 +97,8 @@ impl Validate {
             let findings = found.iter().map(|(policy, finding)| (policy.as_str(), finding));
             record.write(&Score::of(findings).write())?;
         }
-        if let Some(folder) = &self.plot {
-            crate::plots::write(folder, &validation)?;
+        if let Some(plots) = plots {
+            plots.write(&validation)?;
         }
         print(&validation.render())?;
         match (validation.failures.as_slice(), validation.worse.len()) {

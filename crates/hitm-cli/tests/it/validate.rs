@@ -58,25 +58,46 @@ fn a_changed_model_says_so() {
 
 #[test]
 fn refusals_are_one_line() {
-    check_refused("validate V99", expect![[r#"
-        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, -
-    "#]]);
-    check_refused("validate --arbitration fifo,fifo", expect![[r#"
+    check_refused(
+        "validate V99",
+        expect![[r#"
+        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, curves
+    "#]],
+    );
+    check_refused(
+        "validate --arbitration fifo,fifo",
+        expect![[r#"
         hitm: --arbitration `fifo`: is there twice; give it once
-    "#]]);
-    check_refused("validate --model nothing", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "validate --model nothing",
+        expect![[r#"
         hitm: invalid value 'nothing' for '--model <NAME=VALUE>': give a name and a value, as in `follow_up_hits=0`; `hitm validate --help` shows what there is
-    "#]]);
-    check_refused("validate --json /nowhere/at/all.json", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "validate --json /nowhere/at/all.json",
+        expect![[r#"
         hitm: --json `/nowhere/at/all.json`: No such file or directory (os error 2); name a file in a folder that can be written
-    "#]]);
-    check_refused("validate V12 --plot /dev/null", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "validate V12 --plot /dev/null",
+        expect![[r#"
         hitm: --plot `/dev/null`: File exists (os error 17); name a folder that can be written to
-    "#]]);
-    check_refused("validate --model follow_up_hits=-1", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "validate --model follow_up_hits=-1",
+        expect![[r#"
         hitm: --model `follow_up_hits=-1`: `follow_up_hits` cannot be -1: give a number from 0 to 255
-    "#]]);
-    check_refused("validate --model follow_ups=1", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "validate --model follow_ups=1",
+        expect![[r#"
         hitm: --model `follow_ups=1`: `follow_ups` is no parameter of this machine's model: take one of clock_ghz, follow_up_hits, idle_exit_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
-    "#]]);
+    "#]],
+    );
 }
