@@ -8,7 +8,7 @@ use hitm_machine::{Arbitration, Config, CostSet, Costs, Distance, Kind, Latencie
 use hitm_memory::Span;
 use hitm_report::columns::{Align, Columns};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
-use hitm_workloads::probe::{self, CounterOperation, Measured};
+use hitm_workloads::probe::{self, CounterOperation, MaskForm, Measured, Roles, Search, Waiting};
 
 use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::failure::Failure;
@@ -214,7 +214,7 @@ impl Probe {
         for (class, home, chosen) in classes(topology, pairs) {
             let mut nanos = Vec::new();
             for &(one, other, node) in &chosen {
-                let program = Program::PingPong { rounds, home: node };
+                let program = Program::PingPong { rounds, home: node, waiting: Waiting::Taking };
                 let given = self.give(topology, arbitration, &[one, other], &program)?;
                 nanos.push(given.measured[0].nanos_each());
             }
@@ -279,7 +279,8 @@ impl Probe {
             ("misses a\nsearch", Align::Right),
         ]);
         for &scope in scopes {
-            let program = Program::Mask { scope, readers, time: self.time(), pause: self.pause };
+            let (form, search, roles) = (MaskForm::Bit, Search::Any, Roles::Readers(readers));
+            let program = Program::Mask { scope, form, search, roles, time: self.time(), pause: self.pause };
             let given = self.give(topology, arbitration, &cpus, &program)?;
             let (searches, writes) = given.measured.split_at(readers);
             columns.row(vec![

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{CpuMask, CpuSet, Encoding, Platform, ScopedBitmaps, ScopedBytes};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Act, Course, Roles, Effort, finish};
+use super::timing::{Act, Course, Effort, Roles, finish};
 use super::{Measured, Probe};
 
 /// What a CPU has in the mask.

@@ -37,7 +37,7 @@ pub use ping_pong::{PingPong, Waiting};
 pub use reads::Reads;
 pub use refcount::Refcount;
 pub use rwlock::{RwLock, ScopedRwLock};
-pub use timing::{Measured, Roles, Effort, Share};
+pub use timing::{Effort, Measured, Roles, Share};
 pub use writer_readers::WriterReaders;
 
 /// A probe: each of `participants` CPUs runs the body once.

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Memory, Placed, PlainWord, Platform, ScopedCounter, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Act, Course, Roles, Effort};
+use super::timing::{Act, Course, Effort, Roles};
 use super::{Measured, Probe};
 
 described! {

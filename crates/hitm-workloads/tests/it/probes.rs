@@ -7,8 +7,8 @@ use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::probe::{
-    Counter, CounterOperation, LockKind, Locks, Mask, MaskForm, Measured, Mix, PingPong, Probe, Reads, Refcount, Roles,
-    RwLock, Search, Effort, Waiting, WriteKind, WriterReaders, first_cpus,
+    Counter, CounterOperation, Effort, LockKind, Locks, Mask, MaskForm, Measured, Mix, PingPong, Probe, Reads,
+    Refcount, Roles, RwLock, Search, Waiting, WriteKind, WriterReaders, first_cpus,
 };
 
 /// Two packages of two cores of two threads.
