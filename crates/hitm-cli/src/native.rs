@@ -110,6 +110,7 @@ impl Case {
             wakes: native_wakes(runtime.handle().roles(), frames),
             lines: Vec::new(),
             notes: self.notes(),
+            probe: None,
         })
     }
 

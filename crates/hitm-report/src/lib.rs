@@ -8,6 +8,7 @@ pub mod c2c;
 pub mod columns;
 pub mod functions;
 pub mod layout;
+pub mod probe;
 pub mod published;
 pub mod result;
 pub mod statistics;

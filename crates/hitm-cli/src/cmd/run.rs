@@ -444,6 +444,7 @@ impl Ffmpeg {
             wakes: pairs_per_frame(outcome.wakes.iter().copied(), frames),
             lines: convert::lines(results, LINES_KEPT),
             notes,
+            probe: None,
         }
     }
 }

@@ -21,14 +21,14 @@ fn commands() {
     check(
         "run probe",
         expect![[r#"
-        hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `reads`; `hitm run probe --help` shows what there is
-    "#]],
+            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
+        "#]],
     );
     check(
         "run probe --seed 3",
         expect![[r#"
-        hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `reads`; `hitm run probe --help` shows what there is
-    "#]],
+            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
+        "#]],
     );
     check(
         "walk",
@@ -187,8 +187,8 @@ fn flags_and_values() {
     check(
         "run probe counter --operation sub",
         expect![[r#"
-        hitm: invalid value 'sub' for '--operation <OPERATION>' [possible values: add, load-cas, load-store]; `hitm run probe counter --help` shows what there is
-    "#]],
+            hitm: invalid value 'sub' for '--operation <OPERATION>' [possible values: add, load-cas, cas-blind, load-store]; `hitm run probe counter --help` shows what there is
+        "#]],
     );
 }
 
@@ -585,6 +585,88 @@ fn objects() {
         "layout ''",
         expect![[r#"
         hitm: object `` is not known: take one of `root_domain`, `rq`, `task`
+    "#]],
+    );
+}
+
+#[test]
+fn probes_that_cannot_be() {
+    check(
+        "run probe mask --mix 101",
+        expect![[r#"
+        hitm: invalid value '101' for '--mix <PERCENT>': 101 is not in 0..=100; `hitm run probe mask --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe mix --mix 50 --readers 2",
+        expect![[r#"
+        hitm: the argument '--mix <PERCENT>' cannot be used with '--readers <N>'; `hitm run probe mix --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe rwlock --machine core:4 --readers 5",
+        expect![[r#"
+        hitm: --readers 5: only 4 CPUs take part; take fewer
+    "#]],
+    );
+    check(
+        "run probe lock --kind spin",
+        expect![[r#"
+        hitm: invalid value 'spin' for '--kind <KIND>' [possible values: tas, ttas, ticket, ticket-back-off, mcs, queued]; `hitm run probe lock --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe lock --kind mcs,mcs",
+        expect![[r#"
+        hitm: --kind: value 2 of 2 is there twice; give it once
+    "#]],
+    );
+    check(
+        "run probe lock --turn soon",
+        expect![[r#"
+        hitm: invalid value 'soon' for '--turn <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run probe lock --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe mask --encoding bit,bit",
+        expect![[r#"
+        hitm: --encoding: value 2 of 2 is there twice; give it once
+    "#]],
+    );
+    check(
+        "run probe counter --scope llc,llc",
+        expect![[r#"
+        hitm: --scope: value 2 of 2 is there twice; give it once
+    "#]],
+    );
+    check(
+        "run probe refcount --elements 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--elements <N>': 0 is not in 1..=4096; `hitm run probe refcount --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe writer-readers --machine core:4 --participants 1",
+        expect![[r#"
+        hitm: --participants 1: `writer-readers` has one writer and a reader at least; take 2 or more
+    "#]],
+    );
+    check(
+        "run probe writer-readers --duration 1ms",
+        expect![[r#"
+        hitm: --duration: `writer-readers` has no use for it; leave it out
+    "#]],
+    );
+    check(
+        "run probe ping-pong --kind sleeping",
+        expect![[r#"
+        hitm: invalid value 'sleeping' for '--kind <KIND>' [possible values: taking, reading]; `hitm run probe ping-pong --help` shows what there is
+    "#]],
+    );
+    check(
+        "run probe mask --json nowhere/mask.json --machine core:2",
+        expect![[r#"
+        hitm: --json `nowhere/mask.json`: No such file or directory (os error 2); name a file in a folder that can be written
     "#]],
     );
 }
