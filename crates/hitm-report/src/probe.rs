@@ -6,6 +6,9 @@ use crate::result::{Machine, Probe, ResultFile, Run, Side};
 /// The runs of one table: same machine and arbitration, in order.
 type Group<'a> = Vec<(&'a Run, &'a Probe)>;
 
+/// One side of a probe.
+type SideOf = fn(&Probe) -> Option<&Side>;
+
 /// All probes of `file`, as text.
 #[must_use]
 pub fn render(file: &ResultFile) -> String {
@@ -57,12 +60,10 @@ fn table(group: &Group<'_>) -> String {
     if group.iter().any(|(_, probe)| !probe.quantiles.is_empty()) {
         return quantiles(group);
     }
-    let find = |side: fn(&Probe) -> Option<&Side>| group.iter().find_map(|(_, probe)| side(probe));
-    let sides: Vec<(fn(&Probe) -> Option<&Side>, String)> =
-        [(|probe: &Probe| probe.writes.as_ref()) as fn(&Probe) -> Option<&Side>, |probe: &Probe| probe.reads.as_ref()]
-            .into_iter()
-            .filter_map(|side| find(side).map(|found| (side, found.name.clone())))
-            .collect();
+    let find = |side: SideOf| group.iter().find_map(|(_, probe)| side(probe));
+    let of: [SideOf; 2] = [|probe| probe.writes.as_ref(), |probe| probe.reads.as_ref()];
+    let sides = of.into_iter().filter_map(|side| find(side).map(|found| (side, found.name.clone())));
+    let sides: Vec<(SideOf, String)> = sides.collect();
     let both = sides.len() > 1;
     let has_parts = group.iter().any(|(_, probe)| probe.parts.is_some());
     let mut heads = vec![(group[0].1.variants.clone(), Align::Left)];

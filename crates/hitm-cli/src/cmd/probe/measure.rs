@@ -52,9 +52,9 @@ impl Named for Case {
 /// How long a simulated probe goes on to find out how much happens in it.
 const PILOT: Span = Span::from_micros(20);
 
-/// Accesses that a simulated probe may take, a miss counting as [`MISS`]: a second or less on one host core, at 20 million hits
-/// and one million misses a second.
-const ACCESSES: f64 = 3e6;
+/// Accesses that a simulated probe may take, a miss counting as [`MISS`]: a fraction of a second on one host core, at 20 million
+/// hits and one million misses a second.
+const ACCESSES: f64 = 1e6;
 const MISS: f64 = 5.0;
 
 impl Case {
