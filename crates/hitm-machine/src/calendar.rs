@@ -44,6 +44,8 @@ impl TurnKey {
 /// Something that happens at a time and is not a CPU's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// The line of a CPU's store is here.
+    Commit { cpu: u32 },
     /// A request of a CPU arrives at a line; `slot` is where the machine keeps it.
     Arrive { cpu: u32, slot: u32 },
     /// A line may serve who waits for it.
@@ -57,21 +59,23 @@ pub(crate) enum Event {
 impl Event {
     /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then the rest.
     fn pack(self) -> u64 {
-        let pack = |kind: u64, first: u32, second: u32| kind << 62 | u64::from(first) << 32 | u64::from(second);
+        let pack = |kind: u64, first: u32, second: u32| kind << 61 | u64::from(first) << 32 | u64::from(second);
         match self {
-            Self::Arrive { cpu, slot } => pack(0, cpu, slot),
-            Self::Decide { line } => pack(1, 0, line),
-            Self::Interrupt { cpu, bits } => pack(2, cpu, bits),
-            Self::Timer { cpu, generation } => pack(3, cpu, generation),
+            Self::Commit { cpu } => pack(0, cpu, 0),
+            Self::Arrive { cpu, slot } => pack(1, cpu, slot),
+            Self::Decide { line } => pack(2, 0, line),
+            Self::Interrupt { cpu, bits } => pack(3, cpu, bits),
+            Self::Timer { cpu, generation } => pack(4, cpu, generation),
         }
     }
 
     fn unpack(packed: u64) -> Self {
-        let (cpu, second) = ((packed << 2 >> 34) as u32, packed as u32);
-        match packed >> 62 {
-            0 => Self::Arrive { cpu, slot: second },
-            1 => Self::Decide { line: second },
-            2 => Self::Interrupt { cpu, bits: second },
+        let (cpu, second) = ((packed << 3 >> 35) as u32, packed as u32);
+        match packed >> 61 {
+            0 => Self::Commit { cpu },
+            1 => Self::Arrive { cpu, slot: second },
+            2 => Self::Decide { line: second },
+            3 => Self::Interrupt { cpu, bits: second },
             _ => Self::Timer { cpu, generation: second },
         }
     }

@@ -1,11 +1,13 @@
 //! A virtual CPU: its clock, what it waits for, and the two buffers between it and its lines.
 
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
 
+use crate::coherence::AccessId;
 use crate::random::Random;
 
 /// What a CPU waits for.
@@ -203,129 +205,109 @@ impl LineBytes {
     }
 }
 
-/// A plain store that has been issued.
-#[derive(Clone, Copy, Debug)]
-struct Store {
-    line: u32,
-    address: usize,
-    value: u64,
-    /// When it takes effect.
-    effect: u64,
-    /// Whether it has.
-    arrived: bool,
-    /// When its line is here and it has taken effect; `u64::MAX` while that is not known.
-    at: u64,
-    /// Whether it follows an earlier store to the same line instead of asking for it.
-    joins: bool,
+/// How far the line of a store has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It was here when the store was issued, or an earlier store asked for it.
+    Follows,
+    /// A request for it is under way.
+    Asked,
+    /// It is here from this time on.
+    Granted(u64),
 }
 
-/// Plain stores whose lines are under way.
+/// A plain store that has been issued and has not taken effect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Store {
+    pub(crate) line: u32,
+    pub(crate) word: NonNull<u8>,
+    pub(crate) size: usize,
+    pub(crate) value: u64,
+    /// Who asks for the line, should it have gone when this store's turn comes.
+    pub(crate) access: AccessId,
+    pub(crate) kernel: bool,
+    pub(crate) stage: Stage,
+    /// It takes effect after this time: neither it nor a store before it can have got its line until then.
+    pub(crate) not_before: u64,
+    /// Its memory was freed: nothing is to be written.
+    pub(crate) freed: bool,
+}
+
+/// Plain stores in the order in which they were issued, and in which they take effect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreBuffer {
-    stores: Vec<Store>,
-    /// How many of them wait for a grant.
-    queued: u32,
-    /// When the last grant so far arrives.
-    drained_at: u64,
+    stores: VecDeque<Store>,
 }
 
 impl StoreBuffer {
-    /// Whether no store was issued since the last drain.
+    /// Whether every store has taken effect.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.stores.is_empty()
     }
 
-    /// Whether a store to `line` is under way at `now`, so that a further one joins it.
+    /// How many stores have not taken effect.
     #[inline]
-    pub(crate) fn holds(&self, line: u32, now: u64) -> bool {
-        self.stores.iter().any(|store| store.line == line && !store.joins && store.at > now)
+    pub(crate) fn len(&self) -> usize {
+        self.stores.len()
     }
 
-    /// Whether a store to `line` is under way of which it is not known what has become of it by `now`: its arrival is due and
-    /// has not been seen, or it has arrived and its grant has not been seen.
+    /// Whether a store may have taken effect by `now`.
     #[inline]
-    pub(crate) fn outcome_due(&self, line: u32, now: u64) -> bool {
-        let is_open = |store: &Store| !store.arrived || store.at == u64::MAX;
-        self.stores.iter().any(|store| store.line == line && store.effect <= now && is_open(store))
+    pub(crate) fn any_due(&self, now: u64) -> bool {
+        self.stores.front().is_some_and(|first| first.not_before <= now)
     }
 
-    /// Whether a store to `line` was issued since the last drain.
+    /// Whether a store to `line` may have got its line by `now`.
+    #[inline]
+    pub(crate) fn is_due(&self, line: u32, now: u64) -> bool {
+        self.stores.iter().any(|store| store.line == line && store.not_before <= now)
+    }
+
+    /// Whether a store to `line` has not taken effect.
     #[inline]
     pub(crate) fn asked_for(&self, line: u32) -> bool {
         self.stores.iter().any(|store| store.line == line)
     }
 
-    /// When the last store to `line` that has not taken effect will.
-    #[inline]
-    pub(crate) fn last_effect(&self, line: u32) -> Option<u64> {
-        self.stores.iter().filter(|store| store.line == line && !store.arrived).map(|store| store.effect).max()
-    }
-
-    /// The store to `address` that was due at `effect` has taken effect.
-    pub(crate) fn arrived(&mut self, address: usize, effect: u64) {
-        for store in self.stores.iter_mut().filter(|store| store.address == address && store.effect == effect) {
-            store.arrived = true;
-        }
-    }
-
-    /// The memory in `start..end` is freed: its stores never take effect.
-    pub(crate) fn forget(&mut self, start: usize, end: usize) {
-        for store in self.stores.iter_mut().filter(|store| (start..end).contains(&store.address)) {
-            store.arrived = true;
-        }
-    }
-
-    /// How many stores are under way at `now`; forgets those that are done.
-    #[inline]
-    pub(crate) fn under_way(&mut self, now: u64) -> usize {
-        self.stores.retain(|store| store.at > now || !store.arrived);
-        self.stores.len()
-    }
-
-    /// The value of the last store to `address` that has not taken effect. One that is due at this very moment has not: a CPU's
-    /// turn comes before the events of its time.
+    /// The value of the last store to `address` that has not taken effect.
     #[inline]
     pub(crate) fn forward(&self, address: usize) -> Option<u64> {
-        self.stores.iter().rev().find(|store| store.address == address && !store.arrived).map(|store| store.value)
+        let last = self.stores.iter().rev().find(|store| store.word.addr().get() == address && !store.freed);
+        last.map(|store| store.value)
     }
 
-    /// A store of `value` to `address` is issued and takes effect at `effect`.
-    pub(crate) fn add(&mut self, line: u32, address: usize, value: u64, effect: u64, joins: bool) {
-        let leader = self.stores.iter().find(|store| store.line == line && !store.joins);
-        // One that joins may take effect after the line is here.
-        let at = if joins { leader.map_or(effect, |leader| leader.at.max(effect)) } else { u64::MAX };
-        self.stores.push(Store { line, address, value, effect, arrived: false, at, joins });
-        self.queued += u32::from(!joins);
-        if joins {
-            // Just after it: at the very moment, a CPU's turn would come first.
-            self.drained_at = self.drained_at.max(effect + 1);
+    /// A store is issued.
+    pub(crate) fn push(&mut self, mut store: Store) {
+        // In order: not before those before it.
+        let earlier = self.stores.back().map_or(0, |last| last.not_before);
+        store.not_before = store.not_before.max(earlier);
+        self.stores.push_back(store);
+    }
+
+    /// The store whose turn it is.
+    pub(crate) fn first(&mut self) -> Option<&mut Store> {
+        self.stores.front_mut()
+    }
+
+    /// The store whose turn it was has taken effect.
+    pub(crate) fn pop(&mut self) -> Option<Store> {
+        self.stores.pop_front()
+    }
+
+    /// The store that asked for `line` has it from `at` on.
+    pub(crate) fn granted(&mut self, line: u32, at: u64) {
+        let asked = self.stores.iter_mut().find(|store| store.line == line && store.stage == Stage::Asked);
+        asked.expect("a store asked for the line").stage = Stage::Granted(at);
+    }
+
+    /// The memory in `start..end` is freed: stores to it never take effect. Calls `lost` with the line of each.
+    pub(crate) fn forget(&mut self, start: usize, end: usize, mut lost: impl FnMut(u32)) {
+        let inside = |store: &&mut Store| (start..end).contains(&store.word.addr().get()) && !store.freed;
+        for store in self.stores.iter_mut().filter(inside) {
+            store.freed = true;
+            lost(store.line);
         }
-    }
-
-    /// The queued store to `line` was granted; whether it was the last.
-    pub(crate) fn granted(&mut self, line: u32, at: u64) -> bool {
-        for store in self.stores.iter_mut().filter(|store| store.line == line && store.at == u64::MAX) {
-            store.at = at.max(store.effect);
-        }
-        self.queued -= 1;
-        self.drained_at = self.drained_at.max(at);
-        self.queued == 0
-    }
-
-    pub(crate) fn any_queued(&self) -> bool {
-        self.queued > 0
-    }
-
-    /// When the last of the granted stores is done.
-    pub(crate) fn drained_at(&self) -> u64 {
-        self.drained_at
-    }
-
-    /// All stores are done. Those whose effect is due and has not been seen yet stay known.
-    pub(crate) fn clear(&mut self) {
-        self.stores.retain(|store| !store.arrived);
-        self.drained_at = 0;
     }
 }
 
@@ -365,42 +347,27 @@ mod tests {
         assert_eq!([100, 150, 190].map(|now| in_order.miss(now)), [0, 0, 0]);
     }
 
-    #[test]
-    fn a_store_that_joins_is_forwarded_until_it_takes_effect() {
-        const LINE: u32 = 3;
-        let mut stores = StoreBuffer::default();
-        stores.add(LINE, 192, 1, 100, false);
-        stores.add(LINE, 196, 2, 250, true);
-        stores.arrived(192, 100);
-        assert!(stores.granted(LINE, 200), "one request was made");
-        // The line is here, the second store is still on its way.
-        assert_eq!(stores.under_way(220), 1);
-        assert_eq!(stores.forward(196), Some(2));
-        assert_eq!(stores.drained_at(), 251, "a locked operation waits for both");
-        stores.clear();
-        assert!(stores.outcome_due(LINE, 250), "its value is in memory when its arrival has been seen");
-        assert_eq!(stores.forward(196), Some(2), "until then it is forwarded");
-        stores.arrived(196, 250);
-        assert!(!stores.outcome_due(LINE, 250));
-        assert_eq!(stores.forward(196), None);
-        assert_eq!(stores.under_way(250), 0);
+    fn store(line: u32, word: &mut u64, value: u64, stage: Stage, not_before: u64) -> Store {
+        let word = NonNull::from(word).cast();
+        Store { line, word, size: 8, value, access: 0, kernel: true, stage, not_before, freed: false }
     }
 
     #[test]
-    fn stores_to_one_line_keep_their_order() {
-        const LINE: u32 = 3;
+    fn a_store_is_forwarded_until_it_takes_effect() {
+        let mut words = [0_u64; 2];
+        let address = |word: &u64| std::ptr::from_ref(word).addr();
+        let [first, second] = [address(&words[0]), address(&words[1])];
         let mut stores = StoreBuffer::default();
-        stores.add(LINE, 192, 1, 100, false);
-        assert_eq!(stores.last_effect(LINE), Some(100));
-        stores.add(LINE, 196, 2, 250, true);
-        stores.arrived(192, 100);
-        assert!(stores.granted(LINE, 200));
-        assert_eq!(stores.last_effect(LINE), Some(250), "a third store must not come before the second");
-        assert_eq!(stores.under_way(220), 1);
-        stores.add(LINE, 196, 3, 251, true);
-        assert_eq!(stores.forward(196), Some(3));
-        stores.arrived(196, 250);
-        stores.arrived(196, 251);
-        assert_eq!((stores.last_effect(LINE), stores.drained_at()), (None, 252));
+        stores.push(store(3, &mut words[0], 7, Stage::Asked, 100));
+        stores.push(store(4, &mut words[1], 8, Stage::Follows, 0));
+        stores.push(store(3, &mut words[0], 9, Stage::Follows, 0));
+        assert_eq!((stores.forward(first), stores.forward(second)), (Some(9), Some(8)));
+        assert!(!stores.any_due(99) && !stores.is_due(4, 99), "in order: nothing before the first");
+        assert!(stores.is_due(4, 100));
+        stores.granted(3, 150);
+        assert_eq!(stores.pop().map(|store| store.stage), Some(Stage::Granted(150)));
+        assert_eq!(stores.forward(first), Some(9));
+        stores.forget(first, first + 8, |line| assert_eq!(line, 3));
+        assert_eq!((stores.forward(first), stores.len()), (None, 2), "freed, but its turn still comes");
     }
 }

@@ -2,11 +2,12 @@
 //! once or says [`Step::Suspend`], and the caller switches.
 //!
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`paths`]: what takes time but no line.
-//! [`spinners`]: who waits for a line to be written.
+//! [`spinners`]: who waits for a line to be written. [`stores`]: the way of plain stores to memory.
 
 mod access;
 mod paths;
 mod spinners;
+mod stores;
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use hitm_memory::{Interrupts, LINE, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
-use self::access::UnderWay;
 pub(crate) use self::access::{Issue, Touch};
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
@@ -76,7 +76,8 @@ pub(crate) struct Engine {
     other_threads: Box<[Box<[u32]>]>,
     /// Whether the current CPU has said when it has its next turn.
     turn_entered: bool,
-    under_way: Vec<UnderWay>,
+    /// Requests that have not arrived.
+    under_way: Vec<Request>,
     /// Places in `under_way` that are free.
     free_places: Vec<u32>,
     /// The lines of objects that take no part in the model; empty while there are none.
@@ -188,15 +189,10 @@ impl Engine {
         if lines.all(quiet) {
             return;
         }
-        for under_way in &mut self.under_way {
-            if under_way.store.is_some_and(|(word, ..)| (start..end).contains(&word.addr().get())) {
-                under_way.store = None;
-                if let Some(line) = under_way.joined.take() {
-                    self.directory.conclude(line);
-                }
-            }
+        let directory = &mut self.directory;
+        for cpu in &mut self.cpus {
+            cpu.stores.forget(start, end, |line| directory.conclude(line));
         }
-        self.cpus.iter_mut().for_each(|cpu| cpu.stores.forget(start, end));
     }
 
     /// `cpu` has its turn.
@@ -272,7 +268,8 @@ impl Engine {
     /// Handles an event that is no CPU's turn.
     pub(crate) fn handle(&mut self, time: u64, event: Event) {
         match event {
-            Event::Arrive { slot, .. } => self.arrive(slot, time),
+            Event::Commit { cpu } => self.commit(cpu, time),
+            Event::Arrive { slot, .. } => self.arrive(slot),
             Event::Decide { line } => self.decide(line, time),
             Event::Interrupt { cpu, bits } => {
                 self.cpus[cpu as usize].interrupts_under_way -= 1;
@@ -313,12 +310,8 @@ impl Engine {
         let number = grant.request.cpu;
         let cpu = &mut self.cpus[number as usize];
         if grant.request.kind == Kind::Store {
-            if cpu.stores.granted(grant.request.line, grant.at)
-                && let Waits::StoreBuffer { since } = cpu.waits
-            {
-                let until = cpu.stores.drained_at().max(since);
-                self.entered(number, until);
-            }
+            cpu.stores.granted(grant.request.line, grant.at);
+            self.enter_event(grant.at, Event::Commit { cpu: number });
         } else {
             cpu.resume_clock = grant.done;
             self.entered(number, grant.at);

@@ -10,7 +10,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use hitm_memory::Time;
 use hitm_topology::{CpuId, Topology};
 
-use crate::calendar::Turn;
+use crate::calendar::{Event, Turn};
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
@@ -149,7 +149,20 @@ impl Machine {
                 }
             }
         }
+        self.end_stores();
         Ok(Ok(()))
+    }
+
+    /// All CPUs have returned: what they stored last takes effect.
+    fn end_stores(&self) {
+        let mut engine = self.world.engine.borrow_mut();
+        while engine.any_stores()
+            && let Turn::Event(time, event) = engine.calendar.next()
+        {
+            if !matches!(event, Event::Interrupt { .. } | Event::Timer { .. }) {
+                engine.handle(time, event);
+            }
+        }
     }
 
     /// Lets `cpu` run until it waits; what it returned, if it did.

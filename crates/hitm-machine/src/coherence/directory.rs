@@ -20,7 +20,7 @@ struct Line {
     contended: u32,
     /// The package of the line's home.
     home: u16,
-    /// Requests that have been issued and have not taken effect.
+    /// Accesses that have been issued and have not taken effect.
     under_way: u16,
     dirty: bool,
     /// Operations that the CPU in `thread` may still do before a wanted line moves on.
@@ -138,7 +138,7 @@ impl Directory {
             && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
     }
 
-    /// Whether a request for `line` has been issued and has not taken effect.
+    /// Whether an access to `line` has been announced and has not taken effect.
     #[inline]
     #[must_use]
     pub fn is_asked_for(&self, line: u32) -> bool {
@@ -150,6 +150,14 @@ impl Directory {
     #[must_use]
     pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
         self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu))
+    }
+
+    /// From when on `cpu` has `line` for itself, if its core owns it and no other of its threads had it since.
+    #[inline]
+    #[must_use]
+    pub fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
+        let is_own = self.owned_by_core_of(cpu, line) && self.lines[line as usize].thread == cpu;
+        is_own.then(|| self.lines[line as usize].filled_at)
     }
 
     /// Whether the core of `cpu` has no copy of `line`.
@@ -206,13 +214,13 @@ impl Directory {
         }
     }
 
-    /// A request for `line` has been issued and will arrive.
+    /// An access to `line` has been issued and will take effect.
     #[inline]
     pub fn announce(&mut self, line: u32) {
         self.lines[line as usize].under_way += 1;
     }
 
-    /// A request that was announced has taken effect: a store when it arrived, any other when it was granted.
+    /// An access that was announced has taken effect.
     #[inline]
     pub fn conclude(&mut self, line: u32) {
         self.lines[line as usize].under_way -= 1;

@@ -1,8 +1,7 @@
-//! Accesses: what a CPU finds, what it asks for, what waits in its store buffer, and who spins.
+//! Accesses: what a CPU finds, what it asks for, and who spins.
 
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use hitm_memory::{LINE, Mode};
 
@@ -47,80 +46,14 @@ impl Touch {
     }
 }
 
-/// A request that is on its way to its line, or a store that follows one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UnderWay {
-    cpu: u32,
-    request: Option<Request>,
-    /// A plain store's word, size and value.
-    pub(super) store: Option<(NonNull<u8>, usize, u64)>,
-    /// The line of a store without a request, while the directory counts it.
-    pub(super) joined: Option<u32>,
-}
-
-/// Writes a word whose store takes effect now.
-fn write_word(word: NonNull<u8>, size: usize, value: u64) {
-    // Relaxed: one host thread runs the machine; the atomics are there because the words are.
-    let order = Ordering::Relaxed;
-    match size {
-        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` drops stores to memory that is freed.
-        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.store(value as u8, order),
-        // SAFETY: as above.
-        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.store(value as u16, order),
-        // SAFETY: as above.
-        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.store(value as u32, order),
-        // SAFETY: as above.
-        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value, order),
-        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
-    }
-}
-
 impl Engine {
-    /// A locked operation waits for the store buffer to drain; a store waits when it is full.
-    fn make_room(&mut self, kind: Kind) -> Step {
-        if self.cpu().stores.is_empty() {
-            return Step::Go;
-        }
-        let (clock, places) = (self.clock(), self.costs.structure.store_buffer.value as usize);
-        if kind == Kind::Rmw || self.cpu().stores.under_way(clock) >= places {
-            return self.drain_stores();
-        }
-        Step::Go
-    }
-
-    /// Before a locked operation or a fence: waits until the store buffer is empty.
-    pub(crate) fn drain_stores(&mut self) -> Step {
-        let clock = self.clock();
-        let cpu = self.cpu();
-        if !cpu.stores.any_queued() {
-            let until = cpu.stores.drained_at();
-            cpu.stores.clear();
-            if until > clock {
-                self.advance_waiting(until);
-            }
-            return Step::Go;
-        }
-        cpu.waits = Waits::StoreBuffer { since: clock };
-        Step::Suspend
-    }
-
-    /// The current CPU was resumed with an empty store buffer.
-    pub(crate) fn stores_drained(&mut self) {
-        let until = self.cpu().stores.drained_at();
-        self.cpu().waits = Waits::Nothing;
-        self.cpu().stores.clear();
-        if until > self.clock() {
-            self.advance_waiting(until);
-        }
-    }
-
-    fn advance_waiting(&mut self, until: u64) {
+    pub(super) fn advance_waiting(&mut self, until: u64) {
         self.advance(until, self.part_of_access(Part::LineWaits));
     }
 
     /// What the time of an access counts as: `in_kernel` there, unless the CPU spins for a lock.
     #[inline]
-    fn part_of_access(&self, in_kernel: Part) -> Part {
+    pub(super) fn part_of_access(&self, in_kernel: Part) -> Part {
         match self.cpus[self.current as usize] {
             Cpu { spinning: true, .. } => Part::LockWaits,
             Cpu { mode: Mode::User, .. } => Part::User,
@@ -182,7 +115,7 @@ impl Engine {
         {
             return Issue::Forwarded(value);
         }
-        if touch.kind != Kind::Load && self.make_room(touch.kind) == Step::Suspend {
+        if touch.kind == Kind::Rmw && self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
         let clock = self.clock();
@@ -193,6 +126,9 @@ impl Engine {
         if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
             self.resume_at(clock);
             return Issue::Later;
+        }
+        if touch.kind == Kind::Store && !self.cpu().stores.is_empty() {
+            return self.store_behind(touch, line, early, free);
         }
         if touch.kind == Kind::Load
             && let Some(value) = self.cpu().stores.forward(touch.address())
@@ -220,24 +156,20 @@ impl Engine {
         self.leave_window(touch.kind);
         if let Some(done) = done {
             self.hit(line, access, done);
-            if touch.kind == Kind::Store
-                && let Some(earlier) = self.cpu().stores.last_effect(line)
-            {
-                // The line is here, an earlier store to it has still to take effect: this one does after it.
-                self.buffer_store(touch, line, earlier + 1, None);
-                return Issue::Buffered;
-            }
             if touch.kind.is_write() {
                 self.wrote(touch.address());
             }
             return Issue::Now;
         }
         self.cpu().window.end_fill();
+        if touch.kind == Kind::Store {
+            return self.store_apart(touch, line, access);
+        }
         self.send_request(touch, line, access, clock)
     }
 
     /// Whether `line` takes no part in the model.
-    fn is_free(&self, line: u32) -> bool {
+    pub(super) fn is_free(&self, line: u32) -> bool {
         self.free_lines.get(line as usize).is_some_and(|&free| free)
     }
 
@@ -252,6 +184,10 @@ impl Engine {
 
     /// A load of the line that was filled last, whatever became of it since.
     fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u64> {
+        if self.cpu().stores.asked_for(line) {
+            // What the CPU stored since is not in it.
+            return None;
+        }
         let offset = touch.address() % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
         // reused only after a locked operation, which ends the window.
@@ -302,7 +238,7 @@ impl Engine {
     fn is_certain(&self, line: u32) -> bool {
         let own = &self.cpus[self.current as usize];
         // What it has stored comes before what it asks for now, and must be known first.
-        if own.stores.outcome_due(line, own.clock) {
+        if own.stores.is_due(line, own.clock) {
             return false;
         }
         if self.directory.is_quiet(line) {
@@ -316,75 +252,38 @@ impl Engine {
         self.directory.lacks(self.current, line) && !threads.any(asked)
     }
 
-    /// The line is elsewhere: asks for it.
+    /// The line is elsewhere: asks for it, for a load or a locked operation.
     fn send_request(&mut self, touch: &Touch, line: u32, access: AccessId, clock: u64) -> Issue {
-        let latencies = self.directory.latencies();
-        let in_core = self.directory.owned_by_core_of(self.current, line);
-        let way = if in_core { latencies.one_way_in_core } else { latencies.one_way };
-        let is_store = touch.kind == Kind::Store;
-        let earlier = if is_store { self.cpu().stores.last_effect(line) } else { None };
-        // Stores to one line take effect in their order, also when the line has come nearer meanwhile.
-        let arrives = (clock + way).max(earlier.map_or(0, |effect| effect + 1));
-        let joins = is_store && self.cpu().stores.holds(line, clock);
+        let way = self.way_to(self.current, line);
         let lead = if touch.kind == Kind::Load { self.cpu().window.miss(clock) } else { 0 };
-        let request = (!joins).then(|| {
-            self.directory.announce(line);
-            let kernel = self.cpu().mode == Mode::Kernel;
-            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, lead, access, kernel }
-        });
-        if !is_store {
-            self.enter_arrival(arrives, UnderWay { cpu: self.current, request, store: None, joined: None });
-            self.wait_for(Waits::Line { line, site: touch.site, since: clock });
-            return Issue::Wait;
-        }
-        let cost = self.directory.latencies().load_hit;
-        self.buffer_store(touch, line, arrives, request);
-        if joins {
-            self.hit(line, access, clock + cost);
-        } else {
-            self.advance(clock + cost, self.part_of_access(Part::Hits));
-        }
-        Issue::Buffered
+        let kernel = self.cpu().mode == Mode::Kernel;
+        let (cpu, kind) = (self.current, touch.kind);
+        self.directory.announce(line);
+        self.enter_arrival(Request { cpu, line, kind, time: clock + way, way, lead, access, kernel });
+        self.wait_for(Waits::Line { line, site: touch.site, since: clock });
+        Issue::Wait
     }
 
-    /// A store of the current CPU that takes effect at `effect`; without a request it joins those before it.
-    fn buffer_store(&mut self, touch: &Touch, line: u32, effect: u64, request: Option<Request>) {
-        let joins = request.is_none();
-        if joins {
-            // The core's other threads must not look ahead of it.
-            self.directory.announce(line);
-        }
-        let store = Some((touch.word, touch.size, touch.value));
-        self.enter_arrival(effect, UnderWay { cpu: self.current, request, store, joined: joins.then_some(line) });
-        self.cpu().stores.add(line, touch.address(), touch.value, effect, joins);
+    /// How long a request of CPU `number` takes to `line`.
+    pub(super) fn way_to(&self, number: u32, line: u32) -> u64 {
+        let latencies = self.directory.latencies();
+        if self.directory.owned_by_core_of(number, line) { latencies.one_way_in_core } else { latencies.one_way }
     }
 
-    fn enter_arrival(&mut self, time: u64, under_way: UnderWay) {
+    /// A request is on its way and arrives at its time.
+    pub(super) fn enter_arrival(&mut self, request: Request) {
         let slot = self.free_places.pop().unwrap_or(self.under_way.len() as u32);
         match self.under_way.get_mut(slot as usize) {
-            Some(place) => *place = under_way,
-            None => self.under_way.push(under_way),
+            Some(place) => *place = request,
+            None => self.under_way.push(request),
         }
-        self.enter_event(time, Event::Arrive { cpu: self.current, slot });
+        self.enter_event(request.time, Event::Arrive { cpu: request.cpu, slot });
     }
 
-    /// A request reaches its line, or a store its turn to take effect.
-    pub(super) fn arrive(&mut self, slot: u32, time: u64) {
-        let UnderWay { cpu, request, store, .. } = self.under_way[slot as usize];
-        // Taken, so that memory that is freed later does not conclude it again.
-        if let Some(line) = self.under_way[slot as usize].joined.take() {
-            self.directory.conclude(line);
-        }
+    /// A request reaches its line.
+    pub(super) fn arrive(&mut self, slot: u32) {
+        let request = self.under_way[slot as usize];
         self.free_places.push(slot);
-        if let Some((word, size, value)) = store {
-            self.cpus[cpu as usize].stores.arrived(word.addr().get(), time);
-            write_word(word, size, value);
-            self.wrote_at(word.addr().get(), time);
-        }
-        let Some(request) = request else { return };
-        if request.kind == Kind::Store {
-            self.directory.conclude(request.line);
-        }
         let (outcome, decide_at) = self.directory.arrive(request);
         if let Some(time) = decide_at {
             self.enter_event(time, Event::Decide { line: request.line });
@@ -396,7 +295,7 @@ impl Engine {
     }
 
     #[inline]
-    fn hit(&mut self, line: u32, access: AccessId, done: u64) {
+    pub(super) fn hit(&mut self, line: u32, access: AccessId, done: u64) {
         let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
         if measured.contains(&self.clock()) {
             self.records.hit(line, access);
@@ -432,7 +331,7 @@ impl Engine {
     }
 
     #[inline]
-    fn wrote_at(&mut self, address: usize, now: u64) {
+    pub(super) fn wrote_at(&mut self, address: usize, now: u64) {
         if self.spinners.is_empty() {
             return;
         }

@@ -1,0 +1,159 @@
+//! The way of plain stores to memory: a store that does not find its line, or that comes behind one that waits, stands in its CPU's
+//! buffer, and the CPU goes on. Each asks for its line at once; they take effect in the order in which they were issued (TSO),
+//! each when its line is here. Whoever lets a lock go therefore waits in the lock's queue, behind those who try for it.
+//!
+//! A line that comes before its store's turn may be taken away again; then the store asks once more when its turn comes, and
+//! both requests count as misses. The line is not held meanwhile: two CPUs that held one each for the other would never end.
+//!
+//! Until a store has taken effect the directory counts it as under way to its line, so that nobody looks ahead of it.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use hitm_memory::Mode;
+
+use super::{Engine, Issue, Step, Touch};
+use crate::account::Part;
+use crate::calendar::Event;
+use crate::coherence::{AccessId, Kind, Request};
+use crate::cpu::{Stage, Store, Waits};
+
+/// Writes a word whose store takes effect now.
+fn write_word(word: NonNull<u8>, size: usize, value: u64) {
+    // Relaxed: one host thread runs the machine; the atomics are there because the words are.
+    let order = Ordering::Relaxed;
+    match size {
+        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` marks stores to memory that is freed.
+        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.store(value as u8, order),
+        // SAFETY: as above.
+        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.store(value as u16, order),
+        // SAFETY: as above.
+        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.store(value as u32, order),
+        // SAFETY: as above.
+        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value, order),
+        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
+    }
+}
+
+impl Engine {
+    /// Before a locked operation or a fence, and when there is no room: waits until the current CPU's stores have taken effect.
+    pub(crate) fn drain_stores(&mut self) -> Step {
+        if self.cpu().stores.is_empty() {
+            return Step::Go;
+        }
+        let since = self.clock();
+        self.wait_for(Waits::StoreBuffer { since });
+        Step::Suspend
+    }
+
+    /// The current CPU was resumed with an empty store buffer.
+    pub(crate) fn stores_drained(&mut self) {
+        let until = self.turn_time();
+        self.cpu().waits = Waits::Nothing;
+        if until > self.clock() {
+            self.advance_waiting(until);
+        }
+    }
+
+    /// A store of the current CPU that does not find its line: asks for it and goes on.
+    pub(super) fn store_apart(&mut self, touch: &Touch, line: u32, access: AccessId) -> Issue {
+        let kernel = self.cpu().mode == Mode::Kernel;
+        let not_before = self.ask_for_store(self.current, line, access, kernel, self.clock());
+        self.buffer(touch, line, access, Stage::Asked, not_before);
+        let cost = self.directory.latencies().load_hit;
+        self.advance(self.clock() + cost, self.part_of_access(Part::Hits));
+        Issue::Buffered
+    }
+
+    /// A store of the current CPU behind others that have not taken effect; `early` when others may have their turn before.
+    pub(super) fn store_behind(&mut self, touch: &Touch, line: u32, early: bool, free: bool) -> Issue {
+        let clock = self.clock();
+        if early && self.cpu().stores.any_due(clock) {
+            // Whether they still stand before this one is not known yet.
+            self.resume_at(clock);
+            return Issue::Later;
+        }
+        let places = self.costs.structure.store_buffer.value as usize;
+        if self.cpu().stores.len() >= places && self.drain_stores() == Step::Suspend {
+            return Issue::Drain;
+        }
+        self.accesses_without_progress += 1;
+        let access = self.records.identify(touch.site, touch.address(), touch.kind);
+        self.cpu().window.end_fill();
+        let own = self.current;
+        if !free && !self.cpu().stores.asked_for(line) && self.directory.here_from(own, line).is_none() {
+            return self.store_apart(touch, line, access);
+        }
+        self.buffer(touch, line, access, Stage::Follows, 0);
+        let cost = self.directory.latencies().load_hit;
+        self.hit(line, access, clock + cost);
+        Issue::Buffered
+    }
+
+    fn buffer(&mut self, touch: &Touch, line: u32, access: AccessId, stage: Stage, not_before: u64) {
+        self.directory.announce(line);
+        let kernel = self.cpu().mode == Mode::Kernel;
+        let Touch { word, size, value, .. } = *touch;
+        self.cpu().stores.push(Store { line, word, size, value, access, kernel, stage, not_before, freed: false });
+    }
+
+    /// Sends the request of a store of CPU `number`; returns when it arrives.
+    fn ask_for_store(&mut self, number: u32, line: u32, access: AccessId, kernel: bool, now: u64) -> u64 {
+        let way = self.way_to(number, line);
+        let time = now + way;
+        self.enter_arrival(Request { cpu: number, line, kind: Kind::Store, time, way, lead: 0, access, kernel });
+        time
+    }
+
+    /// The stores of CPU `number` whose turn it is and whose lines are here take effect.
+    pub(super) fn commit(&mut self, number: u32, now: u64) {
+        let mut before = None;
+        while let Some(&mut store) = self.cpus[number as usize].stores.first() {
+            let is_asked = matches!(store.stage, Stage::Asked);
+            if is_asked || matches!(store.stage, Stage::Granted(at) if at > now) {
+                // The grant enters another event.
+                return;
+            }
+            if !self.has_line(number, &store, before, now) {
+                return;
+            }
+            self.cpus[number as usize].stores.pop();
+            before = Some(store.line);
+            if !store.freed {
+                self.directory.conclude(store.line);
+                write_word(store.word, store.size, store.value);
+                self.wrote_at(store.word.addr().get(), now);
+            }
+        }
+        if let Waits::StoreBuffer { since } = self.cpus[number as usize].waits {
+            self.entered(number, now.max(since));
+        }
+    }
+
+    /// Whether the line of a store is here at its turn, the one before it having written line `before` just now. If not, it is
+    /// asked for again, or waited for.
+    fn has_line(&mut self, number: u32, store: &Store, before: Option<u32>, now: u64) -> bool {
+        let is_over = now > self.config.measure_until.as_picos();
+        let is_here = before == Some(store.line) || store.stage == Stage::Granted(now);
+        if is_here || is_over || store.freed || self.is_free(store.line) {
+            return true;
+        }
+        if let Some(at) = self.directory.here_from(number, store.line).filter(|&at| at > now) {
+            self.enter_event(at, Event::Commit { cpu: number });
+            return false;
+        }
+        if self.directory.hit(number, store.line, Kind::Store, now).is_some() {
+            return true;
+        }
+        self.ask_for_store(number, store.line, store.access, store.kernel, now);
+        if let Some(first) = self.cpus[number as usize].stores.first() {
+            first.stage = Stage::Asked;
+        }
+        false
+    }
+
+    /// Whether a store has not taken effect.
+    pub(crate) fn any_stores(&self) -> bool {
+        self.cpus.iter().any(|cpu| !cpu.stores.is_empty())
+    }
+}
