@@ -307,7 +307,8 @@ impl Engine {
     pub(crate) fn granted(&mut self, touch: &Touch) {
         let Waits::Line { line, .. } = self.cpu().waits else { unreachable!("it waited for a line") };
         self.directory.conclude(line);
-        if touch.kind == Kind::Load {
+        // A fill that lacks what the CPU itself has stored meanwhile serves no later load.
+        if touch.kind == Kind::Load && !self.cpu().stores.asked_for(line) {
             let start = touch.address() % LINE;
             // SAFETY: a line starts inside the arena's memory, of which the word is a part.
             let start = unsafe { touch.word.sub(start) };

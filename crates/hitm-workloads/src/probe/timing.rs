@@ -177,14 +177,17 @@ impl<P: Platform> Course<P> {
         Span::from_picos(P::now().since(begin).as_picos() / PAUSES)
     }
 
-    fn warm_up(&self) -> Span {
-        Span::from_picos(self.effort.time.as_picos() / WARM_UP_PART)
+    /// When the measured time begins and ends for participants that began at `start`.
+    fn measured(&self, start: Time) -> (Time, Time) {
+        let begin = start + Span::from_picos(self.effort.time.as_picos() / WARM_UP_PART);
+        (begin, begin + self.effort.time)
     }
 
     /// Everything counts as reads.
     fn batches(&self, mut operation: impl FnMut()) -> Measured {
         let pause_taken = self.pause_taken();
-        let begin = self.start.wait() + self.warm_up();
+        let start = self.start.wait();
+        let (begin, end) = self.measured(start);
         let mut batch = 1;
         let mut from = P::now();
         let mut repeat_until = |end: Time| {
@@ -205,16 +208,21 @@ impl<P: Platform> Course<P> {
             }
         };
         let (before, from) = repeat_until(begin);
-        let (operations, to) = repeat_until(begin + self.effort.time);
+        let (operations, span, with_warm_up) = if from < end {
+            let (operations, to) = repeat_until(end);
+            (operations, to.since(from), before + operations)
+        } else {
+            // It starved: what came after would be measured without the others.
+            (before, from.since(start), before)
+        };
         finish::<P>();
-        let span = to.since(from);
-        let with_warm_up = before + operations;
         let reads = Share { operations, span: span.saturating_sub(pause_taken * operations), with_warm_up };
         Measured { operations, span, with_warm_up, reads, writes: Share::default() }
     }
 
     fn each_timed(&self, mut spread: Spread, mut operation: impl FnMut(Act)) -> Measured {
-        let begin = self.start.wait() + self.warm_up();
+        let start = self.start.wait();
+        let (begin, end) = self.measured(start);
         let mut repeat_until = |end: Time| {
             let [mut reads, mut writes] = [Share::default(); 2];
             loop {
@@ -231,11 +239,18 @@ impl<P: Platform> Course<P> {
                 }
             }
         };
-        let (reads_before, writes_before, from) = repeat_until(begin);
-        let (mut reads, mut writes, to) = repeat_until(begin + self.effort.time);
+        let (mut reads, mut writes, mut to) = repeat_until(begin);
+        let (mut from, before) = (start, [reads, writes].map(|share| share.operations));
+        reads.with_warm_up = reads.operations;
+        writes.with_warm_up = writes.operations;
+        // Who starved is measured with its warm-up: what came after would be without the others.
+        if to < end {
+            from = to;
+            (reads, writes, to) = repeat_until(end);
+            reads.with_warm_up = before[0] + reads.operations;
+            writes.with_warm_up = before[1] + writes.operations;
+        }
         finish::<P>();
-        reads.with_warm_up = reads_before.operations + reads.operations;
-        writes.with_warm_up = writes_before.operations + writes.operations;
         Measured {
             operations: reads.operations + writes.operations,
             span: to.since(from),
