@@ -13,6 +13,12 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// Bits of a CPU's number in a [`Turns`] key: 8,192 CPUs. The rest is time: 2^51 picoseconds are 37 minutes.
 const CPU_BITS: u32 = 13;
 
+/// Bits of a line's number in an event: 4 GiB of simulated memory.
+const LINE_BITS: u32 = 26;
+
+/// Bits of the place of a request in an event, what three for the kind, the CPU and the line leave: four million under way.
+const SLOT_BITS: u32 = 64 - 3 - CPU_BITS - LINE_BITS;
+
 /// A time and a CPU, ordered as turns are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TurnKey(u64);
@@ -46,8 +52,8 @@ impl TurnKey {
 pub(crate) enum Event {
     /// The line of a CPU's store is here.
     Commit { cpu: u32 },
-    /// A request of a CPU arrives at a line; `slot` is where the machine keeps it.
-    Arrive { cpu: u32, slot: u32 },
+    /// A request of a CPU for a line arrives; `slot` is where the machine keeps it.
+    Arrive { cpu: u32, line: u32, is_store: bool, slot: u32 },
     /// A line may serve who waits for it.
     Decide { line: u32 },
     /// Interrupts arrive.
@@ -57,25 +63,36 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then the rest.
+    /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then the rest. Requests that a CPU
+    /// made at different times may arrive at one: their places say in which order the host came to them, so their lines go first.
     fn pack(self) -> u64 {
         let pack = |kind: u64, first: u32, second: u32| kind << 61 | u64::from(first) << 32 | u64::from(second);
         match self {
             Self::Commit { cpu } => pack(0, cpu, 0),
-            Self::Arrive { cpu, slot } => pack(1, cpu, slot),
-            Self::Decide { line } => pack(2, 0, line),
-            Self::Interrupt { cpu, bits } => pack(3, cpu, bits),
-            Self::Timer { cpu, generation } => pack(4, cpu, generation),
+            Self::Arrive { cpu, line, is_store, slot } => {
+                debug_assert!(line >> LINE_BITS == 0 && slot >> SLOT_BITS == 0, "line {line}, request {slot}");
+                let places = u64::from(cpu) << (LINE_BITS + SLOT_BITS) | u64::from(line) << SLOT_BITS | u64::from(slot);
+                (1 + u64::from(!is_store)) << 61 | places
+            }
+            Self::Decide { line } => pack(3, 0, line),
+            Self::Interrupt { cpu, bits } => pack(4, cpu, bits),
+            Self::Timer { cpu, generation } => pack(5, cpu, generation),
         }
     }
 
     fn unpack(packed: u64) -> Self {
-        let (cpu, second) = ((packed << 3 >> 35) as u32, packed as u32);
-        match packed >> 61 {
+        let (kind, cpu, second) = (packed >> 61, (packed << 3 >> 35) as u32, packed as u32);
+        let bits = |from: u32, count: u32| (packed >> from) as u32 & ((1 << count) - 1);
+        match kind {
             0 => Self::Commit { cpu },
-            1 => Self::Arrive { cpu, slot: second },
-            2 => Self::Decide { line: second },
-            3 => Self::Interrupt { cpu, bits: second },
+            1 | 2 => Self::Arrive {
+                cpu: bits(LINE_BITS + SLOT_BITS, CPU_BITS),
+                line: bits(SLOT_BITS, LINE_BITS),
+                is_store: kind == 1,
+                slot: bits(0, SLOT_BITS),
+            },
+            3 => Self::Decide { line: second },
+            4 => Self::Interrupt { cpu, bits: second },
             _ => Self::Timer { cpu, generation: second },
         }
     }

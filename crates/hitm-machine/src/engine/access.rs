@@ -277,7 +277,8 @@ impl Engine {
             Some(place) => *place = request,
             None => self.under_way.push(request),
         }
-        self.enter_event(request.time, Event::Arrive { cpu: request.cpu, slot });
+        let Request { cpu, line, kind, time, .. } = request;
+        self.enter_event(time, Event::Arrive { cpu, line, is_store: kind == Kind::Store, slot });
     }
 
     /// A request reaches its line.

@@ -14,9 +14,6 @@ use hitm_workloads::probe::{
 /// Two packages of two cores of two threads.
 const MACHINE: &str = "pack:2 l3:1 core:2 pu:2";
 
-/// Two packages of four cores of one thread: see [`a_thread_may_see_stores_of_its_core_out_of_order`].
-const WITHOUT_THREADS: &str = "pack:2 l3:1 core:4 pu:1";
-
 fn effort(participants: usize) -> Effort {
     Effort { participants, time: Span::from_micros(20), pause: Span::from_nanos(50) }
 }
@@ -31,16 +28,7 @@ fn simulate<T: Probe<Simulated> + 'static>(
     make: impl FnOnce(&Topology, &[CpuId]) -> T,
     check: impl FnOnce(&T, &[Measured]),
 ) {
-    simulate_on(MACHINE, arbitration, make, check);
-}
-
-fn simulate_on<T: Probe<Simulated> + 'static>(
-    machine: &str,
-    arbitration: Arbitration,
-    make: impl FnOnce(&Topology, &[CpuId]) -> T,
-    check: impl FnOnce(&T, &[Measured]),
-) {
-    let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
+    let topology = Arc::new(hitm_topology::parse(MACHINE).expect("a machine"));
     let config = Config { arbitration, check_races: true, ..Config::default() };
     let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
     let cpus = first_cpus(&topology, topology.cpus());
@@ -82,8 +70,10 @@ fn check_roles(roles: Roles, measured: &[Measured]) {
         assert!(operations > 0, "{index}");
         assert_eq!(operations, reads.operations + writes.operations, "{index}");
         assert_eq!(with_warm_up, reads.with_warm_up + writes.with_warm_up, "{index}");
-        assert_eq!(reads.with_warm_up > 0, roles.reads(index), "{roles:?} {index}");
-        assert_eq!(writes.with_warm_up > 0, roles.writes(index), "{roles:?} {index}");
+        // Who starves may have had a turn of one kind only.
+        let has_few = matches!(roles, Roles::Mix(1..=99)) && with_warm_up < 4;
+        assert!(has_few || (reads.with_warm_up > 0) == roles.reads(index), "{roles:?} {index}");
+        assert!(has_few || (writes.with_warm_up > 0) == roles.writes(index), "{roles:?} {index}");
         assert!(reads.span + writes.span <= measured.span, "{roles:?} {index}: {measured:?}");
     }
 }
@@ -102,7 +92,7 @@ fn a_lock_has_one_holder_and_counts_every_section() {
                     check_roles(Roles::Readers(0), measured);
                 };
                 let make = |topology: &Topology, cpus: &[CpuId]| Locks::new(topology, kind, cpus, turn, effort(8));
-                simulate_on(WITHOUT_THREADS, arbitration, make, check);
+                simulate(arbitration, make, check);
             }
             let check = |locks: &Locks<Native>, measured: &[Measured]| {
                 assert_eq!(locks.sections(), all(measured), "{kind:?}");
@@ -112,17 +102,6 @@ fn a_lock_has_one_holder_and_counts_every_section() {
             natively(|topology, cpus| Locks::new(topology, kind, cpus, turn, effort), check);
         }
     }
-}
-
-/// Wrong, and known: on the simulated machine a store that finds its line takes effect at once, also when an earlier one to another
-/// line is still under way. Other cores are too far away to notice. The other thread of the core is not: it may find the lock free
-/// and the section's line as it was. When this fails, [`WITHOUT_THREADS`] has served its time.
-#[test]
-fn a_thread_may_see_stores_of_its_core_out_of_order() {
-    let make = |topology: &Topology, cpus: &[CpuId]| {
-        Locks::<Simulated>::new(topology, LockKind::TestAndSet, cpus, Span::from_nanos(100), effort(8))
-    };
-    simulate(Arbitration::Fifo, make, |locks, measured| assert_eq!(locks.sections() + 1, all(measured)));
 }
 
 /// Takes a lock once, in an order that is known: participant 0 holds it until all others wait, and they come one by one.
