@@ -225,7 +225,9 @@ mod tests {
     #[test]
     fn events_keep_their_parts() {
         for event in [
-            Event::Arrive { cpu: 8_191, slot: u32::MAX },
+            Event::Arrive { cpu: 8_191, line: (1 << LINE_BITS) - 1, is_store: true, slot: (1 << SLOT_BITS) - 1 },
+            Event::Arrive { cpu: 0, line: 7, is_store: false, slot: 0 },
+            Event::Commit { cpu: 8_191 },
             Event::Decide { line: u32::MAX },
             Event::Interrupt { cpu: 1, bits: 15 },
             Event::Timer { cpu: 8_191, generation: 7 },

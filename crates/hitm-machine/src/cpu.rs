@@ -54,11 +54,11 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub(crate) fn new(start: u64, window: LoadWindow, random: Random) -> Self {
+    pub(crate) fn new(window: LoadWindow, random: Random) -> Self {
         Self {
-            clock: start,
-            turn: start,
-            resume_clock: start,
+            clock: 0,
+            turn: 0,
+            resume_clock: 0,
             mode: Mode::Kernel,
             waits: Waits::Nothing,
             spinning: false,

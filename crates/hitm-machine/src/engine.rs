@@ -91,6 +91,8 @@ pub(crate) struct Engine {
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
+    /// When the run before ended on the last CPU.
+    ended_at: u64,
 }
 
 fn picos(nanos: f64) -> u64 {
@@ -116,9 +118,7 @@ impl Engine {
         let calendar = Calendar::new(topology.cpus());
         let cpu = |cpu: CpuId| {
             // A stream a CPU: what one draws does not depend on when others do.
-            let mut random = Random::new(config.seed, u64::from(cpu.0) + 1);
-            let start = random.below(config.start_spread.as_picos() + 1);
-            Cpu::new(start, LoadWindow::new(window, overlapped), random)
+            Cpu::new(LoadWindow::new(window, overlapped), Random::new(config.seed, u64::from(cpu.0) + 1))
         };
         let cpus: Vec<Cpu> = topology.cpu_ids().map(cpu).collect();
         let others = |cpu: CpuId| {
@@ -144,6 +144,7 @@ impl Engine {
             accesses_without_progress: 0,
             resumes: 0,
             grants: Vec::new(),
+            ended_at: 0,
             directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
             config,
             costs,
@@ -193,6 +194,20 @@ impl Engine {
         for cpu in &mut self.cpus {
             cpu.stores.forget(start, end, |line| directory.conclude(line));
         }
+    }
+
+    /// A run begins on `cpu`.
+    pub(crate) fn start(&mut self, number: u32) {
+        let spread = self.config.start_spread.as_picos();
+        let cpu = &mut self.cpus[number as usize];
+        cpu.clock = self.ended_at + cpu.random.below(spread + 1);
+        cpu.finished = false;
+        self.calendar.set(number, cpu.clock);
+    }
+
+    /// A run has ended on all CPUs. Time does not go back: lines are as the last of them left them.
+    pub(crate) fn end_run(&mut self) {
+        self.ended_at = self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(0);
     }
 
     /// `cpu` has its turn.

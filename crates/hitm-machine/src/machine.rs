@@ -5,12 +5,13 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use corosensei::{Coroutine, CoroutineResult};
 use hitm_memory::Time;
 use hitm_topology::{CpuId, Topology};
 
-use crate::calendar::{Event, Turn};
+use crate::calendar::Turn;
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
@@ -89,7 +90,8 @@ impl Machine {
         self.world.enter(f)
     }
 
-    /// Runs `main` on every CPU until all have returned.
+    /// Runs `main` on every CPU until all have returned. CPUs start within [`Config::start_spread`] of each other, in a further run
+    /// after the last of them had ended.
     ///
     /// # Errors
     /// When the machine stalls: what each CPU waited for. The stacks of CPUs that have not returned are leaked, here and
@@ -103,6 +105,7 @@ impl Machine {
         // SAFETY of the yielder's address: see `World::suspend`; the world outlives the coroutines, which end below.
         let mut coroutines: Vec<VirtualCpu> = (0..cpus).map(|cpu| self.start(cpu, main.clone())).collect();
         let result = self.enter(|| self.main_loop(&mut coroutines));
+        self.world.engine.borrow_mut().end_run();
         // A suspended coroutine is never dropped: see the errors above.
         coroutines.into_iter().filter(|coroutine| !coroutine.done()).for_each(std::mem::forget);
         match result {
@@ -113,16 +116,18 @@ impl Machine {
 
     fn start(&self, cpu: u32, main: Rc<dyn Fn(CpuId)>) -> VirtualCpu {
         let mut engine = self.world.engine.borrow_mut();
-        let clock = engine.cpus[cpu as usize].clock;
-        engine.cpus[cpu as usize].finished = false;
-        engine.calendar.set(cpu, clock);
+        engine.start(cpu);
         let world: *const World = &raw const *self.world;
         let stack = ColouredStack::new(cpu).expect("memory for a CPU's stack");
         Coroutine::with_stack(stack, move |yielder, ()| {
             // SAFETY: `Machine::run` borrows the machine until every coroutine has ended.
             let world = unsafe { &*world };
             world.set_yielder(cpu, Some(yielder));
-            let result = catch_unwind(AssertUnwindSafe(|| main(CpuId(cpu))));
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                main(CpuId(cpu));
+                // What it stored last takes effect: whoever looks after the run sees it.
+                world.fence(Ordering::SeqCst);
+            }));
             world.set_yielder(cpu, None);
             result
         })
@@ -149,20 +154,7 @@ impl Machine {
                 }
             }
         }
-        self.end_stores();
         Ok(Ok(()))
-    }
-
-    /// All CPUs have returned: what they stored last takes effect.
-    fn end_stores(&self) {
-        let mut engine = self.world.engine.borrow_mut();
-        while engine.any_stores()
-            && let Turn::Event(time, event) = engine.calendar.next()
-        {
-            if !matches!(event, Event::Interrupt { .. } | Event::Timer { .. }) {
-                engine.handle(time, event);
-            }
-        }
     }
 
     /// Lets `cpu` run until it waits; what it returned, if it did.
@@ -213,8 +205,6 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice};
 
     use super::*;

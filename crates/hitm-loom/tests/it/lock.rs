@@ -58,7 +58,7 @@ fn broken_locks_are_noticed() {
         caught_by,
     };
     // The place of taking a lock is the caller's.
-    let take = Site::new("it/lock.rs", Op::CompareExchange, Ordering::Acquire);
+    let take = Site::new("it/lock.rs", Op::Load, Ordering::Acquire);
     let release = Site::new("src/lock.rs", Op::Store, Ordering::Release);
     let rows = [
         row("the lock is let go Relaxed", release, Defect::relax, FaultKind::Race),

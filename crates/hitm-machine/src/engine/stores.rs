@@ -151,9 +151,4 @@ impl Engine {
         }
         false
     }
-
-    /// Whether a store has not taken effect.
-    pub(crate) fn any_stores(&self) -> bool {
-        self.cpus.iter().any(|cpu| !cpu.stores.is_empty())
-    }
 }

@@ -328,7 +328,7 @@ fn a_puller_wins() {
         root_domain.refcount                   0 0 1 1
         root_domain.rto_count                  1 0 0 0
         root_domain.rto_cpu                    2 1 0 0
-        root_domain.rto_lock                   0 1 1 0
+        root_domain.rto_lock                   1 1 1 0
         root_domain.rto_loop_next              0 0 1 0
         root_domain.rto_loop_start             0 1 1 0
         root_domain.rto_mask                   2 0 0 0
@@ -354,7 +354,7 @@ fn a_chain_is_under_way() {
         root_domain.overloaded                 1 0 0 0
         root_domain.rto_count                  1 0 0 0
         root_domain.rto_cpu                    1 0 0 0
-        root_domain.rto_lock                   0 1 1 0
+        root_domain.rto_lock                   1 1 1 0
         root_domain.rto_loop_next              0 0 1 0
         root_domain.rto_loop_start             0 1 1 0
         root_domain.rto_mask                   1 0 0 0
@@ -376,7 +376,7 @@ fn a_chain_is_under_way() {
         root_domain.push_work_link             0 1 0 1
         root_domain.rto_count                  0 0 2 1
         root_domain.rto_cpu                    1 1 0 0
-        root_domain.rto_lock                   0 1 1 0
+        root_domain.rto_lock                   1 1 1 0
         root_domain.rto_mask                   3 0 0 0
         rto_mask_bits.cpus.word[0]             1 0 2 1
     "#]]
@@ -429,10 +429,10 @@ fn a_remote_queue_is_locked() {
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let (_, table) = bench.counted(&["rq"], 1, wake(task));
-    expect!["rq[0].lock 0 1 1 1"].assert_eq(&lock(&table));
+    expect!["rq[0].lock 1 1 1 1"].assert_eq(&lock(&table));
     let (next, table) = bench.counted(&["rq"], 0, switch(Why::Preempt));
     assert_eq!(next, Some(task));
-    expect!["rq[0].lock 0 1 1 1"].assert_eq(&lock(&table));
+    expect!["rq[0].lock 1 1 1 1"].assert_eq(&lock(&table));
 }
 
 /// Invariant 7 of cpupri: a queue whose most urgent priority stays writes nothing.

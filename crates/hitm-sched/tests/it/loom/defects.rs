@@ -78,11 +78,11 @@ fn broken_overload_is_noticed() {
 fn broken_push_tokens_are_noticed() {
     let site = |op, order| Site::new("src/push_token.rs", op, order);
     let request = site(Op::Add, Release);
-    let requests = site(Op::Load, Acquire);
+    let requests = site(Op::Load, Acquire).on::<u32>();
     let starter = push_token::a_request_meets_a_starter;
     let overload = Site::new("src/overload.rs", Op::Add, Release);
     // A lock is taken where `lock()` stands and let go in its own file.
-    let (lock, unlock) = (site(Op::CompareExchange, Acquire), Site::new("src/lock.rs", Op::Store, Release));
+    let (lock, unlock) = (site(Op::Load, Acquire).on::<u16>(), Site::new("src/lock.rs", Op::Store, Release));
     let (claim, begin, end) = (site(Op::Or, Release), site(Op::And, Acquire), site(Op::CompareExchange, Relaxed));
     let (started, claims) = (site(Op::Store, Relaxed).on::<u32>(), push_token::two_claim);
     let rows = [

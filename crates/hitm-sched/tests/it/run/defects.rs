@@ -154,11 +154,11 @@ fn broken_root_domains_are_noticed() {
         scheduler("overload: count is not added", Flaw::lose(OVERLOAD, Op::Add, Release), OVERLOADED),
         scheduler("overload: count stays", Flaw::lose(OVERLOAD, Op::Sub, Relaxed), OVERLOADED),
         scheduler("overload: bit stays", Flaw::lose(OVERLOAD, Op::And, Relaxed), OVERLOADED),
-        scheduler("token: reference is not taken", Flaw::lose(TOKEN, Op::Add, Relaxed), CHAIN),
+        scheduler("token: reference is not taken", Flaw::lose(TOKEN, Op::Add, Relaxed).on::<i32>(), CHAIN),
         scheduler("token: reference is not dropped", Flaw::lose(TOKEN, Op::Sub, Relaxed), CHAIN),
         scheduler("token: work is not begun", Flaw::lose(TOKEN, Op::And, Acquire), CHAIN),
-        scheduler("token: `rto_lock` is not taken", Flaw::lose(TOKEN, Op::CompareExchange, Acquire), TOKEN_LOCK),
-        scheduler("token: `rto_lock` taken Relaxed", Flaw::relax(TOKEN, Op::CompareExchange, Acquire), TOKEN_LOCK),
+        scheduler("token: `rto_lock` not awaited", Flaw::lose(TOKEN, Op::Load, Acquire).on::<u16>(), TOKEN_LOCK),
+        scheduler("token: `rto_lock` taken Relaxed", Flaw::relax(TOKEN, Op::Load, Acquire).on::<u16>(), TOKEN_LOCK),
     ];
     expect![[r#"
         defect                                 | property                                                                    | caught by
@@ -173,7 +173,7 @@ fn broken_root_domains_are_noticed() {
         token: reference is not taken          | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
         token: reference is not dropped        | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
         token: work is not begun               | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
-        token: `rto_lock` is not taken         | push token 1: at most one chain is under way                                | random runs, race detector
+        token: `rto_lock` not awaited          | push token 1: at most one chain is under way                                | random runs, race detector
         token: `rto_lock` taken Relaxed        | push token 1: at most one chain is under way                                | random runs, race detector
     "#]]
     .assert_eq(&table(&rows));
@@ -186,10 +186,10 @@ fn broken_queues_and_tasks_are_noticed() {
     const SCHEDULER: &str = "src/scheduler.rs";
     let rows = [
         scheduler("locks let go Relaxed", Flaw::relax("src/lock.rs", Op::Store, Release), QUEUE_LOCK),
-        scheduler("wakeups take no lock", Flaw::lose(WAKE, Op::CompareExchange, Acquire), QUEUE_LOCK),
-        scheduler("wakeups lock Relaxed", Flaw::relax(WAKE, Op::CompareExchange, Acquire), QUEUE_LOCK),
-        scheduler("changes take no lock", Flaw::lose(CHANGE, Op::CompareExchange, Acquire), QUEUE_LOCK),
-        scheduler("changes lock Relaxed", Flaw::relax(CHANGE, Op::CompareExchange, Acquire), QUEUE_LOCK),
+        scheduler("wakeups await no lock", Flaw::lose(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
+        scheduler("wakeups lock Relaxed", Flaw::relax(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
+        scheduler("changes await no lock", Flaw::lose(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
+        scheduler("changes lock Relaxed", Flaw::relax(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("a task left Relaxed", Flaw::relax("src/switch.rs", Op::Store, Release), LEFT),
         scheduler("`WOKEN` is not set", Flaw::lose(WAKE, Op::Or, AcqRel), WOKEN),
         scheduler("`WOKEN` stays", Flaw::lose(SCHEDULER, Op::Swap, Acquire), ASLEEP),
@@ -204,9 +204,9 @@ fn broken_queues_and_tasks_are_noticed() {
     expect![[r#"
         defect                          | property                                                     | caught by
         locks let go Relaxed            | queues are touched under their locks                         | random runs, race detector
-        wakeups take no lock            | queues are touched under their locks                         | random runs, race detector
+        wakeups await no lock           | queues are touched under their locks                         | random runs, race detector
         wakeups lock Relaxed            | queues are touched under their locks                         | random runs, race detector
-        changes take no lock            | queues are touched under their locks                         | random runs, race detector
+        changes await no lock           | queues are touched under their locks                         | random runs, race detector
         changes lock Relaxed            | queues are touched under their locks                         | random runs, race detector
         a task left Relaxed             | who queues a task sees what its last CPU did to it           | random runs, race detector
         `WOKEN` is not set              | a task that was woken does not sleep                         | random runs, ledger

@@ -199,6 +199,10 @@ impl Memory for Flawed {
 
     #[track_caller]
     fn spin_while<T: Word>(word: &FlawedAtomic<T>, again: impl FnMut(T) -> bool) -> T {
+        // Its loads are Acquire: see `Memory::spin_while`. Losing them is not to wait.
+        if let Some(Change::Lost) = change::<T>(Op::Load, Some(Ordering::Acquire)) {
+            return word.0.load(Ordering::Relaxed);
+        }
         Simulated::spin_while(&word.0, again)
     }
 
