@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
 
+use crate::coherence::Kind;
 use crate::random::Random;
 
 /// What a CPU waits for.
@@ -217,6 +218,13 @@ impl StoreBuffer {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.stores.is_empty()
+    }
+
+    /// Whether an access to `line` has nothing to do with the stores here: it neither waits for them nor asks for what they
+    /// wrote. `places` is how many stores there may be.
+    #[inline]
+    pub(crate) fn let_pass(&self, kind: Kind, line: u32, places: usize) -> bool {
+        self.stores.is_empty() || kind != Kind::Rmw && self.stores.len() < places && !self.asked_for(line)
     }
 
     /// Whether a store to `line` is under way at `now`, so that a further one joins it.

@@ -85,6 +85,8 @@ pub(crate) struct Engine {
     /// CPUs that are parked on an address.
     parked: FxHashMap<usize, Vec<u32>>,
     paths: PathCosts,
+    /// Stores under way at which a CPU stalls.
+    store_places: usize,
     /// Accesses since any CPU computed or idled.
     pub(crate) accesses_without_progress: u64,
     /// Times that a CPU was resumed.
@@ -142,6 +144,7 @@ impl Engine {
             accesses_without_progress: 0,
             resumes: 0,
             grants: Vec::new(),
+            store_places: costs.structure.store_buffer.value as usize,
             directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
             config,
             costs,

@@ -356,6 +356,9 @@ impl Totals {
 /// A field's name and its place in the source.
 type Named = (Arc<str>, Place);
 
+/// By line and victim: thief, times, picoseconds.
+type Thefts = BTreeMap<(u32, AccessId), Vec<(AccessId, u64, u64)>>;
+
 /// Turns numbers into names.
 struct Names<'a> {
     engine: &'a Engine,
@@ -365,13 +368,12 @@ struct Names<'a> {
     /// Each file's and each field's name, once: there are many accesses and few names.
     known: BTreeSet<Arc<str>>,
     places: BTreeMap<SiteId, Place>,
-    /// By line and victim: thief, times, picoseconds.
-    thefts: BTreeMap<(u32, AccessId), Vec<(AccessId, u64, u64)>>,
+    thefts: Thefts,
 }
 
 impl<'a> Names<'a> {
     fn new(engine: &'a Engine, objects: &'a [Object], object_of: &'a [u32]) -> Self {
-        let mut thefts: BTreeMap<(u32, AccessId), Vec<(AccessId, u64, u64)>> = BTreeMap::new();
+        let mut thefts = Thefts::new();
         for (Stolen { line, victim, thief }, (times, wait)) in engine.records.thefts() {
             thefts.entry((line, victim)).or_default().push((thief, times, wait));
         }

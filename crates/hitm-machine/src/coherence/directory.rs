@@ -101,6 +101,12 @@ impl Directory {
         &self.latencies
     }
 
+    /// Bytes of the table of lines: what an access looks its line up in.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
     /// Puts uncached lines whose home is in package `home` behind the last one until there are `count`.
     pub fn grow(&mut self, count: usize, home: u16) {
         let line = Line {

@@ -81,7 +81,7 @@ impl Engine {
         if self.cpu().stores.is_empty() {
             return Step::Go;
         }
-        let (clock, places) = (self.clock(), self.costs.structure.store_buffer.value as usize);
+        let (clock, places) = (self.clock(), self.store_places);
         if kind == Kind::Rmw || self.cpu().stores.under_way(clock) >= places {
             return self.drain_stores();
         }
@@ -134,8 +134,8 @@ impl Engine {
         if self.find(touch) { Issue::Now } else { self.issue_any(touch) }
     }
 
-    /// The common case of [`issue_any`](Self::issue_any), with the same result: an access that finds its line, of a CPU without
-    /// stores under way. Whether it was that.
+    /// The common case of [`issue_any`](Self::issue_any), with the same result: an access that finds its line and has nothing to
+    /// do with the CPU's stores. Whether it was that.
     #[inline]
     fn find(&mut self, touch: &Touch) -> bool {
         let Some(line) = self.arena.line_of(touch.address()) else { return false };
@@ -144,18 +144,21 @@ impl Engine {
         let filled = kind == Kind::Load && cpu.window.fill_of(line).is_some();
         let over =
             clock > self.config.measure_until.as_picos() || self.accesses_without_progress > self.config.livelock_after;
-        if filled || over || !cpu.stores.is_empty() || self.is_free(line) {
+        if filled || over || self.is_free(line) || !cpu.stores.let_pass(kind, line, self.store_places) {
             return false;
         }
         if !self.acts_at(clock) && (clock >= self.certain_before() || !self.directory.is_quiet(line)) {
             return false;
         }
         let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
-        let window = &mut self.cpus[self.current as usize].window;
+        let cpu = &mut self.cpus[self.current as usize];
         match kind {
-            Kind::Load => window.add(line),
-            Kind::Store => window.end_fill(),
-            Kind::Rmw => window.clear(),
+            Kind::Load => cpu.window.add(line),
+            Kind::Store => {
+                cpu.window.end_fill();
+                cpu.stores.under_way(clock);
+            }
+            Kind::Rmw => cpu.window.clear(),
         }
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), kind);
