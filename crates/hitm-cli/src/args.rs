@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hitm_machine::Arbitration;
+use hitm_machine::{Arbitration, CostSet, Costs};
 use hitm_memory::Span;
 use hitm_report::c2c::Layout;
 use hitm_topology::Topology;
@@ -20,24 +20,6 @@ pub(crate) enum HostArg {
     Simulated,
     /// On this one, for real.
     Native,
-}
-
-/// Who is served next on a contended line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ArbitrationArg {
-    /// Each LLC domain serves its own first: machines of 2017 and later.
-    LocalFirst,
-    /// In order of arrival: machines of 2010.
-    Fifo,
-}
-
-impl From<ArbitrationArg> for Arbitration {
-    fn from(arg: ArbitrationArg) -> Self {
-        match arg {
-            ArbitrationArg::LocalFirst => Self::LocalFirst,
-            ArbitrationArg::Fifo => Self::Fifo,
-        }
-    }
 }
 
 /// Which objects take part in the coherence model.
@@ -91,9 +73,15 @@ pub(crate) struct MachineArgs {
     /// Take this many CPUs of the machine: whole cores, dies, packages; more packages for more CPUs.
     #[arg(long, value_name = "N", global = true, allow_negative_numbers = true)]
     cpus: Option<usize>,
-    /// Who is served next on a contended line; several separated by commas [default: local-first].
-    #[arg(long, value_enum, value_delimiter = ',', global = true)]
-    arbitration: Vec<ArbitrationArg>,
+    /// Who is served next on a contended line: local-first (each LLC domain serves its own first: machines of 2017 and
+    /// later), local-first:K (at most K of its own in a row), fifo (in order of arrival: machines of 2010); several separated
+    /// by commas [default: local-first].
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', global = true, value_parser = arbitration)]
+    arbitration: Vec<Arbitration>,
+    /// Give a parameter of the model another value than its cost table has, as in `follow_up_hits=0`; may be given several
+    /// times. `--json` writes all of them with their values.
+    #[arg(long, value_name = "NAME=VALUE", global = true, value_parser = parameter)]
+    model: Vec<(String, f64)>,
     /// Seed of the machine's jitter and the workload's random numbers.
     #[arg(long, value_name = "N", default_value_t = 1, global = true, allow_negative_numbers = true)]
     pub(crate) seed: u64,
@@ -141,6 +129,19 @@ impl MachineArgs {
         topology.restrict(cpus).map_err(|error| Failure::new(format!("--cpus {cpus}: {error}")))
     }
 
+    /// What `topology` costs, with the parameters that were asked for.
+    ///
+    /// # Errors
+    /// When there is no such parameter.
+    pub(crate) fn costs(&self, topology: &Topology) -> Result<Costs, Failure> {
+        let mut costs = Costs::of(topology, CostSet::Linux);
+        for (name, value) in &self.model {
+            let why = |why: String| Failure::new(format!("--model `{name}={value}` on `{}`: {why}", topology.name()));
+            costs.set(name, *value).map_err(why)?;
+        }
+        Ok(costs)
+    }
+
     /// The policies, each once.
     ///
     /// # Errors
@@ -150,8 +151,7 @@ impl MachineArgs {
             return Ok(vec![Arbitration::LocalFirst]);
         }
         let mut policies: Vec<Arbitration> = Vec::new();
-        for &arg in &self.arbitration {
-            let policy = Arbitration::from(arg);
+        for &policy in &self.arbitration {
             if policies.contains(&policy) {
                 return Err(Failure::new(format!("--arbitration `{}`: is there twice; give it once", policy.name())));
             }
@@ -160,9 +160,9 @@ impl MachineArgs {
         Ok(policies)
     }
 
-    /// Whether a policy was asked for.
-    pub(crate) fn has_arbitration(&self) -> bool {
-        !self.arbitration.is_empty()
+    /// What was asked for that only a simulated machine has a use for.
+    pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
+        [("--arbitration", !self.arbitration.is_empty()), ("--model", !self.model.is_empty())]
     }
 }
 
@@ -191,6 +191,26 @@ pub(crate) struct OutputArgs {
     /// Write the results to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// Who is served next: `local-first`, `local-first:8`, `fifo`.
+pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
+    let bound = |text: &str| text.parse().ok().filter(|&bound: &u32| bound > 0);
+    match (text, text.strip_prefix("local-first:")) {
+        ("local-first", _) => Ok(Arbitration::LocalFirst),
+        ("fifo", _) => Ok(Arbitration::Fifo),
+        (_, Some(text)) => bound(text).map(Arbitration::Bounded).ok_or_else(|| {
+            format!("`{text}` bounds nothing: give how many a domain serves in a row, as in `local-first:8`")
+        }),
+        _ => Err("no such policy: take local-first, local-first:K or fifo".to_owned()),
+    }
+}
+
+/// A parameter of the model and its value.
+pub(crate) fn parameter(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("give a name and a value, as in `follow_up_hits=0`")?;
+    let value = value.parse().map_err(|_| format!("`{value}` is no number"))?;
+    Ok((name.to_owned(), value))
 }
 
 /// Longest time on the command line: twenty of them are still a number of picoseconds.

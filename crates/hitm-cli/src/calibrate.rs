@@ -65,7 +65,7 @@ pub(crate) fn burst_factor(case: &Case, threads: usize, progress: &Progress) -> 
     let calibration = Calibration {
         workload: "ffmpeg".to_owned(),
         machine: case.topology.name().to_owned(),
-        arbitration: case.arbitration.name().to_owned(),
+        arbitration: case.arbitration.name().into_owned(),
         parameter: "burst_factor".to_owned(),
         value: factor,
         target: format!("kernel share of the baseline = {TARGET:.2}"),

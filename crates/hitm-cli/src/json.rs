@@ -4,8 +4,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hitm_report::result::ResultFile;
-
 use crate::failure::Failure;
 
 /// A place for results that can be written to: found out before the run, not after it.
@@ -37,12 +35,12 @@ impl Target {
         Ok(Self { path: path.to_owned(), file, beside })
     }
 
-    /// Writes the results: all of them or nothing.
+    /// Writes results as text: all of it or nothing.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub(crate) fn write(mut self, results: &ResultFile) -> Result<(), Failure> {
-        self.file.write_all(results.write().as_bytes()).map_err(|error| failure(&self.path, &error))?;
+    pub(crate) fn write(mut self, results: &str) -> Result<(), Failure> {
+        self.file.write_all(results.as_bytes()).map_err(|error| failure(&self.path, &error))?;
         if let Some(beside) = &self.beside {
             fs::rename(beside, &self.path).map_err(|error| failure(&self.path, &error))?;
             self.beside = None;

@@ -11,6 +11,7 @@ mod convert;
 mod failure;
 mod json;
 mod native;
+mod plots;
 mod record;
 mod simulate;
 

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hitm::NativeRuntime;
+use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
 use hitm_report::published;
 use hitm_report::result::{ResultFile, Run};
@@ -14,7 +15,7 @@ use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 
 use crate::failure::Failure;
-use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes};
+use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes, profile_name};
 
 /// A run of ffmpeg on this machine.
 pub(crate) struct Case {
@@ -28,7 +29,7 @@ pub(crate) fn run(cases: &[Case]) -> ResultFile {
     let mut file = empty_file();
     for case in cases {
         if !file.machines.iter().any(|machine| machine.name == case.topology.name()) {
-            let mut machine = machine_of(&case.topology);
+            let mut machine = machine_of(&case.topology, &Costs::of(&case.topology, CostSet::Linux));
             // No model is at work here.
             machine.model.clear();
             machine.note = None;
@@ -84,6 +85,7 @@ impl Case {
         let frames = rates.value * config.window.measured.as_secs_f64();
         Ok(Run {
             workload: "ffmpeg".to_owned(),
+            profile: profile_name(&config),
             mitigation: self.mitigation.name().to_owned(),
             host: "native".to_owned(),
             machine: self.topology.name().to_owned(),
@@ -109,6 +111,7 @@ impl Case {
             wakes: native_wakes(runtime.handle().roles(), frames),
             lines: Vec::new(),
             notes: self.notes(),
+            probe: None,
         })
     }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use hitm::{RoleCounts, Roles};
-use hitm_machine::{CostSet, Costs};
+use hitm_machine::Costs;
 use hitm_report::result::{Machine, Metric, ResultFile, Role, SCHEMA};
 use hitm_report::statistics::Mean;
 use hitm_topology::Topology;
+use hitm_workloads::ffmpeg;
 
 /// A rate as a metric.
 pub(crate) fn frames_per_second(mean: Mean) -> Metric {
@@ -46,9 +47,14 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
+/// Which program a workload is like, as its options say it.
+pub(crate) fn profile_name(config: &ffmpeg::Config) -> String {
+    let name = config.profile.name();
+    if config.scale { format!("{name} --scale") } else { name.to_owned() }
+}
+
 /// What a file says of a machine.
-pub(crate) fn machine_of(topology: &Topology) -> Machine {
-    let costs = Costs::of(topology, CostSet::Linux);
+pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
     Machine {
         name: topology.name().to_owned(),
         cpus: topology.cpus(),
@@ -58,8 +64,8 @@ pub(crate) fn machine_of(topology: &Topology) -> Machine {
         packages: topology.packages(),
         source: topology.source().to_owned(),
         model: costs.parameters(),
-        cost_table: costs.family.name,
-        note: costs.note,
+        cost_table: costs.family.name.clone(),
+        note: costs.note.clone(),
     }
 }
 

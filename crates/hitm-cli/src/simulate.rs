@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
-use hitm_machine::{Arbitration, Coherence, Config, CostSet, Costs, Machine, Results, Simulated};
+use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simulated};
 use hitm_sched::mitigation::{Mitigation, OBJECTS};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -18,6 +18,7 @@ use crate::failure::Failure;
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
+    pub(crate) costs: Costs,
     pub(crate) arbitration: Arbitration,
     pub(crate) coherence: CoherenceArg,
     pub(crate) mitigation: Mitigation,
@@ -102,8 +103,7 @@ impl Case {
     /// When the machine stalls.
     pub(crate) fn run(&self) -> Result<Outcome, Failure> {
         let begin = Instant::now();
-        let costs = Costs::of(&self.topology, CostSet::Linux);
-        let machine = Machine::new(self.topology.clone(), costs, self.config());
+        let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config());
         let runtime = machine.enter(|| {
             let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
             Handle::new(scheduler, self.roles.then(ffmpeg::roles))

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated, Stalled};
-use hitm_memory::{Native, NativeWorkers};
+use hitm_memory::{Native, NativeWorkers, Span};
 use hitm_topology::{CpuId, Topology};
 use hitm_workloads::probe::{Measured, Probe};
 
@@ -33,6 +33,8 @@ impl Setting {
 pub struct Given {
     /// Each participant's figures, in the order of the CPUs given.
     pub measured: Vec<Measured>,
+    /// What single participants waited, of probes that say so: see [`Probe::delays`].
+    pub delays: Vec<(usize, Span)>,
     /// What the machine counted, if it was simulated.
     pub results: Option<Results>,
 }
@@ -57,17 +59,17 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
         config.livelock_after = longest.saturating_mul(cpus.len() as u64).max(config.livelock_after);
     }
     let machine = Machine::new(setting.topology.clone(), setting.costs.clone(), config);
-    let make = || program.make::<Simulated>(&setting.topology, cpus.len());
+    let make = || program.make::<Simulated>(&setting.topology, cpus);
     let body: Arc<dyn Probe<Simulated>> = machine.enter(make).into();
     let measured = Arc::new(Mutex::new(vec![Measured::default(); cpus.len()]));
-    let (participants, slots) = (cpus.to_vec(), measured.clone());
+    let (participants, slots, main) = (cpus.to_vec(), measured.clone(), body.clone());
     machine.run(move |cpu| {
         let Some(index) = participants.iter().position(|&participant| participant == cpu) else { return };
-        let own = body.run(index, cpu);
+        let own = main.run(index, cpu);
         slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
     })?;
     let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Given { measured, results: Some(machine.results()) })
+    Ok(Given { measured, delays: body.delays(), results: Some(machine.results()) })
 }
 
 /// Runs `program` here, a thread for each of `cpus`, each on its CPU when `topology` is this machine's.
@@ -77,7 +79,7 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
 #[must_use]
 pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> Given {
     let workers = NativeWorkers::new(topology.cpus(), false);
-    let body = workers.visit(CpuId(0), || program.make::<Native>(topology, cpus.len()));
+    let body = workers.visit(CpuId(0), || program.make::<Native>(topology, cpus));
     let run = |(index, &cpu): (usize, &CpuId)| {
         let os_index = (topology.name() == "this").then(|| topology.cpu(cpu).os_index);
         workers.enter(cpu, os_index, || body.run(index, cpu))
@@ -86,5 +88,5 @@ pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> G
         let threads: Vec<_> = cpus.iter().enumerate().map(|each| scope.spawn(move || run(each))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a probe does not panic")).collect()
     });
-    Given { measured, results: None }
+    Given { measured, delays: body.delays(), results: None }
 }

@@ -2,9 +2,11 @@
 //!
 //! - [`Program`]: which probe, with its parameters. Data, so that an experiment can be a row of a table.
 //! - [`simulate`] and [`measure`]: the same program on a simulated machine, and on this one.
+//! - [`validate`]: published experiments beside what the model gives.
 
 mod host;
 mod program;
+pub mod validate;
 
 pub use host::{Given, Setting, mean_nanos, measure, simulate};
 pub use program::Program;

@@ -85,9 +85,18 @@ pub struct Family {
     pub same_package_remote_home: Option<Cost>,
     /// A hand-off between packages.
     pub other_package: Cost,
-    /// What a write to a line that is shared across packages costs, in hand-offs.
+    /// The same between packages that are more than one hop apart, where a machine has such.
     #[serde(default)]
-    pub upgrade_other_package_factor: Option<Cost>,
+    pub other_package_far: Option<Cost>,
+    /// What a write to a line that is shared across packages costs, in hand-offs.
+    #[serde(default = "one_hand_off")]
+    pub upgrade_other_package_factor: Cost,
+    /// Whether the directory knows who shares a line. If not, taking a shared line asks every core of the machine.
+    #[serde(default = "yes")]
+    pub tracks_sharers: bool,
+    /// Operations beyond the one that missed before a wanted line moves on, where that was measured on this family.
+    #[serde(default)]
+    pub follow_up_hits: Option<Cost>,
     /// A load that its LLC domain's own copy serves.
     pub llc_read: Cost,
     /// A load from memory of the same package.
@@ -96,6 +105,15 @@ pub struct Family {
     pub memory_remote: Cost,
     /// Leaving the idle state.
     pub idle_exit: Cost,
+}
+
+/// A write to a line that is shared across packages costs what one to a line that is owned there costs.
+fn one_hand_off() -> Cost {
+    Cost { value: 1.0, band: None, source: "no measurement says otherwise: assumption".to_owned(), rows: Vec::new() }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What is the same for every machine.
@@ -112,6 +130,8 @@ pub struct Structure {
     pub refill_each: Cost,
     /// Loads that one fill can serve when no locked operation stands between.
     pub load_window: Cost,
+    /// Load misses of one CPU that are under way at once when no locked operation stands between; 1 for one after the other.
+    pub overlapped_misses: Cost,
     /// Stores in flight before a CPU stalls.
     pub store_buffer: Cost,
     /// How much a transfer varies, as a fraction.
@@ -178,9 +198,24 @@ pub fn families() -> Vec<Family> {
         include_str!("../costs/icx.toml"),
         include_str!("../costs/clx.toml"),
         include_str!("../costs/bdw.toml"),
+        include_str!("../costs/westmere.toml"),
+        include_str!("../costs/magny-cours.toml"),
     ]
     .map(|text| toml::from_str(text).expect("a cost table that is compiled in"))
     .into()
+}
+
+/// Between what a parameter may be set: times up to a millisecond, and what the structure can do something with.
+fn range(name: &str) -> (f64, f64) {
+    match name {
+        "clock_ghz" => (0.1, 100.0),
+        "queued_factor" => (0.1, 1.0),
+        "transfer_spread" => (0.0, 0.9),
+        "follow_up_hits" => (0.0, 255.0),
+        "load_window" | "store_buffer" | "overlapped_misses" => (1.0, 1e6),
+        "upgrade_other_package_factor" => (0.0, 1e3),
+        _ => (0.0, 1e6),
+    }
 }
 
 impl Costs {
@@ -190,13 +225,17 @@ impl Costs {
     /// When a data file that is compiled in does not parse; a test reads them all.
     #[must_use]
     pub fn of(topology: &Topology, set: CostSet) -> Self {
-        let structure = toml::from_str(include_str!("../costs/structure.toml")).expect("the table of the structure");
+        let mut structure: Structure =
+            toml::from_str(include_str!("../costs/structure.toml")).expect("the table of the structure");
         let paths = match set {
             CostSet::Linux => include_str!("../costs/linux.toml"),
             CostSet::Runtime => include_str!("../costs/runtime.toml"),
         };
         let paths = toml::from_str(paths).expect("a set of path costs that is compiled in");
         let (family, note) = nearest_family(topology);
+        if let Some(own) = &family.follow_up_hits {
+            structure.follow_up_hits = own.clone();
+        }
         Self { family, structure, paths, note }
     }
 
@@ -209,47 +248,121 @@ impl Costs {
     /// Every parameter by name, as reports and `--json` print it.
     #[must_use]
     pub fn parameters(&self) -> BTreeMap<String, f64> {
-        let (family, structure, paths) = (&self.family, &self.structure, &self.paths);
-        let mut named = BTreeMap::new();
-        let mut put = |name: &str, value: f64| named.insert(name.to_owned(), value);
-        put("clock_ghz", family.clock_ghz.value);
-        put("load_hit_ns", family.load_hit.value);
-        put("rmw_hit_ns", family.rmw_hit.value);
-        put("same_core_ns", family.same_core.value);
-        put("same_llc_ns", family.same_llc.value);
-        for (hops, value) in family.same_package.values.iter().enumerate() {
-            put(&format!("same_package_ns_hop_{}", hops + 1), *value);
+        self.clone().numbers().into_iter().map(|(name, number)| (name, *number)).collect()
+    }
+
+    /// Gives the parameter `name`, as [`parameters`](Self::parameters) has it, another value, and notes that.
+    ///
+    /// # Errors
+    /// When there is no such parameter, or the model can do nothing with the value; the message says what there is.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
+        let (least, most) = range(name);
+        if !(least..=most).contains(&value) {
+            return Err(format!("`{name}` cannot be {value}: give a number from {least} to {most}"));
         }
-        if let Some(cost) = &family.same_package_remote_home {
-            put("same_package_remote_home_ns", cost.value);
-        }
-        put("other_package_ns", family.other_package.value);
-        put("upgrade_other_package_factor", self.upgrade_factor());
-        put("llc_read_ns", family.llc_read.value);
-        put("memory_local_ns", family.memory_local.value);
-        put("memory_remote_ns", family.memory_remote.value);
-        put("idle_exit_ns", family.idle_exit.value);
-        put("queued_factor", structure.queued_factor.value);
-        put("follow_up_hits", structure.follow_up_hits.value);
-        put("invalidation_each_ns", structure.invalidation_each.value);
-        put("refill_each_ns", structure.refill_each.value);
-        put("load_window", structure.load_window.value);
-        put("store_buffer", structure.store_buffer.value);
-        put("transfer_spread", structure.transfer_spread.value);
-        put("system_call_ns", paths.system_call.value);
-        put("switch_ns", paths.switch.value);
-        put("interrupt_send_ns", paths.interrupt_send.value);
-        put("interrupt_delivery_ns", paths.interrupt_delivery.value);
-        put("interrupt_delivery_other_package_ns", paths.interrupt_delivery_other_package.value);
-        put("interrupt_entry_ns", paths.interrupt_entry.value);
-        put("timer_slack_ns", paths.timer_slack.value);
-        named
+        let Some((_, number)) = self.numbers().into_iter().find(|(known, _)| known == name) else {
+            let known: Vec<String> = self.parameters().into_keys().collect();
+            let known = known.join(", ");
+            return Err(format!("`{name}` is no parameter of this machine's model: take one of {known}"));
+        };
+        let before = std::mem::replace(number, value);
+        let changed = format!("{name} is {value} instead of {before}");
+        self.note = Some(self.note.take().map_or_else(|| changed.clone(), |note| format!("{note}; {changed}")));
+        Ok(())
+    }
+
+    /// Every number, by name.
+    fn numbers(&mut self) -> Vec<(String, &mut f64)> {
+        let (family, structure, paths) = (&mut self.family, &mut self.structure, &mut self.paths);
+        let hops = family.same_package.values.iter_mut().enumerate();
+        let hops = hops.map(|(hops, value)| (format!("same_package_ns_hop_{}", hops + 1), value));
+        let optional = [
+            ("same_package_remote_home_ns", &mut family.same_package_remote_home),
+            ("other_package_far_ns", &mut family.other_package_far),
+        ];
+        let optional = optional
+            .into_iter()
+            .filter_map(|(name, cost)| cost.as_mut().map(|cost| (name.to_owned(), &mut cost.value)));
+        let named = [
+            ("clock_ghz", &mut family.clock_ghz),
+            ("load_hit_ns", &mut family.load_hit),
+            ("rmw_hit_ns", &mut family.rmw_hit),
+            ("same_core_ns", &mut family.same_core),
+            ("same_llc_ns", &mut family.same_llc),
+            ("other_package_ns", &mut family.other_package),
+            ("upgrade_other_package_factor", &mut family.upgrade_other_package_factor),
+            ("llc_read_ns", &mut family.llc_read),
+            ("memory_local_ns", &mut family.memory_local),
+            ("memory_remote_ns", &mut family.memory_remote),
+            ("idle_exit_ns", &mut family.idle_exit),
+            ("queued_factor", &mut structure.queued_factor),
+            ("follow_up_hits", &mut structure.follow_up_hits),
+            ("invalidation_each_ns", &mut structure.invalidation_each),
+            ("refill_each_ns", &mut structure.refill_each),
+            ("load_window", &mut structure.load_window),
+            ("overlapped_misses", &mut structure.overlapped_misses),
+            ("store_buffer", &mut structure.store_buffer),
+            ("transfer_spread", &mut structure.transfer_spread),
+            ("system_call_ns", &mut paths.system_call),
+            ("switch_ns", &mut paths.switch),
+            ("interrupt_send_ns", &mut paths.interrupt_send),
+            ("interrupt_delivery_ns", &mut paths.interrupt_delivery),
+            ("interrupt_delivery_other_package_ns", &mut paths.interrupt_delivery_other_package),
+            ("interrupt_entry_ns", &mut paths.interrupt_entry),
+            ("timer_slack_ns", &mut paths.timer_slack),
+        ];
+        let named = named.map(|(name, cost)| (name.to_owned(), &mut cost.value));
+        named.into_iter().chain(hops).chain(optional).collect()
+    }
+
+    /// Every number with where it is from: nanoseconds, or what its name says.
+    pub fn sourced(&self) -> impl Iterator<Item = &Cost> {
+        let (family, structure) = (&self.family, &self.structure);
+        [
+            Some(&family.load_hit),
+            Some(&family.rmw_hit),
+            Some(&family.same_core),
+            Some(&family.same_llc),
+            Some(&family.other_package),
+            Some(&family.upgrade_other_package_factor),
+            Some(&family.llc_read),
+            Some(&family.memory_local),
+            Some(&family.memory_remote),
+            family.same_package_remote_home.as_ref(),
+            family.other_package_far.as_ref(),
+            Some(&structure.queued_factor),
+            Some(&structure.follow_up_hits),
+            Some(&structure.invalidation_each),
+            Some(&structure.refill_each),
+            Some(&structure.load_window),
+            Some(&structure.overlapped_misses),
+            Some(&structure.store_buffer),
+            Some(&structure.transfer_spread),
+            Some(&self.paths.system_call),
+            Some(&self.paths.switch),
+            Some(&self.paths.interrupt_send),
+            Some(&self.paths.interrupt_delivery),
+            Some(&self.paths.interrupt_delivery_other_package),
+            Some(&self.paths.interrupt_entry),
+            Some(&self.paths.timer_slack),
+            Some(&family.idle_exit),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Whether a published row was used to set a number of these costs: then it can confirm nothing. A number names a row
+    /// in full or a group of rows that its name begins with.
+    #[must_use]
+    pub fn were_set_from(&self, row: &str) -> bool {
+        let hops = self.family.same_package.rows.iter();
+        self.sourced().flat_map(|cost| &cost.rows).chain(hops).any(|used| row.starts_with(used.as_str()))
     }
 
     /// Hand-offs that a write to a line shared across packages costs.
     #[must_use]
     pub fn upgrade_factor(&self) -> f64 {
-        self.family.upgrade_other_package_factor.as_ref().map_or(1.0, |cost| cost.value)
+        self.family.upgrade_other_package_factor.value
     }
 }
 
@@ -352,5 +465,26 @@ mod tests {
         let topology = hitm_topology::parse("pack:2 core:4 pu:2").expect("a synthetic machine");
         let note = Costs::of(&topology, CostSet::Linux).note.expect("a note");
         assert!(note.contains("taking `gnr`"), "{note}");
+    }
+
+    #[test]
+    fn a_parameter_can_be_set_and_says_so() {
+        let topology = hitm_topology::parse("gnr-2x120").expect("a preset");
+        let mut costs = Costs::of(&topology, CostSet::Linux);
+        costs.set("follow_up_hits", 0.0).expect("a parameter");
+        assert_eq!(costs.parameters()["follow_up_hits"], 0.0);
+        assert_eq!(costs.note.as_deref(), Some("follow_up_hits is 0 instead of 1"));
+        assert!(costs.set("same_package_remote_home_ns", 1.0).is_err(), "this family has none");
+        for (name, value) in [("queued_factor", 0.0), ("transfer_spread", 1.0), ("rmw_hit_ns", f64::NAN)] {
+            assert!(costs.set(name, value).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn figures_that_set_a_number_are_known() {
+        let of = |preset| Costs::of(&hitm_topology::parse(preset).expect("a preset"), CostSet::Linux);
+        assert!(of("clx-2x24").were_set_from("ping-pong 8275CL same LLC"));
+        assert!(!of("icx-2x24").were_set_from("ping-pong 6336Y same LLC"));
+        assert!(of("gnr-2x120").were_set_from("contended add 8x8176, 28 threads"), "the structure is every machine's");
     }
 }

@@ -86,11 +86,27 @@ pub(crate) struct LoadWindow {
     loads: u32,
     /// Loads after which the reorder buffer has moved on.
     reach: u32,
+    /// Misses that are under way at once.
+    overlapped: u32,
+    /// Of the misses that would be under way together: how many there were, and when the first was issued.
+    together: (u32, u64),
 }
 
 impl LoadWindow {
-    pub(crate) fn new(reach: u32) -> Self {
-        Self { fill: None, lines: Vec::new(), loads: 0, reach }
+    pub(crate) fn new(reach: u32, overlapped: u32) -> Self {
+        Self { fill: None, lines: Vec::new(), loads: 0, reach, overlapped, together: (0, 0) }
+    }
+
+    /// A load misses at `now`; how long it would have been under way if it had been issued with those before it. That it may
+    /// depend on their values is not known here: a chain of pointers is taken for a scan.
+    pub(crate) fn miss(&mut self, now: u64) -> u64 {
+        let (count, since) = self.together;
+        if count == 0 || count >= self.overlapped {
+            self.together = (1, now);
+            return 0;
+        }
+        self.together.0 += 1;
+        now - since
     }
 
     /// A locked operation, a fence, a wait or work: nothing later was under way.
@@ -99,6 +115,7 @@ impl LoadWindow {
         self.fill = None;
         self.lines.clear();
         self.loads = 0;
+        self.together.0 = 0;
     }
 
     /// A load has brought `line`, which holds `bytes`.
@@ -326,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_window_covers_what_was_loaded_since_it_was_cleared() {
-        let mut window = LoadWindow::new(4);
+        let mut window = LoadWindow::new(4, 1);
         let load = |window: &mut LoadWindow, line| {
             let covered = window.covers(line);
             window.add(line);
@@ -344,6 +361,16 @@ mod tests {
         assert!(!load(&mut window, 7), "the fifth is not");
         window.clear();
         assert!(!load(&mut window, 14));
+    }
+
+    #[test]
+    fn misses_of_one_window_are_under_way_together() {
+        let mut window = LoadWindow::new(64, 3);
+        assert_eq!([100, 150, 190, 230, 300].map(|now| window.miss(now)), [0, 50, 90, 0, 70]);
+        window.clear();
+        assert_eq!(window.miss(310), 0, "a locked operation stood between");
+        let mut in_order = LoadWindow::new(64, 1);
+        assert_eq!([100, 150, 190].map(|now| in_order.miss(now)), [0, 0, 0]);
     }
 
     #[test]

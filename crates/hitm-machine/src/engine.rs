@@ -102,6 +102,7 @@ impl Engine {
     pub(crate) fn new(topology: Arc<Topology>, costs: Costs, config: Config) -> Self {
         let latencies = Latencies::new(&topology, &costs);
         let window = costs.structure.load_window.value as u32;
+        let overlapped = costs.structure.overlapped_misses.value as u32;
         let paths = PathCosts {
             system_call: picos(costs.paths.system_call.value),
             switch: picos(costs.paths.switch.value),
@@ -118,7 +119,7 @@ impl Engine {
             // A stream a CPU: what one draws does not depend on when others do.
             let mut random = Random::new(config.seed, u64::from(cpu.0) + 1);
             let start = random.below(config.start_spread.as_picos() + 1);
-            Cpu::new(start, LoadWindow::new(window), random)
+            Cpu::new(start, LoadWindow::new(window, overlapped), random)
         };
         let cpus: Vec<Cpu> = topology.cpu_ids().map(cpu).collect();
         let others = |cpu: CpuId| {

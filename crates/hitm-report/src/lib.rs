@@ -6,9 +6,13 @@
 pub mod agreement;
 pub mod c2c;
 pub mod columns;
+pub mod compare;
 pub mod functions;
 pub mod layout;
+pub mod plot;
+pub mod probe;
 pub mod published;
 pub mod result;
 pub mod statistics;
 pub mod summary;
+pub mod validation;

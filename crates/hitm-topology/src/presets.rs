@@ -134,13 +134,26 @@ const GRANITE_RAPIDS_SNC3: [f64; 36] = [
     26.0, 23.0, 21.0, 17.0, 15.0, 10.0,
 ];
 
+/// Classes, not firmware's: the dies of a package and those of its half of the machine are one hop apart, the others two.
+#[rustfmt::skip]
+const MAGNY_COURS: [f64; 64] = [
+    10.0, 16.0, 16.0, 16.0, 22.0, 22.0, 22.0, 22.0,
+    16.0, 10.0, 16.0, 16.0, 22.0, 22.0, 22.0, 22.0,
+    16.0, 16.0, 10.0, 16.0, 22.0, 22.0, 22.0, 22.0,
+    16.0, 16.0, 16.0, 10.0, 22.0, 22.0, 22.0, 22.0,
+    22.0, 22.0, 22.0, 22.0, 10.0, 16.0, 16.0, 16.0,
+    22.0, 22.0, 22.0, 22.0, 16.0, 10.0, 16.0, 16.0,
+    22.0, 22.0, 22.0, 22.0, 16.0, 16.0, 10.0, 16.0,
+    22.0, 22.0, 22.0, 22.0, 16.0, 16.0, 16.0, 10.0,
+];
+
 const INTEL: &str = "GenuineIntel";
 const AMD: &str = "AuthenticAMD";
 
 // Family and model numbers: Linux, arch/x86/include/asm/intel-family.h, and for AMD the
 // `cpu family` and `model` of published /proc/cpuinfo. Models and steppings are left out where the source has none. Cascade Lake is stepping 5 to 7 of Skylake server's model 85 (hwloc's XML of 2 x Xeon Gold
 // 6230 has 7, of 2 x Xeon Gold 6140 has 4).
-static PRESETS: [Preset; 16] = [
+static PRESETS: [Preset; 17] = [
     Preset {
         name: "gnr-2x120",
         description: "2 x Granite Rapids, 3 dies of 40 cores, 480 CPUs, a node per package",
@@ -303,16 +316,28 @@ static PRESETS: [Preset; 16] = [
     Preset {
         name: "westmere-8x10",
         description: "8 x 10-core Westmere-EX, SMT off, 80 CPUs",
-        // 80 cores at 2.13 GHz, used with one thread a core. Which sockets are one hop apart and which two is not
-        // published, so there are no distances.
-        source: "David, Guerraoui, Trigonakis, Everything you always wanted to know about synchronization but were afraid to ask, SOSP 2013 (8 sockets of 10 cores)",
+        // 80 cores at 2.13 GHz, used with one thread a core. A socket has links to three others, so three are one hop away
+        // and four are two: as in two halves of four. The two distances are classes and not firmware's.
+        source: "David, Guerraoui, Trigonakis, Everything you always wanted to know about synchronization but were afraid to ask, SOSP 2013 (8 sockets of 10 cores, two hops at most); halves as classes of distance, 21 and 31 for one hop and two",
         model: Some("Intel Xeon E7-8867L"),
         family: (INTEL, 6, 47, None),
         packages: 8,
         llcs_per_package: 1,
         cores_per_llc: 10,
         threads_per_core: 1,
-        nodes: Nodes::Packages(None),
+        nodes: Nodes::PackagesInHalves(INTEL_OTHER_PACKAGE, 31.0),
+    },
+    Preset {
+        name: "opteron-4x12",
+        description: "4 x 12-core Magny-Cours, two dies of 6 cores, 48 CPUs",
+        source: "David, Guerraoui, Trigonakis, Everything you always wanted to know about synchronization but were afraid to ask, SOSP 2013 (4 sockets of two dies of 6 cores, two hops at most); 16 and 22 stand for one hop and two",
+        model: Some("AMD Opteron 6172"),
+        family: (AMD, 16, 9, None),
+        packages: 4,
+        llcs_per_package: 2,
+        cores_per_llc: 6,
+        threads_per_core: 1,
+        nodes: Nodes::Llcs(&MAGNY_COURS),
     },
     Preset {
         name: "skl-1x4",

@@ -1,10 +1,12 @@
 //! The verbs, one file each.
 
 mod c2c;
+mod compare;
 mod layout;
 mod list;
 mod probe;
 mod run;
+mod validate;
 
 use clap::Subcommand;
 
@@ -19,6 +21,10 @@ pub(crate) enum Command {
     List(list::List),
     /// Show the contended lines of a result file.
     C2c(c2c::C2c),
+    /// Compare two result files: what got better, what got worse.
+    Compare(compare::Compare),
+    /// Run published experiments on the simulated machine.
+    Validate(validate::Validate),
     /// Show where an object's fields stand.
     Layout(layout::Layout),
 }
@@ -29,6 +35,8 @@ impl Command {
             Self::Run(run) => run.run(),
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
+            Self::Compare(compare) => compare.run(),
+            Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use hitm_machine::Arbitration;
+use hitm_machine::{Arbitration, Costs};
 use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::published;
@@ -19,7 +19,7 @@ use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, factor, refuse
 use crate::campaign::{self, Progress, host_threads};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
-use crate::record::{empty_file, frames_per_second, machine_of, pairs_per_frame, per_frame};
+use crate::record::{empty_file, frames_per_second, machine_of, pairs_per_frame, per_frame, profile_name};
 use crate::simulate::{Case, Outcome};
 use crate::{calibrate, convert, json, native, print};
 
@@ -36,7 +36,7 @@ enum Workload {
     /// 60 transcoders on 8 CPUs each, every thread at FIFO 99.
     Ffmpeg(Box<Ffmpeg>),
     /// What one shared word, counter or bitmap costs.
-    Probe(Probe),
+    Probe(Box<Probe>),
 }
 
 impl Run {
@@ -166,14 +166,16 @@ impl Ffmpeg {
         let arbitrations = self.machine.arbitrations()?;
         self.check_natively()?;
         self.check_seeds()?;
+        let with_costs = |topology: &Arc<Topology>| Ok((topology.clone(), self.machine.costs(topology)?));
+        let machines: Vec<_> = topologies.iter().map(with_costs).collect::<Result<_, Failure>>()?;
         let target = self.output.json.as_deref().map(json::Target::open).transpose()?;
         let file = match self.host {
-            HostArg::Simulated => self.simulate(&mitigations, &topologies, &arbitrations),
+            HostArg::Simulated => self.simulate(&mitigations, &machines, &arbitrations),
             HostArg::Native => native::run(&self.native_cases(&mitigations, &topologies)),
         };
         // What finished is reported, whatever became of the rest.
         if let Some(target) = target {
-            target.write(&file)?;
+            target.write(&file.write())?;
         }
         if !file.runs.is_empty() {
             print(&self.report(&file))?;
@@ -186,10 +188,10 @@ impl Ffmpeg {
     }
 
     fn check_natively(&self) -> Result<(), Failure> {
+        refuse_natively(self.host, &self.machine.simulated_only())?;
         refuse_natively(
             self.host,
             &[
-                ("--arbitration", self.machine.has_arbitration()),
                 ("--coherence", self.coherence.is_some()),
                 ("--seeds", self.seeds.is_some()),
                 ("--max-seeds", self.max_seeds.is_some()),
@@ -304,19 +306,20 @@ impl Ffmpeg {
     fn simulate(
         &self,
         mitigations: &[Mitigation],
-        topologies: &[Arc<Topology>],
+        machines: &[(Arc<Topology>, Costs)],
         arbitrations: &[Arbitration],
     ) -> ResultFile {
         let threads = self.jobs.map_or_else(host_threads, |jobs| jobs as usize);
-        let groups = topologies.len() * arbitrations.len();
+        let groups = machines.len() * arbitrations.len();
         let calibrations_each = if self.burst_factor.is_none() { calibrate::RUNS } else { 0 };
         let progress = Progress::new(groups * (calibrations_each + mitigations.len() * self.seeds() as usize));
         let mut file = empty_file();
-        for topology in topologies {
-            file.machines.push(machine_of(topology));
+        for (topology, costs) in machines {
+            file.machines.push(machine_of(topology, costs));
             for &arbitration in arbitrations {
                 let mut case = Case {
                     topology: topology.clone(),
+                    costs: costs.clone(),
                     arbitration,
                     coherence: self.coherence.unwrap_or_default(),
                     mitigation: Mitigation::baseline(),
@@ -416,10 +419,11 @@ impl Ffmpeg {
         let frames = metric.value * measured;
         RunResult {
             workload: "ffmpeg".to_owned(),
+            profile: profile_name(&case.workload),
             mitigation: case.mitigation.name().to_owned(),
             host: "simulated".to_owned(),
             machine: case.topology.name().to_owned(),
-            arbitration: case.arbitration.name().to_owned(),
+            arbitration: case.arbitration.name().into_owned(),
             coherence: case.coherence.name().to_owned(),
             seed: self.machine.seed,
             seeds: outcome.seeds.clone(),
@@ -441,6 +445,7 @@ impl Ffmpeg {
             wakes: pairs_per_frame(outcome.wakes.iter().copied(), frames),
             lines: convert::lines(results, LINES_KEPT),
             notes,
+            probe: None,
         }
     }
 }

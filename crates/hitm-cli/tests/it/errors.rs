@@ -9,8 +9,8 @@ fn commands() {
     check(
         "",
         expect![[r#"
-        hitm: `hitm`: a command is missing after it, one of `run`, `list`, `c2c`, `layout`; `hitm --help` shows what there is
-    "#]],
+            hitm: `hitm`: a command is missing after it, one of `run`, `list`, `c2c`, `compare`, `layout`; `hitm --help` shows what there is
+        "#]],
     );
     check(
         "run",
@@ -21,14 +21,14 @@ fn commands() {
     check(
         "run probe",
         expect![[r#"
-        hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `reads`; `hitm run probe --help` shows what there is
-    "#]],
+            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
+        "#]],
     );
     check(
         "run probe --seed 3",
         expect![[r#"
-        hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `reads`; `hitm run probe --help` shows what there is
-    "#]],
+            hitm: `hitm run probe`: a command is missing after it, one of `ping-pong`, `counter`, `mask`, `mix`, `rwlock`, `refcount`, `lock`, `writer-readers`, `reads`; `hitm run probe --help` shows what there is
+        "#]],
     );
     check(
         "walk",
@@ -115,7 +115,43 @@ fn flags_and_values() {
     check(
         "run ffmpeg --arbitration lifo",
         expect![[r#"
-        hitm: invalid value 'lifo' for '--arbitration <ARBITRATION>' [possible values: local-first, fifo]; a similar value exists: 'fifo'; `hitm run ffmpeg --help` shows what there is
+            hitm: invalid value 'lifo' for '--arbitration <POLICY>': no such policy: take local-first, local-first:K or fifo; `hitm run ffmpeg --help` shows what there is
+        "#]],
+    );
+    check(
+        "run ffmpeg --arbitration local-first:0",
+        expect![[r#"
+        hitm: invalid value 'local-first:0' for '--arbitration <POLICY>': `0` bounds nothing: give how many a domain serves in a row, as in `local-first:8`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --model follow_up_hits",
+        expect![[r#"
+        hitm: invalid value 'follow_up_hits' for '--model <NAME=VALUE>': give a name and a value, as in `follow_up_hits=0`; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --model follow_up_hits=many",
+        expect![[r#"
+        hitm: invalid value 'follow_up_hits=many' for '--model <NAME=VALUE>': `many` is no number; `hitm run ffmpeg --help` shows what there is
+    "#]],
+    );
+    check(
+        "run ffmpeg --model queue=1",
+        expect![[r#"
+        hitm: --model `queue=1` on `gnr-2x120`: `queue` is no parameter of this machine's model: take one of clock_ghz, follow_up_hits, idle_exit_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
+    "#]],
+    );
+    check(
+        "run ffmpeg --model rmw_hit_ns=-1",
+        expect![[r#"
+        hitm: --model `rmw_hit_ns=-1` on `gnr-2x120`: `rmw_hit_ns` cannot be -1: give a number from 0 to 1000000
+    "#]],
+    );
+    check(
+        "run ffmpeg --host native --model rmw_hit_ns=5",
+        expect![[r#"
+        hitm: --model: a native run has no use for it; leave it out, or leave out --host native
     "#]],
     );
     check(
@@ -151,8 +187,8 @@ fn flags_and_values() {
     check(
         "run probe counter --operation sub",
         expect![[r#"
-        hitm: invalid value 'sub' for '--operation <OPERATION>' [possible values: add, load-cas, load-store]; `hitm run probe counter --help` shows what there is
-    "#]],
+            hitm: invalid value 'sub' for '--operation <OPERATION>' [possible values: add, load-cas, cas-blind, load-store]; `hitm run probe counter --help` shows what there is
+        "#]],
     );
 }
 

@@ -11,14 +11,14 @@ fn names_and_synthetic_strings() {
     check(
         "run ffmpeg --machine nope",
         expect![[r#"
-        hitm: `nope`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `skl-1x4`, `icl-1x4`
-    "#]],
+            hitm: `nope`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+        "#]],
     );
     check(
         "run ffmpeg --machine ''",
         expect![[r#"
-        hitm: ``: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `skl-1x4`, `icl-1x4`
-    "#]],
+            hitm: ``: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+        "#]],
     );
     check(
         "run ffmpeg --machine ./missing.xml",
@@ -71,8 +71,8 @@ fn names_and_synthetic_strings() {
     check(
         "run probe counter --machine nope",
         expect![[r#"
-        hitm: `nope`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `skl-1x4`, `icl-1x4`
-    "#]],
+            hitm: `nope`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+        "#]],
     );
 }
 

@@ -3,12 +3,15 @@
 //! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
 
 mod command;
+mod compare;
 mod errors;
 mod failures;
 mod help;
 mod hosts;
 mod machines;
 mod one_source;
+mod probes;
 mod reports;
 mod result_files;
 mod same_bytes;
+mod validate;

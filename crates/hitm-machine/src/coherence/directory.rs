@@ -270,7 +270,7 @@ impl Directory {
         let domain = self.latencies.domain_of(core);
         let home = u32::from(self.lines[request.line as usize].home);
         let line = &mut self.lines[request.line as usize];
-        let at = line.busy_until.max(request.time) + self.latencies.memory(domain, home) - request.way;
+        let at = line.busy_until.max(request.time) + request.left_of(self.latencies.memory(domain, home));
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core);
         line.dirty = request.kind.is_write();
@@ -280,7 +280,7 @@ impl Directory {
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             contended.copies.take(core, at, NO_ACCESS);
             contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
-            contended.queue.move_to(if self.arbitration == Arbitration::Fifo { 0 } else { domain });
+            contended.queue.move_to(if self.arbitration.has_domains() { domain } else { 0 });
         }
         let near = self.latencies.package_of(domain) == home;
         let distance = if near { Distance::Memory } else { Distance::RemoteMemory };
@@ -312,10 +312,8 @@ impl Directory {
         let domain = self.latencies.domain_of(owner);
         let mut domains = vec![DomainCopies::default(); self.latencies.domains()];
         domains[domain] = DomainCopies { count: 1, since: line.filled_at, next_refill: line.filled_at };
-        let queue = match self.arbitration {
-            Arbitration::LocalFirst => Queue::new(self.latencies.domains(), domain),
-            Arbitration::Fifo => Queue::new(1, 0),
-        };
+        let (queues, place) = if self.arbitration.has_domains() { (self.latencies.domains(), domain) } else { (1, 0) };
+        let queue = Queue::new(queues, place, self.arbitration.bound());
         line.contended = self.contended.len() as u32;
         self.contended.push(Contended {
             copies: Copies::new(self.latencies.cores(), owner, line.filled_at),
@@ -336,10 +334,7 @@ impl Directory {
     }
 
     fn queue_domain(&self, cpu: u32) -> usize {
-        match self.arbitration {
-            Arbitration::LocalFirst => self.latencies.domain_of(self.latencies.core_of(cpu)),
-            Arbitration::Fifo => 0,
-        }
+        if self.arbitration.has_domains() { self.latencies.domain_of(self.latencies.core_of(cpu)) } else { 0 }
     }
 
     /// Serves who waits for `line` at `now`, as far as the line allows. Returns when to decide again, if anybody still
@@ -412,8 +407,7 @@ impl Directory {
     /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
         let handoff = self.varied(handoff);
-        // The way to the line was paid before the request arrived.
-        let idle = self.latencies.idle(handoff) - request.way;
+        let idle = request.left_of(self.latencies.idle(handoff));
         if queued {
             // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
             (now + self.latencies.queued(handoff)).max(request.time + idle)
@@ -448,7 +442,7 @@ impl Directory {
         let at = if in_domain.count > 0 {
             let start = now.max(in_domain.next_refill);
             self.contended[contended].domains[domain].next_refill = start + self.latencies.refill_each;
-            let served = start.max(request.time) + self.latencies.llc_read - request.way;
+            let served = start.max(request.time) + request.left_of(self.latencies.llc_read);
             served.max(in_domain.since + self.latencies.refill_each)
         } else {
             let nearest = self.nearest_domain(contended, domain, home);
@@ -496,13 +490,14 @@ impl Directory {
         (at, done)
     }
 
-    /// Taking a shared line for oneself: the farthest sharer, and a little for each.
+    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where nobody knows who shares, and a little
+    /// for each sharer.
     fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
         let domain = self.latencies.domain_of(core);
         let sharers = self.contended[contended].copies.valid();
         let others = || sharers.iter().filter(|&&sharer| sharer != core);
         let latency = |sharer: &u32| self.latencies.invalidation(domain, self.latencies.domain_of(*sharer), home);
-        let farthest = others().map(latency).max().unwrap_or(0);
+        let farthest = others().map(latency).max().unwrap_or(0).max(self.latencies.broadcast(domain));
         farthest + self.latencies.invalidation_each * (others().count() as u64).saturating_sub(1)
     }
 
@@ -562,7 +557,7 @@ mod tests {
         let way = directory.latencies().one_way;
         let mut ask = |cpu, kind, time| {
             directory.announce(0);
-            directory.arrive(Request { cpu, line: 0, kind, time, way, access: cpu, kernel: false })
+            directory.arrive(Request { cpu, line: 0, kind, time, way, lead: 0, access: cpu, kernel: false })
         };
         let first = ask(0, Kind::Store, 0);
         assert!(matches!(first, (Outcome::Granted(_), None)), "{first:?}");

@@ -1,6 +1,6 @@
 //! Distances between cores, and what a transfer over each costs.
 
-use hitm_topology::{CpuId, LlcId, Topology};
+use hitm_topology::{CpuId, LlcId, Scope, Topology};
 
 use super::Kind;
 use crate::costs::Costs;
@@ -72,8 +72,20 @@ pub struct Latencies {
     spread_permille: u64,
     /// The operations of one visit of a contended line, which the tables' hand-offs include.
     visit: u64,
+    /// By requester's domain: what asking every core of the machine takes, where nobody knows who shares a line.
+    broadcast: Option<Box<[u64]>>,
     /// Thousandths: what invalidating a copy in another package takes of a hand-off.
     upgrade_permille: u64,
+}
+
+/// Whether two packages are farther from each other than the nearest two are: more than one hop apart.
+fn is_far(topology: &Topology, to: LlcId, from: LlcId) -> bool {
+    let node = |llc: LlcId| topology.cpu(topology.cpus_of(Scope::Llc, llc.index())[0]).node;
+    let llcs = || (0..topology.llcs() as u32).map(LlcId);
+    let apart = |to, from| topology.llc_package(to) != topology.llc_package(from);
+    let others = llcs().filter(|&other| apart(to, other));
+    let nearest = others.filter_map(|other| topology.node_distance(node(to), node(other))).min_by(f64::total_cmp);
+    nearest < topology.node_distance(node(to), node(from))
 }
 
 /// Nanoseconds as picoseconds.
@@ -102,22 +114,24 @@ impl Latencies {
                 return family.same_llc.value;
             }
             if topology.llc_package(to) != topology.llc_package(from) {
-                return family.other_package.value;
+                let far = family.other_package_far.as_ref().filter(|_| is_far(topology, to, from));
+                return far.unwrap_or(&family.other_package).value;
             }
             let position = |llc| topology.llc_position_in_package(llc);
             let hops = position(to).abs_diff(position(from)) as usize;
             let by_hops = &family.same_package.values;
             by_hops[(hops - 1).min(by_hops.len() - 1)]
         };
+        let handoff: Box<[u64]> =
+            llcs().flat_map(|to| llcs().map(move |from| (to, from))).map(|(t, f)| picos(between(t, f))).collect();
+        let farthest = |row: &[u64]| row.iter().copied().max().unwrap_or(0);
         Self {
+            broadcast: (!family.tracks_sharers).then(|| handoff.chunks(domains).map(farthest).collect()),
             core_of,
             domain_of: domain_of.into(),
             package_of,
             domains,
-            handoff: llcs()
-                .flat_map(|to| llcs().map(move |from| (to, from)))
-                .map(|(t, f)| picos(between(t, f)))
-                .collect(),
+            handoff,
             remote_home: family
                 .home_matters
                 .then(|| picos(family.same_package_remote_home.as_ref().unwrap_or(&family.other_package).value)),
@@ -220,6 +234,12 @@ impl Latencies {
     pub fn invalidation(&self, to: usize, from: usize, home: u32) -> u64 {
         let handoff = self.handoff(to, from, home);
         if self.package_of(to) == self.package_of(from) { handoff } else { handoff * self.upgrade_permille / 1_000 }
+    }
+
+    /// What taking a line that several share costs a writer in domain `to` at least, whoever they are.
+    #[must_use]
+    pub fn broadcast(&self, to: usize) -> u64 {
+        self.broadcast.as_ref().map_or(0, |farthest| farthest[to])
     }
 
     /// A fetch from memory of package `home`.

@@ -36,9 +36,10 @@
 //! ascending times. (3) A CPU waits for one load or RMW at most.
 //! (4) An owned line has one thread that may write it, or none after several of its core have read it.
 //!
-//! **Limits.** Caches do not overflow, instructions cost nothing, and misses of one CPU to different lines do not
-//! overlap: a scan over ten lines that others wrote costs ten hand-offs here and fewer on a machine that speculates past
-//! the first. Interconnect links have no bandwidth of their own: traffic on one line never slows another.
+//! **Limits.** Caches do not overflow, instructions cost nothing. Misses of one CPU to different lines overlap as far as
+//! `overlapped_misses` says, and never by more than leaves each its `one_way`. Interconnect links have no bandwidth of their own: traffic on one line never slows another.
+
+use std::borrow::Cow;
 
 mod copies;
 mod directory;
@@ -67,25 +68,39 @@ impl Kind {
     }
 }
 
-/// Who served whom with queues per LLC domain, or all in one.
+/// Who is served next on a line that several wait for: queues by LLC domain, or one for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arbitration {
     /// Each LLC domain serves its own first; requests from outside take turns with them as one. Fits machines of 2017
     /// and later.
     #[default]
     LocalFirst,
+    /// Each LLC domain serves its own, whenever they arrived, up to this many in a row before requests from outside have
+    /// their turn.
+    Bounded(u32),
     /// In order of arrival over the whole machine. Fits machines of 2010.
     Fifo,
 }
 
 impl Arbitration {
-    /// The name in commands and reports.
+    /// The name in commands and reports: `local-first`, `local-first:8` with a bound, `fifo`.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> Cow<'static, str> {
         match self {
-            Self::LocalFirst => "local-first",
-            Self::Fifo => "fifo",
+            Self::LocalFirst => "local-first".into(),
+            Self::Bounded(most) => format!("local-first:{most}").into(),
+            Self::Fifo => "fifo".into(),
         }
+    }
+
+    /// Whether LLC domains have queues of their own.
+    pub(crate) fn has_domains(self) -> bool {
+        self != Self::Fifo
+    }
+
+    /// How many of its own a domain serves before others have their turn.
+    pub(crate) fn bound(self) -> Option<usize> {
+        if let Self::Bounded(most) = self { Some(most as usize) } else { None }
     }
 }
 
@@ -108,10 +123,21 @@ pub struct Request {
     pub time: u64,
     /// How long it was under way.
     pub way: u64,
+    /// How long before it was sent it would have been under way, had the CPU not waited for an earlier miss that it does not
+    /// depend on.
+    pub lead: u64,
     /// The caller's mark.
     pub access: AccessId,
     /// Another: whether the CPU was in the kernel when it issued the request.
     pub kernel: bool,
+}
+
+impl Request {
+    /// What is left of a transfer that takes `latency` from issuing the request, when it arrives.
+    #[inline]
+    fn left_of(&self, latency: u64) -> u64 {
+        latency.saturating_sub(self.way + self.lead)
+    }
 }
 
 /// What becomes of a request.

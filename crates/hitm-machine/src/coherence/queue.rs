@@ -6,6 +6,8 @@
 //! token enters at the tail: when the line arrives while others wait elsewhere, or when the first request from elsewhere
 //! arrives. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
 //! requests.)
+//!
+//! With a bound K a domain serves its own, those that arrive later than requests from elsewhere too, up to K in a row.
 
 use std::collections::VecDeque;
 
@@ -20,6 +22,8 @@ pub(super) struct Queue {
     /// How many requests of the place are served before those from elsewhere get their turn; none while nobody waits
     /// elsewhere.
     token: Option<usize>,
+    /// How many of its own a domain serves in a row, whenever they arrived; none to honour the order of arrival.
+    bound: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +34,9 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Nobody waits; the line is in domain `place` of `domains`.
-    pub(super) fn new(domains: usize, place: usize) -> Self {
-        Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None }
+    /// Nobody waits; the line is in domain `place` of `domains`. See [`Self::bound`].
+    pub(super) fn new(domains: usize, place: usize, bound: Option<usize>) -> Self {
+        Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None, bound }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -47,7 +51,7 @@ impl Queue {
 
     pub(super) fn push(&mut self, domain: usize, request: Request, ticket: u64) {
         if domain != self.place && self.token.is_none() {
-            self.token = Some(self.domains[self.place].len());
+            self.token = Some(self.bound.unwrap_or(self.domains[self.place].len()));
         }
         self.domains[domain].push_back(Waiting { request, ticket });
         self.count += 1;
@@ -81,7 +85,8 @@ impl Queue {
         } else {
             self.place = domain;
             let own = self.domains[domain].len();
-            self.token = (self.count > own).then_some(own);
+            // The one that the line moves for is the first of its domain's turn.
+            self.token = (self.count > own).then_some(self.bound.map_or(own, |bound| bound - 1));
         }
         Some(waiting.request)
     }
@@ -94,9 +99,14 @@ mod tests {
 
     /// Pushes `(domain, cpu)` pairs, pops all, and returns the CPUs in order of service.
     fn order(place: usize, domains: usize, arrivals: &[(usize, u32)]) -> Vec<u32> {
-        let mut queue = Queue::new(domains, place);
+        order_bounded(place, domains, None, arrivals)
+    }
+
+    fn order_bounded(place: usize, domains: usize, bound: Option<usize>, arrivals: &[(usize, u32)]) -> Vec<u32> {
+        let mut queue = Queue::new(domains, place, bound);
         for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
-            let request = Request { cpu, line: 0, kind: Kind::Rmw, time: 0, way: 0, access: NO_ACCESS, kernel: false };
+            let request =
+                Request { cpu, line: 0, kind: Kind::Rmw, time: 0, way: 0, lead: 0, access: NO_ACCESS, kernel: false };
             queue.push(domain, request, ticket as u64);
         }
         std::iter::from_fn(|| queue.pop()).map(|request| request.cpu).collect()
@@ -112,6 +122,20 @@ mod tests {
         // 10 arrives from elsewhere after 1 and before 2: one turn, then the line is in domain 1 and serves 11 and 12,
         // which arrived last, before it comes back to 2.
         assert_eq!(order(0, 2, &[(0, 1), (1, 10), (0, 2), (1, 11), (1, 12)]), [1, 10, 11, 12, 2]);
+    }
+
+    #[test]
+    fn a_bound_ends_a_domains_turn() {
+        let arrivals = [(0, 1), (0, 2), (0, 3), (1, 10), (1, 11), (1, 12)];
+        assert_eq!(order_bounded(0, 2, Some(2), &arrivals), [1, 2, 10, 11, 3, 12]);
+        assert_eq!(order_bounded(0, 2, Some(1), &arrivals), [1, 10, 2, 11, 3, 12]);
+    }
+
+    #[test]
+    fn within_a_bound_who_comes_later_goes_first() {
+        let arrivals = [(0, 1), (1, 10), (0, 2), (0, 3)];
+        assert_eq!(order(0, 2, &arrivals), [1, 10, 2, 3]);
+        assert_eq!(order_bounded(0, 2, Some(8), &arrivals), [1, 2, 3, 10]);
     }
 
     #[test]

@@ -329,10 +329,11 @@ impl Engine {
         // Stores to one line take effect in their order, also when the line has come nearer meanwhile.
         let arrives = (clock + way).max(earlier.map_or(0, |effect| effect + 1));
         let joins = is_store && self.cpu().stores.holds(line, clock);
+        let lead = if touch.kind == Kind::Load { self.cpu().window.miss(clock) } else { 0 };
         let request = (!joins).then(|| {
             self.directory.announce(line);
             let kernel = self.cpu().mode == Mode::Kernel;
-            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, access, kernel }
+            Request { cpu: self.current, line, kind: touch.kind, time: arrives, way, lead, access, kernel }
         });
         if !is_store {
             self.enter_arrival(arrives, UnderWay { cpu: self.current, request, store: None, joined: None });

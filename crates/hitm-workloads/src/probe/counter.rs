@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, Span, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::{Measured, Probe, Start, timed};
+use super::timing::{Course, Effort};
+use super::{Measured, Probe};
 
 /// How the counter is added to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,8 +14,12 @@ pub enum CounterOperation {
     /// By an atomic add.
     #[default]
     Add,
-    /// By a load and a compare-exchange, until that succeeds.
+    /// By a load and a compare-exchange, until that succeeds. With a pause this is the fetch-and-increment from
+    /// compare-exchange of David, Guerraoui and Trigonakis, "Everything you always wanted to know about synchronization but were
+    /// afraid to ask", 2013, figure 4.
     LoadCas,
+    /// By a compare-exchange, until that succeeds; the first one expects what the last one of the same CPU left.
+    CasBlind,
     /// By a load and a plain store: counts wrong, and shows what false sharing costs.
     LoadStore,
 }
@@ -32,9 +37,7 @@ pub struct Counter<P: Platform> {
     whole: Placed<P, Whole<P>>,
     parts: ScopedCounter<P>,
     operation: CounterOperation,
-    start: Start<P>,
-    time: Span,
-    pause: Span,
+    course: Course<P>,
 }
 
 impl<P: Platform> Counter<P> {
@@ -52,9 +55,7 @@ impl<P: Platform> Counter<P> {
             whole: Placed::new(Whole { count: P::Atomic::new(0) }, None, None),
             parts: ScopedCounter::new("probe_counter_part", topology, scope),
             operation,
-            start: Start::new(participants),
-            time,
-            pause,
+            course: Course::new(Effort { participants, time, pause }),
         }
     }
 
@@ -65,24 +66,36 @@ impl<P: Platform> Counter<P> {
     }
 }
 
+/// Adds 1 to `word`, which is expected to hold `seen`; what it holds then.
+///
+/// Relaxed: a count and nothing else.
+fn add_by_compare_exchange<A: AtomicWord<i32>>(word: &A, mut seen: i32) -> i32 {
+    loop {
+        let next = seen.wrapping_add(1);
+        match word.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return next,
+            Err(now) => seen = now,
+        }
+    }
+}
+
 impl<P: Platform> Probe<P> for Counter<P> {
     fn run(&self, _index: usize, cpu: CpuId) -> Measured {
         let word = self.parts.cell(&self.whole.count, cpu);
+        let mut last = 0;
         // Relaxed throughout: a count and nothing else.
-        timed(&self.start, self.time, self.pause, || match self.operation {
+        self.course.repeat(|| match self.operation {
             CounterOperation::Add => {
                 word.fetch_add(1, Ordering::Relaxed);
             }
             CounterOperation::LoadCas => {
-                let mut seen = word.load(Ordering::Relaxed);
-                while let Err(now) = word.compare_exchange(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed) {
-                    seen = now;
-                }
+                add_by_compare_exchange(word, word.load(Ordering::Relaxed));
             }
+            CounterOperation::CasBlind => last = add_by_compare_exchange(word, last),
             CounterOperation::LoadStore => {
                 // Relaxed: as above, and two that add at once count once: that is what this one shows.
                 let seen = word.load(Ordering::Relaxed);
-                word.store(seen + 1, Ordering::Relaxed);
+                word.store(seen.wrapping_add(1), Ordering::Relaxed);
             }
         })
     }

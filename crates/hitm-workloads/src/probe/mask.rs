@@ -1,72 +1,128 @@
-//! A bitmap of CPUs: writers set and clear their own bit, readers look for any.
+//! A mask of CPUs: writers set and clear what is theirs, readers search.
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{CpuMask, CpuSet, Encoding, Platform, ScopedBitmaps, Span};
+use hitm_memory::{CpuMask, CpuSet, Encoding, Platform, ScopedBitmaps, ScopedBytes};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::{Measured, Probe, Start, timed};
+use super::timing::{Act, Course, Effort, Roles, finish};
+use super::{Measured, Probe};
 
-/// A bitmap, whole or split.
+/// What a CPU has in the mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MaskForm {
+    /// A bit, set and cleared by a read-modify-write. 0 stands in other parts than the CPU's own.
+    #[default]
+    Bit,
+    /// The same; 1 stands in other parts.
+    BitForeignOnes,
+    /// A byte, set and cleared by a plain store.
+    Byte,
+}
+
+/// What a search looks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// Any CPU: stops at the first, and looks near first.
+    #[default]
+    Any,
+    /// All CPUs: reads everything.
+    All,
+}
+
+enum Bits<P: Platform> {
+    Bits(ScopedBitmaps<P>),
+    Bytes(ScopedBytes<P>),
+}
+
+/// A mask, whole or split.
 pub struct Mask<P: Platform> {
-    bits: ScopedBitmaps<P>,
+    bits: Bits<P>,
     everybody: CpuMask<P>,
-    /// Participants below this index search, the others write.
-    readers: usize,
-    start: Start<P>,
-    time: Span,
-    pause: Span,
+    search: Search,
+    roles: Roles,
+    course: Course<P>,
 }
 
 impl<P: Platform> Mask<P> {
-    /// Of `participants` CPUs the first `readers` search, the others set and clear their bit, for `time`.
+    /// Those who write set and clear their own, those who read search.
     #[must_use]
     pub fn new(
         topology: &Topology,
         scope: Scope,
-        participants: usize,
-        readers: usize,
-        time: Span,
-        pause: Span,
+        form: MaskForm,
+        search: Search,
+        roles: Roles,
+        effort: Effort,
     ) -> Self {
         let all: CpuSet = topology.cpu_ids().collect();
+        let bitmap = |encoding| Bits::Bits(ScopedBitmaps::new("probe_mask", "row", 1, topology, scope, encoding));
         Self {
-            bits: ScopedBitmaps::new("probe_mask", "row", 1, topology, scope, Encoding::Zeros),
+            bits: match form {
+                MaskForm::Bit => bitmap(Encoding::Zeros),
+                MaskForm::BitForeignOnes => bitmap(Encoding::ForeignOnes),
+                MaskForm::Byte => Bits::Bytes(ScopedBytes::new("probe_mask", topology, scope)),
+            },
             everybody: CpuMask::new("probe_everybody", None, topology, &all),
-            readers,
-            start: Start::new(participants),
-            time,
-            pause,
+            search,
+            roles,
+            course: Course::new(effort),
         }
     }
 
-    /// Whether participant `index` searches.
+    /// The CPUs in the mask.
     #[must_use]
-    pub fn is_reader(&self, index: usize) -> bool {
-        index < self.readers
+    pub fn snapshot(&self) -> CpuSet {
+        match &self.bits {
+            Bits::Bits(bits) => bits.row(bits.pointer_to(0)).snapshot(),
+            Bits::Bytes(bytes) => bytes.snapshot(),
+        }
+    }
+
+    /// Puts `cpu` in or takes it out.
+    fn write(&self, cpu: CpuId, set: bool) {
+        // Release: as a bit that announces something, or withdraws it.
+        let order = Ordering::Release;
+        match (&self.bits, set) {
+            (Bits::Bits(bits), true) => bits.row(bits.pointer_to(0)).set(cpu, order),
+            (Bits::Bits(bits), false) => bits.row(bits.pointer_to(0)).clear(cpu, order),
+            (Bits::Bytes(bytes), true) => bytes.set(cpu, order),
+            (Bits::Bytes(bytes), false) => bytes.clear(cpu, order),
+        }
+    }
+
+    /// Whether a search from `cpu` finds anybody.
+    fn search(&self, cpu: CpuId) -> bool {
+        // Acquire: as a search that goes on to look at what is announced.
+        let order = Ordering::Acquire;
+        match (&self.bits, self.search) {
+            (Bits::Bits(bits), Search::Any) => bits.row(bits.pointer_to(0)).intersects(&self.everybody, cpu, order),
+            (Bits::Bits(bits), Search::All) => {
+                !bits.row(bits.pointer_to(0)).intersection(&self.everybody, order).is_empty()
+            }
+            (Bits::Bytes(bytes), Search::Any) => bytes.intersects(&self.everybody, cpu, order),
+            (Bits::Bytes(bytes), Search::All) => !bytes.intersection(&self.everybody, order).is_empty(),
+        }
     }
 }
 
 impl<P: Platform> Probe<P> for Mask<P> {
     fn run(&self, index: usize, cpu: CpuId) -> Measured {
-        let row = self.bits.row(self.bits.pointer_to(0));
-        let mut found = 0;
         let mut set = false;
-        let measured = timed(&self.start, self.time, self.pause, || {
-            if self.is_reader(index) {
-                // Acquire: as a search that goes on to look at what the bit announces.
-                found += u64::from(row.intersects(&self.everybody, cpu, Ordering::Acquire));
-            } else if set {
-                // Release: as a bit that withdraws what it announced.
-                row.clear(cpu, Ordering::Release);
-                set = false;
-            } else {
-                // Release: as a bit that announces something.
-                row.set(cpu, Ordering::Release);
-                set = true;
+        let measured = self.course.act(self.roles, index, |act| match act {
+            Act::Read => {
+                std::hint::black_box(self.search(cpu));
+            }
+            Act::Write => {
+                set = !set;
+                self.write(cpu, set);
             }
         });
-        std::hint::black_box(found);
+        // Nobody leaves with something set.
+        if set {
+            self.write(cpu, false);
+            finish::<P>();
+        }
         measured
     }
 }

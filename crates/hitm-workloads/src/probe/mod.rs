@@ -4,106 +4,55 @@
 //! |---|---|
 //! | [`PingPong`] | of two takes its turn by a compare-exchange, the loop of the core-to-core measuring tools |
 //! | [`Counter`] | adds to a counter, blindly or by load and compare-exchange, whole or split by scope |
-//! | [`Mask`] | sets and clears its bit in a bitmap, whole or split by scope; some search it |
+//! | [`Mask`] | sets and clears its bit or byte in a mask, whole or split by scope, or searches it |
+//! | [`Mix`] | reads or writes a word, whole or split by scope |
+//! | [`RwLock`] | takes a reader-writer lock's read side, whole or split by scope; some take the write side |
+//! | [`Refcount`] | looks an element of a list up and holds it by a count, whole or split by scope |
+//! | [`Locks`](locks::Locks) | takes a spin lock, one of six kinds |
+//! | [`WriterReaders`] | but one waits for what that one writes, and says how long it took to see it |
+//! | [`Transfer`] | but one brings a line into a state, and that one says what an access to it takes |
 //! | [`Reads`] | reads one word that nobody writes |
 //!
 //! A probe is one object in shared memory and a body that each participating CPU runs; the host starts the bodies. All
 //! wait for each other before they begin, and each returns how many operations it did in how long.
 
 mod counter;
+pub mod locks;
 mod mask;
+mod mix;
 mod ping_pong;
 mod reads;
+mod refcount;
+mod rwlock;
+mod timing;
+mod transfer;
+mod writer_readers;
 
-use std::sync::atomic::Ordering;
-
-use hitm_memory::{AtomicWord, Placed, Platform, Span, Time, described};
+use hitm_memory::{Platform, Span};
 use hitm_topology::{CpuId, Topology};
 
 pub use counter::{Counter, CounterOperation};
-pub use mask::Mask;
-pub use ping_pong::PingPong;
+pub use locks::{LockKind, Locks};
+pub use mask::{Mask, MaskForm, Search};
+pub use mix::{Mix, WriteKind};
+pub use ping_pong::{PingPong, Waiting};
 pub use reads::Reads;
-
-/// What one CPU did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
-    /// Operations.
-    pub operations: u64,
-    /// How long they took.
-    pub span: Span,
-    /// Operations, those before the timed ones included.
-    pub with_warm_up: u64,
-}
-
-impl Measured {
-    /// Nanoseconds an operation; not-a-number without any.
-    #[must_use]
-    pub fn nanos_each(&self) -> f64 {
-        self.span.as_nanos_f64() / self.operations as f64
-    }
-}
+pub use refcount::Refcount;
+pub use rwlock::{RwLock, ScopedRwLock};
+pub use timing::{Effort, Measured, Roles, Share};
+pub use transfer::{LineState, Transfer, TransferOperation};
+pub use writer_readers::WriterReaders;
 
 /// A probe: each of `participants` CPUs runs the body once.
 pub trait Probe<P: Platform>: Send + Sync {
     /// Participant `index`, on `cpu`.
     fn run(&self, index: usize, cpu: CpuId) -> Measured;
-}
 
-described! {
-    /// Where the participants meet before they begin.
-    struct Gate<M: Memory> as "probe_gate" {
-        /// Those that have not arrived.
-        missing: M::Atomic<u32>,
+    /// What single participants waited for single operations, where the probe is about that: see
+    /// [`WriterReaders`]. Nothing otherwise.
+    fn delays(&self) -> Vec<(usize, Span)> {
+        Vec::new()
     }
-}
-
-/// All begin together.
-pub(crate) struct Start<P: Platform>(Placed<P, Gate<P>>);
-
-impl<P: Platform> Start<P> {
-    fn new(participants: usize) -> Self {
-        Self(Placed::new(Gate { missing: P::Atomic::new(participants as u32) }, None, None))
-    }
-
-    /// Waits for the others; what follows is timed from the time returned.
-    fn wait(&self) -> Time {
-        // AcqRel: everybody's set-up is seen by everybody.
-        self.0.missing.fetch_sub(1, Ordering::AcqRel);
-        P::spin_while(&self.0.missing, |missing| missing > 0);
-        P::now()
-    }
-}
-
-/// The part of a probe's time that is not measured: lines find their places.
-const WARM_UP_PART: u64 = 4;
-
-/// Operations between two looks at the clock, which natively costs as much as a few of them.
-const BATCH: u64 = 4;
-
-/// Repeats `operation`, with `pause` of work after each, and counts how often in about `time`. Everybody goes on for the same
-/// time, so that who is fast keeps contending with who is slow.
-fn timed<P: Platform>(start: &Start<P>, time: Span, pause: Span, mut operation: impl FnMut()) -> Measured {
-    let begin = start.wait() + Span::from_picos(time.as_picos() / WARM_UP_PART);
-    let mut repeat_until = |end: Time| {
-        let mut operations = 0;
-        loop {
-            for _ in 0..BATCH {
-                operation();
-                if !pause.is_zero() {
-                    P::compute(pause);
-                }
-            }
-            operations += BATCH;
-            let now = P::now();
-            if now >= end {
-                return (operations, now);
-            }
-        }
-    };
-    let (before, from) = repeat_until(begin);
-    let (operations, to) = repeat_until(begin + time);
-    Measured { operations, span: to.since(from), with_warm_up: before + operations }
 }
 
 /// The first `count` CPUs in the order of cores, threads of a core next to each other.

@@ -1,15 +1,26 @@
 //! Two CPUs hand one word to and fro, each waiting for its turn by trying to take it: the loop of `core-to-core-latency`
-//! (nviennot, 2022), failed compare-exchanges included.
+//! (nviennot, 2022), failed compare-exchanges included. Or by reading it first: what a read before a write costs.
 
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, Placed, Platform, described};
 use hitm_topology::{CpuId, NodeId};
 
-use super::{Measured, Probe, Start};
+use super::timing::{Share, Start};
+use super::{Measured, Probe};
 
 /// Round trips before the timed ones.
 const WARM_UP: u64 = 20;
+
+/// How a player waits for its turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// By trying to take it.
+    #[default]
+    Taking,
+    /// By reading until it is there, and taking it then: two transactions a hand-off.
+    Reading,
+}
 
 described! {
     /// The word.
@@ -24,6 +35,7 @@ pub struct PingPong<P: Platform> {
     ball: Placed<P, Ball<P>>,
     start: Start<P>,
     rounds: u64,
+    waiting: Waiting,
 }
 
 impl<P: Platform> PingPong<P> {
@@ -31,11 +43,20 @@ impl<P: Platform> PingPong<P> {
     #[must_use]
     pub fn new(rounds: u64, node: Option<NodeId>) -> Self {
         let ball = Placed::new(Ball { turn: P::Atomic::new(0) }, None, node);
-        Self { ball, start: Start::new(2), rounds }
+        Self { ball, start: Start::new(2), rounds, waiting: Waiting::Taking }
+    }
+
+    /// As this, with players that wait so.
+    #[must_use]
+    pub fn waiting(self, waiting: Waiting) -> Self {
+        Self { waiting, ..self }
     }
 
     fn play(&self, own: u32, rounds: u64) {
         for _ in 0..rounds {
+            if self.waiting == Waiting::Reading {
+                P::spin_while(&self.ball.turn, |turn| turn != own);
+            }
             // Relaxed: the tool's own orderings; nothing else is communicated.
             while self.ball.turn.compare_exchange(own, 1 - own, Ordering::Relaxed, Ordering::Relaxed).is_err() {
                 std::hint::spin_loop();
@@ -52,6 +73,8 @@ impl<P: Platform> Probe<P> for PingPong<P> {
         let begin = P::now();
         self.play(index as u32, self.rounds);
         let span = P::now().since(begin);
-        Measured { operations: 2 * self.rounds, span, with_warm_up: 2 * (self.rounds + WARM_UP) }
+        let (operations, with_warm_up) = (2 * self.rounds, 2 * (self.rounds + WARM_UP));
+        let writes = Share { operations, span, with_warm_up };
+        Measured { operations, span, with_warm_up, reads: Share::default(), writes }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, Span, described};
 use hitm_topology::CpuId;
 
-use super::{Measured, Probe, Start, timed};
+use super::timing::{Course, Effort};
+use super::{Measured, Probe};
 
 described! {
     /// The word.
@@ -18,8 +19,7 @@ described! {
 /// The word that is read.
 pub struct Reads<P: Platform> {
     constant: Placed<P, Constant<P>>,
-    start: Start<P>,
-    time: Span,
+    course: Course<P>,
 }
 
 impl<P: Platform> Reads<P> {
@@ -27,13 +27,13 @@ impl<P: Platform> Reads<P> {
     #[must_use]
     pub fn new(participants: usize, time: Span) -> Self {
         let constant = Placed::new(Constant { value: P::Atomic::new(1) }, None, None);
-        Self { constant, start: Start::new(participants), time }
+        Self { constant, course: Course::new(Effort { participants, time, pause: Span::ZERO }) }
     }
 }
 
 impl<P: Platform> Probe<P> for Reads<P> {
     fn run(&self, _index: usize, _cpu: CpuId) -> Measured {
-        timed(&self.start, self.time, Span::ZERO, || {
+        self.course.repeat_reads(|| {
             // Relaxed: a constant.
             std::hint::black_box(self.constant.value.load(Ordering::Relaxed));
         })

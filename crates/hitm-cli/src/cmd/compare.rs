@@ -1,0 +1,132 @@
+//! `hitm compare`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use hitm_report::compare::{Comparison, THRESHOLD, Verdict, compare};
+use hitm_report::result::ResultFile;
+
+use crate::cmd::c2c::read;
+use crate::failure::Failure;
+use crate::{json, print};
+
+/// Compare two result files: which runs got better or worse, and which objects and fields of them moved.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = REFERENCE)]
+pub(crate) struct Compare {
+    /// The first file that `--json` wrote.
+    before: PathBuf,
+    /// The second.
+    after: PathBuf,
+    /// Only the runs of this mitigation.
+    #[arg(long, value_name = "NAME")]
+    mitigation: Option<String>,
+    /// By how many percent a figure without an interval must differ to be shown; it never decides the exit status.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value_t = 100.0 * THRESHOLD, allow_negative_numbers = true)]
+    threshold: f64,
+    /// How many of the fields that moved most to show of each run; 0 for no table of fields.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=1_000_000), allow_negative_numbers = true)]
+    lines: u64,
+    /// The form.
+    #[arg(long, value_enum, default_value = "full")]
+    layout: Form,
+    /// Write the comparison to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Which form the comparison has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Tables: the runs, then what moved in each.
+    Full,
+    /// At most 15 lines of 72 columns.
+    Mail,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hitm run ffmpeg --mitigation baseline,all --json before.json
+  hitm compare before.json after.json
+  hitm compare before.json after.json --mitigation all --lines 3
+  hitm compare before.json after.json --layout mail";
+
+const REFERENCE: &str = "\
+Runs are paired by workload, profile, host, machine, arbitration, coherence and mitigation.
+
+Judged are the metric and `relative`, which have intervals: worse or better is what differs by more
+than both 95 % intervals together. One figure in forty that did not change looks worse by chance.
+All else is shown and not judged: kernel share, operations a wake-up, and what waiting for objects
+and fields cost a unit of work (cycles waited, HITMs, misses).
+
+Exit status: 0 when nothing is worse, 1 when something is, 2 when the files cannot be compared.
+
+Examples:
+  hitm run ffmpeg --mitigation baseline,all --json before.json
+  hitm compare before.json after.json
+  hitm compare before.json after.json --mitigation all --lines 3
+  hitm compare before.json after.json --layout mail";
+
+/// Larger thresholds show nothing.
+const PERCENT_MAX: f64 = 1e6;
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=PERCENT_MAX).contains(&percent) => Ok(percent),
+        _ => Err(format!("not a number of percent from 0 to {PERCENT_MAX}")),
+    }
+}
+
+impl Compare {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let before = self.read(&self.before)?;
+        let after = self.read(&self.after)?;
+        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let name = |path: &Path| path.display().to_string();
+        let (one, other) = (name(&self.before), name(&self.after));
+        let comparison = compare((&one, &before), (&other, &after), self.threshold / 100.0)
+            .map_err(|error| Failure::new(error.to_string()))?;
+        if let Some(target) = target {
+            target.write(&comparison.write())?;
+        }
+        print(&match self.layout {
+            Form::Full => comparison.render(self.lines as usize),
+            Form::Mail => comparison.render_mail(),
+        })?;
+        if comparison.is_worse() { Err(Failure::wanting(worse(&comparison))) } else { Ok(()) }
+    }
+
+    /// Reads a file, and keeps the runs that were asked for.
+    fn read(&self, path: &Path) -> Result<ResultFile, Failure> {
+        let mut file = read(path)?;
+        let Some(wanted) = &self.mitigation else { return Ok(file) };
+        let has: Vec<String> = file.runs.iter().map(|run| format!("`{}`", run.mitigation)).collect();
+        file.runs.retain(|run| run.mitigation == *wanted);
+        if file.runs.is_empty() && !has.is_empty() {
+            return Err(Failure::new(format!(
+                "result file `{}`: no run of mitigation `{wanted}`; name one of {}",
+                path.display(),
+                has.join(", ")
+            )));
+        }
+        Ok(file)
+    }
+}
+
+/// What is worse: the first figure of it, and how many more there are.
+fn worse(comparison: &Comparison) -> String {
+    let figures = comparison.pairs.iter().flat_map(|pair| pair.judged.iter().map(move |judged| (pair, judged)));
+    let worse: Vec<String> = figures
+        .filter(|(_, judged)| judged.verdict == Verdict::Worse)
+        .map(|(pair, judged)| {
+            let unit = if judged.name == "relative" { "points" } else { "%" };
+            format!("{}: {} is worse, {} {unit}", pair.key, judged.name.replace('_', " "), judged.change())
+        })
+        .collect();
+    match worse.as_slice() {
+        [first, others @ ..] if !others.is_empty() => {
+            format!("{first}; and {} more {}", others.len(), if others.len() == 1 { "is" } else { "are" })
+        }
+        others => others.concat(),
+    }
+}

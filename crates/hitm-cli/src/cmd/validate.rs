@@ -1,0 +1,230 @@
+//! `hitm validate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict, lacks, recorded};
+use hitm_machine::{Arbitration, CostSet, Costs};
+use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
+
+use crate::args::{arbitration, parameter};
+use crate::campaign::{self, Named, Progress, host_threads};
+use crate::failure::Failure;
+use crate::{json, print};
+
+/// Run published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = REFERENCE)]
+pub(crate) struct Validate {
+    /// Only these experiments, by number [default: all].
+    #[arg(value_name = "V1")]
+    experiments: Vec<String>,
+    /// Who is served next on a contended line: local-first, local-first:K or fifo; several separated by commas.
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = arbitration, default_value = "local-first,fifo")]
+    arbitration: Vec<Arbitration>,
+    /// Seed of transfers and start phases.
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
+    seed: u64,
+    /// Give a parameter of the model another value, on machines that have it; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
+    model: Vec<(String, f64)>,
+    /// Write the figures to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw measured points and simulated curves into this folder, an SVG a curve.
+    #[arg(long, value_name = "FOLDER")]
+    plot: Option<PathBuf>,
+    /// Host threads [default: one a core]; results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    jobs: Option<u64>,
+    /// Write what is reached to this file, in the form of the recorded score.
+    #[arg(long, value_name = "FILE", hide = true)]
+    record: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hitm validate
+  hitm validate V1 V7 --arbitration fifo
+  hitm validate --model follow_up_hits=0
+  hitm validate --json validate.json --plot plots";
+
+const REFERENCE: &str = "\
+A row passes when the simulated figure meets what is asked of it: within a part of the published
+figure, within a factor, or the published order. A figure from which a number of the model was set
+says `(used)`: it can confirm nothing and is never counted as a pass. Which figures those are stands
+with each number in the cost tables.
+
+Exit status: 0 when no row is worse than the recorded score, 1 when one is, 2 when it cannot be done.
+With another seed, policy or parameter nothing is compared with the score.
+
+Examples:
+  hitm validate
+  hitm validate V1 V7 --arbitration fifo
+  hitm validate --model follow_up_hits=0
+  hitm validate --json validate.json --plot plots";
+
+/// Machines that together have every parameter that there is.
+const OF_ALL_FAMILIES: [&str; 3] = ["gnr-2x120", "epyc-9654-2x96", "skx-8x28"];
+
+/// An experiment under one policy.
+struct Pass {
+    /// Its place among those asked for.
+    place: usize,
+    experiment: &'static Experiment,
+    bench: Bench,
+}
+
+impl Named for Pass {
+    fn name(&self) -> String {
+        format!("{} {}, {}", self.experiment.id, self.experiment.title, self.bench.arbitration.name())
+    }
+}
+
+impl Validate {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let chosen = self.chosen()?;
+        self.check_once()?;
+        self.check_model()?;
+        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let record = self.record.as_deref().map(json::Target::open).transpose()?;
+        let plots = self.plot.as_deref().map(crate::plots::Folder::open).transpose()?;
+        let (validation, found) = self.validate(&chosen);
+        if let Some(target) = target {
+            target.write(&validation.write())?;
+        }
+        if let Some(record) = record {
+            let findings = found.iter().map(|(policy, finding)| (policy.as_str(), finding));
+            record.write(&Score::of(findings).write())?;
+        }
+        if let Some(plots) = plots {
+            plots.write(&validation)?;
+        }
+        print(&validation.render())?;
+        match (validation.failures.as_slice(), validation.worse.len()) {
+            ([], 0) => Ok(()),
+            ([], worse) => Err(Failure::wanting(format!("validate: {worse} rows are worse than recorded"))),
+            ([first, ..], _) => Err(Failure::wanting(first.clone())),
+        }
+    }
+
+    fn chosen(&self) -> Result<Vec<&'static Experiment>, Failure> {
+        let known = |id: &String| EXPERIMENTS.iter().any(|experiment| experiment.id.eq_ignore_ascii_case(id));
+        if let Some(unknown) = self.experiments.iter().find(|id| !known(id)) {
+            let mut ids: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
+            ids.dedup();
+            let ids = ids.join(", ");
+            return Err(Failure::new(format!("experiment `{unknown}`: there is no such one; name some of {ids}")));
+        }
+        let wanted = |experiment: &&Experiment| {
+            self.experiments.is_empty() || self.experiments.iter().any(|id| id.eq_ignore_ascii_case(experiment.id))
+        };
+        Ok(EXPERIMENTS.iter().filter(wanted).collect())
+    }
+
+    fn check_once(&self) -> Result<(), Failure> {
+        for (index, policy) in self.arbitration.iter().enumerate() {
+            if self.arbitration[..index].contains(policy) {
+                let name = policy.name();
+                return Err(Failure::new(format!("--arbitration `{name}`: is there twice; give it once")));
+            }
+        }
+        Ok(())
+    }
+
+    /// That each parameter is one of some machine.
+    fn check_model(&self) -> Result<(), Failure> {
+        for (name, value) in &self.model {
+            let set = |machine: &&str| {
+                let topology = hitm_topology::parse(machine).map_err(|error| error.to_string())?;
+                Costs::of(&topology, CostSet::Linux).set(name, *value)
+            };
+            let refusals: Vec<String> = OF_ALL_FAMILIES.iter().filter_map(|machine| set(machine).err()).collect();
+            if refusals.len() == OF_ALL_FAMILIES.len() {
+                return Err(Failure::new(format!("--model `{name}={value}`: {}", refusals[0])));
+            }
+        }
+        Ok(())
+    }
+
+    fn bench(&self, arbitration: Arbitration) -> Bench {
+        Bench { arbitration, seed: self.seed, look_ahead: true, model: self.model.clone() }
+    }
+
+    /// What is shown and written, and what it was made from.
+    fn validate(&self, chosen: &[&'static Experiment]) -> (Validation, Vec<(String, Finding)>) {
+        let passes: Vec<Pass> = chosen
+            .iter()
+            .enumerate()
+            .flat_map(|(place, &experiment)| {
+                self.arbitration.iter().map(move |&policy| Pass { place, experiment, bench: self.bench(policy) })
+            })
+            .collect();
+        let mut validation = Validation {
+            schema: SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            seed: self.seed,
+            model: self.model.iter().cloned().collect(),
+            arbitrations: self.arbitration.iter().map(|policy| policy.name().into_owned()).collect(),
+            experiments: chosen.iter().map(|experiment| empty(experiment)).collect(),
+            ..Validation::default()
+        };
+        let threads = self.jobs.map_or_else(host_threads, |jobs| jobs as usize);
+        let progress = Progress::new(passes.len());
+        let mut found = Vec::new();
+        let run = |pass: &Pass| {
+            pass.experiment.run(&pass.bench).map_err(|stalled| Failure::wanting(format!("{}: {stalled}", pass.name())))
+        };
+        let take = |index: usize, findings: Vec<Finding>| {
+            let pass: &Pass = &passes[index];
+            let policy = pass.bench.arbitration.name();
+            for finding in findings {
+                put(&mut validation.experiments[pass.place], &policy, &finding);
+                found.push((policy.clone().into_owned(), finding));
+            }
+        };
+        let failures = campaign::run(&passes, threads, &progress, run, take);
+        validation.failures = failures.iter().map(ToString::to_string).collect();
+        validation.count();
+        if self.seed == 1 && self.model.is_empty() {
+            let score = recorded();
+            validation.worse = found.iter().filter_map(|(policy, finding)| score.worse(finding, policy)).collect();
+        }
+        (validation, found)
+    }
+}
+
+fn empty(experiment: &Experiment) -> validation::Experiment {
+    validation::Experiment {
+        id: experiment.id.to_owned(),
+        title: experiment.title.to_owned(),
+        fits: experiment.fits.name().into_owned(),
+        ..validation::Experiment::default()
+    }
+}
+
+/// Puts what one policy gave into its row.
+fn put(experiment: &mut validation::Experiment, policy: &str, finding: &Finding) {
+    let verdict = finding.verdict();
+    if verdict == Verdict::Fail
+        && policy == experiment.fits
+        && let Some(lacks) = lacks(&finding.name)
+        && !experiment.lacks.iter().any(|known| known == lacks)
+    {
+        experiment.lacks.push(lacks.to_owned());
+    }
+    let simulated = Simulated { value: finding.simulated, error: finding.error(), verdict: verdict.word().to_owned() };
+    let row = experiment.rows.iter().position(|row| row.name == finding.name).unwrap_or_else(|| {
+        experiment.rows.push(Row {
+            name: finding.name.clone(),
+            unit: finding.unit.to_owned(),
+            published: finding.published,
+            criterion: finding.criterion.to_string(),
+            was_used: finding.was_used,
+            point: finding.point.map(|(curve, count)| (curve.to_owned(), count)),
+            ..Row::default()
+        });
+        experiment.rows.len() - 1
+    });
+    experiment.rows[row].simulated.insert(policy.to_owned(), simulated);
+}

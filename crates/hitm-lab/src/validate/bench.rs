@@ -1,0 +1,102 @@
+//! Where an experiment is done: one policy, one seed, and machines by name.
+
+use std::sync::Arc;
+
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Stalled};
+use hitm_memory::Span;
+use hitm_topology::{CpuId, PackageId, Scope, Topology};
+use hitm_workloads::probe::CounterOperation;
+
+use super::finding::{Criterion, Finding};
+use crate::{Given, Program, Setting, mean_nanos, simulate};
+
+/// How long CPUs contend, for each that takes part: some tens of visits of the line at the longest hand-off of any machine.
+const TIME_EACH: Span = Span::from_micros(10);
+/// At least this long.
+const TIME: Span = Span::from_micros(50);
+
+/// The setting of all experiments of one pass.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// Who is served next.
+    pub arbitration: Arbitration,
+    /// Seeds transfers and start phases.
+    pub seed: u64,
+    /// See [`Config::look_ahead`].
+    pub look_ahead: bool,
+    /// Parameters of the model that are given other values, where a machine has them.
+    pub model: Vec<(String, f64)>,
+}
+
+impl Bench {
+    /// A machine by name, at its costs.
+    pub(super) fn machine(&self, name: &str) -> Setting {
+        let topology = Arc::new(hitm_topology::parse(name).expect("an experiment names a machine that there is"));
+        self.at_costs_of(&topology, &topology)
+    }
+
+    /// A machine by a synthetic description, at the costs of a preset: published data that name only a family.
+    pub(super) fn machine_like(&self, shape: &str, preset: &str) -> Setting {
+        let parse = |text| hitm_topology::parse(text).expect("an experiment names a machine that there is");
+        self.at_costs_of(&Arc::new(parse(shape)), &parse(preset))
+    }
+
+    fn at_costs_of(&self, topology: &Arc<Topology>, model: &Topology) -> Setting {
+        let mut costs = Costs::of(model, CostSet::Linux);
+        for (name, value) in &self.model {
+            // A machine without that parameter is not changed: not every family has all of them.
+            _ = costs.set(name, *value);
+        }
+        let config =
+            Config { arbitration: self.arbitration, seed: self.seed, look_ahead: self.look_ahead, ..Config::default() };
+        Setting { topology: topology.clone(), costs, config }
+    }
+
+    /// Nanoseconds an operation of one CPU, all of `cpus` adding to one counter.
+    pub(super) fn counter(
+        &self,
+        setting: &Setting,
+        cpus: &[CpuId],
+        operation: CounterOperation,
+        pause: Span,
+    ) -> Result<f64, Stalled> {
+        let time = TIME.max(TIME_EACH * cpus.len() as u64);
+        let program = Program::Counter { scope: Scope::Machine, operation, time, pause };
+        Ok(mean_nanos(&simulate(setting, cpus, &program)?.measured))
+    }
+
+    /// The pause of the SOSP'13 study after each operation, in proportion to the longest latency among the CPUs that take
+    /// part, the first `count`: one hand-off over that distance.
+    pub(super) fn pause(&self, setting: &Setting, count: usize) -> Span {
+        let (topology, costs) = (&setting.topology, &setting.costs.family);
+        let one_package = count <= topology.cpus_of_package(PackageId(0)).len();
+        let far = costs.other_package_far.as_ref().unwrap_or(&costs.other_package);
+        Span::from_nanos_f64(if one_package { costs.same_llc.value } else { far.value })
+    }
+
+    /// Runs `program` on `cpus`.
+    pub(super) fn give(&self, setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Given, Stalled> {
+        simulate(setting, cpus, program)
+    }
+}
+
+impl Setting {
+    /// A finding on this machine.
+    pub(super) fn finding(
+        &self,
+        name: impl Into<String>,
+        unit: &'static str,
+        criterion: Criterion,
+        published: f64,
+        simulated: f64,
+    ) -> Finding {
+        let name = name.into();
+        let was_used = self.costs.were_set_from(&name);
+        Finding { name, unit, published, simulated, criterion, was_used, point: None }
+    }
+}
+
+/// The first thread of each of the first `count` cores.
+pub(super) fn first_threads(topology: &Topology, count: usize) -> Vec<CpuId> {
+    (0..count).map(|core| topology.cpus_of(Scope::Core, core)[0]).collect()
+}

@@ -1,0 +1,41 @@
+//! What the model lacks where a prediction fails, and what independent source would settle it.
+
+/// Findings whose names begin so, and why they fail.
+const LACKS: [(&str, &str); 9] = [
+    (
+        "load then CAS other half",
+        "a line that two halves of an 8-socket machine share is invalidated at twice a hand-off, as between neighbours; what its node controllers do is not published: a store to a shared line across the halves, timed alone, would settle it",
+    ),
+    (
+        "SOSP13 Opteron",
+        "a broadcast waits for the farthest die, and is not lengthened by where the writer is: the study's own broadcasts grow with distance by 50 cycles. A probe trace of that machine would settle it; there is none of later ones that broadcast",
+    ),
+    (
+        "one writer 79 readers",
+        "readers wait until the copies of the other package are gone too, at twice a hand-off (from V2's other package). The two published figures contradict each other under one rule; a store to a line shared by both packages, timed at the store and at each reader on one Skylake, would settle it",
+    ),
+    (
+        "load and CAS over add",
+        "a failed compare-exchange is tried again before the line leaves. If it never were, the ratio would be above 6; hardware lies between. Successes a visit, by the counters of one client, would settle it",
+    ),
+    ("SOSP13 Xeon, adds over CAS adds", "as V6: failed compare-exchanges are cheaper here than on hardware"),
+    (
+        "SOSP13 Xeon",
+        "a store takes effect when it reaches its line, not when its CPU gets the line: letting a lock go does not wait behind those who try for it. On hardware it does, and the more try, the longer. A model whose stores take effect at their grant, in order, would settle it without a new source",
+    ),
+    ("plain increments", "under fifo stores wait in one queue over all packages: these machines do not serve so"),
+    (
+        "adds on an AMD of four L3s",
+        "the machine was not named: its clock and its hand-off inside a CCX are taken from a Genoa. What does not depend on that, four L3s over one, is 1.19 published",
+    ),
+    (
+        "two CPUs over one CPU",
+        "a wake-up across CPUs pays the interrupt and leaving C1 in full; the report's machine may have polled while idle. The same pipe with idle=poll and without would settle it",
+    ),
+];
+
+/// What the model lacks for a finding of this name.
+#[must_use]
+pub fn lacks(name: &str) -> Option<&'static str> {
+    LACKS.iter().find(|(start, _)| name.starts_with(start)).map(|&(_, lacks)| lacks)
+}

@@ -1,0 +1,92 @@
+//! Published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
+//!
+//! | experiments | file |
+//! |---|---|
+//! | V1, ping-pong by distance | `ping_pong.rs` |
+//! | V2, V6, V11 to V13, increments and their curves | `increments.rs` |
+//! | V3, V4, one access by state and distance | `states.rs` |
+//! | V5, one writer and 79 readers | `readers.rs` |
+//! | V7, locks | `locks.rs` |
+//! | V14, a message to and fro | `pipe.rs` |
+//! | V15, the same figures whatever the host does | `sanity.rs` |
+//!
+//! What was used to set a number of the model says so in that number's `rows` (`hitm-machine/costs`), and a finding of that
+//! name is a consistency check by computation: it never counts as a pass.
+
+mod bench;
+mod finding;
+mod increments;
+mod locks;
+mod misses;
+mod ping_pong;
+mod pipe;
+mod readers;
+mod sanity;
+mod score;
+mod states;
+
+use hitm_machine::{Arbitration, Stalled};
+
+pub use bench::Bench;
+pub use finding::{Criterion, Finding, Verdict};
+pub use misses::lacks;
+pub use score::{Score, recorded};
+
+/// A published experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its number among the validation targets.
+    pub id: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// Which policy the machines of its time are known to follow.
+    pub fits: Arbitration,
+    run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
+}
+
+impl Experiment {
+    /// Does it.
+    ///
+    /// # Errors
+    /// When a machine stalls.
+    pub fn run(&self, bench: &Bench) -> Result<Vec<Finding>, Stalled> {
+        (self.run)(bench)
+    }
+}
+
+const fn experiment(
+    id: &'static str,
+    title: &'static str,
+    run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
+) -> Experiment {
+    Experiment { id, title, fits: Arbitration::LocalFirst, run }
+}
+
+/// Of machines of 2010, whose curves follow the order of arrival.
+const fn of_2010(
+    id: &'static str,
+    title: &'static str,
+    run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
+) -> Experiment {
+    Experiment { id, title, fits: Arbitration::Fifo, run }
+}
+
+/// Every experiment, by number; last those that the structure was chosen by.
+pub static EXPERIMENTS: [Experiment; 16] = [
+    experiment("V1", "hand-off between two CPUs, by distance", ping_pong::classes),
+    experiment("V1", "a remote home costs what another package costs", ping_pong::remote_home),
+    experiment("V2", "reading before writing", increments::look_before),
+    of_2010("V3", "one access by state, Westmere-EX", states::xeon),
+    of_2010("V3", "one access by state, Magny-Cours", states::opteron),
+    of_2010("V4", "taking a line from many sharers", states::fan_out),
+    experiment("V5", "one writer, 79 readers", readers::distribution),
+    experiment("V6", "load and compare-exchange over a blind add", increments::retried),
+    of_2010("V7", "increments with a pause", increments::with_pause),
+    of_2010("V7", "locks", locks::rates),
+    experiment("V11", "increments that are not atomic", increments::not_atomic),
+    experiment("V12", "a word that nobody writes", increments::read_only),
+    experiment("V13", "adds on an AMD of a third party", increments::third_party),
+    experiment("V14", "a message to and fro", pipe::across),
+    experiment("V15", "the same whatever the host does", sanity::same_figures),
+    experiment("curves", "adds by 1 to 420 CPUs", increments::blind_adds),
+];

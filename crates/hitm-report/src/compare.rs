@@ -1,0 +1,510 @@
+//! Two result files beside each other: what got better, what got worse, and what is the same.
+//!
+//! Runs are paired by their [`Key`]. Only figures with an interval are judged: the metric and `relative`. A difference counts when it
+//! is larger than both intervals together, `sqrt(before² + after²)`, as those of independent means are. Runs with the same
+//! seeds are not independent; what they share cancels, so their difference is known better than this says, and never worse.
+//!
+//! Everything else has no interval in the file: kernel share and its parts, operations, objects, fields. It is *moved* when the
+//! larger value is more than a threshold above the smaller, and is never judged. A kernel share may rise because CPUs idle
+//! less, and cycles per load of a line because only its worst loads are left: neither is a loss unless the metric says so.
+//!
+//! Counts are never compared as they are: a run that is faster or longer has more of everything. They are taken [a unit of
+//! work](Pair::unit), operations a wake-up, since those are counted with the warm-up included.
+
+mod costs;
+mod differs;
+mod mail;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+pub use costs::{Change, Cost};
+
+use crate::result::{Metric, ResultFile, Run};
+
+/// The written form's name and number. Keys are only ever added.
+pub const SCHEMA: &str = "hitm-compare/1";
+
+/// By how much the larger of two figures without an interval must be above the smaller before it is shown: with three seeds, no
+/// field and no part of the kernel share that holds [`WEIGHT_MIN`] moved as much by other seeds alone (`ffmpeg` on `gnr-2x120`
+/// in `baseline`, `cpupri-split` and `all`, seeds 1 to 3 against 4 to 6: all under 4.5 %).
+pub const THRESHOLD: f64 = 0.05;
+
+/// The part of a run's whole below which a field, an object or a part of the kernel share is not shown: what is rarer moves by
+/// other seeds alone.
+pub const WEIGHT_MIN: f64 = 0.001;
+
+/// Two files beside each other.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The first file.
+    pub before: Side,
+    /// The second file.
+    pub after: Side,
+    /// See [`THRESHOLD`].
+    pub threshold: f64,
+    /// How many of the judged figures came out how.
+    pub verdicts: BTreeMap<Verdict, usize>,
+    /// What else differs between the files, so that nobody takes a changed model for a changed program.
+    pub differs: Vec<String>,
+    /// Runs that both files have, in the first one's order.
+    pub pairs: Vec<Pair>,
+    /// Runs of the first file alone.
+    pub only_before: Vec<Key>,
+    /// Runs of the second file alone.
+    pub only_after: Vec<Key>,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// Its name, as given.
+    pub name: String,
+    /// The version that wrote it.
+    pub version: String,
+}
+
+/// What makes a run another run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Key {
+    /// The workload.
+    pub workload: String,
+    /// Which program it is like. Earlier files do not say: empty there, and the same as any.
+    pub profile: String,
+    /// `simulated` or `native`.
+    pub host: String,
+    /// The machine.
+    pub machine: String,
+    /// The arbitration policy; empty natively.
+    pub arbitration: String,
+    /// The coherence; empty natively.
+    pub coherence: String,
+    /// The mitigation.
+    pub mitigation: String,
+}
+
+/// One run in both files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// Which.
+    pub key: Key,
+    /// Every figure is the same, but for the time that the host took.
+    pub identical: bool,
+    /// The metric, then `relative` where both files have it.
+    pub judged: Vec<Judged>,
+    /// What counts are divided by: `frame`, or `second` (simulated; wall natively) where the metric counts nothing.
+    pub unit: String,
+    /// Kernel share, its parts, operations and sizes.
+    pub figures: Vec<Figure>,
+    /// What waiting for each object cost, the largest change first.
+    pub objects: Vec<Change>,
+    /// What waiting for each field cost, the largest change first.
+    pub fields: Vec<Change>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// A figure with an interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// What it is: the metric's name, or `relative`.
+    pub name: String,
+    /// Its unit; empty for `relative`.
+    pub unit: String,
+    /// In the first file.
+    pub before: f64,
+    /// In the second.
+    pub after: f64,
+    /// The second less the first.
+    pub difference: f64,
+    /// Half the width of the 95 % interval of the difference.
+    pub interval: f64,
+    /// What that means.
+    pub verdict: Verdict,
+}
+
+/// What a difference means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Worse beyond the interval.
+    Worse,
+    /// Better beyond the interval.
+    Better,
+    /// Inside the interval.
+    Within,
+    /// There is no interval, or no number.
+    Unknown,
+}
+
+/// A figure without an interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Of which kind: `share`, `kernel_part`, `operation_a_wake`, `access`, `bytes`.
+    pub kind: &'static str,
+    /// What it is.
+    pub name: String,
+    /// In the first file; nothing where it has no such figure.
+    pub before: Option<f64>,
+    /// In the second.
+    pub after: Option<f64>,
+    /// Whether it differs by more than the threshold.
+    pub moved: bool,
+}
+
+/// Why two files cannot be compared.
+#[derive(Debug)]
+pub struct CompareError(String);
+
+/// Compares two files, each with its name.
+///
+/// # Errors
+/// When a file has no runs or has one twice, and when no run is in both.
+pub fn compare(
+    before: (&str, &ResultFile),
+    after: (&str, &ResultFile),
+    threshold: f64,
+) -> Result<Comparison, CompareError> {
+    let keys = [keys_of(before)?, keys_of(after)?];
+    let twin = |key: &Key| keys[1].iter().position(|other| key.pairs_with(other));
+    let mut pairs = Vec::new();
+    let mut couples = Vec::new();
+    let mut only_before = Vec::new();
+    for (run, key) in before.1.runs.iter().zip(&keys[0]) {
+        match twin(key).map(|index| (&after.1.runs[index], &keys[1][index])) {
+            None => only_before.push(key.clone()),
+            Some((other, other_key)) => {
+                // Where only one file names the profile, that is its name.
+                let key = if key.profile.is_empty() { other_key } else { key };
+                pairs.push(pair(key, run, other, threshold));
+                couples.push((run, other));
+            }
+        }
+    }
+    if pairs.is_empty() {
+        return Err(CompareError(format!(
+            "no run is in both files: the first has {}, the second {}; run both with the same machine, mitigation and policies",
+            keys[0][0], keys[1][0]
+        )));
+    }
+    let alone = |key: &&Key| !keys[0].iter().any(|other| key.pairs_with(other));
+    let mut verdicts = BTreeMap::new();
+    for judged in pairs.iter().filter(|pair| !pair.identical).flat_map(|pair| &pair.judged) {
+        *verdicts.entry(judged.verdict).or_default() += 1;
+    }
+    let side = |(name, file): (&str, &ResultFile)| Side { name: name.to_owned(), version: file.version.clone() };
+    Ok(Comparison {
+        schema: SCHEMA,
+        before: side(before),
+        after: side(after),
+        threshold,
+        verdicts,
+        differs: differs::differs(before.1, after.1, &couples),
+        only_after: keys[1].iter().filter(alone).cloned().collect(),
+        only_before,
+        pairs,
+    })
+}
+
+/// The keys of a file's runs, each once.
+fn keys_of((name, file): (&str, &ResultFile)) -> Result<Vec<Key>, CompareError> {
+    let keys: Vec<Key> = file.runs.iter().map(Key::of).collect();
+    if keys.is_empty() {
+        let why = "it has no runs; write it again with `hitm run --json`";
+        return Err(CompareError(format!("result file `{name}`: {why}")));
+    }
+    match keys.iter().enumerate().find(|(index, key)| keys[..*index].iter().any(|other| key.pairs_with(other))) {
+        Some((_, twice)) => Err(CompareError(format!(
+            "result file `{name}`: it has this run twice: {twice}; write it again with each run once"
+        ))),
+        None => Ok(keys),
+    }
+}
+
+fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
+    let mut judged = vec![metric(&before.metric, &after.metric)];
+    judged.extend(relative(before, after));
+    let mut notes = Vec::new();
+    if !same_metric(&before.metric, &after.metric) {
+        notes.push(format!(
+            "the metric was `{}` and is `{}`: two figures that cannot be compared",
+            described(&before.metric),
+            described(&after.metric)
+        ));
+    }
+    if let [metric, relative] = judged.as_slice()
+        && relative.verdict == Verdict::Worse
+        && metric.verdict != Verdict::Worse
+    {
+        notes.push(format!(
+            "relative is worse and {} is not: each is over its own file's baseline, which gained more",
+            metric.name.replace('_', " ")
+        ));
+    }
+    let work = costs::Work::of(before, after);
+    let (objects, fields) = costs::changes(before, after, &work, threshold);
+    Pair {
+        key: key.clone(),
+        identical: figures_of(before, after) == figures_of(after, before),
+        judged,
+        figures: figures(before, after, &work, threshold),
+        unit: work.unit,
+        objects,
+        fields,
+        notes,
+    }
+}
+
+/// All that a run came to, without what the host decides, what is derived, and where sources have their lines.
+fn figures_of(run: &Run, other: &Run) -> Value {
+    let mut run = run.clone();
+    run.wall_seconds = 0.0;
+    run.profile.clear();
+    run.notes.clear();
+    run.published = None;
+    if other.roles.is_empty() {
+        // It was not asked for there.
+        run.roles.clear();
+        run.wakes.clear();
+    }
+    for line in &mut run.lines {
+        line.address.clear();
+        for field in &mut line.fields {
+            let sites = &mut field.sites;
+            sites.iter_mut().for_each(|site| site.location.clear());
+            let thieves = sites.iter_mut().flat_map(|site| &mut site.stolen_by).chain(&mut field.stolen_by);
+            thieves.for_each(|thief| thief.location.clear());
+        }
+    }
+    // As written: what is no number is equal to itself there.
+    serde_json::to_value(run).expect("every key is a string")
+}
+
+fn described(metric: &Metric) -> String {
+    format!("{} [{}], {} is better", metric.name, metric.unit, metric.better)
+}
+
+fn same_metric(before: &Metric, after: &Metric) -> bool {
+    (&before.name, &before.unit, &before.better) == (&after.name, &after.unit, &after.better)
+}
+
+fn metric(before: &Metric, after: &Metric) -> Judged {
+    let better = if same_metric(before, after) { before.better.as_str() } else { "" };
+    judge(&after.name, &after.unit, better, (before.value, before.interval), (after.value, after.interval))
+}
+
+fn relative(before: &Run, after: &Run) -> Option<Judged> {
+    let of = |run: &Run| run.relative.zip(run.relative_interval);
+    if of(before) == Some((1.0, 0.0)) && of(before) == of(after) {
+        // The baseline over itself says nothing.
+        return None;
+    }
+    let better = if same_metric(&before.metric, &after.metric) { before.metric.better.as_str() } else { "" };
+    Some(judge("relative", "", better, of(before)?, of(after)?))
+}
+
+/// Judges two means with half the widths of their intervals.
+fn judge(name: &str, unit: &str, better: &str, before: (f64, f64), after: (f64, f64)) -> Judged {
+    let difference = after.0 - before.0;
+    let interval = before.1.hypot(after.1);
+    let gain = match better {
+        "higher" => difference,
+        "lower" => -difference,
+        _ => f64::NAN,
+    };
+    let verdict = match gain {
+        0.0 => Verdict::Within,
+        gain if gain.is_nan() || interval.is_nan() => Verdict::Unknown,
+        gain if gain.abs() <= interval => Verdict::Within,
+        gain if gain > 0.0 => Verdict::Better,
+        _ => Verdict::Worse,
+    };
+    Judged { name: name.into(), unit: unit.into(), before: before.0, after: after.0, difference, interval, verdict }
+}
+
+/// The larger of two figures; what is not there is nothing.
+fn larger(before: Option<f64>, after: Option<f64>) -> f64 {
+    before.unwrap_or(0.0).max(after.unwrap_or(0.0))
+}
+
+/// Whether two figures are further apart than a share of the smaller; one that is not there is far from any.
+fn is_apart(before: Option<f64>, after: Option<f64>, threshold: f64) -> bool {
+    match (before, after) {
+        (Some(before), Some(after)) => {
+            let (one, other) = (before.abs(), after.abs());
+            one.max(other) > one.min(other) * (1.0 + threshold)
+        }
+        (None, None) => false,
+        _ => true,
+    }
+}
+
+fn figures(before: &Run, after: &Run, work: &costs::Work, threshold: f64) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut add = |kind, name: &str, before: Option<f64>, after: Option<f64>, least: f64| {
+        let moved = larger(before, after) > least && is_apart(before, after, threshold);
+        figures.push(Figure { kind, name: name.to_owned(), before, after, moved });
+    };
+    let number = |value: f64| value.is_finite().then_some(value);
+    add("share", "kernel_share", number(before.kernel_share), number(after.kernel_share), WEIGHT_MIN);
+    add("share", "idle_share", number(before.idle_share), number(after.idle_share), WEIGHT_MIN);
+    for (name, one, other) in joined(&before.kernel_parts, &after.kernel_parts) {
+        add("kernel_part", name, one.copied(), other.copied(), WEIGHT_MIN);
+    }
+    for (name, of) in [("accesses", (|run| run.accesses) as fn(&Run) -> u64), ("misses", |run| run.misses)] {
+        let each = |run, work: f64| number(of(run) as f64 / work);
+        add("access", name, each(before, work.before), each(after, work.after), 0.0);
+    }
+    let a_wake = |run: &Run, count: Option<&u64>| {
+        let wakes = *run.operations.get("wake").filter(|wakes| **wakes > 0)?;
+        Some(*count? as f64 / wakes as f64)
+    };
+    for (name, one, other) in joined(&before.operations, &after.operations).filter(|(name, ..)| *name != "wake") {
+        add("operation_a_wake", name, a_wake(before, one), a_wake(after, other), 0.0);
+    }
+    for (name, one, other) in joined(&before.bytes, &after.bytes) {
+        let bytes = |size: Option<&usize>| size.map(|size| *size as f64);
+        add("bytes", name, bytes(one), bytes(other), 0.0);
+    }
+    figures
+}
+
+/// The entries of two maps, by key.
+fn joined<'a, V>(
+    before: &'a BTreeMap<String, V>,
+    after: &'a BTreeMap<String, V>,
+) -> impl Iterator<Item = (&'a str, Option<&'a V>, Option<&'a V>)> {
+    let names: std::collections::BTreeSet<&str> = before.keys().chain(after.keys()).map(String::as_str).collect();
+    names.into_iter().map(|name| (name, before.get(name), after.get(name)))
+}
+
+impl Comparison {
+    /// Whether a judged figure is worse beyond its interval.
+    #[must_use]
+    pub fn is_worse(&self) -> bool {
+        self.verdicts.contains_key(&Verdict::Worse)
+    }
+
+    /// The report: `rows` of what moved in each run.
+    #[must_use]
+    pub fn render(&self, rows: usize) -> String {
+        text::render(self, rows)
+    }
+
+    /// The report for a mail: at most [`mail::LINES_MAX`] lines of [`mail::WIDTH_MAX`] columns.
+    #[must_use]
+    pub fn render_mail(&self) -> String {
+        mail::render(self)
+    }
+
+    /// The comparison as JSON, ended by a line feed.
+    ///
+    /// # Panics
+    /// Never: the form has no keys but strings.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("every key is a string");
+        text.push('\n');
+        text
+    }
+
+    /// How many of the judged figures came out how: `simulated: 2 worse, 1 better, 3 within the 95 % interval`.
+    fn heading(&self) -> String {
+        let hosts: std::collections::BTreeSet<&str> = self.pairs.iter().map(|pair| pair.key.host.as_str()).collect();
+        format!("{}: {}\n", hosts.into_iter().collect::<Vec<_>>().join(" and "), self.counts())
+    }
+
+    fn counts(&self) -> String {
+        let count = |verdict: Verdict| self.verdicts.get(&verdict).copied().unwrap_or(0);
+        let [worse, better, within] = [Verdict::Worse, Verdict::Better, Verdict::Within].map(count);
+        let mut text = format!("{worse} worse, {better} better, {within} within the 95 % interval");
+        if count(Verdict::Unknown) > 0 {
+            text.push_str(&format!(", {} unknown", count(Verdict::Unknown)));
+        }
+        match self.pairs.iter().filter(|pair| pair.identical).count() {
+            0 => text,
+            all if all == self.pairs.len() => "identical".to_owned(),
+            some => format!("{text}; {some} identical"),
+        }
+    }
+}
+
+impl Judged {
+    /// The difference with its interval, as people read it: in percent, `relative` in points.
+    #[must_use]
+    pub fn change(&self) -> String {
+        let scale = if self.name == "relative" { 1.0 } else { self.before.abs() };
+        let (difference, interval) = (100.0 * self.difference / scale, 100.0 * self.interval / scale);
+        match (difference.is_finite(), interval.is_finite()) {
+            (false, _) => "-".to_owned(),
+            (true, false) => format!("{difference:+.1} ±?"),
+            (true, true) => format!("{difference:+.1} ±{interval:.1}"),
+        }
+    }
+}
+
+impl Verdict {
+    /// Its word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Worse => "worse",
+            Self::Better => "better",
+            Self::Within => "within",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Key {
+    fn of(run: &Run) -> Self {
+        let Run { workload, profile, host, machine, arbitration, coherence, mitigation, .. } = run.clone();
+        Self { workload, profile, host, machine, arbitration, coherence, mitigation }
+    }
+
+    /// Whether they are one run in two files.
+    fn pairs_with(&self, other: &Self) -> bool {
+        let mut own = self.clone();
+        if self.profile.is_empty() || other.profile.is_empty() {
+            own.profile.clone_from(&other.profile);
+        }
+        own == *other
+    }
+
+    /// What it shares with the runs of one table: all but the mitigation.
+    #[must_use]
+    pub fn group(&self) -> String {
+        let mut text = self.workload.clone();
+        if !self.profile.is_empty() {
+            text.push_str(&format!(" ({})", self.profile));
+        }
+        match self.host.as_str() {
+            "simulated" => text.push_str(&format!(
+                " simulated on {}, arbitration {}, coherence {}",
+                self.machine, self.arbitration, self.coherence
+            )),
+            _ => text.push_str(&format!(" measured natively on {}", self.machine)),
+        }
+        text
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.mitigation, self.group())
+    }
+}
+
+impl fmt::Display for CompareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CompareError {}

@@ -1,0 +1,218 @@
+//! What waiting for objects and fields cost, a unit of work.
+//!
+//! A field is known by its object's and its own name: it may stand on another line than before, and an object may have many
+//! instances, whose costs are added. A file keeps a run's hottest lines alone, so a sum over many instances lacks the coldest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::compare::{WEIGHT_MIN, is_apart, joined, larger};
+use crate::result::{Field, Line, Run};
+
+/// What counts are divided by.
+pub(super) struct Work {
+    pub(super) unit: String,
+    pub(super) before: f64,
+    pub(super) after: f64,
+}
+
+/// Waiting for an object or a field.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cost {
+    /// Cycles that loads and read-modify-writes waited, a unit.
+    pub cycles: f64,
+    /// Cycles per load that missed, read-modify-writes included; nothing where none did.
+    pub cycles_per_load: Option<f64>,
+    /// HITMs, local and remote, a unit.
+    pub hitm: f64,
+    /// Misses a unit.
+    pub misses: f64,
+    /// Ownership transfers a unit; of objects alone.
+    pub ownership_transfers: Option<f64>,
+    /// The lines of the object that it stands on, in order.
+    pub lines: Vec<u32>,
+    /// How many lines were added up: more than `lines` has where an object has several instances.
+    pub line_count: usize,
+}
+
+/// A cost in both files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The object.
+    pub object: String,
+    /// The field; nothing for the whole object.
+    pub field: Option<String>,
+    /// In the first file; nothing where it is not on the lines that the file keeps.
+    pub before: Option<Cost>,
+    /// In the second.
+    pub after: Option<Cost>,
+    /// Whether its cycles or its cycles per load differ by more than the threshold, or it stands on other lines, and it is worth a
+    /// look.
+    pub moved: bool,
+}
+
+impl Work {
+    /// Units that the metric counts in both, if there are any, and seconds otherwise.
+    pub(super) fn of(before: &Run, after: &Run) -> Self {
+        let units = |run: &Run| run.metric.value * run.simulated_seconds;
+        let name = |run: &Run| -> Option<String> {
+            let name = run.metric.name.strip_suffix("_per_second").filter(|_| run.metric.unit == "1/s")?;
+            Some(name.strip_suffix('s').unwrap_or(name).replace('_', " "))
+        };
+        let counts = |run: &Run| units(run).is_finite() && units(run) > 0.0;
+        match name(before) {
+            Some(unit) if name(after).as_ref() == Some(&unit) && counts(before) && counts(after) => {
+                Self { unit, before: units(before), after: units(after) }
+            }
+            _ => Self { unit: "second".to_owned(), before: before.simulated_seconds, after: after.simulated_seconds },
+        }
+    }
+}
+
+/// Sums before they are divided.
+#[derive(Default)]
+struct Sum {
+    cycles: f64,
+    loads: u64,
+    hitm: u64,
+    misses: u64,
+    transfers: Option<u64>,
+    lines: BTreeSet<u32>,
+    line_count: usize,
+}
+
+impl Sum {
+    fn add_line(&mut self, line: u32) {
+        self.lines.insert(line);
+        self.line_count += 1;
+    }
+
+    fn add_field(&mut self, field: &Field) {
+        self.hitm += field.hitm_local + field.hitm_remote;
+        for site in &field.sites {
+            self.misses += site.misses;
+            if site.kind != "store" {
+                self.loads += site.misses;
+                self.cycles += site.misses as f64 * site.cycles.2;
+            }
+        }
+    }
+
+    fn cost(&self, work: f64) -> Cost {
+        let each = |count: f64| if work > 0.0 { count / work } else { 0.0 };
+        Cost {
+            cycles: each(self.cycles),
+            cycles_per_load: (self.loads > 0).then(|| self.cycles / self.loads as f64),
+            hitm: each(self.hitm as f64),
+            misses: each(self.misses as f64),
+            ownership_transfers: self.transfers.map(|count| each(count as f64)),
+            lines: self.lines.iter().copied().collect(),
+            line_count: self.line_count,
+        }
+    }
+}
+
+type Costs = BTreeMap<String, Cost>;
+
+/// Between an object's name and a field's, which neither has.
+const BETWEEN: char = '\n';
+
+/// Of objects, and of fields.
+fn costs_of(run: &Run, work: f64) -> (Costs, Costs) {
+    let (mut objects, mut fields): (BTreeMap<String, Sum>, BTreeMap<String, Sum>) = Default::default();
+    for line in &run.lines {
+        let Line { object, ownership_transfers, .. } = line;
+        let own = objects.entry(object.clone()).or_default();
+        own.add_line(line.line);
+        own.transfers = Some(own.transfers.unwrap_or(0) + ownership_transfers);
+        for field in &line.fields {
+            own.add_field(field);
+            let sum = fields.entry(format!("{object}{BETWEEN}{}", field.field)).or_default();
+            // A field that crosses lines is on both.
+            sum.add_line(line.line);
+            sum.add_field(field);
+        }
+    }
+    let divided = |sums: BTreeMap<String, Sum>| sums.into_iter().map(|(name, sum)| (name, sum.cost(work))).collect();
+    (divided(objects), divided(fields))
+}
+
+/// What waiting for each object, and for each field, cost in both.
+pub(super) fn changes(before: &Run, after: &Run, work: &Work, threshold: f64) -> (Vec<Change>, Vec<Change>) {
+    let (objects_before, fields_before) = costs_of(before, work.before);
+    let (objects_after, fields_after) = costs_of(after, work.after);
+    let all = |costs: &Costs| costs.values().map(|cost| cost.cycles).sum::<f64>();
+    let least = WEIGHT_MIN * all(&objects_before).max(all(&objects_after));
+    (
+        changes_of(&objects_before, &objects_after, least, threshold),
+        changes_of(&fields_before, &fields_after, least, threshold),
+    )
+}
+
+fn changes_of(before: &Costs, after: &Costs, least: f64, threshold: f64) -> Vec<Change> {
+    let change = |(name, before, after): (&str, Option<&Cost>, Option<&Cost>)| {
+        let (object, field) = match name.split_once(BETWEEN) {
+            Some((object, field)) => (object, Some(field.to_owned())),
+            None => (name, None),
+        };
+        let cycles = |cost: Option<&Cost>| cost.map(|cost| cost.cycles);
+        let per_load = |cost: Option<&Cost>| cost.and_then(|cost| cost.cycles_per_load);
+        let counts = larger(cycles(before), cycles(after)) > least;
+        // Over other numbers of instances' lines, sums are no sums of the same.
+        let kept = |cost: Option<&Cost>| cost.filter(|cost| cost.has_instances()).map(|cost| cost.line_count);
+        let same_lines = before.is_none() || after.is_none() || kept(before) == kept(after);
+        let apart = same_lines && is_apart(cycles(before), cycles(after), threshold)
+            || is_apart(per_load(before), per_load(after), threshold);
+        let elsewhere = kept(before).or(kept(after)).is_none()
+            && before.zip(after).is_some_and(|(before, after)| before.lines != after.lines);
+        Change {
+            object: object.to_owned(),
+            field,
+            before: before.cloned(),
+            after: after.cloned(),
+            moved: counts && (apart || elsewhere),
+        }
+    };
+    let mut changes: Vec<Change> = joined(before, after).map(change).collect();
+    // Names are in order already: equals stay so.
+    changes.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
+    changes
+}
+
+impl Change {
+    /// By how many cycles a unit the wait changed; what is not there cost nothing.
+    #[must_use]
+    pub fn difference(&self) -> f64 {
+        let cycles = |cost: &Option<Cost>| cost.as_ref().map_or(0.0, |cost| cost.cycles);
+        cycles(&self.after) - cycles(&self.before)
+    }
+
+    /// The lines, and where they are others now: `2`, `1 -> 4`, `0,1 -> 0`.
+    #[must_use]
+    pub fn lines(&self) -> String {
+        let named = |cost: &Option<Cost>| cost.as_ref().map_or_else(|| "-".to_owned(), Cost::named_lines);
+        let (before, after) = (named(&self.before), named(&self.after));
+        if before == after { before } else { format!("{before} -> {after}") }
+    }
+}
+
+impl Cost {
+    /// Whether more than one instance's lines were added up.
+    fn has_instances(&self) -> bool {
+        self.line_count > self.lines.len()
+    }
+
+    /// `2`, `0,2,27`, `0-29`, `0..201 (7 lines)`; with how many in all where an object has several instances.
+    fn named_lines(&self) -> String {
+        let Some((first, last)) = self.lines.first().zip(self.lines.last()) else { return "-".to_owned() };
+        let is_stretch = (last - first) as usize + 1 == self.lines.len();
+        let names = match self.lines.len() {
+            3.. if is_stretch => format!("{first}-{last}"),
+            1..=4 => self.lines.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+            _ => format!("{first}..{last}"),
+        };
+        let is_whole = names.contains("..") || self.has_instances();
+        if is_whole { format!("{names} ({} lines)", self.line_count) } else { names }
+    }
+}

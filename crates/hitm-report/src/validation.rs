@@ -1,0 +1,224 @@
+//! What `hitm validate` prints and writes: published figures beside simulated ones.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{Align, Columns};
+
+/// The form's name and number. Keys are only ever added.
+pub const SCHEMA: &str = "hitm-validate/1";
+
+/// All that one `hitm validate` gave.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Validation {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version that wrote it.
+    pub version: String,
+    /// The seed.
+    pub seed: u64,
+    /// Parameters of the model that were given other values.
+    pub model: BTreeMap<String, f64>,
+    /// The policies, in the order of the columns.
+    pub arbitrations: Vec<String>,
+    /// The experiments.
+    pub experiments: Vec<Experiment>,
+    /// By policy, and by the one that a machine's generation follows (`fitting`).
+    pub scores: BTreeMap<String, Score>,
+    /// Rows that are worse than recorded.
+    pub worse: Vec<String>,
+    /// Experiments that came to nothing: which, and why.
+    pub failures: Vec<String>,
+}
+
+/// One published experiment.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Experiment {
+    /// Its number among the targets, or `curves`.
+    pub id: String,
+    /// What it is.
+    pub title: String,
+    /// The policy that machines of its time follow.
+    pub fits: String,
+    /// Its figures.
+    pub rows: Vec<Row>,
+    /// For figures that fail: what the model lacks, and what would settle it.
+    pub lacks: Vec<String>,
+}
+
+/// One published figure.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Row {
+    /// What it is.
+    pub name: String,
+    /// Of all figures of the row.
+    pub unit: String,
+    /// What was published.
+    pub published: f64,
+    /// What is asked of the simulated figure.
+    pub criterion: String,
+    /// Whether a number of the model was set from it.
+    pub was_used: bool,
+    /// Its curve and its place on it, in CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<(String, usize)>,
+    /// By policy.
+    pub simulated: BTreeMap<String, Simulated>,
+}
+
+/// What the model gives.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Simulated {
+    /// The figure.
+    pub value: f64,
+    /// As a fraction of the published one.
+    pub error: f64,
+    /// `pass`, `FAIL`, `(used)`, `(used, off)`, or nothing.
+    pub verdict: String,
+}
+
+/// How many rows have which verdict.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Score {
+    /// Predictions that hold.
+    pub passed: usize,
+    /// Predictions that do not.
+    pub failed: usize,
+    /// Figures that were used to set the model, and agree.
+    pub consistent: usize,
+    /// Such figures that do not.
+    pub inconsistent: usize,
+}
+
+impl Score {
+    /// Counts a verdict.
+    pub fn add(&mut self, verdict: &str) {
+        match verdict {
+            "pass" => self.passed += 1,
+            "FAIL" => self.failed += 1,
+            "(used)" => self.consistent += 1,
+            "(used, off)" => self.inconsistent += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Validation {
+    /// Fills `scores` from the rows.
+    pub fn count(&mut self) {
+        let mut scores: BTreeMap<String, Score> = BTreeMap::new();
+        for experiment in &self.experiments {
+            for (policy, simulated) in experiment.rows.iter().flat_map(|row| &row.simulated) {
+                scores.entry(policy.clone()).or_default().add(&simulated.verdict);
+                if *policy == experiment.fits {
+                    scores.entry(FITTING.to_owned()).or_default().add(&simulated.verdict);
+                }
+            }
+        }
+        self.scores = scores;
+    }
+
+    /// As JSON text.
+    ///
+    /// # Panics
+    /// Never: every key is text.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("keys are text");
+        text.push('\n');
+        text
+    }
+
+    /// Tables, an experiment each, then the score.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = format!("published experiments, simulated, seed {}, hitm {}\n", self.seed, self.version);
+        for (name, value) in &self.model {
+            text.push_str(&format!("note: {name} is {value}, where a machine has it\n"));
+        }
+        for experiment in &self.experiments {
+            text.push('\n');
+            text.push_str(&self.table(experiment));
+        }
+        text.push('\n');
+        text.push_str(&self.score());
+        text
+    }
+
+    fn table(&self, experiment: &Experiment) -> String {
+        let heads: Vec<String> =
+            self.arbitrations.iter().flat_map(|policy| [policy.clone(), "error".to_owned(), String::new()]).collect();
+        let mut columns = vec![("", Align::Left), ("unit", Align::Left), ("published", Align::Right)];
+        let aligns = [Align::Right, Align::Right, Align::Left];
+        columns.extend(heads.iter().zip(aligns.into_iter().cycle()).map(|(head, align)| (head.as_str(), align)));
+        columns.push(("asked", Align::Left));
+        let mut table = Columns::new(&columns);
+        for row in &experiment.rows {
+            let mut cells = vec![row.name.clone(), row.unit.clone(), figure(row.published)];
+            for policy in &self.arbitrations {
+                cells.extend(match row.simulated.get(policy) {
+                    Some(simulated) => [
+                        figure(simulated.value),
+                        format!("{:+.1} %", 100.0 * simulated.error),
+                        simulated.verdict.clone(),
+                    ],
+                    None => ["-".to_owned(), "-".to_owned(), String::new()],
+                });
+            }
+            cells.push(row.criterion.clone());
+            table.row(cells);
+        }
+        let mut text = format!("{} {} (such machines: {})\n", experiment.id, experiment.title, experiment.fits);
+        text.push_str(&table.render());
+        for lacks in &experiment.lacks {
+            text.push_str(&format!("  {lacks}\n"));
+        }
+        text
+    }
+
+    fn score(&self) -> String {
+        let mut columns = Columns::new(&[
+            ("score", Align::Left),
+            ("predictions\nthat hold", Align::Right),
+            ("that\ndo not", Align::Right),
+            ("used to set\nthe model", Align::Right),
+            ("of these\noff", Align::Right),
+        ]);
+        let policies = self.arbitrations.iter().map(String::as_str).chain([FITTING]);
+        for policy in policies {
+            let Some(score) = self.scores.get(policy) else { continue };
+            let name = if policy == FITTING { "as each generation does" } else { policy };
+            columns.row(vec![
+                name.to_owned(),
+                score.passed.to_string(),
+                score.failed.to_string(),
+                (score.consistent + score.inconsistent).to_string(),
+                score.inconsistent.to_string(),
+            ]);
+        }
+        let mut text = columns.render();
+        for worse in &self.worse {
+            text.push_str(&format!("worse than recorded: {worse}\n"));
+        }
+        for failure in &self.failures {
+            text.push_str(&format!("failed: {failure}\n"));
+        }
+        text
+    }
+}
+
+/// The score by the policy that each machine's generation follows.
+const FITTING: &str = "fitting";
+
+/// Four digits that say something.
+fn figure(value: f64) -> String {
+    let digits = if value.abs() >= 1000.0 {
+        0
+    } else if value.abs() >= 100.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$}")
+}

@@ -1,0 +1,3 @@
+//! Reports from outside.
+
+mod compare;

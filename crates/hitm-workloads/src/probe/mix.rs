@@ -1,0 +1,76 @@
+//! A word that some read and others write: the smallest thing that has readers and writers.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, described};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::timing::{Act, Course, Effort, Roles};
+use super::{Measured, Probe};
+
+/// How a writer writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteKind {
+    /// By a read-modify-write: it waits for the line.
+    #[default]
+    Add,
+    /// By a plain store: it waits only when too many stores are under way.
+    Store,
+}
+
+described! {
+    /// The whole word.
+    struct Whole<M: Memory> as "probe_word" {
+        /// The word at machine scope.
+        value: M::Atomic<i32>,
+    }
+}
+
+/// A word, whole or split: who writes has one part of it, who reads reads all.
+pub struct Mix<P: Platform> {
+    whole: Placed<P, Whole<P>>,
+    parts: ScopedCounter<P>,
+    kind: WriteKind,
+    roles: Roles,
+    course: Course<P>,
+}
+
+impl<P: Platform> Mix<P> {
+    /// Readers and writers of a word split by `scope`.
+    #[must_use]
+    pub fn new(topology: &Topology, scope: Scope, kind: WriteKind, roles: Roles, effort: Effort) -> Self {
+        Self {
+            whole: Placed::new(Whole { value: P::Atomic::new(0) }, None, None),
+            parts: ScopedCounter::new("probe_word_part", topology, scope),
+            kind,
+            roles,
+            course: Course::new(effort),
+        }
+    }
+
+    /// What a reader reads: with [`WriteKind::Add`] the number of writes.
+    #[must_use]
+    pub fn sum(&self) -> i32 {
+        self.parts.sum_beyond(&self.whole.value, CpuId(0), i32::MAX)
+    }
+}
+
+impl<P: Platform> Probe<P> for Mix<P> {
+    fn run(&self, index: usize, cpu: CpuId) -> Measured {
+        let word = self.parts.cell(&self.whole.value, cpu);
+        let mut writes = 0;
+        self.course.act(self.roles, index, |act| match (act, self.kind) {
+            (Act::Read, _) => {
+                std::hint::black_box(self.parts.sum_beyond(&self.whole.value, cpu, i32::MAX));
+            }
+            // Relaxed, both: the value stands for itself.
+            (Act::Write, WriteKind::Add) => {
+                word.fetch_add(1, Ordering::Relaxed);
+            }
+            (Act::Write, WriteKind::Store) => {
+                writes += 1;
+                word.store(writes, Ordering::Relaxed);
+            }
+        })
+    }
+}

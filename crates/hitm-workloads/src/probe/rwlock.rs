@@ -1,0 +1,169 @@
+//! A reader-writer lock: what its read side costs, with the readers counted in one word or by scope.
+//!
+//! **Claim.** Readers of different parts share no line that either writes; a writer reads every part.
+//!
+//! **Origin.** One counter beside the flag is the classic lock; one a CPU is the "big reader" lock of Linux 2.4. The scopes
+//! between are the same lock with other parts.
+//!
+//! **State.** `writer`: 1 while a writer holds the lock or waits for readers. `readers`: those who read, by part.
+//!
+//! **Protocol.** *Read*: count oneself, look for a writer; if there is one, uncount oneself, wait for it to go, and start again.
+//! *Write*: set the flag if it is not set, else wait; then wait for the readers of each part to go.
+//!
+//! **Invariants.** (1) No reader is inside while a writer is. (2) One writer is inside.
+//!
+//! **Memory ordering.**
+//!
+//! | release side | acquire side | publishes |
+//! |---|---|---|
+//! | `write_end`, store Release of `writer` | `read_begin`, fence; spin in it and in `write_begin` | the writer's section |
+//! | `read_end`, subtraction Release | `write_begin`, spin | that the reader's loads are over |
+//!
+//! Store buffering must not happen: the reader writes its part and reads the flag, the writer writes the flag and reads the part. If
+//! both read old values both go in. A SeqCst fence between the two stands on either side.
+//!
+//! **Limits.** Readers starve under writers that do not pause. Writers are not served in order.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Memory, Placed, PlainWord, Platform, ScopedCounter, described};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::timing::{Act, Course, Effort, Roles};
+use super::{Measured, Probe};
+
+described! {
+    /// The lock.
+    struct Words<M: Memory> as "probe_rwlock" {
+        /// Whether a writer is there. Read by every reader, written by writers.
+        writer: M::Atomic<u32>,
+        /// The readers at machine scope. Written by every reader.
+        readers: M::Atomic<i32>,
+    }
+}
+
+/// The lock, whole or split.
+pub struct ScopedRwLock<M: Memory> {
+    words: Placed<M, Words<M>>,
+    parts: ScopedCounter<M>,
+    /// A CPU of each part.
+    some_cpu: Box<[CpuId]>,
+}
+
+impl<M: Memory> ScopedRwLock<M> {
+    /// A free lock.
+    #[must_use]
+    pub fn new(topology: &Topology, scope: Scope) -> Self {
+        let words = Words { writer: M::Atomic::new(0), readers: M::Atomic::new(0) };
+        Self {
+            words: Placed::new(words, None, None),
+            parts: ScopedCounter::new("probe_rwlock_readers", topology, scope),
+            some_cpu: (0..topology.parts(scope)).map(|part| topology.cpus_of(scope, part)[0]).collect(),
+        }
+    }
+
+    /// Goes in as a reader, on `cpu`.
+    pub fn read_begin(&self, cpu: CpuId) {
+        let readers = self.parts.cell(&self.words.readers, cpu);
+        loop {
+            // Relaxed, both: the fence orders them, see the module.
+            readers.fetch_add(1, Ordering::Relaxed);
+            // SeqCst: forbids store buffering with the fence in `write_begin`.
+            M::fence(Ordering::SeqCst);
+            if self.words.writer.load(Ordering::Relaxed) == 0 {
+                // Acquire: what the last writer wrote is seen.
+                M::fence(Ordering::Acquire);
+                return;
+            }
+            self.read_end(cpu);
+            M::spin_while(&self.words.writer, |writer| writer != 0);
+        }
+    }
+
+    /// Goes out again, on the same CPU.
+    pub fn read_end(&self, cpu: CpuId) {
+        // Release: the reader's loads are over. Pairs with the spin over the parts in `write_begin`.
+        self.parts.cell(&self.words.readers, cpu).fetch_sub(1, Ordering::Release);
+    }
+
+    /// Goes in as the writer.
+    pub fn write_begin(&self) {
+        // Acquire: the last writer's section is seen. Relaxed on failure: it is tried again.
+        while self.words.writer.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            M::spin_while(&self.words.writer, |writer| writer != 0);
+        }
+        // SeqCst: forbids store buffering with the fence in `read_begin`.
+        M::fence(Ordering::SeqCst);
+        for &cpu in &self.some_cpu {
+            M::spin_while(self.parts.cell(&self.words.readers, cpu), |readers| readers != 0);
+        }
+    }
+
+    /// Goes out again.
+    pub fn write_end(&self) {
+        // Release: publishes the section. Pairs with the Acquires in `read_begin` and `write_begin`.
+        self.words.writer.store(0, Ordering::Release);
+    }
+}
+
+described! {
+    /// What the lock protects: one further line.
+    struct Protected<M: Memory> as "probe_protected" {
+        /// Write sections so far.
+        one: M::Plain<u32>,
+        /// The same.
+        other: M::Plain<u32>,
+    }
+}
+
+/// Readers and writers of two words behind one reader-writer lock.
+pub struct RwLock<P: Platform> {
+    lock: ScopedRwLock<P>,
+    protected: Placed<P, Protected<P>>,
+    roles: Roles,
+    course: Course<P>,
+}
+
+impl<P: Platform> RwLock<P> {
+    /// A lock whose readers are counted by `scope`.
+    #[must_use]
+    pub fn new(topology: &Topology, scope: Scope, roles: Roles, effort: Effort) -> Self {
+        let protected = Protected { one: P::Plain::new(0), other: P::Plain::new(0) };
+        Self {
+            lock: ScopedRwLock::new(topology, scope),
+            protected: Placed::new(protected, None, None),
+            roles,
+            course: Course::new(effort),
+        }
+    }
+
+    /// Write sections so far.
+    #[must_use]
+    pub fn sections(&self) -> u32 {
+        self.protected.one.peek()
+    }
+}
+
+impl<P: Platform> Probe<P> for RwLock<P> {
+    /// Operations are sections.
+    ///
+    /// # Panics
+    /// When a reader was inside together with a writer.
+    fn run(&self, index: usize, cpu: CpuId) -> Measured {
+        let Protected { one, other } = &*self.protected;
+        self.course.act(self.roles, index, |act| match act {
+            Act::Read => {
+                self.lock.read_begin(cpu);
+                let (one, other) = (one.get(), other.get());
+                self.lock.read_end(cpu);
+                assert_eq!(one, other, "a reader was inside together with a writer");
+            }
+            Act::Write => {
+                self.lock.write_begin();
+                one.set(one.get().wrapping_add(1));
+                other.set(other.get().wrapping_add(1));
+                self.lock.write_end();
+            }
+        })
+    }
+}
