@@ -41,8 +41,8 @@ pub(crate) struct Cpu {
     /// Whether it spins for a lock.
     pub(crate) spinning: bool,
     pub(crate) pending: Interrupts,
-    /// Interrupts and timers that have been sent or set and have not come.
-    pub(crate) interrupts_under_way: u32,
+    /// When the interrupts and timers that have been sent or set and have not come will.
+    pub(crate) interrupts_due: Vec<u64>,
     /// Counts settings of the timer, so that an old expiry is told from the present one.
     pub(crate) timer_generation: u32,
     pub(crate) window: LoadWindow,
@@ -62,13 +62,25 @@ impl Cpu {
             waits: Waits::Nothing,
             spinning: false,
             pending: Interrupts::NONE,
-            interrupts_under_way: 0,
+            interrupts_due: Vec::new(),
             timer_generation: 0,
             window,
             stores: StoreBuffer::default(),
             finished: false,
             random,
         }
+    }
+
+    /// An interrupt that was due at `time` has come.
+    pub(crate) fn interrupt_came(&mut self, time: u64) {
+        let index = self.interrupts_due.iter().position(|&due| due == time);
+        self.interrupts_due.swap_remove(index.expect("it was sent"));
+    }
+
+    /// When the next of the interrupts comes that are under way.
+    #[inline]
+    pub(crate) fn next_interrupt(&self) -> u64 {
+        self.interrupts_due.iter().copied().min().unwrap_or(u64::MAX)
     }
 }
 

@@ -147,7 +147,7 @@ impl Engine {
         if filled || over || self.is_free(line) || !cpu.stores.let_pass(kind, line, self.store_places) {
             return false;
         }
-        if !self.acts_at(clock) && (clock >= self.certain_before() || !self.directory.is_quiet(line)) {
+        if !self.acts_at(clock) && (clock >= self.certain_before(line) || !self.directory.is_quiet(line)) {
             return false;
         }
         let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
@@ -193,7 +193,7 @@ impl Engine {
         let free = self.is_free(line) || clock > self.config.measure_until.as_picos();
         // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
         let early = !self.acts_at(clock);
-        if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
+        if early && (free || clock >= self.certain_before(line) || !self.is_certain(line)) {
             self.resume_at(clock);
             return Issue::Later;
         }
@@ -266,38 +266,54 @@ impl Engine {
         Some(value)
     }
 
-    /// The first time for which it is not certain what the current CPU finds at a line that nothing is under way to.
+    /// The first time for which it is not certain what the current CPU finds at `line`, to which nothing is under way.
     #[inline]
-    fn certain_before(&mut self) -> u64 {
-        if let Some(known) = self.certain_before {
-            return known;
-        }
-        let found = self.find_certain_before();
-        self.certain_before = Some(found);
-        found
-    }
-
-    fn find_certain_before(&self) -> u64 {
+    fn certain_before(&mut self, line: u32) -> u64 {
         let horizon = self.horizon.time();
         if !self.config.look_ahead {
             return horizon;
         }
         let latencies = self.directory.latencies();
+        let by_others = horizon.saturating_add(latencies.one_way);
+        if !self.directory.owned_by_core_of(self.current, line) {
+            return by_others;
+        }
+        // The way from a thread of the same core is shorter.
+        let in_core = latencies.one_way_in_core;
+        by_others.min(self.threads_act_not_before().saturating_add(in_core))
+    }
+
+    /// A time before which the other threads of the current CPU's core do nothing.
+    #[inline]
+    fn threads_act_not_before(&mut self) -> u64 {
+        if let Some(known) = self.threads_act_not_before {
+            return known;
+        }
         let threads = self.other_threads[self.current as usize].iter();
-        let in_core = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
-        let by_threads = in_core.saturating_add(latencies.one_way_in_core);
-        horizon.saturating_add(latencies.one_way).min(by_threads)
+        let found = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
+        self.threads_act_not_before = Some(found);
+        found
     }
 
     /// A time before which `number`, which is not the current CPU, does nothing.
     fn acts_not_before(&self, number: u32) -> u64 {
         let cpu = &self.cpus[number as usize];
-        let interrupted = cpu.interrupts_under_way > 0;
+        let (turn, horizon) = (self.calendar.time_of(number), self.horizon.time());
         match cpu.waits {
-            Waits::Compute { .. } | Waits::Interrupt { .. } if !interrupted => self.calendar.time_of(number),
             _ if cpu.finished => NEVER,
-            _ => self.horizon.time(),
+            // An interrupt ends these sooner.
+            Waits::Compute { .. } | Waits::Interrupt { .. } => turn.min(self.interrupted_not_before(number)),
+            // Who has a turn has got what it waited for, or waits for nothing but the turn.
+            _ if turn != NEVER => turn,
+            _ => horizon,
         }
+    }
+
+    /// A time up to which no interrupt reaches `number` that has not yet.
+    pub(super) fn interrupted_not_before(&self, number: u32) -> u64 {
+        // One that somebody sends from now on has its own way to go.
+        let new = self.horizon.time().saturating_add(self.paths.least_delivery);
+        self.cpus[number as usize].next_interrupt().min(new)
     }
 
     /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
