@@ -44,6 +44,7 @@ use std::borrow::Cow;
 mod copies;
 mod directory;
 mod latency;
+mod line;
 mod queue;
 
 pub use directory::Directory;
