@@ -91,13 +91,9 @@ pub(crate) enum Turn {
 /// The times of all that is to happen.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// A winner tree, four to a node: place `k` of node `i` holds the least of node `4 i + 1 + k`; the places of the last
-    /// nodes are CPUs.
-    turns: Box<[[TurnKey; 4]]>,
-    /// The first of the last nodes.
+    /// A winner tree: node `i` holds the lesser of nodes `2i` and `2i + 1`; leaves are CPUs.
+    turns: Box<[TurnKey]>,
     leaves: usize,
-    /// The least of all.
-    first: TurnKey,
     events: Events,
 }
 
@@ -105,38 +101,29 @@ impl Calendar {
     /// A calendar for `cpus` CPUs that have no turn yet.
     pub(crate) fn new(cpus: usize) -> Self {
         assert!(cpus <= 1 << CPU_BITS, "more CPUs than a key has room for");
-        let (mut leaves, mut width) = (0, 1);
-        while 4 * width < cpus {
-            leaves += width;
-            width *= 4;
-        }
-        let turns = vec![[TurnKey::NEVER; 4]; leaves + width].into();
-        Self { turns, leaves, first: TurnKey::NEVER, events: Events::new() }
+        let leaves = cpus.next_power_of_two().max(2);
+        Self { turns: vec![TurnKey::NEVER; 2 * leaves].into(), leaves, events: Events::new() }
     }
 
     /// Gives `cpu` its turn at `time`.
     pub(crate) fn set(&mut self, cpu: u32, time: u64) {
-        let (mut node, mut place) = (self.leaves + cpu as usize / 4, cpu as usize % 4);
+        let mut node = self.leaves + cpu as usize;
         let mut key = TurnKey::new(time, cpu);
-        loop {
-            let four = &mut self.turns[node];
-            if four[place] == key {
-                // Nothing changes here or further up.
+        self.turns[node] = key;
+        while node > 1 {
+            key = key.min(self.turns[node ^ 1]);
+            node /= 2;
+            if self.turns[node] == key {
+                // Nothing changes further up.
                 return;
             }
-            four[place] = key;
-            key = four[0].min(four[1]).min(four[2].min(four[3]));
-            if node == 0 {
-                self.first = key;
-                return;
-            }
-            (node, place) = ((node - 1) / 4, (node - 1) % 4);
+            self.turns[node] = key;
         }
     }
 
     /// When `cpu` has its turn.
     pub(crate) fn time_of(&self, cpu: u32) -> u64 {
-        self.turns[self.leaves + cpu as usize / 4][cpu as usize % 4].time()
+        self.turns[self.leaves + cpu as usize].time()
     }
 
     /// Enters an event.
@@ -147,7 +134,7 @@ impl Calendar {
     /// `cpu` has its turn and no other one. Returns the first turn that is too late for it to act before anybody else does.
     pub(crate) fn begin(&mut self, cpu: u32) -> TurnKey {
         self.set(cpu, NEVER);
-        self.first.min(self.events.bound())
+        self.turns[1].min(self.events.bound())
     }
 
     /// The first turn that comes after an event at `time`.
@@ -157,7 +144,7 @@ impl Calendar {
 
     /// What is next. An event is taken; a CPU keeps its turn until it [`begin`](Self::begin)s.
     pub(crate) fn next(&mut self) -> Turn {
-        let turn = self.first;
+        let turn = self.turns[1];
         if self.events.bound() <= turn && self.events.bound() != TurnKey::NEVER {
             let (time, event) = self.events.take();
             return Turn::Event(time, event);
