@@ -90,7 +90,7 @@ fn main() {
     let stretch = Span::from_micros(if quick { 500 } else { 4_000 });
     println!("wall time of {stretch} after {WARM_UP}:");
     // In ascending order, so that the largest so far is the peak of the memory.
-    for cpus in [2, 8, 32, 128, 480, 1_024, 4_096] {
+    for cpus in [2, 8, 32, 128, 480, 1_024, 2_048, 4_096] {
         let (results, _, seconds) = run(&machine(cpus), stretch);
         let accesses = results.totals.accesses();
         let peak = peak_mib().map_or("peak memory unknown here".to_owned(), |mib| format!("at most {mib} MiB so far"));
