@@ -45,7 +45,7 @@ fn replay(config: Config) -> String {
 #[test]
 fn look_ahead_and_host_threads_change_no_byte_of_the_streams_result() {
     for arbitration in [Arbitration::LocalFirst, Arbitration::Fifo] {
-        let config = || Config { arbitration, ..Config::default() };
+        let config = move || Config { arbitration, ..Config::default() };
         let alone = replay(config());
         assert!(alone == replay(Config { look_ahead: false, ..config() }), "{arbitration:?}: without look-ahead");
         let others: Vec<_> = (0..3).map(|_| thread::spawn(move || replay(config()))).collect();
