@@ -39,7 +39,10 @@ fn replay(config: Config) -> String {
     let (machine, main) = pinned::machine(&topology, config, &stream(), 2);
     machine.run(main).expect("the stream ends");
     machine.check();
-    format!("{:?}", machine.results())
+    let mut results = machine.results();
+    // How often the host switched is no result of the model.
+    results.totals.resumes = 0;
+    format!("{results:?}")
 }
 
 #[test]
