@@ -98,15 +98,22 @@ impl Arena {
         });
         let end = inner.used_lines as usize;
         assert!(end * LINE <= self.bytes, "the simulated machine's memory is full: {} bytes", self.bytes);
-        let object = inner.objects.len() as u32;
-        inner.objects.push(Object {
+        let made = Object {
             name: placement.object.to_owned(),
             index: placement.index,
             first_line,
             fields: (placement.fields)(),
-        });
+        };
         inner.object_of.resize(end, u32::MAX);
-        inner.object_of[first_line as usize..][..lines as usize].fill(object);
+        if reused.is_some() {
+            // Freed places keep their sizes: the object that stood here stood on the same lines, and has none left.
+            let before = inner.object_of[first_line as usize];
+            inner.objects[before as usize] = made;
+        } else {
+            let object = inner.objects.len() as u32;
+            inner.objects.push(made);
+            inner.object_of[first_line as usize..][..lines as usize].fill(object);
+        }
         let offset = self.base - self.range.addr().get() + first_line as usize * LINE;
         // SAFETY: `first_line + lines` lines from `base` lie inside the range.
         let memory = unsafe { self.range.add(offset) };
@@ -117,7 +124,7 @@ impl Arena {
         (memory, first_line, used)
     }
 
-    /// Reads the objects that were ever placed, and the index of the one that stood last on each line.
+    /// Reads the objects that stood last on their lines, and the index of the one on each line.
     pub(crate) fn read<R>(&self, f: impl FnOnce(&[Object], &[u32]) -> R) -> R {
         let inner = self.inner();
         f(&inner.objects, &inner.object_of)

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
 
-use crate::coherence::AccessId;
+use crate::coherence::{AccessId, Kind};
 use crate::random::Random;
 
 /// What a CPU waits for.
@@ -42,8 +42,8 @@ pub(crate) struct Cpu {
     /// Whether it spins for a lock.
     pub(crate) spinning: bool,
     pub(crate) pending: Interrupts,
-    /// Interrupts and timers that have been sent or set and have not come.
-    pub(crate) interrupts_under_way: u32,
+    /// When the interrupts and timers that have been sent or set and have not come will.
+    pub(crate) interrupts_due: Vec<u64>,
     /// Counts settings of the timer, so that an old expiry is told from the present one.
     pub(crate) timer_generation: u32,
     pub(crate) window: LoadWindow,
@@ -63,13 +63,25 @@ impl Cpu {
             waits: Waits::Nothing,
             spinning: false,
             pending: Interrupts::NONE,
-            interrupts_under_way: 0,
+            interrupts_due: Vec::new(),
             timer_generation: 0,
             window,
             stores: StoreBuffer::default(),
             finished: false,
             random,
         }
+    }
+
+    /// An interrupt that was due at `time` has come.
+    pub(crate) fn interrupt_came(&mut self, time: u64) {
+        let index = self.interrupts_due.iter().position(|&due| due == time);
+        self.interrupts_due.swap_remove(index.expect("it was sent"));
+    }
+
+    /// When the next of the interrupts comes that are under way.
+    #[inline]
+    pub(crate) fn next_interrupt(&self) -> u64 {
+        self.interrupts_due.iter().copied().min().unwrap_or(u64::MAX)
     }
 }
 
@@ -246,6 +258,13 @@ impl StoreBuffer {
         self.stores.is_empty()
     }
 
+    /// Whether an access to `line` has nothing to do with the stores here: it neither waits for them nor asks for what they
+    /// wrote.
+    #[inline]
+    pub(crate) fn let_pass(&self, kind: Kind, line: u32) -> bool {
+        self.stores.is_empty() || kind == Kind::Load && !self.asked_for(line)
+    }
+
     /// How many stores have not taken effect.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -267,7 +286,7 @@ impl StoreBuffer {
     /// Whether a store to `line` has not taken effect.
     #[inline]
     pub(crate) fn asked_for(&self, line: u32) -> bool {
-        self.stores.iter().any(|store| store.line == line)
+        self.stores.iter().any(|store| store.line == line && !store.freed)
     }
 
     /// The value of the last store to `address` that has not taken effect.
@@ -301,12 +320,12 @@ impl StoreBuffer {
         asked.expect("a store asked for the line").stage = Stage::Granted(at);
     }
 
-    /// The memory in `start..end` is freed: stores to it never take effect. Calls `lost` with the line of each.
+    /// The memory in `start..end`, whole lines, is freed: stores to it never take effect. Calls `lost` with each of the lines.
     pub(crate) fn forget(&mut self, start: usize, end: usize, mut lost: impl FnMut(u32)) {
-        let inside = |store: &&mut Store| (start..end).contains(&store.word.addr().get()) && !store.freed;
-        for store in self.stores.iter_mut().filter(inside) {
-            store.freed = true;
-            lost(store.line);
+        let inside = |store: &Store| (start..end).contains(&store.word.addr().get()) && !store.freed;
+        while let Some(line) = self.stores.iter().find(|store| inside(store)).map(|store| store.line) {
+            self.stores.iter_mut().filter(|store| store.line == line).for_each(|store| store.freed = true);
+            lost(line);
         }
     }
 }

@@ -48,6 +48,8 @@ struct PathCosts {
     interrupt_send: u64,
     interrupt_delivery: u64,
     interrupt_delivery_other_package: u64,
+    /// What the delivery of an interrupt takes at least, however it varies.
+    least_delivery: u64,
     interrupt_entry: u64,
     idle_exit: u64,
     timer_slack: u64,
@@ -70,8 +72,8 @@ pub(crate) struct Engine {
     pub(crate) current: u32,
     /// The first turn at which the current CPU comes after another CPU's turn or an event.
     horizon: TurnKey,
-    /// What [`Engine::certain_before`] found, until something is entered.
-    certain_before: Option<u64>,
+    /// What [`Engine::threads_act_not_before`] found, until something is entered.
+    threads_act_not_before: Option<u64>,
     /// By CPU: the other threads of its core.
     other_threads: Box<[Box<[u32]>]>,
     /// Whether the current CPU has said when it has its next turn.
@@ -86,6 +88,8 @@ pub(crate) struct Engine {
     /// CPUs that are parked on an address.
     parked: FxHashMap<usize, Vec<u32>>,
     paths: PathCosts,
+    /// Stores under way at which a CPU stalls.
+    store_places: usize,
     /// Accesses since any CPU computed or idled.
     pub(crate) accesses_without_progress: u64,
     /// Times that a CPU was resumed.
@@ -110,6 +114,8 @@ impl Engine {
             interrupt_send: picos(costs.paths.interrupt_send.value),
             interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
             interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
+            // An event at a time comes after the turns of that time, and a jittered path is rounded: two picoseconds less.
+            least_delivery: (picos(costs.paths.interrupt_delivery.value) as f64 * (1.0 - config.jitter) - 2.0) as u64,
             interrupt_entry: picos(costs.paths.interrupt_entry.value),
             idle_exit: picos(costs.family.idle_exit.value),
             timer_slack: picos(costs.paths.timer_slack.value),
@@ -133,7 +139,7 @@ impl Engine {
             account: Account::default(),
             current: 0,
             horizon: TurnKey::new(0, 0),
-            certain_before: None,
+            threads_act_not_before: None,
             other_threads: topology.cpu_ids().map(others).collect(),
             turn_entered: false,
             under_way: Vec::new(),
@@ -145,6 +151,7 @@ impl Engine {
             resumes: 0,
             grants: Vec::new(),
             ended_at: 0,
+            store_places: costs.structure.store_buffer.value as usize,
             directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
             config,
             costs,
@@ -215,7 +222,7 @@ impl Engine {
         self.current = cpu;
         self.cpu().turn = time;
         self.horizon = self.calendar.begin(cpu);
-        self.certain_before = None;
+        self.threads_act_not_before = None;
         self.resumes += 1;
     }
 
@@ -223,6 +230,17 @@ impl Engine {
     pub(crate) fn may_act(&mut self) -> Step {
         let clock = self.clock();
         if self.acts_at(clock) {
+            return Step::Go;
+        }
+        self.resume_at(clock);
+        Step::Suspend
+    }
+
+    /// Whether it is known which interrupts have reached the current CPU by its clock; if not, enters its turn.
+    pub(crate) fn may_see_interrupts(&mut self) -> Step {
+        let clock = self.clock();
+        let known = self.config.look_ahead && clock < self.interrupted_not_before(self.current);
+        if known || self.acts_at(clock) {
             return Step::Go;
         }
         self.resume_at(clock);
@@ -267,7 +285,7 @@ impl Engine {
 
     /// Something was entered that may come before the current CPU's next action.
     fn entered(&mut self, cpu: u32, time: u64) {
-        self.certain_before = None;
+        self.threads_act_not_before = None;
         self.calendar.set(cpu, time);
         if cpu != self.current {
             self.horizon = self.horizon.min(TurnKey::new(time, cpu));
@@ -275,7 +293,7 @@ impl Engine {
     }
 
     fn enter_event(&mut self, time: u64, event: Event) {
-        self.certain_before = None;
+        self.threads_act_not_before = None;
         self.calendar.enter(time, event);
         self.horizon = self.horizon.min(Calendar::after_event(time));
     }
@@ -287,11 +305,11 @@ impl Engine {
             Event::Arrive { slot, .. } => self.arrive(slot),
             Event::Decide { line } => self.decide(line, time),
             Event::Interrupt { cpu, bits } => {
-                self.cpus[cpu as usize].interrupts_under_way -= 1;
+                self.cpus[cpu as usize].interrupt_came(time);
                 self.deliver(cpu, Interrupts::from_bits(bits), time);
             }
             Event::Timer { cpu, generation } => {
-                self.cpus[cpu as usize].interrupts_under_way -= 1;
+                self.cpus[cpu as usize].interrupt_came(time);
                 if self.cpus[cpu as usize].timer_generation == generation {
                     self.deliver(cpu, Interrupts::TIMER, time);
                 }

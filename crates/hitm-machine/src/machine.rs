@@ -188,6 +188,12 @@ impl Machine {
         Results::of(&engine)
     }
 
+    /// Bytes of the table of lines: see [`Directory::table_bytes`](crate::coherence::Directory::table_bytes).
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.world.engine.borrow().directory.table_bytes()
+    }
+
     /// Panics when the directory breaks one of its invariants: for tests.
     ///
     /// # Panics

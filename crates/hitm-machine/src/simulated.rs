@@ -316,7 +316,7 @@ impl Platform for Simulated {
     }
 
     fn interrupt_pending() -> bool {
-        Self::settle();
+        on_cpu(|world, _| world.await_interrupts());
         on_cpu(|world, cpu| !world.engine.borrow().cpus[cpu as usize].pending.is_empty()).unwrap_or(false)
     }
 
@@ -325,7 +325,7 @@ impl Platform for Simulated {
     }
 
     fn take_interrupts() -> Interrupts {
-        Self::settle();
+        on_cpu(|world, _| world.await_interrupts());
         on_cpu(|world, _| world.engine.borrow_mut().take_interrupts()).expect(NO_CPU)
     }
 

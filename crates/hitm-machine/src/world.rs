@@ -86,6 +86,14 @@ impl World {
         }
     }
 
+    /// Waits until it is known which interrupts have reached the current CPU.
+    pub(crate) fn await_interrupts(&self) {
+        let step = self.engine.borrow_mut().may_see_interrupts();
+        if step == Step::Suspend {
+            self.suspend();
+        }
+    }
+
     #[inline]
     fn site(&self, caller: Site) -> Site {
         self.site.get().unwrap_or(caller)
@@ -141,7 +149,7 @@ impl World {
     }
 
     pub(crate) fn compute(&self, work: Span) -> Span {
-        self.settle();
+        self.await_interrupts();
         let step = self.engine.borrow_mut().begin_compute(work);
         if step == Step::Suspend {
             self.suspend();
@@ -150,7 +158,7 @@ impl World {
     }
 
     pub(crate) fn idle(&self) {
-        self.settle();
+        self.await_interrupts();
         let step = self.engine.borrow_mut().begin_idle();
         if step == Step::Suspend {
             self.suspend();

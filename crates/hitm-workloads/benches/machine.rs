@@ -1,11 +1,15 @@
 //! How fast the simulated machine is, on the contended baseline: accesses and misses per second of one host core, at 480 CPUs
-//! over at least ten million accesses, and the wall time of a stretch from 2 to 1,024 CPUs.
+//! over at least ten million accesses, beside a bare loop that does as many switches and loads; then the wall time of a stretch
+//! and the memory from 2 to 4,096 CPUs.
 //!
 //! ```text
 //! cargo bench -p hitm-workloads --bench machine [-- --quick]
 //! ```
 //!
 //! One host thread does all of it: a campaign runs several machines side by side, each on a thread of its own.
+
+#[path = "../../hitm-machine/benches/bare/mod.rs"]
+mod bare;
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -24,8 +28,9 @@ const BURST_FACTOR: f64 = 0.0624;
 const ENOUGH: u64 = 10_000_000;
 const WARM_UP: Span = Span::from_micros(2_000);
 
-/// Runs the baseline for `measured`; what was counted from its start on, and the seconds it took.
-fn run(topology: &Arc<Topology>, measured: Span) -> (Results, f64) {
+/// Runs the baseline for `measured`; what was counted from its start on, the bytes of the table of lines, and the seconds
+/// it took.
+fn run(topology: &Arc<Topology>, measured: Span) -> (Results, usize, f64) {
     let begin = Instant::now();
     let window = Window { warm_up: WARM_UP, measured };
     // Accesses are counted from the start: the rate is that of the whole run.
@@ -43,7 +48,7 @@ fn run(topology: &Arc<Topology>, measured: Span) -> (Results, f64) {
         handle.run_cpu(cpu);
     });
     ended.expect("the workload ends");
-    (machine.results(), begin.elapsed().as_secs_f64())
+    (machine.results(), machine.table_bytes(), begin.elapsed().as_secs_f64())
 }
 
 fn machine(cpus: usize) -> Arc<Topology> {
@@ -54,10 +59,10 @@ fn machine(cpus: usize) -> Arc<Topology> {
 fn main() {
     let quick = std::env::args().any(|argument| argument == "--quick");
     let mut measured = Span::from_micros(if quick { 1_000 } else { 16_000 });
-    let (results, seconds) = loop {
-        let (results, seconds) = run(&machine(480), measured);
+    let (results, table_bytes, seconds) = loop {
+        let (results, table_bytes, seconds) = run(&machine(480), measured);
         if quick || results.totals.accesses() >= ENOUGH {
-            break (results, seconds);
+            break (results, table_bytes, seconds);
         }
         measured = measured * 2;
     };
@@ -75,13 +80,29 @@ fn main() {
         rate(totals.misses),
         rate(totals.resumes)
     );
+    println!("  {:.2} switches an access", totals.resumes as f64 / totals.accesses() as f64);
+    let bare = bare::seconds(480, totals.resumes, totals.accesses(), table_bytes);
+    println!(
+        "  bare loop: {:.2} M accesses/s; the machine takes {:.1} times as long",
+        millions(totals.accesses()) / bare,
+        seconds / bare
+    );
     let stretch = Span::from_micros(if quick { 500 } else { 4_000 });
     println!("wall time of {stretch} after {WARM_UP}:");
-    for cpus in [2, 8, 32, 128, 480, 1_024] {
-        let (results, seconds) = run(&machine(cpus), stretch);
+    // In ascending order, so that the largest so far is the peak of the memory.
+    for cpus in [2, 8, 32, 128, 480, 1_024, 2_048, 4_096] {
+        let (results, _, seconds) = run(&machine(cpus), stretch);
         let accesses = results.totals.accesses();
-        println!("  {cpus:5} CPUs: {seconds:6.2} s, {:.2} M accesses/s", millions(accesses) / seconds);
+        let peak = peak_mib().map_or("peak memory unknown here".to_owned(), |mib| format!("at most {mib} MiB so far"));
+        println!("  {cpus:5} CPUs: {seconds:6.2} s, {:.2} M accesses/s, {peak}", millions(accesses) / seconds);
     }
+}
+
+/// The most memory that this process has had at once; Linux says.
+fn peak_mib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    kib.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1_024)
 }
 
 fn millions(count: u64) -> f64 {

@@ -1,38 +1,9 @@
 //! The directory: the state of every line, and what happens to it at an access.
 
 use super::copies::Copies;
+use super::line::{Line, NO_THREAD, NOBODY, Packed, State};
 use super::queue::Queue;
 use super::{AccessId, Arbitration, Distance, Grant, Kind, Latencies, Miss, NO_ACCESS, Outcome, Request};
-
-const NOBODY: u32 = u32::MAX;
-
-/// A line. Most are only ever touched by one core and need nothing else.
-#[derive(Clone, Debug)]
-struct Line {
-    /// Before this time the line serves nobody: it is on its way, or its owner's operation is not done.
-    busy_until: u64,
-    /// When the owner's copy arrived.
-    filled_at: u64,
-    state: State,
-    /// The thread of the owning core that may write the line, or `NOBODY` when several of them have read it since.
-    thread: u32,
-    /// Index of the line's [`Contended`], or `NOBODY`.
-    contended: u32,
-    /// The package of the line's home.
-    home: u16,
-    /// Accesses that have been issued and have not taken effect.
-    under_way: u16,
-    dirty: bool,
-    /// Operations that the CPU in `thread` may still do before a wanted line moves on.
-    follow_ups: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Uncached,
-    Owned(u32),
-    Shared,
-}
 
 /// What a line has beyond its state once a second core has touched it.
 #[derive(Clone, Debug)]
@@ -71,8 +42,12 @@ pub struct Directory {
 
 impl Directory {
     /// A directory of no lines.
+    ///
+    /// # Panics
+    /// When the machine has 65,534 CPUs or more.
     #[must_use]
     pub fn new(latencies: Latencies, arbitration: Arbitration, follow_up_hits: u8, seed: u64) -> Self {
+        assert!(latencies.cpus() < Packed::LIMIT, "a line has no room for numbers of {} CPUs", latencies.cpus());
         Self {
             latencies,
             arbitration,
@@ -101,16 +76,23 @@ impl Directory {
         &self.latencies
     }
 
+    /// Bytes of the table of lines: what an access looks its line up in.
+    #[must_use]
+    pub fn table_bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
     /// Puts uncached lines whose home is in package `home` behind the last one until there are `count`.
     pub fn grow(&mut self, count: usize, home: u16) {
         let line = Line {
             busy_until: 0,
             filled_at: 0,
-            state: State::Uncached,
-            thread: NOBODY,
             contended: NOBODY,
+            state: Packed::UNCACHED,
+            thread: NO_THREAD,
             home,
             under_way: 0,
+            wanted: false,
             dirty: false,
             follow_ups: 0,
         };
@@ -120,7 +102,7 @@ impl Directory {
     /// Gives a line a new home and forgets its copies: its memory was freed and is used anew. Nobody may wait for it.
     pub fn recycle(&mut self, line: u32, home: u16) {
         let line = &mut self.lines[line as usize];
-        (line.state, line.dirty, line.home, line.thread) = (State::Uncached, false, home, NOBODY);
+        (line.state, line.dirty, line.home, line.thread) = (Packed::UNCACHED, false, home, NO_THREAD);
         debug_assert_eq!(line.under_way, 0, "a freed line is asked for");
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             debug_assert!(contended.queue.is_empty(), "a freed line is waited for");
@@ -134,8 +116,7 @@ impl Directory {
     #[must_use]
     pub fn is_quiet(&self, line: u32) -> bool {
         let line = &self.lines[line as usize];
-        line.under_way == 0
-            && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
+        line.under_way == 0 && !line.wanted
     }
 
     /// Whether an access to `line` has been announced and has not taken effect.
@@ -149,14 +130,14 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
-        self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu))
+        self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu)).into()
     }
 
     /// From when on `cpu` has `line` for itself, if its core owns it and no other of its threads had it since.
     #[inline]
     #[must_use]
     pub fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
-        let is_own = self.owned_by_core_of(cpu, line) && self.lines[line as usize].thread == cpu;
+        let is_own = self.owned_by_core_of(cpu, line) && u32::from(self.lines[line as usize].thread) == cpu;
         is_own.then(|| self.lines[line as usize].filled_at)
     }
 
@@ -166,7 +147,7 @@ impl Directory {
     pub fn lacks(&self, cpu: u32, line: u32) -> bool {
         let core = self.latencies.core_of(cpu);
         let line = &self.lines[line as usize];
-        match line.state {
+        match line.state() {
             State::Uncached => true,
             State::Owned(owner) => owner != core,
             State::Shared => self.contended[line.contended as usize].copies.since(core).is_none(),
@@ -180,10 +161,10 @@ impl Directory {
         let core = self.latencies.core_of(cpu);
         let line = &mut self.lines[index as usize];
         let cost = if kind == Kind::Rmw { self.latencies.rmw_hit } else { self.latencies.load_hit };
-        match line.state {
+        match line.state() {
             State::Owned(owner) if owner == core => {
-                let reads_with_sibling = line.thread == NOBODY && kind == Kind::Load;
-                if line.thread != cpu && !reads_with_sibling {
+                let reads_with_sibling = line.thread == NO_THREAD && kind == Kind::Load;
+                if u32::from(line.thread) != cpu && !reads_with_sibling {
                     return None;
                 }
                 if time < line.filled_at {
@@ -192,8 +173,7 @@ impl Directory {
                     let done = time + cost;
                     return Some(if kind == Kind::Store { done } else { done.max(line.filled_at) });
                 }
-                let contended = self.contended.get(line.contended as usize);
-                if contended.is_some_and(|contended| !contended.queue.is_empty()) {
+                if line.wanted {
                     // Others want it: only what was under way already is still served.
                     if line.follow_ups == 0 || time > line.busy_until {
                         return None;
@@ -231,7 +211,7 @@ impl Directory {
     /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
     pub fn arrive(&mut self, request: Request) -> (Outcome, Option<u64>) {
         let core = self.latencies.core_of(request.cpu);
-        match self.lines[request.line as usize].state {
+        match self.lines[request.line as usize].state() {
             State::Owned(owner) if owner == core => self.arrive_own(request),
             State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
             _ => self.arrive_other(request, core),
@@ -240,9 +220,7 @@ impl Directory {
 
     /// The core has the line, another of its threads had it last.
     fn arrive_own(&mut self, request: Request) -> (Outcome, Option<u64>) {
-        let line = &self.lines[request.line as usize];
-        let contended = self.contended.get(line.contended as usize);
-        if contended.is_some_and(|contended| !contended.queue.is_empty()) {
+        if self.lines[request.line as usize].wanted {
             return self.enqueue(request);
         }
         (Outcome::Granted(self.hand_to_sibling(request, request.time)), None)
@@ -257,10 +235,10 @@ impl Directory {
         let at = (start + self.latencies.to_sibling()).max(now);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.busy_until = done;
-        line.thread = request.cpu;
+        line.thread = request.cpu as u16;
         if request.kind == Kind::Load && at > line.filled_at {
             // Both threads have now seen the value.
-            line.thread = NOBODY;
+            line.thread = NO_THREAD;
         }
         line.dirty |= request.kind.is_write();
         let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
@@ -274,9 +252,9 @@ impl Directory {
         let line = &mut self.lines[request.line as usize];
         let at = line.busy_until.max(request.time) + request.left_of(self.latencies.memory(domain, home));
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
-        line.state = State::Owned(core);
+        line.state = State::Owned(core).into();
         line.dirty = request.kind.is_write();
-        line.thread = request.cpu;
+        line.thread = request.cpu as u16;
         (line.filled_at, line.busy_until) = (at, done);
         line.follow_ups = self.follow_up_hits;
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
@@ -302,7 +280,7 @@ impl Directory {
             let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
             return (Outcome::Granted(Grant { request, at, done: at, miss }), None);
         }
-        if line.busy_until > request.time || !contended.queue.is_empty() {
+        if line.busy_until > request.time || line.wanted {
             return self.enqueue(request);
         }
         (Outcome::Granted(self.serve(request, request.time, false)), None)
@@ -310,7 +288,7 @@ impl Directory {
 
     fn make_contended(&mut self, index: u32) {
         let line = &mut self.lines[index as usize];
-        let (State::Owned(owner), NOBODY) = (line.state, line.contended) else { return };
+        let (State::Owned(owner), NOBODY) = (line.state(), line.contended) else { return };
         let domain = self.latencies.domain_of(owner);
         let mut domains = vec![DomainCopies::default(); self.latencies.domains()];
         domains[domain] = DomainCopies { count: 1, since: line.filled_at, next_refill: line.filled_at };
@@ -327,7 +305,8 @@ impl Directory {
 
     fn enqueue(&mut self, request: Request) -> (Outcome, Option<u64>) {
         let domain = self.queue_domain(request.cpu);
-        let line = &self.lines[request.line as usize];
+        let line = &mut self.lines[request.line as usize];
+        line.wanted = true;
         let contended = &mut self.contended[line.contended as usize];
         contended.queue.push(domain, request, self.tickets);
         self.tickets += 1;
@@ -347,6 +326,7 @@ impl Directory {
             let contended = &mut self.contended[self.lines[line as usize].contended as usize];
             if contended.queue.is_empty() {
                 contended.decision_due = false;
+                self.lines[line as usize].wanted = false;
                 return None;
             }
             if busy_until > now {
@@ -376,7 +356,7 @@ impl Directory {
     /// Grants the line to a core that lacks it, the line being free at `now`.
     fn serve(&mut self, request: Request, now: u64, queued: bool) -> Grant {
         let core = self.latencies.core_of(request.cpu);
-        if self.lines[request.line as usize].state == State::Owned(core) {
+        if self.lines[request.line as usize].state == State::Owned(core).into() {
             // The sibling got it while this one waited.
             return self.hand_to_sibling(request, now);
         }
@@ -421,15 +401,15 @@ impl Directory {
     fn grant_load(&mut self, request: &Request, core: u32, now: u64, queued: bool) -> u64 {
         let domain = self.latencies.domain_of(core);
         let line = &self.lines[request.line as usize];
-        let (state, contended, home) = (line.state, line.contended as usize, u32::from(line.home));
+        let (state, contended, home) = (line.state(), line.contended as usize, u32::from(line.home));
         if let State::Owned(owner) = state {
             let from = self.latencies.domain_of(owner);
             let latency = self.latencies.handoff(domain, from, home);
             let at = self.arrival(request, now, queued, latency);
             let line = &mut self.lines[request.line as usize];
-            line.state = State::Shared;
+            line.state = Packed::SHARED;
             line.dirty = false;
-            line.thread = NOBODY;
+            line.thread = NO_THREAD;
             line.busy_until = at;
             let contended = &mut self.contended[contended];
             contended.copies.add(core, at);
@@ -471,16 +451,16 @@ impl Directory {
         let domain = self.latencies.domain_of(core);
         let line = &self.lines[request.line as usize];
         let (contended, home) = (line.contended as usize, u32::from(line.home));
-        let latency = match line.state {
+        let latency = match line.state() {
             State::Owned(owner) => self.latencies.handoff(domain, self.latencies.domain_of(owner), home),
             _ => self.invalidation_latency(contended, core, home),
         };
         let at = self.arrival(request, now, queued, latency);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         let line = &mut self.lines[request.line as usize];
-        line.state = State::Owned(core);
+        line.state = State::Owned(core).into();
         line.dirty = true;
-        line.thread = request.cpu;
+        line.thread = request.cpu as u16;
         line.follow_ups = self.follow_up_hits;
         (line.filled_at, line.busy_until) = (at, done.max(at + self.latencies.load_hit));
         let contended = &mut self.contended[contended];
@@ -506,7 +486,7 @@ impl Directory {
     /// How far the copy is that answers a request of `core`.
     fn distance_to_holder(&self, line: u32, core: u32) -> Distance {
         let line = &self.lines[line as usize];
-        if let State::Owned(owner) = line.state {
+        if let State::Owned(owner) = line.state() {
             return self.latencies.distance(core, owner);
         }
         let sharers = self.contended[line.contended as usize].copies.valid();
@@ -530,12 +510,13 @@ impl Directory {
         for (index, line) in self.lines.iter().enumerate() {
             let Some(contended) = self.contended.get(line.contended as usize) else { continue };
             let valid = contended.copies.valid();
-            match line.state {
+            assert_eq!(line.wanted, !contended.queue.is_empty(), "line {index}: whether somebody waits");
+            match line.state() {
                 State::Uncached => {}
                 State::Owned(owner) => assert_eq!(valid, [owner], "line {index} is owned by one core"),
                 State::Shared => assert!(valid.len() >= 2, "line {index} is shared by {valid:?}"),
             }
-            if line.state != State::Uncached {
+            if line.state() != State::Uncached {
                 for (domain, copies) in contended.domains.iter().enumerate() {
                     let count = valid.iter().filter(|&&core| self.latencies.domain_of(core) == domain).count();
                     assert_eq!(copies.count as usize, count, "line {index}: copies in domain {domain}");

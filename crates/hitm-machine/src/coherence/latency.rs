@@ -180,6 +180,12 @@ impl Latencies {
         self.package_of[domain]
     }
 
+    /// The number of CPUs.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.core_of.len()
+    }
+
     /// The number of cores.
     #[must_use]
     pub fn cores(&self) -> usize {

@@ -13,9 +13,9 @@
 //! arrive in the order of time and calls `decide` when told to.
 //!
 //! **Look-ahead.** A request takes `one_way` from its CPU to the line, `one_way_in_core` when a thread of the same core has it.
-//! So a hit at time *t* is certain once every event and every CPU has reached *t* - `one_way`, and the other threads of the
-//! core *t* - `one_way_in_core`, unless something is under way to that line already: the caller need not switch to
-//! the others first. This is the model's definition, not an approximation of it: results are the same whether the
+//! So a hit at time *t* is certain once every event and every CPU has reached *t* - `one_way`, and, when the core owns the line,
+//! its other threads *t* - `one_way_in_core`, unless something is under way to that line already: the caller need not
+//! switch to the others first. This is the model's definition, not an approximation of it: results are the same whether the
 //! caller makes use of it or not.
 //!
 //! **State.** Over physical cores: threads of a core share its copy, and hand it to each other at a cost of their own.
@@ -44,6 +44,7 @@ use std::borrow::Cow;
 mod copies;
 mod directory;
 mod latency;
+mod line;
 mod queue;
 
 pub use directory::Directory;

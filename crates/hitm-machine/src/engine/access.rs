@@ -67,8 +67,8 @@ impl Engine {
         if self.find(touch) { Issue::Now } else { self.issue_any(touch) }
     }
 
-    /// The common case of [`issue_any`](Self::issue_any), with the same result: an access that finds its line, of a CPU without
-    /// stores under way. Whether it was that.
+    /// The common case of [`issue_any`](Self::issue_any), with the same result: an access that finds its line and has nothing to
+    /// do with the CPU's stores. Whether it was that.
     #[inline]
     fn find(&mut self, touch: &Touch) -> bool {
         let Some(line) = self.arena.line_of(touch.address()) else { return false };
@@ -77,18 +77,18 @@ impl Engine {
         let filled = kind == Kind::Load && cpu.window.fill_of(line).is_some();
         let over =
             clock > self.config.measure_until.as_picos() || self.accesses_without_progress > self.config.livelock_after;
-        if filled || over || !cpu.stores.is_empty() || self.is_free(line) {
+        if filled || over || self.is_free(line) || !cpu.stores.let_pass(kind, line) {
             return false;
         }
-        if !self.acts_at(clock) && (clock >= self.certain_before() || !self.directory.is_quiet(line)) {
+        if !self.acts_at(clock) && (clock >= self.certain_before(line) || !self.directory.is_quiet(line)) {
             return false;
         }
         let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
-        let window = &mut self.cpus[self.current as usize].window;
+        let cpu = &mut self.cpus[self.current as usize];
         match kind {
-            Kind::Load => window.add(line),
-            Kind::Store => window.end_fill(),
-            Kind::Rmw => window.clear(),
+            Kind::Load => cpu.window.add(line),
+            Kind::Store => cpu.window.end_fill(),
+            Kind::Rmw => cpu.window.clear(),
         }
         self.accesses_without_progress += 1;
         let access = self.records.identify(touch.site, touch.address(), kind);
@@ -123,7 +123,7 @@ impl Engine {
         let free = self.is_free(line) || clock > self.config.measure_until.as_picos();
         // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
         let early = !self.acts_at(clock);
-        if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
+        if early && (free || clock >= self.certain_before(line) || !self.is_certain(line)) {
             self.resume_at(clock);
             return Issue::Later;
         }
@@ -199,38 +199,54 @@ impl Engine {
         Some(value)
     }
 
-    /// The first time for which it is not certain what the current CPU finds at a line that nothing is under way to.
+    /// The first time for which it is not certain what the current CPU finds at `line`, to which nothing is under way.
     #[inline]
-    fn certain_before(&mut self) -> u64 {
-        if let Some(known) = self.certain_before {
-            return known;
-        }
-        let found = self.find_certain_before();
-        self.certain_before = Some(found);
-        found
-    }
-
-    fn find_certain_before(&self) -> u64 {
+    fn certain_before(&mut self, line: u32) -> u64 {
         let horizon = self.horizon.time();
         if !self.config.look_ahead {
             return horizon;
         }
         let latencies = self.directory.latencies();
+        let by_others = horizon.saturating_add(latencies.one_way);
+        if !self.directory.owned_by_core_of(self.current, line) {
+            return by_others;
+        }
+        // The way from a thread of the same core is shorter.
+        let in_core = latencies.one_way_in_core;
+        by_others.min(self.threads_act_not_before().saturating_add(in_core))
+    }
+
+    /// A time before which the other threads of the current CPU's core do nothing.
+    #[inline]
+    fn threads_act_not_before(&mut self) -> u64 {
+        if let Some(known) = self.threads_act_not_before {
+            return known;
+        }
         let threads = self.other_threads[self.current as usize].iter();
-        let in_core = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
-        let by_threads = in_core.saturating_add(latencies.one_way_in_core);
-        horizon.saturating_add(latencies.one_way).min(by_threads)
+        let found = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
+        self.threads_act_not_before = Some(found);
+        found
     }
 
     /// A time before which `number`, which is not the current CPU, does nothing.
     fn acts_not_before(&self, number: u32) -> u64 {
         let cpu = &self.cpus[number as usize];
-        let interrupted = cpu.interrupts_under_way > 0;
+        let (turn, horizon) = (self.calendar.time_of(number), self.horizon.time());
         match cpu.waits {
-            Waits::Compute { .. } | Waits::Interrupt { .. } if !interrupted => self.calendar.time_of(number),
             _ if cpu.finished => NEVER,
-            _ => self.horizon.time(),
+            // An interrupt ends these sooner.
+            Waits::Compute { .. } | Waits::Interrupt { .. } => turn.min(self.interrupted_not_before(number)),
+            // Who has a turn has got what it waited for, or waits for nothing but the turn.
+            _ if turn != NEVER => turn,
+            _ => horizon,
         }
+    }
+
+    /// A time up to which no interrupt reaches `number` that has not yet.
+    pub(super) fn interrupted_not_before(&self, number: u32) -> u64 {
+        // One that somebody sends from now on has its own way to go.
+        let new = self.horizon.time().saturating_add(self.paths.least_delivery);
+        self.cpus[number as usize].next_interrupt().min(new)
     }
 
     /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,

@@ -71,7 +71,7 @@ impl Engine {
         self.spend(self.paths.interrupt_send, Part::Interrupts);
         let delivery = self.delivery(target);
         let at = self.clock() + self.jittered(delivery);
-        self.cpus[target as usize].interrupts_under_way += 1;
+        self.cpus[target as usize].interrupts_due.push(at);
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
     }
 
@@ -131,8 +131,9 @@ impl Engine {
         cpu.timer_generation += 1;
         if at != Time::NEVER {
             let generation = cpu.timer_generation;
-            cpu.interrupts_under_way += 1;
-            self.enter_event(at.as_picos().max(now) + slack, Event::Timer { cpu: number, generation });
+            let due = at.as_picos().max(now) + slack;
+            cpu.interrupts_due.push(due);
+            self.enter_event(due, Event::Timer { cpu: number, generation });
         }
     }
 

@@ -73,8 +73,7 @@ impl Engine {
             self.resume_at(clock);
             return Issue::Later;
         }
-        let places = self.costs.structure.store_buffer.value as usize;
-        if self.cpu().stores.len() >= places && self.drain_stores() == Step::Suspend {
+        if self.cpu().stores.len() >= self.store_places && self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
         self.accesses_without_progress += 1;
@@ -91,7 +90,9 @@ impl Engine {
     }
 
     fn buffer(&mut self, touch: &Touch, line: u32, access: AccessId, stage: Stage, not_before: u64) {
-        self.directory.announce(line);
+        if !self.cpu().stores.asked_for(line) {
+            self.directory.announce(line);
+        }
         let kernel = self.cpu().mode == Mode::Kernel;
         let Touch { word, size, value, .. } = *touch;
         self.cpu().stores.push(Store { line, word, size, value, access, kernel, stage, not_before, freed: false });
@@ -117,10 +118,13 @@ impl Engine {
             if !self.has_line(number, &store, before, now) {
                 return;
             }
-            self.cpus[number as usize].stores.pop();
+            let stores = &mut self.cpus[number as usize].stores;
+            stores.pop();
             before = Some(store.line);
             if !store.freed {
-                self.directory.conclude(store.line);
+                if !stores.asked_for(store.line) {
+                    self.directory.conclude(store.line);
+                }
                 write_word(store.word, store.size, store.value);
                 self.wrote_at(store.word.addr().get(), now);
             }

@@ -1,3 +1,4 @@
 //! Tests of the whole machine, from outside.
 
 mod instructions;
+mod stream;
