@@ -111,6 +111,7 @@ impl Case {
             wakes: native_wakes(runtime.handle().roles(), frames),
             lines: Vec::new(),
             notes: self.notes(),
+            probe: None,
         })
     }
 

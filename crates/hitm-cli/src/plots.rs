@@ -1,28 +1,43 @@
 //! The folder that `--plot` fills: an SVG a published curve.
 
+use std::fmt::Display;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hitm_report::plot::{Plot, Series};
 use hitm_report::validation::{Row, Validation};
 
 use crate::failure::Failure;
 
-/// Draws every curve.
-///
-/// # Errors
-/// When the folder or a file of it cannot be written.
-pub(crate) fn write(folder: &Path, validation: &Validation) -> Result<(), Failure> {
-    let fail = |path: &Path, why: &dyn std::fmt::Display| {
-        Failure::new(format!("--plot `{}`: {why}; name a folder that can be written to", path.display()))
-    };
-    fs::create_dir_all(folder).map_err(|error| fail(folder, &error))?;
-    for plot in curves(validation) {
-        let Some(text) = plot.render().map_err(|error| fail(folder, &error))? else { continue };
-        let path = folder.join(format!("{}.svg", file_name(&plot.title)));
-        fs::write(&path, text).map_err(|error| fail(&path, &error))?;
+/// A folder that can be written to: found out before the run, not after it.
+pub(crate) struct Folder(PathBuf);
+
+fn failure(path: &Path, why: &dyn Display) -> Failure {
+    Failure::new(format!("--plot `{}`: {why}; name a folder that can be written to", path.display()))
+}
+
+impl Folder {
+    /// Makes the folder, if it is not there.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(path).map_err(|error| failure(path, &error))?;
+        Ok(Self(path.to_owned()))
     }
-    Ok(())
+
+    /// Draws every curve.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub(crate) fn write(&self, validation: &Validation) -> Result<(), Failure> {
+        for plot in curves(validation) {
+            let path = self.0.join(format!("{}.svg", file_name(&plot.title)));
+            let Some(text) = plot.render().map_err(|error| failure(&path, &error))? else { continue };
+            fs::write(&path, text).map_err(|error| failure(&path, &error))?;
+        }
+        Ok(())
+    }
 }
 
 fn file_name(title: &str) -> String {

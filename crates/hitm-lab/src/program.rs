@@ -150,6 +150,23 @@ impl Program {
         }
     }
 
+    /// The same program, going on for `new`, where it goes on for a time.
+    #[must_use]
+    pub fn lasting(&self, new: Span) -> Self {
+        let mut program = self.clone();
+        match &mut program {
+            Self::PingPong { .. } | Self::Transfer { .. } | Self::WriterReaders { .. } => {}
+            Self::Counter { time, .. }
+            | Self::Mask { time, .. }
+            | Self::Mix { time, .. }
+            | Self::RwLock { time, .. }
+            | Self::Refcount { time, .. }
+            | Self::Lock { time, .. }
+            | Self::Reads { time } => *time = new,
+        }
+        program
+    }
+
     /// How long the participants go on, where that is a time.
     #[must_use]
     pub fn time(&self) -> Option<Span> {

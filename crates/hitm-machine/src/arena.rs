@@ -117,10 +117,10 @@ impl Arena {
         (memory, first_line, used)
     }
 
-    /// The objects that were ever placed, and the index of the one that stood last on each line.
-    pub(crate) fn objects(&self) -> (Vec<Object>, Vec<u32>) {
+    /// Reads the objects that were ever placed, and the index of the one that stood last on each line.
+    pub(crate) fn read<R>(&self, f: impl FnOnce(&[Object], &[u32]) -> R) -> R {
         let inner = self.inner();
-        (inner.objects.clone(), inner.object_of.clone())
+        f(&inner.objects, &inner.object_of)
     }
 
     /// The name of the byte at `offset` of `line`: object, index and field.

@@ -1,10 +1,11 @@
-//! What happens next: a tournament over the CPUs' clocks, and a heap of everything else.
+//! What happens next: a tournament over the CPUs' clocks, and [`events`] for everything else.
 //!
 //! Ties go to CPUs before other events (an operation that follows at once precedes the decision about its line), and
 //! among CPUs to the lower number; other events of one time are ordered by what they are, never by when they were entered.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+mod events;
+
+use self::events::Events;
 
 /// A time that does not come.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -93,8 +94,7 @@ pub(crate) struct Calendar {
     /// A winner tree: node `i` holds the lesser of nodes `2i` and `2i + 1`; leaves are CPUs.
     turns: Box<[TurnKey]>,
     leaves: usize,
-    /// Time in the upper half, the event in the lower.
-    events: BinaryHeap<Reverse<u128>>,
+    events: Events,
 }
 
 impl Calendar {
@@ -102,7 +102,7 @@ impl Calendar {
     pub(crate) fn new(cpus: usize) -> Self {
         assert!(cpus <= 1 << CPU_BITS, "more CPUs than a key has room for");
         let leaves = cpus.next_power_of_two().max(2);
-        Self { turns: vec![TurnKey::NEVER; 2 * leaves].into(), leaves, events: BinaryHeap::new() }
+        Self { turns: vec![TurnKey::NEVER; 2 * leaves].into(), leaves, events: Events::new() }
     }
 
     /// Gives `cpu` its turn at `time`.
@@ -113,6 +113,10 @@ impl Calendar {
         while node > 1 {
             key = key.min(self.turns[node ^ 1]);
             node /= 2;
+            if self.turns[node] == key {
+                // Nothing changes further up.
+                return;
+            }
             self.turns[node] = key;
         }
     }
@@ -124,22 +128,13 @@ impl Calendar {
 
     /// Enters an event.
     pub(crate) fn enter(&mut self, time: u64, event: Event) {
-        self.events.push(Reverse(u128::from(time) << 64 | u128::from(event.pack())));
+        self.events.enter(time, event);
     }
 
-    /// The first turn that is too late for `cpu` to act before anybody else does. Its own turn does not count.
-    pub(crate) fn horizon(&self, cpu: u32) -> TurnKey {
-        let mut bound = match self.events.peek() {
-            Some(&Reverse(event)) => Self::after_event((event >> 64) as u64),
-            None => TurnKey::NEVER,
-        };
-        // Whoever it met, and would have met, on its way up the tree.
-        let mut node = self.leaves + cpu as usize;
-        while node > 1 {
-            bound = bound.min(self.turns[node ^ 1]);
-            node /= 2;
-        }
-        bound
+    /// `cpu` has its turn and no other one. Returns the first turn that is too late for it to act before anybody else does.
+    pub(crate) fn begin(&mut self, cpu: u32) -> TurnKey {
+        self.set(cpu, NEVER);
+        self.turns[1].min(self.events.bound())
     }
 
     /// The first turn that comes after an event at `time`.
@@ -147,17 +142,14 @@ impl Calendar {
         TurnKey::new(time + 1, 0)
     }
 
-    /// What is next. An event is taken; a CPU keeps its turn until it is [`set`](Self::set) anew.
+    /// What is next. An event is taken; a CPU keeps its turn until it [`begin`](Self::begin)s.
     pub(crate) fn next(&mut self) -> Turn {
         let turn = self.turns[1];
-        match self.events.peek() {
-            Some(&Reverse(event)) if ((event >> 64) as u64) < turn.time() => {
-                self.events.pop();
-                Turn::Event((event >> 64) as u64, Event::unpack(event as u64))
-            }
-            _ if turn == TurnKey::NEVER => Turn::Nothing,
-            _ => Turn::Cpu(turn.cpu(), turn.time()),
+        if self.events.bound() <= turn && self.events.bound() != TurnKey::NEVER {
+            let (time, event) = self.events.take();
+            return Turn::Event(time, event);
         }
+        if turn == TurnKey::NEVER { Turn::Nothing } else { Turn::Cpu(turn.cpu(), turn.time()) }
     }
 }
 
@@ -178,7 +170,7 @@ mod tests {
         let mut take = || {
             let turn = calendar.next();
             if let Turn::Cpu(cpu, _) = turn {
-                calendar.set(cpu, NEVER);
+                calendar.begin(cpu);
             }
             Some(turn)
         };
@@ -202,11 +194,11 @@ mod tests {
     fn a_horizon_lets_the_lower_number_win_a_tie() {
         let mut calendar = Calendar::new(4);
         calendar.set(1, 50);
-        let acts = |calendar: &Calendar, cpu, time| TurnKey::new(time, cpu) < calendar.horizon(cpu);
-        assert!(acts(&calendar, 0, 50) && !acts(&calendar, 0, 51));
-        assert!(acts(&calendar, 2, 49) && !acts(&calendar, 2, 50));
+        let acts = |calendar: &mut Calendar, cpu, time| TurnKey::new(time, cpu) < calendar.begin(cpu);
+        assert!(acts(&mut calendar, 0, 50) && !acts(&mut calendar, 0, 51));
+        assert!(acts(&mut calendar, 2, 49) && !acts(&mut calendar, 2, 50));
         calendar.enter(20, Event::Decide { line: 0 });
-        assert!(acts(&calendar, 2, 20) && !acts(&calendar, 2, 21), "an event lets CPUs go first");
+        assert!(acts(&mut calendar, 2, 20) && !acts(&mut calendar, 2, 21), "an event lets CPUs go first");
     }
 
     #[test]

@@ -2,23 +2,26 @@
 //! once or says [`Step::Suspend`], and the caller switches.
 //!
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`paths`]: what takes time but no line.
+//! [`spinners`]: who waits for a line to be written.
 
 mod access;
 mod paths;
+mod spinners;
 
 use std::panic::Location;
 use std::sync::Arc;
 
-use hitm_memory::{Interrupts, Span};
+use hitm_memory::{Interrupts, LINE, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
 use self::access::UnderWay;
 pub(crate) use self::access::{Issue, Touch};
+use self::spinners::Spinners;
 use crate::account::{Account, Part};
 use crate::arena::Arena;
 use crate::calendar::{Calendar, Event, NEVER, TurnKey};
-use crate::coherence::{Directory, Grant, Kind, Latencies};
+use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::cpu::{Cpu, LoadWindow, Waits};
@@ -67,6 +70,8 @@ pub(crate) struct Engine {
     pub(crate) current: u32,
     /// The first turn at which the current CPU comes after another CPU's turn or an event.
     horizon: TurnKey,
+    /// What [`Engine::certain_before`] found, until something is entered.
+    certain_before: Option<u64>,
     /// By CPU: the other threads of its core.
     other_threads: Box<[Box<[u32]>]>,
     /// Whether the current CPU has said when it has its next turn.
@@ -74,10 +79,9 @@ pub(crate) struct Engine {
     under_way: Vec<UnderWay>,
     /// Places in `under_way` that are free.
     free_places: Vec<u32>,
-    /// The lines of objects that take no part in the model.
+    /// The lines of objects that take no part in the model; empty while there are none.
     free_lines: Vec<bool>,
-    /// CPUs that wait for a write to a line.
-    spinners: FxHashMap<u32, Vec<u32>>,
+    spinners: Spinners,
     /// CPUs that are parked on an address.
     parked: FxHashMap<usize, Vec<u32>>,
     paths: PathCosts,
@@ -128,12 +132,13 @@ impl Engine {
             account: Account::default(),
             current: 0,
             horizon: TurnKey::new(0, 0),
+            certain_before: None,
             other_threads: topology.cpu_ids().map(others).collect(),
             turn_entered: false,
             under_way: Vec::new(),
             free_places: Vec::new(),
             free_lines: Vec::new(),
-            spinners: FxHashMap::default(),
+            spinners: Spinners::default(),
             parked: FxHashMap::default(),
             accesses_without_progress: 0,
             resumes: 0,
@@ -170,12 +175,19 @@ impl Engine {
             Coherence::Free => true,
             Coherence::FreeOf(names) => names.iter().any(|free| free == name),
         };
-        self.free_lines.resize(used as usize, false);
-        self.free_lines[first as usize..][..lines as usize].fill(free);
+        if free || !self.free_lines.is_empty() {
+            self.free_lines.resize((used as usize).max(self.free_lines.len()), false);
+            self.free_lines[first as usize..][..lines as usize].fill(free);
+        }
     }
 
     /// The memory in `start..end` is freed: stores to it that have not taken effect never will.
     pub(crate) fn forget_stores(&mut self, start: usize, end: usize) {
+        let mut lines = start / LINE..end.div_ceil(LINE);
+        let quiet = |line: usize| self.arena.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
+        if lines.all(quiet) {
+            return;
+        }
         for under_way in &mut self.under_way {
             if under_way.store.is_some_and(|(word, ..)| (start..end).contains(&word.addr().get())) {
                 under_way.store = None;
@@ -191,7 +203,8 @@ impl Engine {
     pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
         self.current = cpu;
         self.cpu().turn = time;
-        self.horizon = self.calendar.horizon(cpu);
+        self.horizon = self.calendar.begin(cpu);
+        self.certain_before = None;
         self.resumes += 1;
     }
 
@@ -243,6 +256,7 @@ impl Engine {
 
     /// Something was entered that may come before the current CPU's next action.
     fn entered(&mut self, cpu: u32, time: u64) {
+        self.certain_before = None;
         self.calendar.set(cpu, time);
         if cpu != self.current {
             self.horizon = self.horizon.min(TurnKey::new(time, cpu));
@@ -250,6 +264,7 @@ impl Engine {
     }
 
     fn enter_event(&mut self, time: u64, event: Event) {
+        self.certain_before = None;
         self.calendar.enter(time, event);
         self.horizon = self.horizon.min(Calendar::after_event(time));
     }
@@ -289,7 +304,8 @@ impl Engine {
             return;
         }
         let wait = grant.at - grant.request.time + grant.request.way;
-        self.records.miss(grant.request.access, grant.request.cpu, &grant.miss, wait, grant.request.kernel);
+        let Request { line, access, cpu, kernel, .. } = grant.request;
+        self.records.miss(line, access, cpu, &grant.miss, wait, kernel);
     }
 
     /// Hands a granted line to a CPU that waits for it, or to its store buffer.

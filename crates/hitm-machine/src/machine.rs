@@ -178,7 +178,9 @@ impl Machine {
     /// What was counted.
     #[must_use]
     pub fn results(&self) -> Results {
-        Results::of(&self.world.engine.borrow())
+        let mut engine = self.world.engine.borrow_mut();
+        engine.records.settle();
+        Results::of(&engine)
     }
 
     /// Panics when the directory breaks one of its invariants: for tests.

@@ -3,8 +3,9 @@
 //! An *access* is a place in the source touching a byte of a line with one kind of operation. Hits are counted;
 //! misses keep their waits as a histogram, the distance, and the thief.
 //!
-//! Every access of the simulated program comes by here, so its count stands with those of the same line: a program touches
-//! a line several times in a row, and finds them in the host's cache.
+//! Every access of the simulated program comes by here, and what is counted of one is of no use to the next. So an access only
+//! leaves a note; notes are counted many at a time, when the host can fetch what they need side by side instead of
+//! letting each access wait for it.
 
 use std::panic::Location;
 
@@ -19,13 +20,16 @@ const PER_BLOCK: usize = 5;
 
 const NONE: u32 = u32::MAX;
 
+/// Notes that are counted together: enough to fetch side by side, few enough to stay in the host's first cache.
+const NOTES: usize = 256;
+
 /// What a line is touched with: the kind in bits 0 and 1, the byte in bits 2 to 7, the place above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key(u32);
 
 impl Key {
     /// No access.
-    const EMPTY: Self = Self(u32::MAX);
+    const EMPTY: Self = Self(NO_ACCESS);
 
     fn new(site: SiteId, offset: u8, kind: Kind) -> Self {
         debug_assert!(site < 1 << 23, "more places than a key has bits for");
@@ -96,9 +100,31 @@ impl Misses {
     }
 }
 
+/// A miss that is not counted yet.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    line: u32,
+    key: Key,
+    thief: AccessId,
+    cpu: u32,
+    wait: u64,
+    distance: Distance,
+    dirty: bool,
+    kernel: bool,
+}
+
+/// Thefts of a line: whose copy, and who took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Theft {
+    pub(crate) line: u32,
+    pub(crate) victim: AccessId,
+    pub(crate) thief: AccessId,
+}
+
 /// One access, for reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access<'a> {
+    /// Tells it from others of its line.
     pub(crate) id: AccessId,
     pub(crate) line: u32,
     pub(crate) offset: u8,
@@ -116,8 +142,11 @@ pub(crate) struct Records {
     heads: Vec<u32>,
     blocks: Vec<Block>,
     misses: Vec<Misses>,
-    /// Victim and thief: how often, and picoseconds waited.
-    thefts: FxHashMap<(AccessId, AccessId), (u64, u64)>,
+    /// How often, and picoseconds waited.
+    thefts: FxHashMap<Theft, (u64, u64)>,
+    /// Line and key of hits that are not counted yet.
+    hits_noted: Vec<(u32, Key)>,
+    misses_noted: Vec<Note>,
 }
 
 impl Records {
@@ -128,6 +157,8 @@ impl Records {
             blocks: Vec::new(),
             misses: Vec::new(),
             thefts: FxHashMap::default(),
+            hits_noted: Vec::with_capacity(NOTES),
+            misses_noted: Vec::with_capacity(NOTES),
         }
     }
 
@@ -136,28 +167,98 @@ impl Records {
         self.heads.resize(lines.max(self.heads.len()), NONE);
     }
 
-    /// The number of an access.
+    /// What tells an access from others of its line.
     #[inline]
-    pub(crate) fn identify(
-        &mut self,
-        site: &'static Location<'static>,
-        address: usize,
-        line: u32,
-        kind: Kind,
-    ) -> AccessId {
-        let key = Key::new(self.sites.id(site), (address % hitm_memory::LINE) as u8, kind);
+    pub(crate) fn identify(&mut self, site: &'static Location<'static>, address: usize, kind: Kind) -> AccessId {
+        Key::new(self.sites.id(site), (address % hitm_memory::LINE) as u8, kind).0
+    }
+
+    /// Counts a hit on `line`.
+    #[inline]
+    pub(crate) fn hit(&mut self, line: u32, id: AccessId) {
+        if self.hits_noted.len() == NOTES {
+            self.count_hits();
+        }
+        self.hits_noted.push((line, Key(id)));
+    }
+
+    /// Counts a miss on `line` of `cpu` that waited `wait`.
+    pub(crate) fn miss(&mut self, line: u32, id: AccessId, cpu: u32, miss: &Miss, wait: u64, kernel: bool) {
+        if self.misses_noted.len() == NOTES {
+            self.count_misses();
+        }
+        let Miss { distance, dirty, thief } = *miss;
+        self.misses_noted.push(Note { line, key: Key(id), thief, cpu, wait, distance, dirty, kernel });
+    }
+
+    /// Counts what was noted. Before this the counts are not complete.
+    pub(crate) fn settle(&mut self) {
+        self.count_hits();
+        self.count_misses();
+    }
+
+    #[inline(never)]
+    fn count_hits(&mut self) {
+        let noted = std::mem::take(&mut self.hits_noted);
+        self.fetch(noted.iter().map(|&(line, _)| line));
+        for &(line, key) in &noted {
+            // Four thousand million hits of one place on one line are hours of a run.
+            self.slot(line, key).hits += 1;
+        }
+        self.hits_noted = noted;
+        self.hits_noted.clear();
+    }
+
+    #[inline(never)]
+    fn count_misses(&mut self) {
+        let noted = std::mem::take(&mut self.misses_noted);
+        self.fetch(noted.iter().map(|note| note.line));
+        let mut records = [0; NOTES];
+        for (note, record) in noted.iter().zip(&mut records) {
+            *record = self.record_of(note.line, note.key);
+        }
+        let all = &self.misses;
+        let touched = records[..noted.len()].iter().map(|&record| all[record as usize].misses);
+        std::hint::black_box(touched.fold(0, |all, one| all ^ one));
+        for (note, record) in noted.iter().zip(records) {
+            self.misses[record as usize].add(note);
+            if note.thief != NO_ACCESS {
+                let theft = Theft { line: note.line, victim: note.key.0, thief: note.thief };
+                let sum = self.thefts.entry(theft).or_default();
+                *sum = (sum.0 + 1, sum.1 + note.wait);
+            }
+        }
+        self.misses_noted = noted;
+        self.misses_noted.clear();
+    }
+
+    /// Reads the first block of each line. No read waits for another, so the host has them under way together.
+    fn fetch(&self, lines: impl Iterator<Item = u32>) {
+        let first = |line: u32| self.blocks.get(self.heads[line as usize] as usize).map_or(0, |block| block.next);
+        std::hint::black_box(lines.fold(0, |all, line| all ^ first(line)));
+    }
+
+    fn record_of(&mut self, line: u32, key: Key) -> u32 {
+        let next = self.misses.len() as u32;
+        let slot = self.slot(line, key);
+        if slot.record != NONE {
+            return slot.record;
+        }
+        slot.record = next;
+        self.misses.push(Misses::default());
+        next
+    }
+
+    /// Where an access is counted.
+    fn slot(&mut self, line: u32, key: Key) -> &mut Slot {
         let mut block = self.heads[line as usize];
         let mut last = NONE;
         while block != NONE {
-            let Block { slots, next } = &mut self.blocks[block as usize];
-            for (index, slot) in slots.iter_mut().enumerate() {
-                if slot.key == key {
-                    return block * PER_BLOCK as u32 + index as u32;
-                }
-                if slot.key == Key::EMPTY {
-                    slot.key = key;
-                    return block * PER_BLOCK as u32 + index as u32;
-                }
+            let Block { slots, next } = &self.blocks[block as usize];
+            if let Some(index) = slots.iter().position(|slot| slot.key == key || slot.key == Key::EMPTY) {
+                let slot = &mut self.blocks[block as usize].slots[index];
+                slot.key = key;
+                return slot;
             }
             (last, block) = (block, *next);
         }
@@ -166,49 +267,20 @@ impl Records {
 
     /// Puts a block with `key` behind block `last` of `line`, or as its first.
     #[cold]
-    fn add_block(&mut self, line: u32, last: u32, key: Key) -> AccessId {
-        let block = self.blocks.len() as u32;
+    fn add_block(&mut self, line: u32, last: u32, key: Key) -> &mut Slot {
+        let block = self.blocks.len();
         let empty = Slot { key: Key::EMPTY, hits: 0, record: NONE };
         let mut slots = [empty; PER_BLOCK];
         slots[0].key = key;
         self.blocks.push(Block { slots, next: NONE });
         match self.blocks.get_mut(last as usize) {
-            Some(last) => last.next = block,
-            None => self.heads[line as usize] = block,
+            Some(last) => last.next = block as u32,
+            None => self.heads[line as usize] = block as u32,
         }
-        block * PER_BLOCK as u32
+        &mut self.blocks[block].slots[0]
     }
 
-    fn slot(&mut self, id: AccessId) -> &mut Slot {
-        &mut self.blocks[id as usize / PER_BLOCK].slots[id as usize % PER_BLOCK]
-    }
-
-    /// Counts a hit.
-    #[inline]
-    pub(crate) fn hit(&mut self, id: AccessId) {
-        // Four thousand million hits of one place on one line are hours of a run.
-        self.slot(id).hits += 1;
-    }
-
-    /// Counts a miss of `cpu` that waited `wait`.
-    pub(crate) fn miss(&mut self, id: AccessId, cpu: u32, miss: &Miss, wait: u64, kernel: bool) {
-        let next = self.misses.len() as u32;
-        let Slot { key, record, .. } = self.slot(id);
-        if *record == NONE {
-            *record = next;
-        }
-        let (record, is_write) = (*record, key.kind().is_write());
-        if record == next {
-            self.misses.push(Misses::default());
-        }
-        self.misses[record as usize].add(cpu, miss, wait, kernel, is_write);
-        if miss.thief != NO_ACCESS {
-            let theft = self.thefts.entry((id, miss.thief)).or_default();
-            *theft = (theft.0 + 1, theft.1 + wait);
-        }
-    }
-
-    /// All accesses that were ever identified, line by line.
+    /// All accesses that were counted, line by line.
     pub(crate) fn accesses(&self) -> impl Iterator<Item = Access<'_>> {
         (0..self.heads.len() as u32).flat_map(|line| self.accesses_of(line))
     }
@@ -219,40 +291,36 @@ impl Records {
             some(self.blocks[block as usize].next)
         });
         blocks.flat_map(move |block| {
-            let slots = self.blocks[block as usize].slots.iter().enumerate();
-            slots
-                .filter(|(_, slot)| slot.key != Key::EMPTY)
-                .map(move |(index, slot)| self.access(line, block * PER_BLOCK as u32 + index as u32, slot))
+            let slots = self.blocks[block as usize].slots.iter();
+            slots.filter(|slot| slot.key != Key::EMPTY).map(move |slot| Access {
+                hits: u64::from(slot.hits),
+                misses: self.misses.get(slot.record as usize),
+                ..Self::access(line, slot.key.0)
+            })
         })
     }
 
-    fn access(&self, line: u32, id: AccessId, slot: &Slot) -> Access<'_> {
-        Access {
-            id,
-            line,
-            offset: slot.key.offset(),
-            kind: slot.key.kind(),
-            site: slot.key.site(),
-            hits: u64::from(slot.hits),
-            misses: self.misses.get(slot.record as usize),
-        }
+    /// An access to `line`, without its counts.
+    pub(crate) fn access<'a>(line: u32, id: AccessId) -> Access<'a> {
+        let key = Key(id);
+        Access { id, line, offset: key.offset(), kind: key.kind(), site: key.site(), hits: 0, misses: None }
     }
 
     pub(crate) fn sites(&self) -> &Sites {
         &self.sites
     }
 
-    /// Victim, thief, times, picoseconds; in the order of victim and thief.
-    pub(crate) fn thefts(&self) -> Vec<(AccessId, AccessId, u64, u64)> {
-        let theft = |(&(victim, thief), &(times, wait)): (&(u32, u32), &(u64, u64))| (victim, thief, times, wait);
-        let mut thefts: Vec<_> = self.thefts.iter().map(theft).collect();
+    /// Thefts, times and picoseconds; in order.
+    pub(crate) fn thefts(&self) -> Vec<(Theft, (u64, u64))> {
+        let mut thefts: Vec<_> = self.thefts.iter().map(|(&theft, &sum)| (theft, sum)).collect();
         thefts.sort_unstable();
         thefts
     }
 }
 
 impl Misses {
-    fn add(&mut self, cpu: u32, miss: &Miss, wait: u64, kernel: bool, is_write: bool) {
+    fn add(&mut self, note: &Note) {
+        let Note { cpu, wait, distance, .. } = *note;
         let word = cpu as usize / 64;
         if word >= self.cpus.len() {
             self.cpus.resize(word + 1, 0);
@@ -260,11 +328,11 @@ impl Misses {
         self.cpus[word] |= 1 << (cpu % 64);
         self.misses += 1;
         self.wait += wait;
-        self.kernel_wait += if kernel { wait } else { 0 };
+        self.kernel_wait += if note.kernel { wait } else { 0 };
         self.waits.record(wait);
-        self.distances[miss.distance as usize] += 1;
-        if miss.dirty {
-            match miss.distance {
+        self.distances[distance as usize] += 1;
+        if note.dirty {
+            match distance {
                 Distance::OtherPackage => {
                     self.hitm_remote += 1;
                     self.hitm_remote_wait += wait;
@@ -275,7 +343,7 @@ impl Misses {
                 }
             }
         }
-        if is_write && miss.distance.is_cache() {
+        if note.key.kind().is_write() && distance.is_cache() {
             self.transfers += 1;
         }
     }
@@ -291,20 +359,23 @@ mod tests {
         records.grow(2);
         let here = Location::caller();
         let offsets: Vec<usize> = (0..12).collect();
-        let first: Vec<AccessId> =
-            offsets.iter().map(|&offset| records.identify(here, 64 + offset, 1, Kind::Load)).collect();
-        let again: Vec<AccessId> =
-            offsets.iter().map(|&offset| records.identify(here, 64 + offset, 1, Kind::Load)).collect();
-        assert_eq!(first, again);
-        records.hit(first[7]);
-        assert_ne!(records.identify(here, 64 + 7, 1, Kind::Rmw), first[7]);
-        assert_ne!(records.identify(here, 7, 0, Kind::Load), first[7]);
+        for offset in offsets {
+            let id = records.identify(here, 64 + offset, Kind::Load);
+            assert_eq!(id, records.identify(here, 64 + offset, Kind::Load));
+            records.hit(1, id);
+        }
+        let seventh = records.identify(here, 64 + 7, Kind::Load);
+        records.hit(1, seventh);
+        records.hit(0, seventh);
+        let other = records.identify(here, 64 + 7, Kind::Rmw);
+        records.hit(1, other);
+        records.settle();
         let hits: Vec<(u8, u64)> = records
             .accesses()
             .filter(|access| access.line == 1 && access.kind == Kind::Load)
             .map(|access| (access.offset, access.hits))
             .collect();
-        let expect: Vec<(u8, u64)> = (0..12).map(|offset| (offset, u64::from(offset == 7))).collect();
+        let expect: Vec<(u8, u64)> = (0..12).map(|offset| (offset, 1 + u64::from(offset == 7))).collect();
         assert_eq!(hits, expect);
     }
 

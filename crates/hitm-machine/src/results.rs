@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::account::{Account, Part};
+use crate::arena::Object;
 use crate::coherence::{AccessId, Distance, Kind};
 use crate::engine::Engine;
 use crate::histogram::Histogram;
-use crate::records::{Access, Misses};
+use crate::records::{Access, Misses, Records, Theft as Stolen};
+use crate::site::SiteId;
 use crate::world::shorten;
 
 /// A place in the source.
@@ -224,8 +226,12 @@ impl Results {
         self.lines.sort_by(|a, b| (a.address, &a.object, a.index).cmp(&(b.address, &b.object, b.index)));
     }
 
+    /// What `engine`'s records have counted.
     pub(crate) fn of(engine: &Engine) -> Self {
-        let (objects, object_of) = engine.arena.objects();
+        engine.arena.read(|objects, object_of| Self::with_names(engine, objects, object_of))
+    }
+
+    fn with_names(engine: &Engine, objects: &[Object], object_of: &[u32]) -> Self {
         let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
         let mut line_waits = BTreeMap::new();
         let mut by_line: BTreeMap<u32, Vec<Access<'_>>> = BTreeMap::new();
@@ -241,7 +247,7 @@ impl Results {
             }
         }
         by_line.retain(|_, accesses| accesses.iter().any(|access| access.misses.is_some()));
-        let mut names = Names::new(engine);
+        let mut names = Names::new(engine, objects, object_of);
         let lines = by_line.into_iter().map(|(line, accesses)| {
             let object = &objects[object_of[line as usize] as usize];
             let mut accesses: Vec<AccessResult> = accesses.iter().map(|access| names.access(access)).collect();
@@ -350,31 +356,28 @@ impl Totals {
 /// A field's name and its place in the source.
 type Named = (Arc<str>, Place);
 
+/// By line and victim: thief, times, picoseconds.
+type Thefts = BTreeMap<(u32, AccessId), Vec<(AccessId, u64, u64)>>;
+
 /// Turns numbers into names.
 struct Names<'a> {
     engine: &'a Engine,
+    objects: &'a [Object],
+    /// The object on each line.
+    object_of: &'a [u32],
     /// Each file's and each field's name, once: there are many accesses and few names.
     known: BTreeSet<Arc<str>>,
-    /// By thief.
-    thieves: BTreeMap<AccessId, Named>,
-    /// By victim: thief, times, picoseconds.
-    thefts: BTreeMap<AccessId, Vec<(AccessId, u64, u64)>>,
+    places: BTreeMap<SiteId, Place>,
+    thefts: Thefts,
 }
 
 impl<'a> Names<'a> {
-    fn new(engine: &'a Engine) -> Self {
-        let mut names = Self { engine, known: BTreeSet::new(), thieves: BTreeMap::new(), thefts: BTreeMap::new() };
-        let mut wanted: Vec<AccessId> = Vec::new();
-        for (victim, thief, times, wait) in engine.records.thefts() {
-            names.thefts.entry(victim).or_default().push((thief, times, wait));
-            wanted.push(thief);
+    fn new(engine: &'a Engine, objects: &'a [Object], object_of: &'a [u32]) -> Self {
+        let mut thefts = Thefts::new();
+        for (Stolen { line, victim, thief }, (times, wait)) in engine.records.thefts() {
+            thefts.entry((line, victim)).or_default().push((thief, times, wait));
         }
-        wanted.sort_unstable();
-        for access in engine.records.accesses().filter(|access| wanted.binary_search(&access.id).is_ok()) {
-            let name = names.name(&access);
-            names.thieves.insert(access.id, name);
-        }
-        names
+        Self { engine, objects, object_of, known: BTreeSet::new(), places: BTreeMap::new(), thefts }
     }
 
     fn once(&mut self, name: &str) -> Arc<str> {
@@ -386,12 +389,21 @@ impl<'a> Names<'a> {
         name
     }
 
-    fn name(&mut self, access: &Access<'_>) -> Named {
-        let place = self.engine.records.sites().place(access.site);
+    fn place(&mut self, site: SiteId) -> Place {
+        if let Some(known) = self.places.get(&site) {
+            return known.clone();
+        }
+        let place = self.engine.records.sites().place(site);
         let place = Place { file: self.once(shorten(place.file())), line: place.line(), column: place.column() };
-        // Without the object's name.
-        let name = self.engine.arena.name(access.line, usize::from(access.offset));
-        (self.once(name.split_once('.').map_or(&name, |(_, field)| field)), place)
+        self.places.insert(site, place.clone());
+        place
+    }
+
+    fn name(&mut self, access: &Access<'_>) -> Named {
+        let object = &self.objects[self.object_of[access.line as usize] as usize];
+        let within = (access.line - object.first_line) as usize * hitm_memory::LINE + usize::from(access.offset);
+        let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
+        (self.once(&field), self.place(access.site))
     }
 
     fn cycles(&self, picos: u64) -> f64 {
@@ -399,12 +411,12 @@ impl<'a> Names<'a> {
     }
 
     fn access(&mut self, access: &Access<'_>) -> AccessResult {
-        let thefts = self.thefts.get(&access.id).map_or(&[][..], Vec::as_slice);
-        let theft = |&(thief, times, wait): &(AccessId, u64, u64)| {
-            let (field, place) = self.thieves[&thief].clone();
+        let thefts = self.thefts.get(&(access.line, access.id)).cloned().unwrap_or_default();
+        let theft = |(thief, times, wait)| {
+            let (field, place) = self.name(&Records::access(access.line, thief));
             Theft { field, place, times, cycles: self.cycles(wait) }
         };
-        let mut stolen_by: Vec<Theft> = thefts.iter().map(theft).collect();
+        let mut stolen_by: Vec<Theft> = thefts.into_iter().map(theft).collect();
         stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
         let (field, place) = self.name(access);
         let none = Misses::default();

@@ -45,7 +45,7 @@ fn touch_of<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Touch {
 /// Tells the machine of an access; what it says of the value. `Now` outside a machine, where accesses cost nothing.
 #[inline]
 fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Issue {
-    on_cpu(|world, cpu| world.touch(cpu, touch_of(word, kind, value, site))).unwrap_or(Issue::Now)
+    on_cpu(|world, _| world.touch(touch_of(word, kind, value, site))).unwrap_or(Issue::Now)
 }
 
 /// Tells the race detector, if there is one, of what `cpu` did.
@@ -243,7 +243,7 @@ impl Memory for Simulated {
             if !again(value) {
                 break value;
             }
-            if on_cpu(|world, cpu| world.spin_on(cpu, address, site)).is_none() {
+            if on_cpu(|world, _| world.spin_on(address, site)).is_none() {
                 panic!("{site}: spins outside a machine, where nobody else can end it");
             }
         };

@@ -25,9 +25,10 @@ pub(crate) struct World {
     /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses cost nothing.
     pub(crate) current: Cell<Option<u32>>,
     /// By CPU: the way back to the main loop. Valid while that CPU's coroutine is alive.
-    yielders: RefCell<Vec<Option<WayBack>>>,
-    /// By CPU: the place that stands for all accesses at present.
-    sites: RefCell<Vec<Option<Site>>>,
+    yielders: Box<[Cell<Option<WayBack>>]>,
+    /// The place that stands for all accesses of the current CPU at present. While a CPU is not current, its own is on its
+    /// stack.
+    site: Cell<Option<Site>>,
 }
 
 thread_local! {
@@ -41,8 +42,8 @@ impl World {
             checks_races: engine.races.is_some(),
             engine: RefCell::new(engine),
             current: Cell::new(None),
-            yielders: RefCell::new(vec![None; cpus]),
-            sites: RefCell::new(vec![None; cpus]),
+            yielders: vec![Cell::new(None); cpus].into(),
+            site: Cell::new(None),
         }
     }
 
@@ -59,19 +60,22 @@ impl World {
         f()
     }
 
-    /// The code of `cpu` begins to run on the stack that `yielder` leads away from.
+    /// The code of `cpu` begins to run on the stack that `yielder` leads away from, or has ended.
     pub(crate) fn set_yielder(&self, cpu: u32, yielder: Option<&Yielder<(), ()>>) {
-        self.yielders.borrow_mut()[cpu as usize] = yielder.map(NonNull::from);
+        self.yielders[cpu as usize].set(yielder.map(NonNull::from));
+        self.site.set(None);
     }
 
     /// Switches to the main loop; returns when the current CPU has its turn again.
     fn suspend(&self) {
         let cpu = self.current.get().expect("only code on a CPU waits");
-        let yielder = self.yielders.borrow()[cpu as usize].expect("the CPU's coroutine is alive");
+        let yielder = self.yielders[cpu as usize].get().expect("the CPU's coroutine is alive");
         // SAFETY: `set_yielder` was given the yielder of this CPU's coroutine, which is the one that runs now, and which
         // outlives this call because the call is on its stack.
         let yielder = unsafe { yielder.as_ref() };
+        let site = self.site.take();
         yielder.suspend(());
+        self.site.set(site);
     }
 
     /// Waits until everything before the current CPU's clock has happened.
@@ -82,14 +86,15 @@ impl World {
         }
     }
 
-    fn site(&self, cpu: u32, caller: Site) -> Site {
-        self.sites.borrow()[cpu as usize].unwrap_or(caller)
+    #[inline]
+    fn site(&self, caller: Site) -> Site {
+        self.site.get().unwrap_or(caller)
     }
 
     /// An access: returns when its value may be read or written. For a store, whether that is left to the machine; for a
     /// load, its value when it is one that only this CPU knows yet.
-    pub(crate) fn touch(&self, cpu: u32, mut touch: Touch) -> Issue {
-        touch.site = self.site(cpu, touch.site);
+    pub(crate) fn touch(&self, mut touch: Touch) -> Issue {
+        touch.site = self.site(touch.site);
         let issued = loop {
             let issued = self.engine.borrow_mut().issue(&touch);
             match issued {
@@ -124,8 +129,8 @@ impl World {
     }
 
     /// Waits until the line of `address` is written.
-    pub(crate) fn spin_on(&self, cpu: u32, address: usize, caller: Site) {
-        self.engine.borrow_mut().spin_on(address, self.site(cpu, caller));
+    pub(crate) fn spin_on(&self, address: usize, caller: Site) {
+        self.engine.borrow_mut().spin_on(address, self.site(caller));
         self.suspend();
         self.engine.borrow_mut().spun();
     }
@@ -165,10 +170,12 @@ impl World {
 
     /// Runs `f` with `site` as the place of every access of the current CPU.
     pub(crate) fn at<R>(&self, site: Site, f: impl FnOnce() -> R) -> R {
-        let Some(cpu) = self.current.get() else { return f() };
-        let before = self.sites.borrow_mut()[cpu as usize].replace(site);
+        if self.current.get().is_none() {
+            return f();
+        }
+        let before = self.site.replace(Some(site));
         let result = f();
-        self.sites.borrow_mut()[cpu as usize] = before;
+        self.site.set(before);
         result
     }
 

@@ -10,6 +10,7 @@ pub mod compare;
 pub mod functions;
 pub mod layout;
 pub mod plot;
+pub mod probe;
 pub mod published;
 pub mod result;
 pub mod statistics;

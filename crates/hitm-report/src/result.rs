@@ -169,6 +169,57 @@ pub struct Run {
     /// What a user should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What a probe gave, beside its metric. The workload is `probe NAME`, the mitigation the variant: a scope, an encoding and a
+    /// scope (`byte=llc`), a lock, a distance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Probe>,
+}
+
+/// What a probe gave.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Probe {
+    /// What was asked for, in words.
+    pub what: String,
+    /// What the variants are: `scope`, `lock`, `distance`.
+    pub variants: String,
+    /// CPUs that took part.
+    pub participants: usize,
+    /// Parts that the structure was split into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<usize>,
+    /// Operations that wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<Side>,
+    /// Operations that read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Side>,
+    /// Misses of the probe's own lines an operation of either kind; none natively.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<f64>,
+    /// Nanoseconds between two operations, of whichever CPU, pauses included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<f64>,
+    /// Where the probe is about single operations: shares from 0 to 1, and the nanoseconds that this share took at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantiles: Vec<(f64, f64)>,
+    /// How many values the quantiles are of.
+    #[serde(default)]
+    pub values: usize,
+}
+
+/// A probe's operations of one kind.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Side {
+    /// What one is called: `search`, `set or clear`.
+    pub name: String,
+    /// Nanoseconds each, pauses not included.
+    #[serde(deserialize_with = "number_or_null")]
+    pub nanos: f64,
+    /// How many were measured.
+    pub operations: u64,
+    /// Misses of the probe's own lines each, where the kind of access tells the sides apart; none natively.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<f64>,
 }
 
 /// What the tasks of one role did.

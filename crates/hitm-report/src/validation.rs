@@ -35,7 +35,7 @@ pub struct Validation {
 /// One published experiment.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Experiment {
-    /// Its number among the targets, or `-`.
+    /// Its number among the targets, or `curves`.
     pub id: String,
     /// What it is.
     pub title: String,

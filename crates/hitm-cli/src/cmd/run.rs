@@ -36,7 +36,7 @@ enum Workload {
     /// 60 transcoders on 8 CPUs each, every thread at FIFO 99.
     Ffmpeg(Box<Ffmpeg>),
     /// What one shared word, counter or bitmap costs.
-    Probe(Probe),
+    Probe(Box<Probe>),
 }
 
 impl Run {
@@ -445,6 +445,7 @@ impl Ffmpeg {
             wakes: pairs_per_frame(outcome.wakes.iter().copied(), frames),
             lines: convert::lines(results, LINES_KEPT),
             notes,
+            probe: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Verdict, lacks, recorded};
-use hitm_machine::Arbitration;
+use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict, lacks, recorded};
+use hitm_machine::{Arbitration, CostSet, Costs};
 use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
 
 use crate::args::{arbitration, parameter};
@@ -64,6 +64,9 @@ Examples:
   hitm validate --model follow_up_hits=0
   hitm validate --json validate.json --plot plots";
 
+/// Machines that together have every parameter that there is.
+const OF_ALL_FAMILIES: [&str; 3] = ["gnr-2x120", "epyc-9654-2x96", "skx-8x28"];
+
 /// An experiment under one policy.
 struct Pass {
     /// Its place among those asked for.
@@ -82,17 +85,20 @@ impl Validate {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let chosen = self.chosen()?;
         self.check_once()?;
+        self.check_model()?;
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         let record = self.record.as_deref().map(json::Target::open).transpose()?;
+        let plots = self.plot.as_deref().map(crate::plots::Folder::open).transpose()?;
         let (validation, found) = self.validate(&chosen);
         if let Some(target) = target {
             target.write(&validation.write())?;
         }
         if let Some(record) = record {
-            record.write(&score(&found))?;
+            let findings = found.iter().map(|(policy, finding)| (policy.as_str(), finding));
+            record.write(&Score::of(findings).write())?;
         }
-        if let Some(folder) = &self.plot {
-            crate::plots::write(folder, &validation)?;
+        if let Some(plots) = plots {
+            plots.write(&validation)?;
         }
         print(&validation.render())?;
         match (validation.failures.as_slice(), validation.worse.len()) {
@@ -121,6 +127,21 @@ impl Validate {
             if self.arbitration[..index].contains(policy) {
                 let name = policy.name();
                 return Err(Failure::new(format!("--arbitration `{name}`: is there twice; give it once")));
+            }
+        }
+        Ok(())
+    }
+
+    /// That each parameter is one of some machine.
+    fn check_model(&self) -> Result<(), Failure> {
+        for (name, value) in &self.model {
+            let set = |machine: &&str| {
+                let topology = hitm_topology::parse(machine).map_err(|error| error.to_string())?;
+                Costs::of(&topology, CostSet::Linux).set(name, *value)
+            };
+            let refusals: Vec<String> = OF_ALL_FAMILIES.iter().filter_map(|machine| set(machine).err()).collect();
+            if refusals.len() == OF_ALL_FAMILIES.len() {
+                return Err(Failure::new(format!("--model `{name}={value}`: {}", refusals[0])));
             }
         }
         Ok(())
@@ -206,10 +227,4 @@ fn put(experiment: &mut validation::Experiment, policy: &str, finding: &Finding)
         experiment.rows.len() - 1
     });
     experiment.rows[row].simulated.insert(policy.to_owned(), simulated);
-}
-
-/// The findings as a recorded score.
-fn score(found: &[(String, Finding)]) -> String {
-    let rows = found.iter().map(|(policy, finding)| hitm_lab::validate::Scored::of(finding, policy)).collect();
-    hitm_lab::validate::Score { rows }.write()
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use expect_test::{expect, expect_file};
+use expect_test::{Expect, expect, expect_file};
 use serde_json::{Value, json};
 
 use crate::command::{Ended, end, folder, hitm};
@@ -120,4 +120,62 @@ fn nothing_in_common_is_no_comparison() {
     expect![[r#"
         hitm: result file `after.json`: it has this run twice: baseline, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full; write it again with each run once
     "#]].assert_eq(&ended.stderr);
+}
+
+#[test]
+fn comparisons() {
+    let check = |line: &str, expect: Expect| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/data");
+        let ended = end(hitm().current_dir(folder).args(crate::command::words(line)));
+        assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{line}\n{}", ended.stderr);
+        expect.assert_eq(&ended.stderr);
+    };
+    check(
+        "compare",
+        expect![[r#"
+        hitm: the following required arguments were not provided: <BEFORE> <AFTER>; `hitm compare --help` shows what there is
+    "#]],
+    );
+    check(
+        "compare small.json",
+        expect![[r#"
+        hitm: the following required arguments were not provided: <AFTER>; `hitm compare --help` shows what there is
+    "#]],
+    );
+    check(
+        "compare small.json missing.json",
+        expect![[r#"
+        hitm: result file `missing.json`: No such file or directory (os error 2); give a file that `hitm run --json` wrote
+    "#]],
+    );
+    check(
+        "compare help/c2c.txt small.json",
+        expect![[r#"
+        hitm: result file `help/c2c.txt`: not JSON at line 1, column 1: it may be cut short; write it again with `hitm run --json`
+    "#]],
+    );
+    check(
+        "compare small.json small.json --mitigation cpupri-split",
+        expect![[r#"
+        hitm: result file `small.json`: no run of mitigation `cpupri-split`; name one of `baseline`, `all`
+    "#]],
+    );
+    check(
+        "compare small.json small.json --threshold -1",
+        expect![[r#"
+        hitm: invalid value '-1' for '--threshold <PERCENT>': not a number of percent from 0 to 1000000; `hitm compare --help` shows what there is
+    "#]],
+    );
+    check(
+        "compare small.json small.json --threshold nan",
+        expect![[r#"
+        hitm: invalid value 'nan' for '--threshold <PERCENT>': not a number of percent from 0 to 1000000; `hitm compare --help` shows what there is
+    "#]],
+    );
+    check(
+        "compare small.json small.json --json missing-folder/c.json",
+        expect![[r#"
+        hitm: --json `missing-folder/c.json`: No such file or directory (os error 2); name a file in a folder that can be written
+    "#]],
+    );
 }

@@ -7,8 +7,14 @@ use serde_json::Value;
 use crate::command::{end, folder, hitm, stdout_of, words};
 
 /// Every probe, small.
-const PROBES: [&str; 4] = [
+const PROBES: [&str; 10] = [
     "ping-pong --pairs 1 --rounds 20",
+    "ping-pong --pairs 1 --rounds 20 --kind reading",
+    "mix --kind store --duration 2us",
+    "rwlock --mix 50 --duration 2us",
+    "refcount --scope machine,cpu --duration 2us --pause 100ns",
+    "lock --duration 2us --seeds 2",
+    "writer-readers --rounds 3",
     "counter --scope machine,llc --duration 2us",
     "mask --scope machine,core --duration 2us --readers 1",
     "reads --duration 2us",
@@ -19,7 +25,7 @@ fn probes_are_simulated_with_the_same_bytes() {
     for probe in PROBES {
         let line = format!("run probe {probe} --machine 'package:2 l3:1 core:2 pu:2'");
         let text = stdout_of(&line);
-        assert!(text.starts_with("probe, simulated on package:2 l3:1 core:2 pu:2 "), "{text}");
+        assert!(text.contains(", simulated on package:2 l3:1 core:2 pu:2 ("), "{text}");
         assert!(text.lines().next().unwrap().ends_with(concat!("hitm ", env!("CARGO_PKG_VERSION"))), "{text}");
         assert!(!text.contains("NaN"), "{text}");
         assert_eq!(text, stdout_of(&line), "{probe}");
@@ -31,7 +37,29 @@ fn options_stand_before_or_after_the_probe() {
     let after = stdout_of("run probe counter --machine core:2 --duration 2us --seed 3");
     let before = stdout_of("run probe --machine core:2 --duration 2us --seed 3 counter");
     assert_eq!(after, before);
-    assert!(after.contains(", seed 3, "), "{after}");
+    assert!(after.contains(", seeds [3, 4, 5], "), "{after}");
+}
+
+/// The table's facts are in the file, and what asks which scope is best is answered.
+#[test]
+fn a_probe_says_which_scope_is_best() {
+    let folder = folder();
+    let line = "run probe mask --encoding bit,byte --mix 50 --machine 'package:2 l3:1 core:2 pu:2' --duration 20us \
+                --arbitration local-first,fifo --json mask.json";
+    let ended = end(hitm().current_dir(folder.path()).args(words(line)));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let last = ended.stdout.lines().last().unwrap();
+    assert!(last.contains("whatever the policy: ") || last.starts_with("undetermined on "), "{last}");
+    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("mask.json")).unwrap()).unwrap();
+    let runs = file["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * 2 * 5);
+    for run in runs {
+        assert_eq!(run["workload"], "probe mask");
+        let (reads, writes) = (&run["probe"]["reads"], &run["probe"]["writes"]);
+        let mean = (reads["nanos"].as_f64().unwrap() + writes["nanos"].as_f64().unwrap()) / 2.0;
+        // Half of each: the mean over seeds of either side, and of both.
+        assert!((run["metric"]["value"].as_f64().unwrap() / mean - 1.0).abs() < 1e-6, "{run}");
+    }
 }
 
 /// A search with nobody to write, and writers with nobody to search, have no figure rather than a wrong one.
@@ -47,7 +75,7 @@ fn a_mask_may_have_readers_alone() {
 fn probes_run_here() {
     for probe in PROBES {
         let text = stdout_of(&format!("run probe {probe} --host native").replace("--readers 1", "--readers 0"));
-        assert!(text.starts_with("probe, measured here on this "), "{text}");
+        assert!(text.contains(", measured here on this ("), "{text}");
     }
 }
 

@@ -10,6 +10,8 @@ mod help;
 mod hosts;
 mod machines;
 mod one_source;
+mod probes;
 mod reports;
 mod result_files;
 mod same_bytes;
+mod validate;

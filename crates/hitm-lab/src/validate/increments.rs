@@ -142,7 +142,7 @@ pub(super) fn read_only(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
         let setting = bench.machine(machine);
         let cpus: Vec<CpuId> = setting.topology.cpu_ids().collect();
         let each = |cpus: &[CpuId]| -> Result<f64, Stalled> {
-            let program = Program::Reads { time: Span::from_micros(50) };
+            let program = Program::Reads { time: Span::from_micros(5) };
             Ok(mean_nanos(&bench.give(&setting, cpus, &program)?.measured))
         };
         let simulated = each(&cpus)? / each(&cpus[..1])?;

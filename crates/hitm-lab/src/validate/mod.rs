@@ -30,7 +30,7 @@ use hitm_machine::{Arbitration, Stalled};
 pub use bench::Bench;
 pub use finding::{Criterion, Finding, Verdict};
 pub use misses::lacks;
-pub use score::{Score, Scored, recorded};
+pub use score::{Score, recorded};
 
 /// A published experiment.
 #[derive(Debug)]
@@ -88,5 +88,5 @@ pub static EXPERIMENTS: [Experiment; 16] = [
     experiment("V13", "adds on an AMD of a third party", increments::third_party),
     experiment("V14", "a message to and fro", pipe::across),
     experiment("V15", "the same whatever the host does", sanity::same_figures),
-    experiment("-", "adds by 1 to 420 CPUs", increments::blind_adds),
+    experiment("curves", "adds by 1 to 420 CPUs", increments::blind_adds),
 ];

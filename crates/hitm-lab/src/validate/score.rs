@@ -1,27 +1,17 @@
 //! The recorded score: what the model reached when the file was written, so that a change that makes it worse is noticed.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::finding::{Criterion, Finding, Verdict};
 
-/// What was reached on one row under one policy.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Scored {
-    /// The finding's name.
-    pub name: String,
-    /// `local-first` or `fifo`.
-    pub arbitration: String,
-    /// The simulated figure over the published one, less one.
-    pub error: f64,
-    /// The verdict's word.
-    pub verdict: String,
-}
+/// What was reached on one row under one policy: the finding's name, the policy, the simulated figure over the published one
+/// less one, and the verdict's word.
+type Scored = (String, String, f64, String);
 
-/// The recorded rows.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+/// The recorded rows, in the order of the experiments.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub struct Score {
-    /// In the order of the experiments.
-    pub rows: Vec<Scored>,
+    rows: Vec<Scored>,
 }
 
 /// By how much more of the published figure a row may be off before it is worse: figures are recorded with three digits after the
@@ -37,45 +27,77 @@ pub fn recorded() -> Score {
     toml::from_str(include_str!("../../score.toml")).expect("the recorded score")
 }
 
-impl Scored {
-    /// A finding, as it is recorded.
-    #[must_use]
-    pub fn of(finding: &Finding, arbitration: &str) -> Self {
-        Self {
-            name: finding.name.clone(),
-            arbitration: arbitration.to_owned(),
-            error: (finding.error() * 1e3).round() / 1e3,
-            verdict: finding.verdict().word().to_owned(),
-        }
-    }
-}
-
 impl Score {
-    /// The file's text.
-    ///
-    /// # Panics
-    /// Never: rows are words and numbers.
+    /// What is reached with these findings, each under its policy.
+    #[must_use]
+    pub fn of<'a>(findings: impl IntoIterator<Item = (&'a str, &'a Finding)>) -> Self {
+        let scored = |(policy, finding): (&str, &Finding)| {
+            let error = (finding.error() * 1e3).round() / 1e3;
+            // Not -0.
+            (finding.name.clone(), policy.to_owned(), error + 0.0, finding.verdict().word().to_owned())
+        };
+        Self { rows: findings.into_iter().map(scored).collect() }
+    }
+
+    /// The file's text, a row a line.
     #[must_use]
     pub fn write(&self) -> String {
-        toml::to_string(self).expect("rows are words and numbers")
+        let mut text = "# What the published experiments give, a row each: name, policy, error, verdict.\n".to_owned();
+        text.push_str("# `hitm validate --record FILE` writes it; a test compares.\nrows = [\n");
+        for (name, policy, error, verdict) in &self.rows {
+            text.push_str(&format!("    [{name:?}, {policy:?}, {error:.3}, {verdict:?}],\n"));
+        }
+        text.push_str("]\n");
+        text
     }
 
     /// Why `finding` is worse than it was, if it is: it failed where it had passed, or is farther off.
     #[must_use]
     pub fn worse(&self, finding: &Finding, arbitration: &str) -> Option<String> {
-        let row = self.rows.iter().find(|row| row.name == finding.name && row.arbitration == arbitration)?;
+        let row = self.rows.iter().find(|(name, policy, ..)| *name == finding.name && policy == arbitration)?;
+        let (_, _, before, verdict) = row;
         let failed = matches!(finding.verdict(), Verdict::Fail | Verdict::Inconsistent);
-        let (before, now) = (row.error, finding.error());
+        let now = finding.error();
         let farther = finding.criterion != Criterion::Shown && now.abs() > before.abs() + ROUNDING;
-        let verdict_changed = failed && row.verdict != finding.verdict().word();
+        let verdict_changed = failed && verdict != finding.verdict().word();
         (farther || verdict_changed).then(|| {
             format!(
                 "{}, {arbitration}: {:+.1} % off, recorded {:+.1} % ({})",
                 finding.name,
                 100.0 * now,
                 100.0 * before,
-                if row.verdict.is_empty() { "shown" } else { &row.verdict }
+                if verdict.is_empty() { "shown" } else { verdict }
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_farther_off_or_newly_fails_is_worse() {
+        let finding = |simulated| Finding {
+            name: "any".to_owned(),
+            unit: "ns",
+            published: 100.0,
+            simulated,
+            criterion: Criterion::Within(0.15),
+            was_used: false,
+            point: None,
+        };
+        let score = Score::of([("fifo", &finding(110.0))]);
+        let worse = |simulated| score.worse(&finding(simulated), "fifo");
+        assert_eq!((worse(110.1), worse(91.0)), (None, None));
+        assert_eq!(worse(116.0).as_deref(), Some("any, fifo: +16.0 % off, recorded +10.0 % (pass)"));
+        assert!(worse(112.0).is_some(), "it still passes, and is farther off");
+        assert_eq!(score.worse(&finding(500.0), "local-first"), None, "nothing is recorded of it");
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = recorded().write();
+        assert_eq!(toml::from_str::<Score>(&text).expect("our own form"), recorded());
     }
 }

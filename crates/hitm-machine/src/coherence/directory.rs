@@ -138,6 +138,13 @@ impl Directory {
             && self.contended.get(line.contended as usize).is_none_or(|contended| contended.queue.is_empty())
     }
 
+    /// Whether a request for `line` has been issued and has not taken effect.
+    #[inline]
+    #[must_use]
+    pub fn is_asked_for(&self, line: u32) -> bool {
+        self.lines[line as usize].under_way > 0
+    }
+
     /// Whether the core of `cpu` owns `line`: then only another of its threads can be what a request waits for.
     #[inline]
     #[must_use]

@@ -119,6 +119,7 @@ impl Engine {
     }
 
     /// What the time of an access counts as: `in_kernel` there, unless the CPU spins for a lock.
+    #[inline]
     fn part_of_access(&self, in_kernel: Part) -> Part {
         match self.cpus[self.current as usize] {
             Cpu { spinning: true, .. } => Part::LockWaits,
@@ -128,7 +129,46 @@ impl Engine {
     }
 
     /// Issues an access of the current CPU.
+    #[inline]
     pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
+        if self.find(touch) { Issue::Now } else { self.issue_any(touch) }
+    }
+
+    /// The common case of [`issue_any`](Self::issue_any), with the same result: an access that finds its line, of a CPU without
+    /// stores under way. Whether it was that.
+    #[inline]
+    fn find(&mut self, touch: &Touch) -> bool {
+        let Some(line) = self.arena.line_of(touch.address()) else { return false };
+        let cpu = &self.cpus[self.current as usize];
+        let (clock, kind) = (cpu.clock, touch.kind);
+        let filled = kind == Kind::Load && cpu.window.fill_of(line).is_some();
+        let over =
+            clock > self.config.measure_until.as_picos() || self.accesses_without_progress > self.config.livelock_after;
+        if filled || over || !cpu.stores.is_empty() || self.is_free(line) {
+            return false;
+        }
+        if !self.acts_at(clock) && (clock >= self.certain_before() || !self.directory.is_quiet(line)) {
+            return false;
+        }
+        let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
+        let window = &mut self.cpus[self.current as usize].window;
+        match kind {
+            Kind::Load => window.add(line),
+            Kind::Store => window.end_fill(),
+            Kind::Rmw => window.clear(),
+        }
+        self.accesses_without_progress += 1;
+        let access = self.records.identify(touch.site, touch.address(), kind);
+        self.hit(line, access, done);
+        if kind.is_write() {
+            self.wrote(touch.address());
+        }
+        true
+    }
+
+    /// Issues an access of the current CPU, whatever it finds.
+    #[inline(never)]
+    fn issue_any(&mut self, touch: &Touch) -> Issue {
         let Some(line) = self.arena.line_of(touch.address()) else {
             panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
         };
@@ -147,7 +187,7 @@ impl Engine {
         }
         let clock = self.clock();
         // What happens after the measurement is not simulated in detail: it only has to end.
-        let free = self.free_lines[line as usize] || clock > self.config.measure_until.as_picos();
+        let free = self.is_free(line) || clock > self.config.measure_until.as_picos();
         // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
         let early = !self.acts_at(clock);
         if early && (clock >= self.certain_before() || free || !self.is_certain(line)) {
@@ -176,10 +216,10 @@ impl Engine {
             self.cpu().window.add(line);
         }
         self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.leave_window(touch.kind);
         if let Some(done) = done {
-            self.hit(access, done);
+            self.hit(line, access, done);
             if touch.kind == Kind::Store
                 && let Some(earlier) = self.cpu().stores.last_effect(line)
             {
@@ -194,6 +234,11 @@ impl Engine {
         }
         self.cpu().window.end_fill();
         self.send_request(touch, line, access, clock)
+    }
+
+    /// Whether `line` takes no part in the model.
+    fn is_free(&self, line: u32) -> bool {
+        self.free_lines.get(line as usize).is_some_and(|&free| free)
     }
 
     /// What an access does to the window of loads before it.
@@ -212,14 +257,24 @@ impl Engine {
         // reused only after a locked operation, which ends the window.
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
         self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), line, touch.kind);
+        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.cpu().window.pass();
-        self.hit(access, self.clock() + self.directory.latencies().load_hit);
+        self.hit(line, access, self.clock() + self.directory.latencies().load_hit);
         Some(value)
     }
 
     /// The first time for which it is not certain what the current CPU finds at a line that nothing is under way to.
-    fn certain_before(&self) -> u64 {
+    #[inline]
+    fn certain_before(&mut self) -> u64 {
+        if let Some(known) = self.certain_before {
+            return known;
+        }
+        let found = self.find_certain_before();
+        self.certain_before = Some(found);
+        found
+    }
+
+    fn find_certain_before(&self) -> u64 {
         let horizon = self.horizon.time();
         if !self.config.look_ahead {
             return horizon;
@@ -285,7 +340,7 @@ impl Engine {
         let cost = self.directory.latencies().load_hit;
         self.buffer_store(touch, line, arrives, request);
         if joins {
-            self.hit(access, clock + cost);
+            self.hit(line, access, clock + cost);
         } else {
             self.advance(clock + cost, self.part_of_access(Part::Hits));
         }
@@ -340,10 +395,11 @@ impl Engine {
         }
     }
 
-    fn hit(&mut self, access: AccessId, done: u64) {
+    #[inline]
+    fn hit(&mut self, line: u32, access: AccessId, done: u64) {
         let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
         if measured.contains(&self.clock()) {
-            self.records.hit(access);
+            self.records.hit(line, access);
         }
         self.advance(done, self.part_of_access(Part::Hits));
     }
@@ -375,16 +431,18 @@ impl Engine {
         self.wrote_at(address, now);
     }
 
+    #[inline]
     fn wrote_at(&mut self, address: usize, now: u64) {
         if self.spinners.is_empty() {
             return;
         }
         let Some(line) = self.arena.line_of(address) else { return };
-        let Some(waiting) = self.spinners.remove(&line) else { return };
-        for cpu in waiting {
+        let Some(waiting) = self.spinners.take(line) else { return };
+        for &cpu in &waiting {
             let wakes = self.cpus[cpu as usize].clock.max(now);
             self.entered(cpu, wakes);
         }
+        self.spinners.give_back(waiting);
     }
 
     /// The current CPU waits for a write to the line of `address` without giving itself up.
@@ -394,7 +452,7 @@ impl Engine {
         };
         let since = self.clock();
         self.wait_for(Waits::Spin { line, offset: address % hitm_memory::LINE, site, since });
-        self.spinners.entry(line).or_default().push(self.current);
+        self.spinners.add(line, self.current);
     }
 
     /// The line that the current CPU spun on was written.

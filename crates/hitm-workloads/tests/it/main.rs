@@ -4,7 +4,6 @@ mod determinism;
 mod loom;
 mod probes;
 mod simulated;
-mod trust;
 
 mod order;
 mod wakes;

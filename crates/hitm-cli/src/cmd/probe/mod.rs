@@ -1,0 +1,196 @@
+//! `hitm run probe`: the micro-workloads, on a simulated machine or here.
+
+mod measure;
+mod pairs;
+mod plan;
+mod programs;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use hitm_machine::{Arbitration, Costs};
+use hitm_memory::Span;
+use hitm_report::probe::render;
+use hitm_report::result::{ResultFile, Run};
+use hitm_topology::Topology;
+
+use self::measure::{Case, Outcome};
+use self::plan::Plan;
+use self::programs::What;
+use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
+use crate::campaign::{self, Progress, host_threads};
+use crate::failure::Failure;
+use crate::record::{empty_file, machine_of};
+use crate::{json, print};
+
+/// What one shared word, mask, counter, list or lock costs, and which scope is best for it.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hitm run probe mask --mix 90 --arbitration local-first,fifo
+  hitm run probe mask --encoding bit,byte --scope llc,core,cpu --readers 48 --json mask.json
+  hitm run probe lock --participants 80 --machine clx-2x20
+  hitm run probe counter --scope llc --operation load-cas --participants 240
+  hitm run probe ping-pong --machine epyc-9754-2x128
+  hitm run probe counter --host native --machine this")]
+pub(crate) struct Probe {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "simulated", global = true)]
+    host: HostArg,
+    /// CPUs that take part, threads of a core next to each other [default: all].
+    #[arg(long, value_name = "N", global = true)]
+    participants: Option<usize>,
+    /// How long they go on, after a quarter of that which does not count [default: up to 2ms simulated, less where much happens;
+    /// 100ms native].
+    #[arg(long, value_name = "T", value_parser = span_above_zero, global = true, allow_hyphen_values = true)]
+    duration: Option<Span>,
+    /// Work after each operation; before each write of `writer-readers` [default: none; there, 5us simulated, 50us native].
+    #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true, allow_hyphen_values = true)]
+    pause: Span,
+    /// Runs of each variant, with successive seeds [default: 3; 1 of `ping-pong`].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), global = true)]
+    seeds: Option<u64>,
+    /// Write the results to this file.
+    #[arg(long, value_name = "FILE", global = true)]
+    json: Option<PathBuf>,
+    /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
+    #[arg(long, value_name = "N", hide = true, global = true)]
+    livelock_after: Option<u64>,
+}
+
+impl Probe {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let topologies = self.machine.topologies(self.host)?;
+        let arbitrations = self.machine.arbitrations()?;
+        refuse_natively(self.host, &self.machine.simulated_only())?;
+        self.check_unused()?;
+        let machines = topologies.into_iter().map(|topology| {
+            let costs = self.machine.costs(&topology)?;
+            let plan = self.plan(&topology)?;
+            Ok((topology, costs, plan))
+        });
+        let machines: Vec<(Arc<Topology>, Costs, Plan)> = machines.collect::<Result<_, Failure>>()?;
+        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let file = self.measure(&machines, &arbitrations);
+        // What finished is reported, whatever became of the rest.
+        if let Some(target) = target {
+            target.write(&file.write())?;
+        }
+        if !file.runs.is_empty() {
+            print(&render(&file))?;
+        }
+        match file.failures.as_slice() {
+            [] => Ok(()),
+            [only] => Err(Failure::wanting(only)),
+            [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
+        }
+    }
+
+    /// Options of other probes.
+    fn check_unused(&self) -> Result<(), Failure> {
+        let (ping_pong, reads, news) = match self.what {
+            What::PingPong { .. } => (true, false, false),
+            What::Reads => (false, true, false),
+            What::WriterReaders { .. } => (false, false, true),
+            _ => return Ok(()),
+        };
+        let unused = [
+            ("--participants", ping_pong && self.participants.is_some()),
+            ("--duration", (ping_pong || news) && self.duration.is_some()),
+            ("--pause", (ping_pong || reads) && !self.pause.is_zero()),
+        ];
+        let probe = self.what.name();
+        match unused.iter().find(|(_, unused)| *unused) {
+            Some((flag, _)) => Err(Failure::new(format!("{flag}: `{probe}` has no use for it; leave it out"))),
+            None => Ok(()),
+        }
+    }
+
+    /// How long the CPUs go on.
+    fn time(&self) -> Span {
+        self.duration.unwrap_or(match self.host {
+            HostArg::Simulated => Span::from_micros(2_000),
+            HostArg::Native => Span::from_micros(100_000),
+        })
+    }
+
+    fn seeds(&self) -> Vec<u64> {
+        let default = if matches!(self.what, What::PingPong { .. }) { 1 } else { 3 };
+        (0..self.seeds.unwrap_or(default)).map(|seed| self.machine.seed.saturating_add(seed)).collect()
+    }
+
+    /// Runs every variant of every plan under every policy with every seed.
+    fn measure(&self, machines: &[(Arc<Topology>, Costs, Plan)], arbitrations: &[Arbitration]) -> ResultFile {
+        let seeds = self.seeds();
+        let mut cases = Vec::new();
+        // Where a row's cases begin.
+        let mut rows = Vec::new();
+        for (topology, costs, plan) in machines {
+            for &arbitration in arbitrations {
+                for variant in &plan.variants {
+                    rows.push((plan, variant, topology, arbitration, cases.len()));
+                    for &seed in &seeds {
+                        cases.extend(variant.programs.iter().map(|(cpus, program)| Case {
+                            name: format!("probe {} {}", self.what.name(), variant.name),
+                            host: self.host,
+                            topology: topology.clone(),
+                            costs: costs.clone(),
+                            arbitration,
+                            seed,
+                            livelock_after: self.livelock_after,
+                            may_be_shorter: self.duration.is_none(),
+                            cpus: cpus.clone(),
+                            program: program.clone(),
+                        }));
+                    }
+                }
+            }
+        }
+        let threads = if self.host == HostArg::Native { 1 } else { host_threads() };
+        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
+        let progress = Progress::new(cases.len());
+        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
+        let failures = campaign::run(&cases, threads, &progress, Case::run, take);
+        let mut file = empty_file();
+        file.failures = failures.iter().map(ToString::to_string).collect();
+        for (topology, costs, _) in machines {
+            let mut machine = machine_of(topology, costs);
+            if self.host == HostArg::Native {
+                // No model is at work here.
+                machine.model.clear();
+                machine.note = None;
+            }
+            file.machines.push(machine);
+        }
+        for (plan, variant, topology, arbitration, first) in rows {
+            let count = variant.programs.len() * seeds.len();
+            let own: Vec<Outcome> = outcomes[first..first + count].iter_mut().filter_map(Option::take).collect();
+            // A row with a case missing would be another row.
+            if own.len() == count {
+                file.runs.extend(measure::summarise(plan, variant, &own).into_iter().map(|run| Run {
+                    workload: format!("probe {}", self.what.name()),
+                    machine: topology.name().to_owned(),
+                    seed: seeds[0],
+                    seeds: seeds.clone(),
+                    ..self.on_host(run, arbitration)
+                }));
+            }
+        }
+        measure::relate(&mut file.runs);
+        file
+    }
+
+    /// Where `run` took place.
+    fn on_host(&self, run: Run, arbitration: Arbitration) -> Run {
+        let (host, arbitration, coherence) = match self.host {
+            HostArg::Simulated => ("simulated", arbitration.name().into_owned(), "full"),
+            HostArg::Native => ("native", String::new(), ""),
+        };
+        Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
+    }
+}

@@ -1,0 +1,103 @@
+//! `hitm validate`: the recorded score is what is reached, the README says the same, and every miss is explained.
+
+use std::fs;
+use std::path::PathBuf;
+
+use expect_test::{expect, expect_file};
+use serde_json::Value;
+
+use crate::command::{check_refused, folder, run};
+
+#[test]
+fn the_recorded_score_is_reached_and_the_readme_says_so() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).into_os_string();
+    let words: [std::ffi::OsString; 7] = [
+        "validate".into(),
+        "--record".into(),
+        path("score.toml"),
+        "--json".into(),
+        path("validate.json"),
+        "--plot".into(),
+        path("plots"),
+    ];
+    let ended = run(words);
+    let recorded = fs::read_to_string(path("score.toml")).expect("written");
+    // Updating first: a score that got worse on purpose is recorded by the same command.
+    expect_file!["../../../hitm-lab/score.toml"].assert_eq(&recorded);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+
+    let (_, score) = ended.stdout.split_once("\n                         predictions").expect("a score");
+    let readme = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).expect("the README");
+    assert!(readme.contains(score), "README.md has another score than:\n{score}");
+
+    let file: Value = serde_json::from_str(&fs::read_to_string(path("validate.json")).expect("written")).expect("JSON");
+    assert_eq!(file["schema"], "hitm-validate/1");
+    for experiment in file["experiments"].as_array().expect("experiments") {
+        let fits = experiment["fits"].as_str().expect("a policy");
+        let rows = experiment["rows"].as_array().expect("rows");
+        let fails = rows.iter().any(|row| row["simulated"][fits]["verdict"] == "FAIL");
+        let explained = !experiment["lacks"].as_array().expect("words").is_empty();
+        assert_eq!(fails, explained, "{}: what fails says what the model lacks", experiment["title"]);
+    }
+    for curve in ["contended-add-8x8176", "sosp13-xeon-mcs-lock"] {
+        let plot = folder.path().join(format!("plots/{curve}.svg"));
+        assert!(fs::read_to_string(plot).expect("drawn").contains("published"));
+    }
+}
+
+/// With another parameter nothing is held against the score, and the output says what was changed.
+#[test]
+fn a_changed_model_says_so() {
+    let ended = run(["validate", "V4", "--model", "invalidation_each_ns=10", "--arbitration", "fifo"]);
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("note: invalidation_each_ns is 10"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("(used, off)"), "80 sharers at 10 ns each are not within 5 %: {}", ended.stdout);
+}
+
+#[test]
+fn refusals_are_one_line() {
+    check_refused(
+        "validate V99",
+        expect![[r#"
+        hitm: experiment `V99`: there is no such one; name some of V1, V2, V3, V4, V5, V6, V7, V11, V12, V13, V14, V15, curves
+    "#]],
+    );
+    check_refused(
+        "validate --arbitration fifo,fifo",
+        expect![[r#"
+        hitm: --arbitration `fifo`: is there twice; give it once
+    "#]],
+    );
+    check_refused(
+        "validate --model nothing",
+        expect![[r#"
+        hitm: invalid value 'nothing' for '--model <NAME=VALUE>': give a name and a value, as in `follow_up_hits=0`; `hitm validate --help` shows what there is
+    "#]],
+    );
+    check_refused(
+        "validate --json /nowhere/at/all.json",
+        expect![[r#"
+        hitm: --json `/nowhere/at/all.json`: No such file or directory (os error 2); name a file in a folder that can be written
+    "#]],
+    );
+    check_refused(
+        "validate V12 --plot /dev/null",
+        expect![[r#"
+        hitm: --plot `/dev/null`: File exists (os error 17); name a folder that can be written to
+    "#]],
+    );
+    check_refused(
+        "validate --model follow_up_hits=-1",
+        expect![[r#"
+        hitm: --model `follow_up_hits=-1`: `follow_up_hits` cannot be -1: give a number from 0 to 255
+    "#]],
+    );
+    check_refused(
+        "validate --model follow_ups=1",
+        expect![[r#"
+        hitm: --model `follow_ups=1`: `follow_ups` is no parameter of this machine's model: take one of clock_ghz, follow_up_hits, idle_exit_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_ns_hop_2, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
+    "#]],
+    );
+}

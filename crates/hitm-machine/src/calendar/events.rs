@@ -1,0 +1,205 @@
+//! Events in the order of their times: a ring of short stretches for those that are near, a heap for the others.
+//!
+//! Nearly all events are requests under way and lines that come free, less than some microseconds ahead. To enter one is to
+//! link it into its stretch; the next one is in the first stretch that holds any, of which a bit map tells.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::{Event, TurnKey};
+
+/// Picoseconds of a stretch, as a power of two: 16 ns, so that one seldom holds more than a few events even with hundreds
+/// of CPUs.
+const STRETCH_BITS: u32 = 14;
+
+/// Stretches of the ring, together 16 us: longer than queues of hundreds of CPUs take.
+const STRETCHES: usize = 1 << 10;
+
+const NONE: u32 = u32::MAX;
+
+/// Later than any event.
+const NO_EVENT: u128 = u128::MAX;
+
+/// Time in the upper half, the event in the lower.
+fn key(time: u64, event: Event) -> u128 {
+    u128::from(time) << 64 | u128::from(event.pack())
+}
+
+fn time(key: u128) -> u64 {
+    (key >> 64) as u64
+}
+
+fn stretch(key: u128) -> u64 {
+    time(key) >> STRETCH_BITS
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key: u128,
+    next: u32,
+}
+
+/// All events that have been entered and not been taken.
+#[derive(Debug)]
+pub(super) struct Events {
+    /// The earliest.
+    first: u128,
+    /// The first turn that comes after it.
+    bound: TurnKey,
+    /// The stretch of the event taken last. The ring holds events of this one and the `STRETCHES - 1` after it.
+    base: u64,
+    /// By stretch: a list.
+    heads: Box<[u32; STRETCHES]>,
+    /// A bit a stretch: whether its list has nodes.
+    occupied: [u64; STRETCHES / 64],
+    nodes: Vec<Node>,
+    /// The first of the unused nodes.
+    unused: u32,
+    later: BinaryHeap<Reverse<u128>>,
+}
+
+impl Events {
+    pub(super) fn new() -> Self {
+        Self {
+            first: NO_EVENT,
+            bound: TurnKey::NEVER,
+            base: 0,
+            heads: Box::new([NONE; STRETCHES]),
+            occupied: [0; STRETCHES / 64],
+            nodes: Vec::new(),
+            unused: NONE,
+            later: BinaryHeap::new(),
+        }
+    }
+
+    /// The first turn that comes after the earliest event.
+    #[inline]
+    pub(super) fn bound(&self) -> TurnKey {
+        self.bound
+    }
+
+    /// Enters an event.
+    pub(super) fn enter(&mut self, time: u64, event: Event) {
+        let key = key(time, event);
+        if key < self.first {
+            self.set_first(key);
+        }
+        // One before the base, if there were such, is as far away as one beyond the ring.
+        if stretch(key).wrapping_sub(self.base) >= STRETCHES as u64 {
+            self.later.push(Reverse(key));
+            return;
+        }
+        let place = stretch(key) as usize % STRETCHES;
+        let node = Node { key, next: self.heads[place] };
+        self.heads[place] = match self.nodes.get_mut(self.unused as usize) {
+            Some(free) => std::mem::replace(&mut self.unused, std::mem::replace(free, node).next),
+            None => {
+                self.nodes.push(node);
+                self.nodes.len() as u32 - 1
+            }
+        };
+        self.occupied[place / 64] |= 1 << (place % 64);
+    }
+
+    /// Takes the earliest event, of which there must be one.
+    pub(super) fn take(&mut self) -> (u64, Event) {
+        let taken = self.first;
+        if !self.unlink(taken) {
+            self.later.pop();
+        }
+        self.base = stretch(taken);
+        let near = self.first_of_ring();
+        let far = self.later.peek().map_or(NO_EVENT, |&Reverse(key)| key);
+        self.set_first(near.min(far));
+        (time(taken), Event::unpack(taken as u64))
+    }
+
+    fn set_first(&mut self, first: u128) {
+        self.first = first;
+        self.bound = if first == NO_EVENT { TurnKey::NEVER } else { TurnKey::new(time(first) + 1, 0) };
+    }
+
+    /// Takes `key` out of the ring; whether it was there.
+    fn unlink(&mut self, key: u128) -> bool {
+        let place = stretch(key) as usize % STRETCHES;
+        let (mut before, mut node) = (NONE, self.heads[place]);
+        while node != NONE {
+            let Node { key: own, next } = self.nodes[node as usize];
+            if own == key {
+                match self.nodes.get_mut(before as usize) {
+                    Some(before) => before.next = next,
+                    None => self.heads[place] = next,
+                }
+                if self.heads[place] == NONE {
+                    self.occupied[place / 64] &= !(1 << (place % 64));
+                }
+                self.nodes[node as usize].next = std::mem::replace(&mut self.unused, node);
+                return true;
+            }
+            (before, node) = (node, next);
+        }
+        false
+    }
+
+    fn first_of_ring(&self) -> u128 {
+        let start = self.base as usize % STRETCHES;
+        let words = self.occupied.len();
+        // The first word is looked at twice: from the base on, and last of all before it.
+        let from = self.occupied[start / 64] & u64::MAX << (start % 64);
+        let mut word = start / 64;
+        let mut bits = from;
+        for _ in 0..words {
+            if bits != 0 {
+                break;
+            }
+            word = (word + 1) % words;
+            bits = self.occupied[word];
+        }
+        if bits == 0 {
+            return NO_EVENT;
+        }
+        let mut node = self.heads[word * 64 + bits.trailing_zeros() as usize];
+        let mut first = NO_EVENT;
+        while node != NONE {
+            let Node { key, next } = self.nodes[node as usize];
+            first = first.min(key);
+            node = next;
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn events_come_in_the_order_of_a_heap() {
+        let mut random = Random::new(7, 0);
+        let mut events = Events::new();
+        let mut heap = BinaryHeap::new();
+        let mut now = 0;
+        for round in 0..20_000_u32 {
+            // Near, at the same moment, at the ring's end, and far beyond it.
+            let ahead = match random.below(8) {
+                0 => 0,
+                1 => (STRETCHES as u64) << STRETCH_BITS,
+                2 => random.below(1 << 40),
+                _ => random.below(1 << 20),
+            };
+            let event = Event::Interrupt { cpu: round % 5, bits: 1 };
+            events.enter(now + ahead, event);
+            heap.push(Reverse(key(now + ahead, event)));
+            // As many are taken as entered, in bursts, so that it is empty at times.
+            while random.below(2) == 0 {
+                let Some(Reverse(expect)) = heap.pop() else { break };
+                let (time, event) = events.take();
+                assert_eq!(key(time, event), expect);
+                now = time;
+            }
+            let first = heap.peek().map_or(NO_EVENT, |&Reverse(first)| first);
+            assert_eq!(events.first, first);
+        }
+    }
+}

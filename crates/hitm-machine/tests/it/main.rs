@@ -1,0 +1,3 @@
+//! Tests of the whole machine, from outside.
+
+mod instructions;
