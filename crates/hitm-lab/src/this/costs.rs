@@ -4,31 +4,39 @@
 //! |---|---|---|
 //! | clock | additions that depend on each other | `clock_ghz`, which only turns time into cycles |
 //! | look at the clock | many of them | none; probes take care that looks are a fiftieth of the time |
-//! | load that hits | a chase through few lines | `load_hit_ns` |
+//! | load that hits | loads of few lines, none of which waits for another | `load_hit_ns` |
+//! | load that hits, after another | a chase through few lines | none |
 //! | read-modify-write that hits | additions to an own word | `rmw_hit_ns` |
-//! | read from the LLC | a chase through eight times the second-level cache | `llc_read_ns` |
+//! | read from the LLC | a chase through lines that the second-level cache has lost and the LLC not | `llc_read_ns` |
 //! | read from memory | a chase through a block well beyond the LLC | `memory_local_ns` |
 //! | hand-off, by distance | ping-pong whose players wait by trying | `same_core_ns`, `same_llc_ns`, ... |
 //! | idle transfer | a chase through lines that the other CPU has written | `queued_factor`: the hand-off over it |
-//! | operations a visit | everybody adds: hand-off over the time between two adds | `follow_up_hits`: those beyond the first |
+//! | operations a visit | two CPUs add: hand-off over the time between two adds | `follow_up_hits`: those beyond the first |
+//! | interrupt, sending | two idle CPUs wake each other in turn: what the call takes | `interrupt_send_ns` |
+//! | interrupt to an idle CPU | the same: from the call to the next one | `interrupt_delivery_ns`: less the call and the entry; `idle_exit_ns`: nothing, an idle CPU looks for interrupts |
+//!
+//! **Loads that hit.** The simulated CPU does one access after the other, so what an access costs has to be what it adds to the
+//! time of a program. Few loads give the address of the next one; a processor does the others side by side. The time from load
+//! to load of a chase is shown beside it.
 //!
 //! A hand-off is that of the ping-pong loop, as in every cost table of `hitm-machine`. What is not here keeps the value of the
 //! nearest family's table.
 
 use std::fs;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hitm_machine::{CostSet, Costs};
 use hitm_memory::{NativeWorkers, Span};
 use hitm_topology::{CpuId, Scope, Topology};
-use hitm_workloads::probe::{Waiting, first_cpus};
+use hitm_workloads::probe::Waiting;
 use serde::Serialize;
 
 use super::Sample;
-use super::experiments::{Class, blind_adds, classes, hand_off};
+use super::experiments::{Body, Class, blind_adds, classes, hand_off};
+use super::interrupts::Wakes;
 use super::loops::{self, Ring, Written};
 use crate::host::on_threads;
-use crate::{mean_nanos, measure};
+use crate::{Given, Program, mean_nanos, measure};
 
 /// A quantity of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,8 +47,8 @@ pub struct Quantity {
     pub unit: &'static str,
     /// What was measured; none where it cannot be.
     pub measured: Option<Sample>,
-    /// The number of the simulated machine that was set from it, and to what.
-    pub sets: Option<(String, f64)>,
+    /// The numbers of the simulated machine that were set from it, and to what.
+    pub sets: Vec<(String, f64)>,
     /// What has to be known of it.
     pub note: Option<String>,
 }
@@ -53,8 +61,8 @@ const MOST_BYTES: usize = 512 << 20;
 /// A block where nobody says how large the LLC is.
 const SOME_BYTES: usize = 256 << 20;
 
-/// Loads of a repetition from the LLC, and from memory: about half a millisecond.
-const LLC_STEPS: u32 = 20_000;
+/// Loads of a repetition from the LLC, and from memory: less than half a millisecond.
+const LLC_STEPS: u32 = 16_000;
 const MEMORY_STEPS: u32 = 4_000;
 
 /// How a quantity is measured.
@@ -63,11 +71,35 @@ enum Means {
     Clock,
     Look,
     LoadHit,
+    LoadAfterLoad,
     RmwHit,
-    Chase { ring: usize, steps: u32 },
+    Llc,
+    Memory,
     HandOff(Class),
     Transfer(Class),
-    Adds(Vec<CpuId>),
+    Adds(Class),
+    Send([CpuId; 2]),
+    Wake([CpuId; 2]),
+}
+
+impl Means {
+    /// The program that gives it and the figure of that, on CPUs that take turns; none where it is a loop of this crate.
+    fn program(&self, time: Span) -> Option<(Vec<Vec<CpuId>>, Program)> {
+        let pairs = |class: &Class| class.pairs.iter().map(|pair| pair.to_vec()).collect();
+        match self {
+            Self::HandOff(class) => Some((pairs(class), hand_off(Waiting::Taking))),
+            Self::Adds(class) => Some((pairs(class), blind_adds(time))),
+            _ => None,
+        }
+    }
+
+    /// The figure of what its program gave.
+    fn figure(&self, given: &Given) -> f64 {
+        match self {
+            Self::Adds(_) => mean_nanos(&given.measured) / given.measured.len() as f64,
+            _ => given.measured[0].nanos_each(),
+        }
+    }
 }
 
 /// The quantities of a machine, with what is needed to measure them.
@@ -76,7 +108,9 @@ pub(super) struct Bench {
     topology: Arc<Topology>,
     time: Span,
     quantities: Vec<(String, &'static str, Means)>,
-    rings: Vec<Ring>,
+    near: Ring,
+    llc: Option<Ring>,
+    memory: Ring,
     written: Written,
 }
 
@@ -101,36 +135,45 @@ fn cache_sizes(os_index: u32) -> Vec<usize> {
 impl Bench {
     /// Everything that can be measured on `topology`, in loops of `time`.
     pub(super) fn new(topology: &Arc<Topology>, time: Span) -> Self {
+        let sizes = cache_sizes(topology.cpu(CpuId(0)).os_index);
+        let llc = match sizes[..] {
+            // Every second line of a ring is loaded: these are twice what the second-level cache holds.
+            [.., second, last] if last >= 8 * second => Some(Ring::new(4 * second)),
+            _ => None,
+        };
+        let block = sizes.last().map_or(SOME_BYTES, |last| 8 * last).min(MOST_BYTES);
         let mut bench = Self {
             topology: topology.clone(),
             time,
             quantities: Vec::new(),
-            rings: vec![Ring::new(4 << 10)],
+            near: Ring::new(4 << 10),
+            llc,
+            memory: Ring::new(block),
             written: Written::new(),
         };
         bench.add("clock", "GHz", Means::Clock);
         bench.add("look at the clock", "ns", Means::Look);
         bench.add("load that hits", "ns", Means::LoadHit);
+        bench.add("load that hits, after another", "ns", Means::LoadAfterLoad);
         bench.add("read-modify-write that hits", "ns", Means::RmwHit);
-        let sizes = cache_sizes(topology.cpu(CpuId(0)).os_index);
-        if let [.., second, last] = sizes[..]
-            && last >= 4 * second
-        {
-            // Every second line of it is loaded, so four times the second-level cache.
-            let chase = bench.chase(8 * second, LLC_STEPS);
-            bench.add("read from the LLC", "ns", chase);
+        if bench.llc.is_some() {
+            bench.add("read from the LLC", "ns", Means::Llc);
         }
-        let block = sizes.last().map_or(SOME_BYTES, |last| 8 * last).min(MOST_BYTES);
-        let chase = bench.chase(block, MEMORY_STEPS);
-        bench.add("read from memory", "ns", chase);
-        for class in classes(topology, PAIRS) {
-            let name = class.name.clone();
-            bench.add(&format!("hand-off, {name}"), "ns", Means::HandOff(class.clone()));
-            bench.add(&format!("idle transfer, {name}"), "ns", Means::Transfer(class));
+        bench.add("read from memory", "ns", Means::Memory);
+        let classes = classes(topology, PAIRS);
+        for class in &classes {
+            bench.add(&format!("hand-off, {}", class.name), "ns", Means::HandOff(class.clone()));
+            bench.add(&format!("idle transfer, {}", class.name), "ns", Means::Transfer(class.clone()));
         }
-        if topology.cpus() > 1 {
-            let everybody = first_cpus(topology, topology.cpus());
-            bench.add("between two adds of all CPUs", "ns", Means::Adds(everybody));
+        // The structure is measured between the nearest cores.
+        let of_cores = classes.iter().find(|class| class.parameter == "same_llc_ns");
+        let of_cores = of_cores.or_else(|| classes.iter().find(|class| class.parameter != "same_core_ns"));
+        if let Some(class) = of_cores.cloned() {
+            bench.add(&format!("between two adds, {}", class.name), "ns", Means::Adds(class));
+        }
+        if let Some(class) = of_cores.or(classes.first()) {
+            bench.add("interrupt, sending", "ns", Means::Send(class.pairs[0]));
+            bench.add("interrupt to an idle CPU", "ns", Means::Wake(class.pairs[0]));
         }
         bench
     }
@@ -139,52 +182,49 @@ impl Bench {
         self.quantities.push((name.to_owned(), unit, means));
     }
 
-    fn chase(&mut self, bytes: usize, steps: u32) -> Means {
-        self.rings.push(Ring::new(bytes));
-        Means::Chase { ring: self.rings.len() - 1, steps }
-    }
-
     /// How many quantities there are.
     pub(super) fn len(&self) -> usize {
         self.quantities.len()
     }
 
-    /// What quantity `index` is.
-    pub(super) fn name(&self, index: usize) -> &str {
-        &self.quantities[index].0
-    }
-
     /// Measures quantity `index` once more, for the `round`th time; and how long the operating system kept it waiting.
     pub(super) fn measure(&mut self, index: usize, round: usize) -> (f64, Span) {
-        let Self { topology, time, quantities, rings, written } = self;
+        let Self { topology, time, quantities, near, llc, memory, written } = self;
+        let means = &quantities[index].2;
+        if let Some((cpus, program)) = means.program(*time) {
+            let given = measure(topology, &cpus[round % cpus.len()], &program);
+            return (means.figure(&given), given.kept_waiting);
+        }
         let workers = NativeWorkers::new(topology.cpus(), false);
-        let pair = |class: &Class| class.pairs[round % class.pairs.len()];
-        let ring = std::sync::Mutex::new(rings);
-        let alone = |body: &(dyn Fn() -> f64 + Sync)| {
-            let (nanos, waited) = on_threads(&workers, topology, &[CpuId(0)], |_, _| body());
+        let alone = |body: &mut (dyn FnMut() -> f64 + Send)| {
+            let body = Mutex::new(body);
+            let run = || body.lock().unwrap_or_else(PoisonError::into_inner)();
+            let (nanos, waited) = on_threads(&workers, topology, &[CpuId(0)], |_, _| run());
             (nanos[0], waited)
         };
-        let with_ring = |index: usize, body: &(dyn Fn(&mut Ring) -> f64 + Sync)| {
-            alone(&|| body(&mut ring.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[index]))
-        };
-        match &quantities[index].2 {
-            Means::Clock => alone(&loops::clock_ghz),
-            Means::Look => alone(&loops::look_nanos),
-            Means::RmwHit => alone(&loops::rmw_nanos),
-            Means::LoadHit => with_ring(0, &Ring::chase_hits),
-            Means::Chase { ring, steps } => with_ring(*ring, &|ring| ring.chase(*steps)),
-            Means::HandOff(class) => {
-                let given = measure(topology, &pair(class), &hand_off(Waiting::Taking));
-                (given.measured[0].nanos_each(), given.kept_waiting)
+        match means {
+            Means::Clock => alone(&mut loops::clock_ghz),
+            Means::Look => alone(&mut loops::look_nanos),
+            Means::RmwHit => alone(&mut loops::rmw_nanos),
+            Means::LoadHit => alone(&mut || near.load_hits()),
+            Means::LoadAfterLoad => alone(&mut || near.chase_hits()),
+            Means::Llc => {
+                llc.as_mut().map_or((f64::NAN, Span::ZERO), |ring| alone(&mut || ring.chase_again(LLC_STEPS)))
             }
+            Means::Memory => alone(&mut || memory.chase(MEMORY_STEPS)),
             Means::Transfer(class) => {
-                let (nanos, waited) = on_threads(&workers, topology, &pair(class), |index, _| written.chase(index));
+                let pair = class.pairs[round % class.pairs.len()];
+                let (nanos, waited) = on_threads(&workers, topology, &pair, |index, _| written.chase(index));
                 (nanos[0], waited)
             }
-            Means::Adds(everybody) => {
-                let given = measure(topology, everybody, &blind_adds(*time));
-                (mean_nanos(&given.measured) / everybody.len() as f64, given.kept_waiting)
+            Means::Send(pair) | Means::Wake(pair) => {
+                let wakes = Wakes::new(*pair);
+                let is_send = matches!(means, Means::Send(_));
+                let run = |index| if is_send { wakes.sending(index) } else { wakes.one_way(index) };
+                let (nanos, waited) = on_threads(&workers, topology, pair, |index, _| run(index));
+                (nanos[0], waited)
             }
+            Means::HandOff(_) | Means::Adds(_) => unreachable!("these are programs"),
         }
     }
 
@@ -192,48 +232,36 @@ impl Bench {
     pub(super) fn machine(&self, samples: &[Option<Sample>]) -> (Costs, Vec<Quantity>) {
         let mut costs = Costs::of(&self.topology, CostSet::Runtime);
         let family = costs.family.name.clone();
-        // Two CPUs of an LLC domain where there are such, else the nearest two: the hand-off, and the idle transfer.
-        let mut nearest: Option<(f64, bool)> = None;
+        let structural = self.quantities.iter().find_map(|(.., means)| match means {
+            Means::Adds(class) => Some(class.parameter.clone()),
+            _ => None,
+        });
+        let mut known = Known { structural, hand_offs: Vec::new() };
         let mut quantities = Vec::new();
         for ((name, unit, means), &measured) in self.quantities.iter().zip(samples) {
-            let mut note = None;
-            let mut set = |name: &str, value: f64| match costs.set(name, value) {
-                Ok(()) => Some((name.to_owned(), value)),
-                Err(message) => {
-                    note = Some(message);
-                    None
+            let mut quantity = Quantity { name: name.clone(), unit, measured, sets: Vec::new(), note: None };
+            let numbers = measured.map_or(Vec::new(), |sample| known.numbers(means, sample.median, &costs));
+            for (name, value) in numbers {
+                match costs.set(&name, value) {
+                    Ok(()) => quantity.sets.push((name, value)),
+                    Err(message) => quantity.note = Some(message),
                 }
-            };
-            let sets = measured.and_then(|sample| match means {
-                Means::Look => None,
-                Means::Clock => set("clock_ghz", sample.median),
-                Means::LoadHit => set("load_hit_ns", sample.median),
-                Means::RmwHit => set("rmw_hit_ns", sample.median),
-                Means::Chase { .. } if name == "read from memory" => set("memory_local_ns", sample.median),
-                Means::Chase { .. } => set("llc_read_ns", sample.median),
-                Means::HandOff(class) => {
-                    let is_in_llc = class.parameter == "same_llc_ns";
-                    if is_in_llc || class.parameter != "same_core_ns" && nearest.is_none() {
-                        nearest = Some((sample.median, true));
-                    }
-                    set(&class.parameter, sample.median)
-                }
-                Means::Transfer(class) if class.parameter == "same_core_ns" => None,
-                Means::Transfer(_) => {
-                    let (hand_off, first) = nearest?;
-                    nearest = Some((hand_off, false));
-                    // A queued hand-off that takes longer than an idle one: the model knows none.
-                    first.then(|| set("queued_factor", (hand_off / sample.median).min(1.0)))?
-                }
-                Means::Adds(_) => {
-                    let visit = nearest?.0 / sample.median;
-                    set("follow_up_hits", (visit - 1.0).round().clamp(0.0, 255.0))
-                }
-            });
-            quantities.push(Quantity { name: name.clone(), unit, measured, sets, note });
+            }
+            quantities.push(quantity);
         }
         costs.note = Some(format!("measured here; what was not is that of the family `{family}`"));
         (costs, quantities)
+    }
+
+    /// Whether one of `quantities` set a number of the machine from what `body` does.
+    pub(super) fn were_set_from(&self, quantities: &[Quantity], body: &Body) -> bool {
+        let Body::Probe(cpus, program) = body else { return false };
+        let mut set = self.quantities.iter().zip(quantities).filter(|(_, quantity)| !quantity.sets.is_empty());
+        set.any(|((_, _, means), _)| {
+            let same =
+                |(all, own): (Vec<Vec<CpuId>>, Program)| own == program.lasting(Span::ZERO) && all.contains(cpus);
+            means.program(Span::ZERO).is_some_and(same)
+        })
     }
 
     /// What this machine has not, so that nothing was measured of it.
@@ -253,6 +281,92 @@ impl Bench {
             missing.push("homes of lines and memory of other nodes: memory is where it is first touched".to_owned());
         }
         missing
+    }
+}
+
+/// What later quantities need of earlier ones.
+#[derive(Debug)]
+struct Known {
+    /// The parameter of the distance over which the structure is measured.
+    structural: Option<String>,
+    /// Hand-offs by parameter.
+    hand_offs: Vec<(String, f64)>,
+}
+
+impl Known {
+    fn hand_off(&self, class: &Class) -> Option<f64> {
+        self.hand_offs.iter().find(|(parameter, _)| *parameter == class.parameter).map(|(_, nanos)| *nanos)
+    }
+
+    /// The numbers of the machine that follow from a quantity.
+    fn numbers(&mut self, means: &Means, median: f64, costs: &Costs) -> Vec<(String, f64)> {
+        let number = |name: &str, value: f64| vec![(name.to_owned(), value)];
+        match means {
+            Means::Look | Means::LoadAfterLoad => Vec::new(),
+            Means::Clock => number("clock_ghz", median),
+            Means::LoadHit => number("load_hit_ns", median),
+            Means::RmwHit => number("rmw_hit_ns", median),
+            Means::Llc => number("llc_read_ns", median),
+            Means::Memory => number("memory_local_ns", median),
+            Means::HandOff(class) => {
+                self.hand_offs.push((class.parameter.clone(), median));
+                number(&class.parameter, median)
+            }
+            Means::Transfer(class) => {
+                match self.hand_off(class) {
+                    // A queued hand-off that takes longer than an idle one: the model knows none.
+                    Some(hand_off) if self.structural.as_deref() == Some(&class.parameter) => {
+                        number("queued_factor", (hand_off / median).min(1.0))
+                    }
+                    _ => Vec::new(),
+                }
+            }
+            Means::Adds(class) => self.hand_off(class).map_or(Vec::new(), |hand_off| {
+                number("follow_up_hits", (hand_off / median - 1.0).round().clamp(0.0, 255.0))
+            }),
+            Means::Send(_) => number("interrupt_send_ns", median),
+            Means::Wake(_) => {
+                let paths = &costs.paths;
+                let rest = median - paths.interrupt_send.value - paths.interrupt_entry.value;
+                [number("interrupt_delivery_ns", rest.max(0.0)), number("idle_exit_ns", 0.0)].concat()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Bench {
+    /// What this would measure on the simulated machine `setting`: programs are run there, and what is a loop natively is
+    /// looked up in its costs.
+    pub(super) fn on_simulated(&self, setting: &crate::Setting) -> Vec<Option<Sample>> {
+        use hitm_workloads::probe::{LineState, TransferOperation};
+        let numbers = setting.costs.parameters();
+        let nanos = |program: &Program, cpus: &[CpuId], means: &Means| {
+            means.figure(&crate::simulate(setting, cpus, program).expect("no stall"))
+        };
+        let value = |means: &Means| match means {
+            Means::Clock => numbers["clock_ghz"],
+            Means::Look | Means::LoadAfterLoad => 1.0,
+            Means::LoadHit => numbers["load_hit_ns"],
+            Means::RmwHit => numbers["rmw_hit_ns"],
+            Means::Llc => numbers["llc_read_ns"],
+            Means::Memory => numbers["memory_local_ns"],
+            Means::Send(_) => numbers["interrupt_send_ns"],
+            Means::Wake(_) => {
+                let parts = ["interrupt_send_ns", "interrupt_delivery_ns", "interrupt_entry_ns", "idle_exit_ns"];
+                parts.iter().map(|part| numbers[*part]).sum()
+            }
+            Means::Transfer(class) => {
+                let (state, operation) = (LineState::Modified, TransferOperation::Load);
+                let program = Program::Transfer { state, operation, rounds: 200, home: None };
+                nanos(&program, &class.pairs[0], means)
+            }
+            Means::HandOff(_) | Means::Adds(_) => {
+                let (cpus, program) = means.program(self.time).expect("these are programs");
+                nanos(&program, &cpus[0], means)
+            }
+        };
+        self.quantities.iter().map(|(.., means)| Sample::of(&[value(means)])).collect()
     }
 }
 
@@ -285,7 +399,9 @@ mod tests {
             "idle transfer, same core" => Some(1.0),
             "idle transfer, same LLC" => Some(50.0),
             "idle transfer, same package, 1 apart" => Some(95.0),
-            "between two adds of all CPUs" => Some(10.2),
+            "between two adds, same LLC" => Some(10.2),
+            "interrupt, sending" => Some(150.0),
+            "interrupt to an idle CPU" => Some(400.0),
             _ => None,
         });
         let numbers = costs.parameters();
@@ -299,15 +415,38 @@ mod tests {
             ("other_package_ns", 200.0),
             ("queued_factor", 0.8),
             ("follow_up_hits", 3.0),
+            ("interrupt_send_ns", 150.0),
+            // Less the call, and 10 ns to take it.
+            ("interrupt_delivery_ns", 240.0),
+            ("idle_exit_ns", 0.0),
         ] {
             assert_eq!(numbers[name], value, "{name}");
         }
-        let set =
-            |name: &str| quantities.iter().find(|quantity| quantity.name == name).and_then(|found| found.sets.clone());
-        assert_eq!(set("hand-off, same LLC"), Some(("same_llc_ns".to_owned(), 40.0)));
-        assert_eq!(set("idle transfer, same LLC"), Some(("queued_factor".to_owned(), 0.8)));
-        assert_eq!(set("idle transfer, same package, 1 apart"), None, "it is set once");
-        assert_eq!(set("read from memory"), None, "it was not measured");
+        let sets = |name: &str| {
+            let found = quantities.iter().find(|quantity| quantity.name == name).expect("there is such a quantity");
+            found.sets.clone()
+        };
+        assert_eq!(sets("hand-off, same LLC"), [("same_llc_ns".to_owned(), 40.0)]);
+        assert_eq!(sets("idle transfer, same LLC"), [("queued_factor".to_owned(), 0.8)]);
+        assert_eq!(sets("idle transfer, same package, 1 apart"), [], "it is set once");
+        assert_eq!(sets("read from memory"), [], "it was not measured");
+    }
+
+    #[test]
+    fn what_set_a_number_is_found_by_what_was_run() {
+        let bench = bench("core:2 pu:1");
+        let pair = vec![CpuId(0), CpuId(1)];
+        let ping_pong = |waiting| Body::Probe(pair.clone(), hand_off(waiting));
+        let adds = Body::Probe(pair.clone(), blind_adds(Span::from_micros(77)));
+        let (_, all) = machine(&bench, |_| Some(1.5));
+        assert!(bench.were_set_from(&all, &ping_pong(Waiting::Taking)));
+        assert!(bench.were_set_from(&all, &adds), "for whatever time");
+        assert!(!bench.were_set_from(&all, &ping_pong(Waiting::Reading)));
+        let alone = Body::Probe(vec![CpuId(0)], blind_adds(Span::from_micros(77)));
+        assert!(!bench.were_set_from(&all, &alone), "other CPUs");
+        let (_, without) = machine(&bench, |name| (name != "hand-off, same LLC").then_some(1.5));
+        assert!(!bench.were_set_from(&without, &ping_pong(Waiting::Taking)), "it was not measured");
+        assert!(!bench.were_set_from(&without, &adds), "without a hand-off it says nothing");
     }
 
     #[test]

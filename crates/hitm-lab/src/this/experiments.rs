@@ -6,14 +6,17 @@ use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::probe::{CounterOperation, LockKind, MaskForm, Roles, Search, Waiting, WriteKind, first_cpus};
 
 use super::runtime::Exercise;
+use super::tally::TRIES;
 use crate::{Given, Program, mean_nanos};
 
 /// Round trips of a ping-pong.
 const ROUNDS: u64 = 2_000;
 
 /// Rounds of the writer that readers wait for, and its work between.
-const NEWS: u32 = 100;
-const GAP: Span = Span::from_micros(3);
+const NEWS: u32 = 40;
+/// Many times what a thread that waits here takes to offer its CPU to others once, after a hundred looks: else most news would
+/// come while it does, or none.
+const GAP: Span = Span::from_micros(20);
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -22,6 +25,24 @@ pub(super) enum Body {
     Probe(Vec<CpuId>, Program),
     /// Tasks of the runtime on all CPUs.
     Tasks(Exercise),
+}
+
+impl Body {
+    /// How long the operating system may keep its threads waiting before a repetition is done again.
+    pub(super) fn tolerated_wait(&self, topology: &Topology) -> Span {
+        match self {
+            Self::Probe(..) => Span::ZERO,
+            Self::Tasks(exercise) => exercise.tolerated_wait(topology),
+        }
+    }
+
+    /// How often a repetition is done at most until it is left alone.
+    pub(super) fn tries(&self) -> usize {
+        match self {
+            Self::Probe(..) => TRIES,
+            Self::Tasks(exercise) => exercise.tries(),
+        }
+    }
 }
 
 /// A figure of what a probe gave.
@@ -55,10 +76,6 @@ pub(super) struct Experiment {
     pub(super) body: Body,
     /// Name and figure; one that is no probe has one figure, which it gives itself.
     pub(super) rows: Vec<(String, Figure)>,
-    /// Whether a number of the simulated machine is set from it.
-    pub(super) was_used: bool,
-    /// See [`Row::lacks`](super::Row::lacks).
-    pub(super) lacks: Option<&'static str>,
 }
 
 /// Two CPUs of each distance that the machine has, of each up to `most` pairs, and the parameter of the cost table that is the hand-off between such.
@@ -115,13 +132,10 @@ pub(super) fn all(topology: &Topology, time: Span) -> Vec<Experiment> {
     let everybody = first_cpus(topology, topology.cpus());
     let mut experiments = Vec::new();
     for class in classes(topology, 1) {
-        for (waiting, was_used) in [(Waiting::Taking, true), (Waiting::Reading, false)] {
-            let words = if was_used { "trying" } else { "reading" };
+        for (waiting, words) in [(Waiting::Taking, "trying"), (Waiting::Reading, "reading")] {
             experiments.push(Experiment {
                 body: Body::Probe(class.pairs[0].to_vec(), hand_off(waiting)),
                 rows: vec![(format!("ping-pong {}, waits by {words}", class.name), Figure::First(1))],
-                was_used,
-                lacks: None,
             });
         }
     }
@@ -129,23 +143,14 @@ pub(super) fn all(topology: &Topology, time: Span) -> Vec<Experiment> {
     experiments.extend(programs.into_iter().filter_map(|(rows, program)| {
         // Of one CPU there are no others to wait for.
         let needs_two = rows.iter().any(|(_, figure)| !matches!(figure, Figure::First(_)));
-        let was_used = program == blind_adds(time) && everybody.len() > 1;
-        let probe = || Body::Probe(everybody.clone(), program);
         let whole = |(name, figure): (&str, Figure)| (name.to_owned(), whole(figure, everybody.len()));
         (everybody.len() > 1 || !needs_two).then(|| Experiment {
-            body: probe(),
+            body: Body::Probe(everybody.clone(), program),
             rows: rows.into_iter().map(whole).collect(),
-            was_used,
-            lacks: None,
         })
     }));
     experiments.extend(Exercise::ALL.into_iter().filter(|exercise| exercise.fits(topology)).map(|exercise| {
-        Experiment {
-            body: Body::Tasks(exercise),
-            rows: vec![(exercise.name().to_owned(), Figure::First(0))],
-            was_used: false,
-            lacks: None,
-        }
+        Experiment { body: Body::Tasks(exercise), rows: vec![(exercise.name().to_owned(), Figure::First(0))] }
     }));
     experiments
 }
@@ -181,13 +186,15 @@ fn counters(time: Span) -> Programs {
     ]
 }
 
-/// Words and masks, of which the first of `everybody` reads; with one CPU alone nobody does.
+/// Words and masks, of which the first of `everybody` reads; with one CPU alone nobody does. A search asks for anybody: one for
+/// all would mostly time how their set is made.
 fn words(everybody: &[CpuId], time: Span) -> Programs {
     let mix = |kind, roles| Program::Mix { scope: Scope::Machine, kind, roles, time, pause: Span::ZERO };
     let mask = |scope, form, search, roles| Program::Mask { scope, form, search, roles, time, pause: Span::ZERO };
-    let (writers, one_reads) = (Roles::Readers(0), Roles::Readers(1));
+    let [writers, one_reads, readers] = [0, 1, usize::MAX].map(Roles::Readers);
     let mut programs = vec![
         of_all("word that nobody writes, reads", Program::Reads { time }),
+        of_all("mask that nobody writes, searches", mask(Scope::Machine, MaskForm::Bit, Search::Any, readers)),
         of_all("one mask, bits set and cleared", mask(Scope::Machine, MaskForm::Bit, Search::Any, writers)),
         of_all("one mask, bytes set and cleared", mask(Scope::Machine, MaskForm::Byte, Search::Any, writers)),
         of_all("mask by CPU, bits set and cleared", mask(Scope::Cpu, MaskForm::Bit, Search::Any, writers)),
@@ -202,11 +209,11 @@ fn words(everybody: &[CpuId], time: Span) -> Programs {
             ),
             (
                 both("one mask, one searches beside writers", "one mask, writers beside one that searches"),
-                mask(Scope::Machine, MaskForm::Bit, Search::All, one_reads),
+                mask(Scope::Machine, MaskForm::Bit, Search::Any, one_reads),
             ),
             (
                 both("mask by CPU, one searches beside writers", "mask by CPU, writers beside one that searches"),
-                mask(Scope::Cpu, MaskForm::Bit, Search::All, one_reads),
+                mask(Scope::Cpu, MaskForm::Bit, Search::Any, one_reads),
             ),
             (
                 vec![("one writes, others wait to see it", Figure::MedianDelay)],

@@ -5,6 +5,7 @@
 //! | [`clock_ghz`] | additions that depend on each other: one a cycle |
 //! | [`look_nanos`] | a look at the clock, as probes take it |
 //! | [`rmw_nanos`] | additions to an atomic word that nobody else wants |
+//! | [`Ring::load_hits`] | loads of lines that are near, none of which waits for another |
 //! | [`Ring::chase`] | loads of which each says where the next one goes |
 //! | [`Written::chase`] | the same over lines that another CPU has just written |
 
@@ -109,10 +110,31 @@ impl Ring {
         at
     }
 
-    /// Nanoseconds of a load that hits.
-    pub(super) fn chase_hits(&mut self) -> f64 {
+    /// The same once all lines have been where they fit: those in the LLC that the second-level cache has no room for.
+    pub(super) fn chase_again(&mut self, steps: u32) -> f64 {
         self.walk(self.at, self.lines.len() as u32);
-        self.chase(STEPS)
+        self.chase(steps)
+    }
+
+    /// Nanoseconds of a load that hits, when the next one waits for it.
+    pub(super) fn chase_hits(&mut self) -> f64 {
+        self.chase_again(STEPS)
+    }
+
+    /// Nanoseconds of a load that hits, when the next one does not wait for it. The sum of the values is what a program does
+    /// with them.
+    pub(super) fn load_hits(&mut self) -> f64 {
+        let passes = STEPS / self.lines.len() as u32;
+        timed(passes * self.lines.len() as u32, || {
+            let mut sum = 0_u32;
+            for _ in 0..passes {
+                for line in black_box(&self.lines) {
+                    // Relaxed: only this thread writes the ring.
+                    sum = sum.wrapping_add(line.0.load(Ordering::Relaxed));
+                }
+            }
+            black_box(sum);
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Sample;
+use super::lacks::lacks;
 
 /// How far a simulated figure may be off.
 pub const TOLERANCE: f64 = 0.25;
@@ -12,13 +13,15 @@ pub const TOLERANCE: f64 = 0.25;
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The simulated figure is near enough.
-    Within,
+    Pass,
     /// It is not.
-    Off,
+    Fail,
     /// A number of the simulated machine was set from this measurement: it can confirm nothing.
     Used,
     /// There is no figure on one of the two sides.
     Missing,
+    /// In most repetitions the operating system took CPUs away: what was measured says nothing.
+    Disturbed,
 }
 
 impl Verdict {
@@ -26,10 +29,11 @@ impl Verdict {
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Self::Within => "yes",
-            Self::Off => "NO",
+            Self::Pass => "pass",
+            Self::Fail => "FAIL",
             Self::Used => "(used)",
             Self::Missing => "-",
+            Self::Disturbed => "(disturbed)",
         }
     }
 }
@@ -47,8 +51,6 @@ pub struct Row {
     pub simulated: Option<f64>,
     /// Whether a number of the simulated machine was set from it.
     pub was_used: bool,
-    /// What the model lacks that explains a row that is off, where there is evidence.
-    pub lacks: Option<&'static str>,
 }
 
 impl Row {
@@ -58,14 +60,22 @@ impl Row {
         Some(self.simulated? / self.measured?.median).filter(|ratio| ratio.is_finite())
     }
 
+    /// Why it fails, if it does: what the model lacks.
+    #[must_use]
+    pub fn lacks(&self) -> Option<&'static str> {
+        let ratio = self.ratio().filter(|_| self.verdict() == Verdict::Fail)?;
+        lacks(&self.name, ratio)
+    }
+
     /// What becomes of it.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.ratio() {
             None => Verdict::Missing,
             Some(_) if self.was_used => Verdict::Used,
-            Some(ratio) if (ratio - 1.0).abs() <= TOLERANCE => Verdict::Within,
-            Some(_) => Verdict::Off,
+            Some(_) if self.measured.is_some_and(|sample| 2 * sample.disturbed > sample.runs) => Verdict::Disturbed,
+            Some(ratio) if (ratio - 1.0).abs() <= TOLERANCE => Verdict::Pass,
+            Some(_) => Verdict::Fail,
         }
     }
 }
@@ -76,20 +86,30 @@ mod tests {
 
     fn row(measured: Option<f64>, simulated: Option<f64>, was_used: bool) -> Row {
         let measured = measured.and_then(|value| Sample::of(&[value]));
-        Row { name: "any".to_owned(), unit: "ns", measured, simulated, was_used, lacks: None }
+        Row { name: "any".to_owned(), unit: "ns", measured, simulated, was_used }
     }
 
     #[test]
     fn a_row_is_within_a_quarter_either_way() {
         for (simulated, verdict) in [
-            (75.0, Verdict::Within),
-            (125.0, Verdict::Within),
-            (74.9, Verdict::Off),
-            (125.1, Verdict::Off),
+            (75.0, Verdict::Pass),
+            (125.0, Verdict::Pass),
+            (74.9, Verdict::Fail),
+            (125.1, Verdict::Fail),
             (f64::NAN, Verdict::Missing),
         ] {
             assert_eq!(row(Some(100.0), Some(simulated), false).verdict(), verdict, "{simulated}");
         }
+    }
+
+    #[test]
+    fn what_was_mostly_disturbed_is_not_judged() {
+        let disturbed = |disturbed| {
+            let mut row = row(Some(100.0), Some(300.0), false);
+            row.measured = row.measured.map(|sample| Sample { runs: 4, disturbed, ..sample });
+            row.verdict()
+        };
+        assert_eq!((disturbed(2), disturbed(3)), (Verdict::Fail, Verdict::Disturbed));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Tasks of the runtime, the same ones on both hosts.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use hitm_topology::{CpuId, Topology};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::Window;
 
+use super::tally::TRIES;
 use crate::Setting;
 use crate::host::kept_waiting;
 
@@ -36,10 +39,10 @@ const BATCHES: u32 = 4;
 const YIELDS: u32 = 100;
 /// Round trips of a message.
 const ROUNDS: u32 = 100;
-/// All work of the transcoder times this: two milliseconds a frame of CPU time, so that there are some in a short window.
-const BURST_FACTOR: f64 = 0.04;
+/// All work of the transcoder times this: five milliseconds a frame of CPU time, so that there are some in a short window.
+const BURST_FACTOR: f64 = 0.1;
 /// A frame has gone through the whole pipeline before the measurement.
-const WINDOW: Window = Window { warm_up: Span::from_micros(20_000), measured: Span::from_micros(40_000) };
+const WINDOW: Window = Window { warm_up: Span::from_micros(50_000), measured: Span::from_micros(100_000) };
 
 impl Exercise {
     pub(super) const ALL: [Self; 5] =
@@ -59,11 +62,22 @@ impl Exercise {
         self != Self::MessageOnTwo || topology.cpus() > 1
     }
 
+    /// How long the operating system may keep its threads waiting: a fiftieth of their time where they go on for a time.
+    pub(super) fn tolerated_wait(self, topology: &Topology) -> Span {
+        let time = if self == Self::Ffmpeg { WINDOW.warm_up + WINDOW.measured } else { Span::ZERO };
+        Span::from_picos(time.as_picos() * topology.cpus() as u64 / 50)
+    }
+
+    /// How often a repetition is done at most: what goes on for long is seldom left alone, however often it is done.
+    pub(super) fn tries(self) -> usize {
+        if self == Self::Ffmpeg { 2 } else { TRIES }
+    }
+
     /// The nanoseconds that one takes here, and how long the operating system kept threads waiting in the meantime; none when there
     /// is no runtime to be had.
     pub(super) fn measure(self, topology: &Arc<Topology>, seed: u64) -> Option<(f64, Span)> {
         let runtime = NativeRuntime::new(topology.clone(), &Mitigation::baseline(), None, false).ok()?;
-        let before = threads_kept_waiting();
+        let before = waits_of_threads();
         let nanos = if self == Self::Ffmpeg {
             let workload = runtime.run(move |handle| async move { Ffmpeg::start(&handle, transcoder(seed)) }).ok()?;
             let left = WINDOW.end().since(runtime.now());
@@ -72,7 +86,11 @@ impl Exercise {
         } else {
             runtime.run(move |handle| self.tasks(handle)).ok()?
         };
-        Some((nanos, threads_kept_waiting().saturating_sub(before)))
+        // Threads of an earlier runtime may still have been about to end.
+        let since = |(thread, waited): (OsString, Span)| {
+            waited.saturating_sub(before.get(&thread).copied().unwrap_or(Span::ZERO))
+        };
+        Some((nanos, waits_of_threads().into_iter().map(since).sum()))
     }
 
     /// The same on the simulated machine.
@@ -129,10 +147,13 @@ fn nanos_a_frame(workload: &Ffmpeg) -> f64 {
     1e9 * rates.len() as f64 / rates.iter().sum::<f64>()
 }
 
-/// How long all threads of this process could have run and did not.
-fn threads_kept_waiting() -> Span {
+/// How long each thread of this process could have run and did not, by its number.
+fn waits_of_threads() -> BTreeMap<OsString, Span> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    threads.map(|thread| kept_waiting(&thread.path().join("schedstat").to_string_lossy())).sum()
+    let wait = |thread: std::fs::DirEntry| {
+        (thread.file_name(), kept_waiting(&thread.path().join("schedstat").to_string_lossy()))
+    };
+    threads.map(wait).collect()
 }
 
 async fn spawn_join<P: Platform>(handle: Handle<P>) -> f64 {

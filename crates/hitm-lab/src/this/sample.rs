@@ -19,8 +19,14 @@ pub struct Sample {
     pub upper_quartile: f64,
     /// Values farther from the median than three median absolute deviations. They count for the median like all others.
     pub outliers: usize,
+    /// The value that is farthest from the median, if it is an outlier.
+    pub farthest: Option<f64>,
     /// Repetitions that are counted although the operating system took a CPU away, because it did so each time.
     pub disturbed: usize,
+    /// How long the operating system kept the threads of all repetitions that are counted waiting for a CPU, in microseconds.
+    pub waited_us: f64,
+    /// Repetitions that are left out because the CPUs were at another distance.
+    pub moved: usize,
 }
 
 /// The value below which `part` of `sorted` lies, between two values in proportion.
@@ -43,13 +49,20 @@ impl Sample {
         let mut deviations: Vec<f64> = sorted.iter().map(|value| (value - median).abs()).collect();
         deviations.sort_by(f64::total_cmp);
         let limit = FAR * quantile(&deviations, 0.5);
+        let farthest = [sorted[0], sorted[sorted.len() - 1]].into_iter().max_by(|one, other| {
+            let far = |value: &f64| (value - median).abs();
+            far(one).total_cmp(&far(other))
+        });
         Some(Self {
             runs: sorted.len(),
             median,
             lower_quartile: quantile(&sorted, 0.25),
             upper_quartile: quantile(&sorted, 0.75),
             outliers: deviations.iter().filter(|deviation| **deviation > limit).count(),
+            farthest: farthest.filter(|value| (value - median).abs() > limit),
             disturbed: 0,
+            waited_us: 0.0,
+            moved: 0,
         })
     }
 }
@@ -72,9 +85,13 @@ mod tests {
         // Deviations from 10: 0 1 1 1 1 3 4, their median 1.
         let sample = Sample::of(&[10.0, 9.0, 11.0, 9.0, 11.0, 13.0, 14.0]).expect("seven numbers");
         assert_eq!((sample.median, sample.outliers), (11.0, 0), "deviations 0 0 1 2 2 2 3");
+        assert_eq!(sample.farthest, None);
         let sample =
             Sample::of(&[10.0, 9.0, 11.0, 9.0, 11.0, 13.0, 14.0, 8.0, 7.0, 10.0, 30.0]).expect("eleven numbers");
         assert_eq!((sample.median, sample.outliers), (10.0, 2), "14 and 30; the median deviation is 1");
+        assert_eq!(sample.farthest, Some(30.0));
+        let below = Sample::of(&[10.0, 9.0, 11.0, 9.0, 11.0, 1.0, 15.0]).expect("seven numbers");
+        assert_eq!((below.farthest, below.outliers), (Some(1.0), 2), "the farther one of 1 and 15");
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! `hitm validate`.
+//! `hitm validate`: published experiments on simulated machines here, this machine beside its own simulation in `this.rs`.
+
+mod this;
 
 use std::path::PathBuf;
 
 use clap::Args;
+use hitm_lab::this::Options;
 use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict, lacks, recorded};
 use hitm_machine::{Arbitration, CostSet, Costs};
 use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
@@ -19,8 +22,15 @@ pub(crate) struct Validate {
     /// Only these experiments, by number [default: all].
     #[arg(value_name = "V1")]
     experiments: Vec<String>,
-    /// Who is served next on a contended line: local-first, local-first:K or fifo; several separated by commas.
-    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = arbitration, default_value = "local-first,fifo")]
+    /// This machine instead: measure what accesses cost here, simulate a machine of that, and run the same programs on both.
+    #[arg(long, conflicts_with_all = ["experiments", "seed", "plot", "jobs", "record"])]
+    this: bool,
+    /// With --this: repetitions of every measurement [default: 30].
+    #[arg(long, value_name = "N", requires = "this", value_parser = clap::value_parser!(u64).range(1..=10_000), allow_negative_numbers = true)]
+    runs: Option<u64>,
+    /// Who is served next on a contended line: local-first, local-first:K or fifo; several separated by commas, one with --this
+    /// [default: local-first,fifo; local-first with --this].
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = arbitration)]
     arbitration: Vec<Arbitration>,
     /// Seed of transfers and start phases.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
@@ -83,6 +93,9 @@ impl Named for Pass {
 
 impl Validate {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.this {
+            return self.beside_this();
+        }
         let chosen = self.chosen()?;
         self.check_once()?;
         self.check_model()?;
@@ -105,6 +118,31 @@ impl Validate {
             ([], 0) => Ok(()),
             ([], worse) => Err(Failure::wanting(format!("validate: {worse} rows are worse than recorded"))),
             ([first, ..], _) => Err(Failure::wanting(first.clone())),
+        }
+    }
+
+    fn beside_this(&self) -> Result<(), Failure> {
+        let mut options = Options { model: self.model.clone(), ..Options::default() };
+        match self.arbitration[..] {
+            [] => {}
+            [policy] => options.arbitration = policy,
+            [_, second, ..] => {
+                let name = second.name();
+                return Err(Failure::new(format!("--arbitration `{name}`: is one too many; give one with --this")));
+            }
+        }
+        if let Some(runs) = self.runs {
+            options.runs = runs as usize;
+        }
+        this::run(&options, self.json.as_deref().map(json::Target::open).transpose()?)
+    }
+
+    /// The policies asked for.
+    fn policies(&self) -> Vec<Arbitration> {
+        if self.arbitration.is_empty() {
+            vec![Arbitration::LocalFirst, Arbitration::Fifo]
+        } else {
+            self.arbitration.clone()
         }
     }
 
@@ -153,11 +191,12 @@ impl Validate {
 
     /// What is shown and written, and what it was made from.
     fn validate(&self, chosen: &[&'static Experiment]) -> (Validation, Vec<(String, Finding)>) {
+        let policies = self.policies();
         let passes: Vec<Pass> = chosen
             .iter()
             .enumerate()
             .flat_map(|(place, &experiment)| {
-                self.arbitration.iter().map(move |&policy| Pass { place, experiment, bench: self.bench(policy) })
+                policies.iter().map(move |&policy| Pass { place, experiment, bench: self.bench(policy) })
             })
             .collect();
         let mut validation = Validation {
@@ -165,7 +204,7 @@ impl Validate {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seed: self.seed,
             model: self.model.iter().cloned().collect(),
-            arbitrations: self.arbitration.iter().map(|policy| policy.name().into_owned()).collect(),
+            arbitrations: policies.iter().map(|policy| policy.name().into_owned()).collect(),
             experiments: chosen.iter().map(|experiment| empty(experiment)).collect(),
             ..Validation::default()
         };
