@@ -277,3 +277,78 @@ fn figure(value: f64) -> String {
     };
     format!("{value:.digits$}")
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn sample(median: f64) -> Sample {
+        Sample { runs: 30, median, lower_quartile: 0.9 * median, upper_quartile: 1.1 * median, ..Sample::default() }
+    }
+
+    fn row(name: &str, measured: Sample, simulated: f64, verdict: &str, lacks: Option<&str>) -> Row {
+        Row {
+            name: name.to_owned(),
+            unit: "ns".to_owned(),
+            measured: Some(measured),
+            simulated: Some(simulated),
+            ratio: Some(simulated / measured.median),
+            verdict: verdict.to_owned(),
+            lacks: lacks.map(str::to_owned),
+        }
+    }
+
+    fn example() -> ThisMachine {
+        let outliers = Sample { outliers: 2, farthest: Some(250.0), waited_us: 12.4, ..sample(100.0) };
+        let mut this = ThisMachine {
+            schema: SCHEMA.to_owned(),
+            version: "0".to_owned(),
+            machine: "this (2 CPUs)".to_owned(),
+            processor: Some("a processor".to_owned()),
+            load: Some([1.0, 2.5]),
+            stolen: Some(0.004),
+            runs: 30,
+            done_again: 7,
+            moved: 3,
+            hand_offs: Some([26.0, 112.0]),
+            seeds: 3,
+            arbitration: "local-first".to_owned(),
+            quantities: vec![
+                Quantity {
+                    name: "hand-off".to_owned(),
+                    unit: "ns".to_owned(),
+                    measured: Some(outliers),
+                    sets: vec![("same_llc_ns".to_owned(), 100.0)],
+                    note: None,
+                },
+                Quantity { name: "LLC".to_owned(), unit: "ns".to_owned(), ..Quantity::default() },
+            ],
+            not_measured: vec!["reads from the LLC: nobody says how large it is".to_owned()],
+            note: Some("all else is guessed".to_owned()),
+            tolerance: 0.25,
+            rows: vec![
+                row("ping-pong", outliers, 100.0, "(used)", None),
+                row("adds", sample(20.0), 22.0, "pass", None),
+                row("locks", sample(20.0), 44.0, "FAIL", Some("visits by time")),
+                row("other locks", sample(20.0), 60.0, "FAIL", Some("visits by time")),
+                row("stores", sample(20.0), 6.0, "FAIL", None),
+                row("tasks", sample(20.0), 6.0, "(disturbed)", None),
+            ],
+            ..ThisMachine::default()
+        };
+        this.count();
+        this
+    }
+
+    #[test]
+    fn it_reads_as_tables_with_the_reasons_below() {
+        expect![[r#""#]].assert_eq(&example().render());
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(serde_json::from_str::<ThisMachine>(&example().write()).expect("our own form"), example());
+    }
+}

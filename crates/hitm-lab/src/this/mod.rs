@@ -161,6 +161,7 @@ pub fn run(topology: &Arc<Topology>, options: &Options, on_step: OnStep<'_>) -> 
             unit: "ns",
             measured: sample(&tally.rows[index][place]),
             simulated: Sample::of(&simulated[place]).map(|sample| sample.median),
+            is_alone: topology.cpus() == 1,
             was_used: used[index],
         }));
     }
@@ -267,14 +268,16 @@ mod tests {
     fn every_row_has_a_figure_on_both_hosts() {
         let report = check("this");
         for row in &report.rows {
-            let measured = row.measured.unwrap_or_else(|| panic!("{} is not measured", row.name));
-            assert!(measured.median > 0.0 && measured.runs == 2, "{row:?}");
+            // None where a hypervisor moved the CPUs each time.
+            let measured = row.measured.unwrap_or_default();
+            assert!(measured.runs <= 2 && (measured.median > 0.0) == (measured.runs > 0), "{row:?}");
             assert!(row.simulated.is_some_and(|simulated| simulated > 0.0), "{row:?}");
         }
+        assert!(report.rows.iter().any(|row| row.measured.is_some()), "{:?}", report.hand_offs);
         let names: std::collections::BTreeSet<&str> = report.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names.len(), report.rows.len(), "names are unique");
-        let judged = report.count(Verdict::Pass) + report.count(Verdict::Fail);
-        assert_eq!(judged + report.count(Verdict::Used), report.rows.len());
+        let verdicts = [Verdict::Pass, Verdict::Fail, Verdict::Used, Verdict::Missing, Verdict::Disturbed];
+        assert_eq!(verdicts.map(|verdict| report.count(verdict)).iter().sum::<usize>(), report.rows.len());
         let set = report.quantities.iter().flat_map(|quantity| &quantity.sets);
         for (name, value) in set {
             assert_eq!(report.model[name], *value, "{name} is the machine's");

@@ -49,6 +49,8 @@ pub struct Row {
     pub measured: Option<Sample>,
     /// Simulated, the median over the seeds.
     pub simulated: Option<f64>,
+    /// Whether one CPU ran it.
+    pub is_alone: bool,
     /// Whether a number of the simulated machine was set from it.
     pub was_used: bool,
 }
@@ -64,7 +66,7 @@ impl Row {
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let ratio = self.ratio().filter(|_| self.verdict() == Verdict::Fail)?;
-        lacks(&self.name, ratio)
+        lacks(&self.name, ratio, self.is_alone)
     }
 
     /// What becomes of it.
@@ -86,7 +88,7 @@ mod tests {
 
     fn row(measured: Option<f64>, simulated: Option<f64>, was_used: bool) -> Row {
         let measured = measured.and_then(|value| Sample::of(&[value]));
-        Row { name: "any".to_owned(), unit: "ns", measured, simulated, was_used }
+        Row { name: "any".to_owned(), unit: "ns", measured, simulated, is_alone: false, was_used }
     }
 
     #[test]
