@@ -30,7 +30,7 @@ pub struct ThisMachine {
     pub done_again: usize,
     /// Rounds that are left out, at most, because CPUs were at another distance then.
     pub moved: usize,
-    /// The least and the greatest hand-off between the same two CPUs in the meantime, in nanoseconds.
+    /// Between which nine of ten hand-offs of the same two CPUs lay in the meantime, in nanoseconds.
     pub hand_offs: Option<[f64; 2]>,
     /// Seeds of every simulation.
     pub seeds: u64,
@@ -159,7 +159,7 @@ impl ThisMachine {
         }
         if let Some([least, most]) = self.hand_offs.filter(|_| self.moved > 0) {
             text.push_str(&format!(
-                "\nleft out: {} runs of a row or less, in which a hypervisor had moved the CPUs: a hand-off between the same two \
+                "\nleft out: of each row up to {} runs during which a hypervisor had moved the CPUs: a hand-off between the same two \
                  took {} to {} ns",
                 self.moved,
                 figure(least),
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     fn sample(median: f64) -> Sample {
-        Sample { runs: 30, median, lower_quartile: 0.9 * median, upper_quartile: 1.1 * median, ..Sample::default() }
+        Sample { runs: 30, median, lower_quartile: 0.75 * median, upper_quartile: 1.5 * median, ..Sample::default() }
     }
 
     fn row(name: &str, measured: Sample, simulated: f64, verdict: &str, lacks: Option<&str>) -> Row {
@@ -344,7 +344,39 @@ mod tests {
 
     #[test]
     fn it_reads_as_tables_with_the_reasons_below() {
-        expect![[r#""#]].assert_eq(&example().render());
+        expect![[r#"
+            this machine beside a simulation built from it, hitm 0
+            this (2 CPUs), a processor
+            measured: medians of 30 runs; 7 runs were done again because the operating system took a CPU away; load 1.0 before, 2.5 after; a hypervisor took 0.4 % of the time
+            left out: of each row up to 3 runs during which a hypervisor had moved the CPUs: a hand-off between the same two took 26.0 to 112 ns
+            simulated: medians over seeds 1 to 3, arbitration local-first
+            note: all else is guessed
+            not measured: reads from the LLC: nobody says how large it is
+
+                                                                                       kept
+            what the machine is built from  unit  measured    quartiles  outliers   waiting  sets
+            ------------------------------  ----  --------  -----------  ---------  -------  -----------------
+            hand-off                        ns         100  90.0 to 110  2, to 250    12 us  same_llc_ns = 100
+            LLC                             ns           -
+
+                                                                     kept             simulated /
+            run on both  unit  measured     quartiles  outliers   waiting  simulated     measured
+            -----------  ----  --------  ------------  ---------  -------  ---------  -----------  -----------
+            ping-pong    ns         100   90.0 to 110  2, to 250    12 us        100         1.00  (used)
+            adds         ns        20.0  18.0 to 22.0                0 us       22.0         1.10  pass
+            locks        ns        20.0  18.0 to 22.0                0 us       44.0         2.20  FAIL
+            other locks  ns        20.0  18.0 to 22.0                0 us       60.0         3.00  FAIL
+            stores       ns        20.0  18.0 to 22.0                0 us       6.00         0.30  FAIL
+            tasks        ns        20.0  18.0 to 22.0                0 us       6.00         0.30  (disturbed)
+
+            outside: locks; other locks
+              why: visits by time
+
+            outside: stores
+              why: not known
+
+            1 of 4 predictions are within 25 % of what was measured; 1 rows set a number of the machine and count for nothing; 1 cannot be judged: the operating system took CPUs away in most runs
+        "#]].assert_eq(&example().render());
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub struct Report {
     pub done_again: usize,
     /// Rounds that are left out for a quantity, at most, because the CPUs were at another distance then.
     pub moved: usize,
-    /// The least and the greatest hand-off between the same two CPUs in the meantime, in nanoseconds, where there are two.
+    /// Between which nine of ten hand-offs of the same two CPUs lay in the meantime, in nanoseconds, where there are two.
     pub hand_offs: Option<[f64; 2]>,
     /// What was measured to build the machine from.
     pub quantities: Vec<Quantity>,

@@ -16,6 +16,7 @@ use hitm_workloads::probe::Waiting;
 
 use super::costs::Bench;
 use super::experiments::{Experiment, classes};
+use super::sample::quantile;
 use super::{Sample, measured};
 use crate::{Program, measure};
 
@@ -97,11 +98,11 @@ impl Tally {
         Sample::of(&self.guards).map(|sample| sample.median)
     }
 
-    /// The shortest and the longest.
+    /// Between which nine of ten hand-offs lay.
     pub(super) fn hand_offs(&self) -> Option<[f64; 2]> {
-        let least = self.guards.iter().copied().min_by(f64::total_cmp)?;
-        let most = self.guards.iter().copied().max_by(f64::total_cmp)?;
-        Some([least, most])
+        let mut sorted = self.guards.clone();
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| [0.05, 0.95].map(|part| quantile(&sorted, part)))
     }
 
     /// The repetitions that count of the measurement that has the fewest.
