@@ -158,12 +158,10 @@ fn refusals_are_one_line() {
         hitm: the following required arguments were not provided: --this; `hitm validate --help` shows what there is
     "#]],
     );
-    check_refused(
-        "validate --this --model follow_ups=1",
-        expect![[r#"
-        hitm: --model `follow_ups=1`: `follow_ups` is no parameter of this machine's model: take one of clock_ghz, follow_up_hits, idle_exit_ns, interrupt_delivery_ns, interrupt_delivery_other_package_ns, interrupt_entry_ns, interrupt_send_ns, invalidation_each_ns, llc_read_ns, load_hit_ns, load_window, memory_local_ns, memory_remote_ns, other_package_ns, overlapped_misses, queued_factor, refill_each_ns, rmw_hit_ns, same_core_ns, same_llc_ns, same_package_ns_hop_1, same_package_remote_home_ns, store_buffer, switch_ns, system_call_ns, timer_slack_ns, transfer_spread, upgrade_other_package_factor
-    "#]],
-    );
+    // Which parameters there are depends on the processor.
+    let ended = run(["validate", "--this", "--model", "follow_ups=1"]);
+    assert_eq!((ended.status, ended.stdout.as_str(), ended.stderr.lines().count()), (Some(2), "", 1));
+    assert!(ended.stderr.starts_with("hitm: --model `follow_ups=1`: `follow_ups` is no parameter"), "{}", ended.stderr);
     check_refused(
         "validate --model follow_up_hits=-1",
         expect![[r#"

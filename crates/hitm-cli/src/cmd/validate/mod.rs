@@ -74,12 +74,12 @@ With another seed, policy or parameter nothing is compared with the score.
 --this measures the costs of accesses here, builds a simulated machine of them, and runs the same
 probes and tasks on both. It prints medians, quartiles and outliers (farther from the median than
 three median deviations; how many, and the farthest), how long the operating system kept threads
-waiting in the runs that count, simulated over measured, and whether that is within 25 %. A row that
-set a number of the machine says `(used)`; one in whose runs the operating system took CPUs away
-mostly says `(disturbed)`; neither counts. For those outside it says what the model lacks. It takes a
-minute or two: leave the machine alone meanwhile. --model gives the simulated machine another number
-than was measured. Exit status: 0 when it was done, whatever came of it (there is no recorded score
-of your machine), 1 when a simulation stalls, 2 when it cannot be done.
+waiting in the runs that count, simulated over measured, and whether that is within 25 %. A row
+that set a number of the machine says `(used)`; one in whose runs the operating system took CPUs
+away mostly says `(disturbed)`; neither counts. Those outside say what the model lacks. It takes a
+minute: leave the machine alone meanwhile. --model gives the simulated machine another number than
+was measured. Exit status: 0 when it was done, whatever came of it (there is no recorded score of
+your machine), 1 when a simulation stalls, 2 when it cannot be done.
 
 Examples:
   hitm validate
