@@ -27,7 +27,8 @@ const RUNTIME: &str =
     "the runtime's instructions, its allocations and the lines that only one CPU touches cost nothing in the model";
 const READ_FIRST: &str =
     "the model pays two transfers for reading a line and then taking it; a processor may take it at once";
-const NEWS: &str = "a thread that waits here pauses between two looks and offers its CPU to others after a hundred";
+const NEWS: &str =
+    "a thread that waits here offers its CPU to others after a hundred looks, and news that come meanwhile wait";
 
 /// Rows whose names begin so, in which direction they are off, and why; the first that fits.
 const REASONS: [(&str, Off, &str); 19] = [
