@@ -32,6 +32,13 @@ impl Progress {
         self.0.inc_length(runs as u64);
     }
 
+    /// `done` of `steps` steps are done, and `what` begins.
+    pub(crate) fn at(&self, done: usize, steps: usize, what: &str) {
+        self.0.set_length(steps as u64);
+        self.0.set_position(done as u64);
+        self.begin(what);
+    }
+
     fn begin(&self, what: &str) {
         self.0.set_message(what.to_owned());
     }

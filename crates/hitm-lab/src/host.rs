@@ -1,6 +1,6 @@
 //! One program on either host.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated, Stalled};
 use hitm_memory::{Native, NativeWorkers, Span};
@@ -37,6 +37,8 @@ pub struct Given {
     pub delays: Vec<(usize, Span)>,
     /// What the machine counted, if it was simulated.
     pub results: Option<Results>,
+    /// How long the operating system kept participants waiting for their CPUs, all together, where it says so.
+    pub kept_waiting: Span,
 }
 
 /// Nanoseconds between two operations of a CPU, on the mean over all operations: who is slow has few.
@@ -69,7 +71,7 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
         slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
     })?;
     let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Given { measured, delays: body.delays(), results: Some(machine.results()) })
+    Ok(Given { measured, delays: body.delays(), results: Some(machine.results()), kept_waiting: Span::ZERO })
 }
 
 /// Runs `program` here, a thread for each of `cpus`, each on its CPU when `topology` is this machine's.
@@ -80,13 +82,41 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
 pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> Given {
     let workers = NativeWorkers::new(topology.cpus(), false);
     let body = workers.visit(CpuId(0), || program.make::<Native>(topology, cpus));
+    let (measured, kept_waiting) = on_threads(&workers, topology, cpus, |index, cpu| body.run(index, cpu));
+    Given { measured, delays: body.delays(), results: None, kept_waiting }
+}
+
+/// Runs `body` for each of `cpus` on a thread of its own, on its CPU when `topology` is this machine's. Besides what they give: how
+/// long the operating system kept them waiting for their CPUs, all together, once all had begun.
+pub(crate) fn on_threads<R: Send>(
+    workers: &Arc<NativeWorkers>,
+    topology: &Topology,
+    cpus: &[CpuId],
+    body: impl Fn(usize, CpuId) -> R + Sync,
+) -> (Vec<R>, Span) {
+    let begin = Barrier::new(cpus.len());
     let run = |(index, &cpu): (usize, &CpuId)| {
         let os_index = (topology.name() == "this").then(|| topology.cpu(cpu).os_index);
-        workers.enter(cpu, os_index, || body.run(index, cpu))
+        workers.enter(cpu, os_index, || {
+            begin.wait();
+            let before = kept_waiting("/proc/thread-self/schedstat");
+            let given = body(index, cpu);
+            (given, kept_waiting("/proc/thread-self/schedstat").saturating_sub(before))
+        })
     };
-    let measured = std::thread::scope(|scope| {
+    let given: Vec<(R, Span)> = std::thread::scope(|scope| {
+        let run = &run;
         let threads: Vec<_> = cpus.iter().enumerate().map(|each| scope.spawn(move || run(each))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a probe does not panic")).collect()
     });
-    Given { measured, delays: body.delays(), results: None }
+    let waited = given.iter().fold(Span::ZERO, |sum, (_, waited)| sum + *waited);
+    (given.into_iter().map(|(given, _)| given).collect(), waited)
+}
+
+/// How long the thread whose scheduler statistics Linux has in `path` could have run and did not; zero where nothing is known.
+pub(crate) fn kept_waiting(path: &str) -> Span {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // Time on a CPU, time waiting for one, both in nanoseconds, and turns.
+    let nanos = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    Span::from_nanos(nanos.unwrap_or(0))
 }

@@ -2,10 +2,12 @@
 //!
 //! - [`Program`]: which probe, with its parameters. Data, so that an experiment can be a row of a table.
 //! - [`simulate`] and [`measure`]: the same program on a simulated machine, and on this one.
+//! - [`this`]: this machine beside a simulation of it, built from what is measured here.
 //! - [`validate`]: published experiments beside what the model gives.
 
 mod host;
 mod program;
+pub mod this;
 pub mod validate;
 
 pub use host::{Given, Setting, mean_nanos, measure, simulate};

@@ -15,4 +15,5 @@ pub mod published;
 pub mod result;
 pub mod statistics;
 pub mod summary;
+pub mod this_machine;
 pub mod validation;

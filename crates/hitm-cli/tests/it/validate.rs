@@ -56,6 +56,46 @@ fn a_changed_model_says_so() {
     assert!(ended.stdout.contains("(used, off)"), "80 sharers at 10 ns each are not within 5 %: {}", ended.stdout);
 }
 
+/// What this machine gives is asserted nowhere: only that all is there, and that rows which set a number never count.
+#[test]
+fn this_machine_stands_beside_its_own_simulation() {
+    let folder = folder();
+    let path = folder.path().join("this.json");
+    let ended = run(["validate", "--this", "--runs", "2", "--json", path.to_str().expect("plain text")]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+    let file: Value = serde_json::from_str(&fs::read_to_string(path).expect("written")).expect("JSON");
+    assert_eq!((&file["schema"], &file["runs"]), (&"hitm-this/1".into(), &2.into()));
+    let quantities = file["quantities"].as_array().expect("quantities");
+    let sets: Vec<&str> = quantities
+        .iter()
+        .flat_map(|quantity| quantity["sets"].as_array().expect("a list"))
+        .map(|set| {
+            let (name, value) = (set[0].as_str().expect("a name"), &set[1]);
+            assert_eq!(&file["model"][name], value, "{name} is the machine's");
+            name
+        })
+        .collect();
+    assert!(sets.contains(&"load_hit_ns") && sets.contains(&"rmw_hit_ns"), "{sets:?}");
+    let rows = file["rows"].as_array().expect("rows");
+    if sets.contains(&"same_llc_ns") {
+        let row = rows.iter().find(|row| row["name"] == "ping-pong same LLC, waits by trying").expect("it is run");
+        assert!(row["verdict"] == "(used)" || row["measured"].is_null(), "{row}");
+    }
+    let mut counts = [("pass", 0), ("FAIL", 0)];
+    for row in rows {
+        let (name, verdict) = (row["name"].as_str().expect("a name"), &row["verdict"]);
+        assert!(ended.stdout.contains(name), "{name} is printed");
+        counts.iter_mut().filter(|(word, _)| verdict == word).for_each(|(_, count)| *count += 1);
+        let ratio = row["ratio"].as_f64().map(|ratio| (ratio - 1.0).abs() <= 0.25);
+        assert!(verdict != "pass" || ratio == Some(true), "{row}");
+        assert!(verdict != "FAIL" || ratio == Some(false), "{row}");
+        assert!(row["lacks"].is_null() || verdict == "FAIL", "{row}");
+    }
+    let [(_, passed), (_, failed)] = counts;
+    let last = format!("{passed} of {} predictions are within 25 % of what was measured", passed + failed);
+    assert!(ended.stdout.contains(&last), "{}", ended.stdout);
+}
+
 #[test]
 fn refusals_are_one_line() {
     check_refused(
@@ -88,6 +128,40 @@ fn refusals_are_one_line() {
         hitm: --plot `/dev/null`: File exists (os error 17); name a folder that can be written to
     "#]],
     );
+    check_refused(
+        "validate --this V1",
+        expect![[r#"
+        hitm: the argument '--this' cannot be used with '[V1]...'; `hitm validate --help` shows what there is
+    "#]],
+    );
+    check_refused(
+        "validate --this --plot plots",
+        expect![[r#"
+        hitm: the argument '--this' cannot be used with '--plot <FOLDER>'; `hitm validate --help` shows what there is
+    "#]],
+    );
+    check_refused(
+        "validate --this --arbitration fifo,local-first",
+        expect![[r#"
+        hitm: --arbitration `local-first`: is one too many; give one with --this
+    "#]],
+    );
+    check_refused(
+        "validate --this --runs 0",
+        expect![[r#"
+        hitm: invalid value '0' for '--runs <N>': 0 is not in 1..=10000; `hitm validate --help` shows what there is
+    "#]],
+    );
+    check_refused(
+        "validate --runs 5",
+        expect![[r#"
+        hitm: the following required arguments were not provided: --this; `hitm validate --help` shows what there is
+    "#]],
+    );
+    // Which parameters there are depends on the processor.
+    let ended = run(["validate", "--this", "--model", "follow_ups=1"]);
+    assert_eq!((ended.status, ended.stdout.as_str(), ended.stderr.lines().count()), (Some(2), "", 1));
+    assert!(ended.stderr.starts_with("hitm: --model `follow_ups=1`: `follow_ups` is no parameter"), "{}", ended.stderr);
     check_refused(
         "validate --model follow_up_hits=-1",
         expect![[r#"

@@ -59,7 +59,7 @@ impl<P: Platform> PingPong<P> {
             }
             // Relaxed: the tool's own orderings; nothing else is communicated.
             while self.ball.turn.compare_exchange(own, 1 - own, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-                std::hint::spin_loop();
+                // No hint that this spins: the tool has none, and some processors pause for a hand-off's time at it.
             }
         }
     }

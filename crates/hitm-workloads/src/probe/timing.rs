@@ -114,8 +114,15 @@ impl<P: Platform> Start<P> {
 /// The part of a probe's time that is not measured: lines find their places.
 const WARM_UP_PART: u64 = 4;
 
-/// Operations between two looks at the clock, which natively costs as much as a few of them.
+/// Operations between two looks at the clock, where a look costs nothing.
 const BATCH: u64 = 4;
+
+/// Where it does cost something, so many looks fit between two: they take a fiftieth of the time, and a line that several want
+/// is not given up for each.
+const LOOKS_BETWEEN_LOOKS: u64 = 50;
+
+/// Looks at the clock to know what one takes.
+const LOOKS: u64 = 8;
 
 /// Where an operation takes longer than this, the clock is looked at after each: ten looks of 25 ns. Otherwise hundreds of CPUs
 /// that wait for each other would overrun the time by several operations.
@@ -177,6 +184,13 @@ impl<P: Platform> Course<P> {
         Span::from_picos(P::now().since(begin).as_picos() / PAUSES)
     }
 
+    /// What a look at the clock takes: nothing on a simulated machine.
+    fn look_taken() -> Span {
+        let begin = P::now();
+        let end = (0..LOOKS).fold(begin, |_, _| P::now());
+        Span::from_picos(end.since(begin).as_picos() / LOOKS)
+    }
+
     /// When the measured time begins and ends for participants that began at `start`.
     fn measured(&self, start: Time) -> (Time, Time) {
         let begin = start + Span::from_picos(self.effort.time.as_picos() / WARM_UP_PART);
@@ -186,6 +200,7 @@ impl<P: Platform> Course<P> {
     /// Everything counts as reads.
     fn batches(&self, mut operation: impl FnMut()) -> Measured {
         let pause_taken = self.pause_taken();
+        let looks = Self::look_taken().as_picos() * LOOKS_BETWEEN_LOOKS;
         let start = self.start.wait();
         let (begin, end) = self.measured(start);
         let mut batch = 1;
@@ -200,7 +215,8 @@ impl<P: Platform> Course<P> {
                 operations += batch;
                 let now = P::now();
                 let each = Span::from_picos(now.since(from).as_picos() / batch);
-                batch = if each > SLOW { 1 } else { BATCH };
+                let least = if each > SLOW { 1 } else { BATCH };
+                batch = least.max(looks / each.as_picos().max(1));
                 from = now;
                 if now >= end {
                     return (operations, now);

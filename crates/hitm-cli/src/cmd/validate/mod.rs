@@ -1,8 +1,11 @@
-//! `hitm validate`.
+//! `hitm validate`: published experiments on simulated machines here, this machine beside its own simulation in `this.rs`.
+
+mod this;
 
 use std::path::PathBuf;
 
 use clap::Args;
+use hitm_lab::this::Options;
 use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict, lacks, recorded};
 use hitm_machine::{Arbitration, CostSet, Costs};
 use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
@@ -13,14 +16,22 @@ use crate::failure::Failure;
 use crate::{json, print};
 
 /// Run published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
+/// With --this, this machine beside a simulation that is built from what is measured on it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = REFERENCE)]
 pub(crate) struct Validate {
     /// Only these experiments, by number [default: all].
     #[arg(value_name = "V1")]
     experiments: Vec<String>,
-    /// Who is served next on a contended line: local-first, local-first:K or fifo; several separated by commas.
-    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = arbitration, default_value = "local-first,fifo")]
+    /// This machine instead: measure what accesses cost here, simulate a machine of that, and run the same programs on both.
+    #[arg(long, conflicts_with_all = ["experiments", "seed", "plot", "jobs", "record"])]
+    this: bool,
+    /// With --this: repetitions of every measurement [default: 30].
+    #[arg(long, value_name = "N", requires = "this", value_parser = clap::value_parser!(u64).range(1..=10_000), allow_negative_numbers = true)]
+    runs: Option<u64>,
+    /// Who is served next on a contended line: local-first, local-first:K or fifo; several separated by commas, one with --this
+    /// [default: local-first,fifo; local-first with --this].
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = arbitration)]
     arbitration: Vec<Arbitration>,
     /// Seed of transfers and start phases.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
@@ -47,7 +58,9 @@ Examples:
   hitm validate
   hitm validate V1 V7 --arbitration fifo
   hitm validate --model follow_up_hits=0
-  hitm validate --json validate.json --plot plots";
+  hitm validate --json validate.json --plot plots
+  hitm validate --this                     this machine beside its own simulation
+  hitm validate --this --runs 5 --json this.json";
 
 const REFERENCE: &str = "\
 A row passes when the simulated figure meets what is asked of it: within a part of the published
@@ -58,11 +71,23 @@ with each number in the cost tables.
 Exit status: 0 when no row is worse than the recorded score, 1 when one is, 2 when it cannot be done.
 With another seed, policy or parameter nothing is compared with the score.
 
+--this measures the costs of accesses here, builds a simulated machine of them, and runs the same
+probes and tasks on both. It prints medians, quartiles and outliers (farther from the median than
+three median deviations; how many, and the farthest), how long the operating system kept threads
+waiting in the runs that count, simulated over measured, and whether that is within 25 %. A row
+that set a number of the machine says `(used)`; one in whose runs the operating system took CPUs
+away mostly says `(disturbed)`; neither counts. Those outside say what the model lacks. It takes a
+minute: leave the machine alone meanwhile. --model gives the simulated machine another number than
+was measured. Exit status: 0 when it was done, whatever came of it (there is no recorded score of
+your machine), 1 when a simulation stalls, 2 when it cannot be done.
+
 Examples:
   hitm validate
   hitm validate V1 V7 --arbitration fifo
   hitm validate --model follow_up_hits=0
-  hitm validate --json validate.json --plot plots";
+  hitm validate --json validate.json --plot plots
+  hitm validate --this                     this machine beside its own simulation
+  hitm validate --this --runs 5 --json this.json";
 
 /// Machines that together have every parameter that there is.
 const OF_ALL_FAMILIES: [&str; 3] = ["gnr-2x120", "epyc-9654-2x96", "skx-8x28"];
@@ -83,6 +108,9 @@ impl Named for Pass {
 
 impl Validate {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.this {
+            return self.beside_this();
+        }
         let chosen = self.chosen()?;
         self.check_once()?;
         self.check_model()?;
@@ -105,6 +133,31 @@ impl Validate {
             ([], 0) => Ok(()),
             ([], worse) => Err(Failure::wanting(format!("validate: {worse} rows are worse than recorded"))),
             ([first, ..], _) => Err(Failure::wanting(first.clone())),
+        }
+    }
+
+    fn beside_this(&self) -> Result<(), Failure> {
+        let mut options = Options { model: self.model.clone(), ..Options::default() };
+        match self.arbitration[..] {
+            [] => {}
+            [policy] => options.arbitration = policy,
+            [_, second, ..] => {
+                let name = second.name();
+                return Err(Failure::new(format!("--arbitration `{name}`: is one too many; give one with --this")));
+            }
+        }
+        if let Some(runs) = self.runs {
+            options.runs = runs as usize;
+        }
+        this::run(&options, self.json.as_deref().map(json::Target::open).transpose()?)
+    }
+
+    /// The policies asked for.
+    fn policies(&self) -> Vec<Arbitration> {
+        if self.arbitration.is_empty() {
+            vec![Arbitration::LocalFirst, Arbitration::Fifo]
+        } else {
+            self.arbitration.clone()
         }
     }
 
@@ -153,11 +206,12 @@ impl Validate {
 
     /// What is shown and written, and what it was made from.
     fn validate(&self, chosen: &[&'static Experiment]) -> (Validation, Vec<(String, Finding)>) {
+        let policies = self.policies();
         let passes: Vec<Pass> = chosen
             .iter()
             .enumerate()
             .flat_map(|(place, &experiment)| {
-                self.arbitration.iter().map(move |&policy| Pass { place, experiment, bench: self.bench(policy) })
+                policies.iter().map(move |&policy| Pass { place, experiment, bench: self.bench(policy) })
             })
             .collect();
         let mut validation = Validation {
@@ -165,7 +219,7 @@ impl Validate {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seed: self.seed,
             model: self.model.iter().cloned().collect(),
-            arbitrations: self.arbitration.iter().map(|policy| policy.name().into_owned()).collect(),
+            arbitrations: policies.iter().map(|policy| policy.name().into_owned()).collect(),
             experiments: chosen.iter().map(|experiment| empty(experiment)).collect(),
             ..Validation::default()
         };

@@ -1,0 +1,386 @@
+//! What `hitm validate --this` prints and writes: what was measured here beside a simulation built from it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{Align, Columns};
+
+/// The form's name and number. Keys are only ever added.
+pub const SCHEMA: &str = "hitm-this/1";
+
+/// All that one `hitm validate --this` gave.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct ThisMachine {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version that wrote it.
+    pub version: String,
+    /// The machine's name and shape.
+    pub machine: String,
+    /// Its processor, as it calls itself.
+    pub processor: Option<String>,
+    /// Processes that wanted a CPU on the mean of the last minute, before and after, where the operating system says so.
+    pub load: Option<[f64; 2]>,
+    /// The part of the CPUs' time that a hypervisor gave to others meanwhile, where it says so.
+    pub stolen: Option<f64>,
+    /// Repetitions of every measurement.
+    pub runs: usize,
+    /// Repetitions done again because the operating system took a CPU away.
+    pub done_again: usize,
+    /// Rounds that are left out, at most, because CPUs were at another distance then.
+    pub moved: usize,
+    /// Between which nine of ten hand-offs of the same two CPUs lay in the meantime, in nanoseconds.
+    pub hand_offs: Option<[f64; 2]>,
+    /// Seeds of every simulation.
+    pub seeds: u64,
+    /// Who is served next on the simulated machine.
+    pub arbitration: String,
+    /// What the simulated machine was built from.
+    pub quantities: Vec<Quantity>,
+    /// What could not be measured.
+    pub not_measured: Vec<String>,
+    /// Where all other numbers of the simulated machine are from.
+    pub note: Option<String>,
+    /// All its numbers.
+    pub model: BTreeMap<String, f64>,
+    /// How far a simulated figure may be off, as a part of the measured one.
+    pub tolerance: f64,
+    /// What was run on both.
+    pub rows: Vec<Row>,
+    /// How many rows have which verdict.
+    pub score: BTreeMap<String, usize>,
+}
+
+/// What repetitions gave.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Sample {
+    /// Repetitions that gave a figure.
+    pub runs: usize,
+    /// The median.
+    pub median: f64,
+    /// Below it lies a quarter.
+    pub lower_quartile: f64,
+    /// Above it lies a quarter.
+    pub upper_quartile: f64,
+    /// Values far from the median.
+    pub outliers: usize,
+    /// The value farthest from the median, if it is an outlier.
+    pub farthest: Option<f64>,
+    /// Repetitions that are counted although the operating system took a CPU away.
+    pub disturbed: usize,
+    /// How long it kept threads waiting in those that are counted, in microseconds.
+    pub waited_us: f64,
+    /// Repetitions that are left out because CPUs were at another distance.
+    pub moved: usize,
+}
+
+/// A quantity of this machine.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Quantity {
+    /// What it is.
+    pub name: String,
+    /// The unit.
+    pub unit: String,
+    /// What was measured; none where it cannot be.
+    pub measured: Option<Sample>,
+    /// The numbers of the simulated machine that were set from it, and to what.
+    pub sets: Vec<(String, f64)>,
+    /// What has to be known of it.
+    pub note: Option<String>,
+}
+
+/// A figure on both.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Row {
+    /// What it is.
+    pub name: String,
+    /// The unit.
+    pub unit: String,
+    /// Measured here.
+    pub measured: Option<Sample>,
+    /// Simulated.
+    pub simulated: Option<f64>,
+    /// Simulated over measured.
+    pub ratio: Option<f64>,
+    /// `pass`, `FAIL`, `(used)`, `(disturbed)`, or `-` when one side has no figure.
+    pub verdict: String,
+    /// Of a row that fails: what explains it.
+    pub lacks: Option<String>,
+}
+
+impl ThisMachine {
+    /// Fills `score` from the rows.
+    pub fn count(&mut self) {
+        self.score.clear();
+        for row in &self.rows {
+            *self.score.entry(row.verdict.clone()).or_default() += 1;
+        }
+    }
+
+    /// As JSON text.
+    ///
+    /// # Panics
+    /// Never: every key is text.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("keys are text");
+        text.push('\n');
+        text
+    }
+
+    /// Two tables and the score.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = self.head();
+        text.push('\n');
+        text.push_str(&self.built_from());
+        text.push('\n');
+        text.push_str(&self.compared());
+        text.push_str(&self.misses());
+        text.push('\n');
+        text.push_str(&self.counted());
+        text
+    }
+
+    fn head(&self) -> String {
+        let mut text = format!("this machine beside a simulation built from it, hitm {}\n", self.version);
+        let processor = self.processor.as_ref().map_or(String::new(), |processor| format!(", {processor}"));
+        text.push_str(&format!("{}{processor}\n", self.machine));
+        text.push_str(&format!(
+            "measured: medians of {} runs; {} runs were done again because the operating system took a CPU away",
+            self.runs, self.done_again
+        ));
+        if let Some([before, after]) = self.load {
+            text.push_str(&format!("; load {before:.1} before, {after:.1} after"));
+        }
+        if let Some(stolen) = self.stolen {
+            text.push_str(&format!("; a hypervisor took {:.1} % of the time", 100.0 * stolen));
+        }
+        if let Some([least, most]) = self.hand_offs.filter(|_| self.moved > 0) {
+            text.push_str(&format!(
+                "\nleft out: of each row up to {} runs during which a hypervisor had moved the CPUs: a hand-off between the same two \
+                 took {} to {} ns",
+                self.moved,
+                figure(least),
+                figure(most)
+            ));
+        }
+        text.push_str(&format!(
+            "\nsimulated: medians over seeds 1 to {}, arbitration {}\n",
+            self.seeds, self.arbitration
+        ));
+        if let Some(note) = &self.note {
+            text.push_str(&format!("note: {note}\n"));
+        }
+        for missing in &self.not_measured {
+            text.push_str(&format!("not measured: {missing}\n"));
+        }
+        text
+    }
+
+    fn built_from(&self) -> String {
+        let mut columns = sample_columns("what the machine is built from");
+        columns.push(("sets", Align::Left));
+        let mut table = Columns::new(&columns);
+        for quantity in &self.quantities {
+            let mut cells = vec![quantity.name.clone(), quantity.unit.clone()];
+            cells.extend(sample_cells(quantity.measured));
+            let sets = quantity.sets.iter().map(|(name, value)| format!("{name} = {}", figure(*value)));
+            cells.push(sets.chain(quantity.note.clone()).collect::<Vec<_>>().join("; "));
+            table.row(cells);
+        }
+        table.render()
+    }
+
+    fn compared(&self) -> String {
+        let mut columns = sample_columns("run on both");
+        columns.extend([("simulated", Align::Right), ("simulated /\nmeasured", Align::Right), ("", Align::Left)]);
+        let mut table = Columns::new(&columns);
+        for row in &self.rows {
+            let mut cells = vec![row.name.clone(), row.unit.clone()];
+            cells.extend(sample_cells(row.measured));
+            cells.push(row.simulated.map_or("-".to_owned(), figure));
+            cells.push(row.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+            cells.push(row.verdict.clone());
+            table.row(cells);
+        }
+        table.render()
+    }
+
+    /// Why rows fail, each reason once with the rows that it explains.
+    fn misses(&self) -> String {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.verdict == "FAIL") {
+            let reason = row.lacks.as_deref().unwrap_or("not known");
+            match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, rows)) => rows.push(&row.name),
+                None => reasons.push((reason, vec![&row.name])),
+            }
+        }
+        let mut text = String::new();
+        for (reason, rows) in reasons {
+            text.push_str(&format!("\noutside: {}\n  why: {reason}\n", rows.join("; ")));
+        }
+        text
+    }
+
+    fn counted(&self) -> String {
+        let count = |verdict: &str| self.score.get(verdict).copied().unwrap_or(0);
+        let (passed, failed, used, missing) = (count("pass"), count("FAIL"), count("(used)"), count("-"));
+        let disturbed = count("(disturbed)");
+        let mut text = format!(
+            "{passed} of {} predictions are within {:.0} % of what was measured; {used} rows set a number of the machine \
+             and count for nothing",
+            passed + failed,
+            100.0 * self.tolerance
+        );
+        if missing > 0 {
+            text.push_str(&format!("; {missing} have no figure on one side"));
+        }
+        if disturbed > 0 {
+            text.push_str(&format!("; {disturbed} cannot be judged: the operating system took CPUs away in most runs"));
+        }
+        text.push('\n');
+        text
+    }
+}
+
+/// What both tables begin with.
+fn sample_columns(first: &str) -> Vec<(&str, Align)> {
+    vec![
+        (first, Align::Left),
+        ("unit", Align::Left),
+        ("measured", Align::Right),
+        ("quartiles", Align::Right),
+        ("outliers", Align::Left),
+        ("kept\nwaiting", Align::Right),
+    ]
+}
+
+fn sample_cells(sample: Option<Sample>) -> [String; 4] {
+    let Some(sample) = sample else { return ["-", "", "", ""].map(str::to_owned) };
+    let outliers = match sample.farthest {
+        Some(farthest) => format!("{}, to {}", sample.outliers, figure(farthest)),
+        None => String::new(),
+    };
+    let quartiles = format!("{} to {}", figure(sample.lower_quartile), figure(sample.upper_quartile));
+    [figure(sample.median), quartiles, outliers, format!("{:.0} us", sample.waited_us)]
+}
+
+/// Three digits that say something.
+fn figure(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    fn sample(median: f64) -> Sample {
+        Sample { runs: 30, median, lower_quartile: 0.75 * median, upper_quartile: 1.5 * median, ..Sample::default() }
+    }
+
+    fn row(name: &str, measured: Sample, simulated: f64, verdict: &str, lacks: Option<&str>) -> Row {
+        Row {
+            name: name.to_owned(),
+            unit: "ns".to_owned(),
+            measured: Some(measured),
+            simulated: Some(simulated),
+            ratio: Some(simulated / measured.median),
+            verdict: verdict.to_owned(),
+            lacks: lacks.map(str::to_owned),
+        }
+    }
+
+    fn example() -> ThisMachine {
+        let outliers = Sample { outliers: 2, farthest: Some(250.0), waited_us: 12.4, ..sample(100.0) };
+        let mut this = ThisMachine {
+            schema: SCHEMA.to_owned(),
+            version: "0".to_owned(),
+            machine: "this (2 CPUs)".to_owned(),
+            processor: Some("a processor".to_owned()),
+            load: Some([1.0, 2.5]),
+            stolen: Some(0.004),
+            runs: 30,
+            done_again: 7,
+            moved: 3,
+            hand_offs: Some([26.0, 112.0]),
+            seeds: 3,
+            arbitration: "local-first".to_owned(),
+            quantities: vec![
+                Quantity {
+                    name: "hand-off".to_owned(),
+                    unit: "ns".to_owned(),
+                    measured: Some(outliers),
+                    sets: vec![("same_llc_ns".to_owned(), 100.0)],
+                    note: None,
+                },
+                Quantity { name: "LLC".to_owned(), unit: "ns".to_owned(), ..Quantity::default() },
+            ],
+            not_measured: vec!["reads from the LLC: nobody says how large it is".to_owned()],
+            note: Some("all else is guessed".to_owned()),
+            tolerance: 0.25,
+            rows: vec![
+                row("ping-pong", outliers, 100.0, "(used)", None),
+                row("adds", sample(20.0), 22.0, "pass", None),
+                row("locks", sample(20.0), 44.0, "FAIL", Some("visits by time")),
+                row("other locks", sample(20.0), 60.0, "FAIL", Some("visits by time")),
+                row("stores", sample(20.0), 6.0, "FAIL", None),
+                row("tasks", sample(20.0), 6.0, "(disturbed)", None),
+            ],
+            ..ThisMachine::default()
+        };
+        this.count();
+        this
+    }
+
+    #[test]
+    fn it_reads_as_tables_with_the_reasons_below() {
+        expect![[r#"
+            this machine beside a simulation built from it, hitm 0
+            this (2 CPUs), a processor
+            measured: medians of 30 runs; 7 runs were done again because the operating system took a CPU away; load 1.0 before, 2.5 after; a hypervisor took 0.4 % of the time
+            left out: of each row up to 3 runs during which a hypervisor had moved the CPUs: a hand-off between the same two took 26.0 to 112 ns
+            simulated: medians over seeds 1 to 3, arbitration local-first
+            note: all else is guessed
+            not measured: reads from the LLC: nobody says how large it is
+
+                                                                                       kept
+            what the machine is built from  unit  measured    quartiles  outliers   waiting  sets
+            ------------------------------  ----  --------  -----------  ---------  -------  -----------------
+            hand-off                        ns         100  75.0 to 150  2, to 250    12 us  same_llc_ns = 100
+            LLC                             ns           -
+
+                                                                     kept             simulated /
+            run on both  unit  measured     quartiles  outliers   waiting  simulated     measured
+            -----------  ----  --------  ------------  ---------  -------  ---------  -----------  -----------
+            ping-pong    ns         100   75.0 to 150  2, to 250    12 us        100         1.00  (used)
+            adds         ns        20.0  15.0 to 30.0                0 us       22.0         1.10  pass
+            locks        ns        20.0  15.0 to 30.0                0 us       44.0         2.20  FAIL
+            other locks  ns        20.0  15.0 to 30.0                0 us       60.0         3.00  FAIL
+            stores       ns        20.0  15.0 to 30.0                0 us       6.00         0.30  FAIL
+            tasks        ns        20.0  15.0 to 30.0                0 us       6.00         0.30  (disturbed)
+
+            outside: locks; other locks
+              why: visits by time
+
+            outside: stores
+              why: not known
+
+            1 of 4 predictions are within 25 % of what was measured; 1 rows set a number of the machine and count for nothing; 1 cannot be judged: the operating system took CPUs away in most runs
+        "#]].assert_eq(&example().render());
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(serde_json::from_str::<ThisMachine>(&example().write()).expect("our own form"), example());
+    }
+}
