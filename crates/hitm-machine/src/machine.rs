@@ -125,7 +125,7 @@ impl Machine {
             world.set_yielder(cpu, Some(yielder));
             let result = catch_unwind(AssertUnwindSafe(|| {
                 main(CpuId(cpu));
-                // What it stored last takes effect: whoever looks after the run sees it.
+                // SeqCst: the one fence that waits for stores. What the CPU stored last takes effect: whoever looks after the run sees it.
                 world.fence(Ordering::SeqCst);
             }));
             world.set_yielder(cpu, None);

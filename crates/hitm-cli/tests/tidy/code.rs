@@ -291,3 +291,16 @@ fn the_machine_and_the_workloads_know_no_field_of_the_scheduler() {
     }
     require_none("the machine and the workloads name no field and no object of the scheduler", &broken);
 }
+
+#[test]
+fn no_build_makes_accesses_that_others_do_not() {
+    let simulated = ["crates/hitm-memory/src/", "crates/hitm-sched/src/", "crates/hitm-workloads/src/"];
+    let mut broken = Vec::new();
+    for file in files("rs").iter().filter(|file| simulated.iter().any(|folder| file.path.starts_with(folder))) {
+        let lines = file.text.lines().enumerate();
+        let depends =
+            lines.filter(|(_, line)| ["debug_assert", "debug_assertions"].iter().any(|word| line.contains(word)));
+        broken.extend(depends.map(|(index, line)| format!("{}:{}: {}", file.path, index + 1, line.trim())));
+    }
+    require_none("what only debug builds check they would access alone, and simulated results would differ", &broken);
+}

@@ -37,6 +37,7 @@ fn list() {
         skx-8x28              8 packages, 8 LLCs, 224 cores, 448 CPUs, 8 nodes; Intel Xeon Platinum 8176
         bdw-2x10              2 packages, 2 LLCs, 20 cores, 40 CPUs, 2 nodes; Intel Xeon E5-2630 v4
         westmere-8x10         8 packages, 8 LLCs, 80 cores, 80 CPUs, 8 nodes; Intel Xeon E7-8867L
+        opteron-4x12          4 packages, 8 LLCs, 48 cores, 48 CPUs, 8 nodes; AMD Opteron 6172
         skl-1x4               1 package, 1 LLC, 4 cores, 8 CPUs, 1 node; Intel Core i7-6700HQ
         icl-1x4               1 package, 1 LLC, 4 cores, 8 CPUs, 1 node; Intel Core i5-1035G4
     "#]]
@@ -67,6 +68,7 @@ fn processors() {
         skx-8x28              GenuineIntel 6/85 stepping 4
         bdw-2x10              GenuineIntel 6/79 stepping 1
         westmere-8x10         GenuineIntel 6/47
+        opteron-4x12          AuthenticAMD 16/9
         skl-1x4               GenuineIntel 6/94
         icl-1x4               GenuineIntel 6/126
     "#]]
