@@ -1,4 +1,5 @@
 //! Tests of the whole machine, from outside.
 
 mod instructions;
+mod stores;
 mod stream;

@@ -9,7 +9,7 @@
 //! | [`Mcs`] | on a word of its own | the lock's, its own, its successor's | of arrival |
 //! | [`Queued`] | first waiter on the lock, all others on words of their own | as Mcs | of arrival, once it waits |
 //!
-//! The scheduler's own lock is [`RawSpinLock`](hitm_memory::RawSpinLock), test first; these are here to be compared.
+//! The scheduler's own lock is [`RawSpinLock`](hitm_memory::RawSpinLock), a ticket lock; these are here to be compared.
 
 mod mcs;
 mod queued;
