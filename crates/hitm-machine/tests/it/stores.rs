@@ -88,8 +88,7 @@ fn wait_among(others: usize) -> Span {
         *slot.lock().expect("no panic holds it") = Simulated::now().since(begin);
     };
     machine.run(run).expect("it ends");
-    let waited = *waited.lock().expect("no panic holds it");
-    waited
+    *waited.lock().expect("no panic holds it")
 }
 
 #[test]
