@@ -8,7 +8,7 @@
 //! | [`Mix`] | reads or writes a word, whole or split by scope |
 //! | [`RwLock`] | takes a reader-writer lock's read side, whole or split by scope; some take the write side |
 //! | [`Refcount`] | looks an element of a list up and holds it by a count, whole or split by scope |
-//! | [`Locks`](locks::Locks) | takes a spin lock, one of six kinds |
+//! | [`Locks`] | takes a spin lock, one of six kinds |
 //! | [`WriterReaders`] | but one waits for what that one writes, and says how long it took to see it |
 //! | [`Transfer`] | but one brings a line into a state, and that one says what an access to it takes |
 //! | [`Reads`] | reads one word that nobody writes |
