@@ -154,15 +154,8 @@ impl Program {
     #[must_use]
     pub fn lasting(&self, new: Span) -> Self {
         let mut program = self.clone();
-        match &mut program {
-            Self::PingPong { .. } | Self::Transfer { .. } | Self::WriterReaders { .. } => {}
-            Self::Counter { time, .. }
-            | Self::Mask { time, .. }
-            | Self::Mix { time, .. }
-            | Self::RwLock { time, .. }
-            | Self::Refcount { time, .. }
-            | Self::Lock { time, .. }
-            | Self::Reads { time } => *time = new,
+        if let Some(time) = program.time_mut() {
+            *time = new;
         }
         program
     }
@@ -170,7 +163,11 @@ impl Program {
     /// How long the participants go on, where that is a time.
     #[must_use]
     pub fn time(&self) -> Option<Span> {
-        match *self {
+        self.clone().time_mut().copied()
+    }
+
+    fn time_mut(&mut self) -> Option<&mut Span> {
+        match self {
             Self::PingPong { .. } | Self::Transfer { .. } | Self::WriterReaders { .. } => None,
             Self::Counter { time, .. }
             | Self::Mask { time, .. }

@@ -17,8 +17,8 @@ use crate::world::{Site, on_cpu, with_world};
 
 /// The simulated machine that this thread runs.
 ///
-/// Memory is that of x86: total store order. A plain store to a line that is elsewhere takes effect when its request reaches
-/// the line; later loads of other words may come before. A program that relies on an order which its orderings do not
+/// Memory is that of x86: total store order. A plain store takes effect when its CPU has the line and those before it have taken
+/// effect; later loads of other words may come before. A program that relies on an order which its orderings do not
 /// give may well run here all the same; the model checker is the tool for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;

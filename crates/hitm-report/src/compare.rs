@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub use costs::{Change, Cost};
 
-use crate::result::{Metric, ResultFile, Run};
+use crate::result::{Metric, ResultFile, Run, json_text};
 
 /// The written form's name and number. Keys are only ever added.
 pub const SCHEMA: &str = "hitm-compare/1";
@@ -409,9 +409,7 @@ impl Comparison {
     /// Never: the form has no keys but strings.
     #[must_use]
     pub fn write(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every key is a string");
-        text.push('\n');
-        text
+        json_text(self)
     }
 
     /// How many of the judged figures came out how: `simulated: 2 worse, 1 better, 3 within the 95 % interval`.

@@ -408,9 +408,7 @@ impl ResultFile {
     /// Never: the form has no keys but strings.
     #[must_use]
     pub fn write(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("every key is a string");
-        text.push('\n');
-        text
+        json_text(self)
     }
 }
 
@@ -423,6 +421,16 @@ impl Line {
             None => self.object.clone(),
         }
     }
+}
+
+/// A form as JSON text, ended by a line feed.
+///
+/// # Panics
+/// When a map of the form has keys that are not text: none here has.
+pub(crate) fn json_text(form: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(form).expect("every key is a string");
+    text.push('\n');
+    text
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
+use crate::result::json_text;
 
 /// The form's name and number. Keys are only ever added.
 pub const SCHEMA: &str = "hitm-this/1";
@@ -124,9 +125,7 @@ impl ThisMachine {
     /// Never: every key is text.
     #[must_use]
     pub fn write(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("keys are text");
-        text.push('\n');
-        text
+        json_text(self)
     }
 
     /// Two tables and the score.

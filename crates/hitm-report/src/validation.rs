@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
+use crate::result::json_text;
 
 /// The form's name and number. Keys are only ever added.
 pub const SCHEMA: &str = "hitm-validate/1";
@@ -125,9 +126,7 @@ impl Validation {
     /// Never: every key is text.
     #[must_use]
     pub fn write(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("keys are text");
-        text.push('\n');
-        text
+        json_text(self)
     }
 
     /// Tables, an experiment each, then the score.

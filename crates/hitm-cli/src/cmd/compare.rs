@@ -12,7 +12,7 @@ use crate::{json, print};
 
 /// Compare two result files: which runs got better or worse, and which objects and fields of them moved.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, after_long_help = REFERENCE)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Compare {
     /// The first file that `--json` wrote.
     before: PathBuf,
@@ -59,13 +59,7 @@ than both 95 % intervals together. One figure in forty that did not change looks
 All else is shown and not judged: kernel share, operations a wake-up, and what waiting for objects
 and fields cost a unit of work (cycles waited, HITMs, misses).
 
-Exit status: 0 when nothing is worse, 1 when something is, 2 when the files cannot be compared.
-
-Examples:
-  hitm run ffmpeg --mitigation baseline,all --json before.json
-  hitm compare before.json after.json
-  hitm compare before.json after.json --mitigation all --lines 3
-  hitm compare before.json after.json --layout mail";
+Exit status: 0 when nothing is worse, 1 when something is, 2 when the files cannot be compared.";
 
 /// Larger thresholds show nothing.
 const PERCENT_MAX: f64 = 1e6;

@@ -32,22 +32,25 @@ fn every_command_has_help_with_examples() {
     check("validate", "validate");
 }
 
+/// Those whose texts are held to a length and whose examples are parsed.
+const VERBS: [&str; 12] = [
+    "",
+    "run",
+    "run ffmpeg",
+    "run probe",
+    "run probe mask",
+    "run probe lock",
+    "run probe mix",
+    "list",
+    "c2c",
+    "compare",
+    "validate",
+    "layout",
+];
+
 #[test]
 fn short_help_fits_a_screen() {
-    for verb in [
-        "",
-        "run",
-        "run ffmpeg",
-        "run probe",
-        "run probe mask",
-        "run probe lock",
-        "run probe mix",
-        "list",
-        "c2c",
-        "compare",
-        "validate",
-        "layout",
-    ] {
+    for verb in VERBS {
         let text = stdout_of(&format!("{verb} -h"));
         assert!(text.lines().count() <= 60, "{verb}: {} lines", text.lines().count());
     }
@@ -56,20 +59,7 @@ fn short_help_fits_a_screen() {
 /// Every example of every help text is a command that parses.
 #[test]
 fn examples_are_commands() {
-    for verb in [
-        "",
-        "run",
-        "run ffmpeg",
-        "run probe",
-        "run probe mask",
-        "run probe lock",
-        "run probe mix",
-        "list",
-        "c2c",
-        "compare",
-        "validate",
-        "layout",
-    ] {
+    for verb in VERBS {
         let text = stdout_of(&format!("{verb} --help"));
         let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1);
         for example in examples.filter_map(|line| line.trim().strip_prefix("hitm ")) {

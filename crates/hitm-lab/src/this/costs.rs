@@ -29,7 +29,6 @@ use hitm_machine::{CostSet, Costs};
 use hitm_memory::{NativeWorkers, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::probe::Waiting;
-use serde::Serialize;
 
 use super::Sample;
 use super::experiments::{Body, Class, blind_adds, classes, hand_off};
@@ -39,7 +38,7 @@ use crate::host::on_threads;
 use crate::{Given, Program, mean_nanos, measure};
 
 /// A quantity of this machine.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     /// What it is.
     pub name: String,

@@ -1,7 +1,5 @@
 //! A figure of this machine beside the simulated one.
 
-use serde::Serialize;
-
 use super::Sample;
 use super::lacks::lacks;
 
@@ -9,8 +7,7 @@ use super::lacks::lacks;
 pub const TOLERANCE: f64 = 0.25;
 
 /// What becomes of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The simulated figure is near enough.
     Pass,
@@ -39,7 +36,7 @@ impl Verdict {
 }
 
 /// A figure on both hosts.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// What it is.
     pub name: String,

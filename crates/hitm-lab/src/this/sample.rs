@@ -1,13 +1,11 @@
 //! Repetitions of one measurement: median, quartiles, outliers.
 
-use serde::Serialize;
-
 /// A value is an outlier when it is farther from the median than this many median absolute deviations. Three of them are two
 /// standard deviations of a normal distribution.
 const FAR: f64 = 3.0;
 
 /// What repetitions gave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Repetitions.
     pub runs: usize,

@@ -182,12 +182,9 @@ impl Engine {
         }
     }
 
-    /// A load of the line that was filled last, whatever became of it since.
+    /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU has stored is missing from it: a
+    /// store ends the fill, and none begins while one to its line waits.
     fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u64> {
-        if self.cpu().stores.asked_for(line) {
-            // What the CPU stored since is not in it.
-            return None;
-        }
         let offset = touch.address() % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
         // reused only after a locked operation, which ends the window.

@@ -18,7 +18,7 @@ use crate::{json, print};
 /// Run published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
 /// With --this, this machine beside a simulation that is built from what is measured on it.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES, after_long_help = REFERENCE)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Validate {
     /// Only these experiments, by number [default: all].
     #[arg(value_name = "V1")]
@@ -79,15 +79,7 @@ that set a number of the machine says `(used)`; one in whose runs the operating 
 away mostly says `(disturbed)`; neither counts. Those outside say what the model lacks. It takes a
 minute: leave the machine alone meanwhile. --model gives the simulated machine another number than
 was measured. Exit status: 0 when it was done, whatever came of it (there is no recorded score of
-your machine), 1 when a simulation stalls, 2 when it cannot be done.
-
-Examples:
-  hitm validate
-  hitm validate V1 V7 --arbitration fifo
-  hitm validate --model follow_up_hits=0
-  hitm validate --json validate.json --plot plots
-  hitm validate --this                     this machine beside its own simulation
-  hitm validate --this --runs 5 --json this.json";
+your machine), 1 when a simulation stalls, 2 when it cannot be done.";
 
 /// Machines that together have every parameter that there is.
 const OF_ALL_FAMILIES: [&str; 3] = ["gnr-2x120", "epyc-9654-2x96", "skx-8x28"];
