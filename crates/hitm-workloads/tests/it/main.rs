@@ -1,6 +1,7 @@
 //! The workloads on both hosts.
 
 mod determinism;
+mod inversions;
 mod loom;
 mod probes;
 mod simulated;

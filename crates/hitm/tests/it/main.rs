@@ -26,6 +26,7 @@ mod barrier;
 mod condvar;
 mod futex;
 mod mutex;
+mod pi_mutex;
 mod queue;
 
 mod order;
