@@ -12,7 +12,7 @@ use hitm_workloads::meter::{BATCHES, Window};
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
-use crate::workload::Workload;
+use crate::workload::{Running, Workload};
 
 /// A run of a workload.
 #[derive(Clone, Debug)]
@@ -92,7 +92,9 @@ impl Case {
             },
             measure_from: warm_up,
             measure_until: warm_up + measured,
-            livelock_after: self.livelock_after.unwrap_or(Config::default().livelock_after),
+            livelock_after: self.livelock_after.unwrap_or_else(|| {
+                Config::default().livelock_after.max(self.workload.accesses_without_work(self.topology.cpus()))
+            }),
             ..Config::default()
         }
     }
@@ -118,6 +120,9 @@ impl Case {
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
         let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(fault) = running.as_ref().and_then(Running::fault) {
+            return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
+        }
         let rates = running.map_or([f64::NAN; BATCHES], |running| running.rates());
         Ok(Outcome {
             seeds: vec![self.workload.seed()],

@@ -28,8 +28,12 @@ enum What {
     Objects,
 }
 
-const WORKLOADS: [(&str, &str); 2] = [
+const WORKLOADS: [(&str, &str); 3] = [
     ("ffmpeg", "60 transcoders on 8 CPUs each, every thread at FIFO 99: the first of the seeds' workloads"),
+    (
+        "pi_stress",
+        "groups of three tasks on one CPU each that provoke priority inversions: the third of the seeds' workloads",
+    ),
     ("probe", "what one shared word, counter or bitmap costs: ping-pong, counter, mask, reads"),
 ];
 

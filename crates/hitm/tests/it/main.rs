@@ -27,6 +27,7 @@ mod condvar;
 mod futex;
 mod mutex;
 mod pi_mutex;
+mod pi_random;
 mod queue;
 
 mod order;

@@ -98,6 +98,14 @@ pub(crate) trait Program {
     /// The workload, with nothing fitted.
     fn workload(&self) -> Workload;
 
+    /// Whether what was asked for can be had on `topology`.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn check(&self, _topology: &Topology) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// How many runs fitting takes at most, on one machine under one policy.
     fn fitting_runs(&self) -> usize {
         0
@@ -128,6 +136,7 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     // All that can be wrong with the words is found out before anything runs.
     let mitigations = series.mitigations()?;
     let topologies = series.machine.topologies(series.host)?;
+    topologies.iter().try_for_each(|topology| program.check(topology))?;
     let arbitrations = series.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds()?;
@@ -185,7 +194,7 @@ fn simulate(
                 coherence: series.coherence.unwrap_or_default(),
                 mitigation: Mitigation::baseline(),
                 workload: program.workload(),
-                roles: series.roles,
+                roles: series.roles || program.workload().counts_operations(),
                 livelock_after: series.livelock_after,
             };
             let workload = match program.fit(&case, threads, &progress) {
