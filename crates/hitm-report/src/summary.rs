@@ -216,9 +216,10 @@ fn cycles(run: &Run, place: Place) -> Option<f64> {
     (misses > 0.0).then(|| lines.iter().map(|line| line.cycles_per_load.mean * loads(line)).sum::<f64>() / misses)
 }
 
-/// What a run is counted in: its metric without the time.
-fn unit(run: &Run) -> &str {
-    run.metric.name.strip_suffix("s_per_second").unwrap_or("unit")
+/// What a run is counted in, with its article: its metric without the time.
+fn unit(run: &Run) -> String {
+    let unit = run.metric.name.strip_suffix("s_per_second").unwrap_or("unit");
+    format!("{} {unit}", if unit.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" })
 }
 
 /// What the tasks of each role did, beside what was measured of FFmpeg.
@@ -259,12 +260,12 @@ pub fn render_roles(run: &Run) -> String {
         migrations: sum(|role| role.migrations),
     };
     columns.row(cells(&all));
-    let mut text = format!("{} {}, {}: a {}\n", run.workload, run.host, run.mitigation, unit(run));
+    let mut text = format!("{} {}, {}: {}\n", run.workload, run.host, run.mitigation, unit(run));
     text.push_str(&columns.render());
     if run.workload == "ffmpeg" {
         text.push_str(MEASURED_FRAME);
     }
-    text.push_str(&format!("who wakes whom, times a {}\n", unit(run)));
+    text.push_str(&format!("who wakes whom, times {}\n", unit(run)));
     let mut pairs = Columns::new(&[("waker", Align::Left), ("woken", Align::Left), ("times", Align::Right)]);
     for (waker, woken, times) in &run.wakes {
         pairs.row(vec![waker.clone(), woken.clone(), format!("{times:.2}")]);

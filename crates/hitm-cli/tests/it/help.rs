@@ -15,6 +15,7 @@ fn every_command_has_help_with_examples() {
     check("", "hitm");
     check("run", "run");
     check("run ffmpeg", "run-ffmpeg");
+    check("run pi_stress", "run-pi-stress");
     check("run probe", "run-probe");
     check("run probe ping-pong", "run-probe-ping-pong");
     check("run probe counter", "run-probe-counter");
@@ -33,10 +34,11 @@ fn every_command_has_help_with_examples() {
 }
 
 /// Those whose texts are held to a length and whose examples are parsed.
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 13] = [
     "",
     "run",
     "run ffmpeg",
+    "run pi_stress",
     "run probe",
     "run probe mask",
     "run probe lock",
