@@ -15,8 +15,8 @@ fn commands() {
     check(
         "run",
         expect![[r#"
-        hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `probe`; `hitm run --help` shows what there is
-    "#]],
+            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `pi_stress`, `probe`; `hitm run --help` shows what there is
+        "#]],
     );
     check(
         "run probe",
