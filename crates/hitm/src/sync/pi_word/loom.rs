@@ -116,5 +116,6 @@ fn broken_words_are_noticed() {
         the word is taken Relaxed   | owners are alone and see each other's writes | loom, data race
         it is given back Relaxed    | owners are alone and see each other's writes | loom, data race
         the kernel frees it Relaxed | owners are alone and see each other's writes | loom, data race
-    "#]].assert_eq(&table(&rows));
+    "#]]
+    .assert_eq(&table(&rows));
 }
