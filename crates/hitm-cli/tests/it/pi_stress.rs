@@ -15,21 +15,36 @@ fn what_cannot_be_had_is_refused() {
             hitm: --groups 0: nobody would do anything; ask for one or more
         "#]],
     );
-    check("run pi_stress --groups 5 --machine core:4", expect![[r#"
+    check(
+        "run pi_stress --groups 5 --machine core:4",
+        expect![[r#"
         hitm: --groups 5: `core:4` has 4 CPUs and a group takes one; ask for fewer, or take a larger machine
-    "#]]);
-    check("run pi_stress --groups -1", expect![[r#"
+    "#]],
+    );
+    check(
+        "run pi_stress --groups -1",
+        expect![[r#"
         hitm: invalid value '-1' for '--groups <N>': not a whole number; `hitm run pi_stress --help` shows what there is
-    "#]]);
-    check("run pi_stress --host native --seeds 2", expect![[r#"
+    "#]],
+    );
+    check(
+        "run pi_stress --host native --seeds 2",
+        expect![[r#"
         hitm: --seeds: a native run has no use for it; leave it out, or leave out --host native
-    "#]]);
-    check("run pi_stress --burst-factor 1", expect![[r#"
+    "#]],
+    );
+    check(
+        "run pi_stress --burst-factor 1",
+        expect![[r#"
         hitm: unexpected argument '--burst-factor' found; `hitm run pi_stress --help` shows what there is
-    "#]]);
-    check("run pi_stress --duration 0s", expect![[r#"
+    "#]],
+    );
+    check(
+        "run pi_stress --duration 0s",
+        expect![[r#"
         hitm: invalid value '0s' for '--duration <T>': no time at all: give more, as in `24ms`; `hitm run pi_stress --help` shows what there is
-    "#]]);
+    "#]],
+    );
 }
 
 /// A small run, whose shape is all that is looked at.
