@@ -42,7 +42,7 @@ impl Bursts {
     /// A number below `end`, each as likely; 0 when there is none.
     pub fn below(&mut self, end: u64) -> u64 {
         // The high half of the product: off by less than one in 2^64 divided by `end`.
-        (u128::from(self.random.next_u64()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64
     }
 }
 
