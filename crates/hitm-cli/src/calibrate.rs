@@ -5,12 +5,13 @@
 
 use hitm_memory::Span;
 use hitm_report::result::Calibration;
-use hitm_workloads::ffmpeg::Profile;
+use hitm_workloads::ffmpeg::{Config, Profile};
 use hitm_workloads::meter::Window;
 
 use crate::campaign::{self, Progress};
 use crate::failure::Failure;
 use crate::simulate::{Case, Outcome};
+use crate::workload::Workload;
 
 /// The published share of the baseline.
 const TARGET: f64 = 0.20;
@@ -33,15 +34,20 @@ type Trial = (f64, f64);
 /// Runs that a calibration takes at most.
 pub(crate) const RUNS: usize = FIRST.len() * (1 + ROUNDS);
 
-/// Finds the factor for `case`, which is a baseline.
+/// Finds the factor for `config` on the machine and under the policy of `case`, which is a baseline.
 ///
 /// # Errors
 /// When a run cannot be made.
-pub(crate) fn burst_factor(case: &Case, threads: usize, progress: &Progress) -> Result<(f64, Calibration), Failure> {
+pub(crate) fn burst_factor(
+    case: &Case,
+    config: Config,
+    threads: usize,
+    progress: &Progress,
+) -> Result<(f64, Calibration), Failure> {
     let mut trials: Vec<Trial> = Vec::new();
     let mut factors = FIRST;
     for round in 0..=ROUNDS {
-        trials.extend(try_factors(case, factors, threads, progress)?);
+        trials.extend(try_factors(case, config, factors, threads, progress)?);
         trials.sort_by(|a, b| a.0.total_cmp(&b.0));
         if trials.iter().any(|(_, share)| (share - TARGET).abs() <= WITHIN) || round == ROUNDS {
             break;
@@ -82,15 +88,19 @@ pub(crate) fn pictures(profile: Profile, burst_factor: f64, count: u64) -> Span 
     Span::from_nanos_f64(profile.picture().as_nanos_f64() * burst_factor) * count
 }
 
-fn try_factors(case: &Case, factors: [f64; 2], threads: usize, progress: &Progress) -> Result<Vec<Trial>, Failure> {
+fn try_factors(
+    case: &Case,
+    config: Config,
+    factors: [f64; 2],
+    threads: usize,
+    progress: &Progress,
+) -> Result<Vec<Trial>, Failure> {
     let cases = factors.map(|factor| {
-        let mut case = case.clone();
-        case.workload.burst_factor = factor;
         // Short, but past the start-up.
-        let pictures = pictures(case.workload.profile, factor, WARM_UP_PICTURES);
-        case.workload.window = Window { warm_up: pictures, measured: pictures };
-        case.roles = false;
-        case
+        let pictures = pictures(config.profile, factor, WARM_UP_PICTURES);
+        let window = Window { warm_up: pictures, measured: pictures };
+        let workload = Workload::Ffmpeg(Config { burst_factor: factor, window, ..config });
+        Case { workload, roles: false, ..case.clone() }
     });
     let mut trials = Vec::new();
     let take = |case: usize, outcome: Outcome| trials.push((factors[case], outcome.results.account.kernel_share()));

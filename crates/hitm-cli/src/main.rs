@@ -14,6 +14,7 @@ mod native;
 mod plots;
 mod record;
 mod simulate;
+mod workload;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -12,16 +12,16 @@ use hitm_report::result::{ResultFile, Run};
 use hitm_report::statistics::{Mean, mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
-use hitm_workloads::ffmpeg::{self, Ffmpeg};
 
 use crate::failure::Failure;
-use crate::record::{empty_file, frames_per_second, machine_of, native_roles, native_wakes, profile_name};
+use crate::record::{empty_file, machine_of, native_roles, native_wakes};
+use crate::workload::Workload;
 
-/// A run of ffmpeg on this machine.
+/// A run of a workload on this machine.
 pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
     pub(crate) mitigation: Mitigation,
-    pub(crate) workload: ffmpeg::Config,
+    pub(crate) workload: Workload,
 }
 
 /// Runs the cases one after the other.
@@ -67,48 +67,49 @@ impl Case {
     fn run(&self) -> Result<Run, Failure> {
         let begin = Instant::now();
         let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
-        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, Some(ffmpeg::roles()), true)
+        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, Some(self.workload.roles()), true)
             .map_err(|error| fail(error.to_string()))?;
-        let config = self.workload;
-        let workload = runtime
-            .run(move |handle| async move { Ffmpeg::start(&handle, config) })
+        let workload = self.workload;
+        let window = workload.window();
+        let running = runtime
+            .run(move |handle| async move { workload.start(&handle) })
             .map_err(|error| fail(error.to_string()))?;
-        until(&runtime, Time::START + config.window.warm_up);
+        until(&runtime, Time::START + window.warm_up);
         let before = runtime.booked();
-        until(&runtime, config.window.end());
+        until(&runtime, window.end());
         let after = runtime.booked();
         let booked = |mode: usize| after[mode].saturating_sub(before[mode]).as_secs_f64();
         let (user, kernel, idle) = (booked(0), booked(1), booked(2));
-        let rates = mean(&workload.frames_per_second());
+        let rates = mean(&running.rates());
         let operations = runtime.handle().scheduler().stats().sums();
         let (words, all) = runtime.handle().scheduler().root_domain_bytes();
-        let frames = rates.value * config.window.measured.as_secs_f64();
+        let units = rates.value * window.measured.as_secs_f64();
         Ok(Run {
-            workload: "ffmpeg".to_owned(),
-            profile: profile_name(&config),
+            workload: workload.name().to_owned(),
+            profile: workload.profile(),
             mitigation: self.mitigation.name().to_owned(),
             host: "native".to_owned(),
             machine: self.topology.name().to_owned(),
             arbitration: String::new(),
             coherence: String::new(),
-            seed: config.seed,
-            seeds: vec![config.seed],
+            seed: workload.seed(),
+            seeds: vec![workload.seed()],
             wall_seconds: begin.elapsed().as_secs_f64(),
-            metric: frames_per_second(rates),
+            metric: workload.metric(rates),
             relative: None,
             relative_interval: None,
             kernel_share: kernel / (user + kernel),
             idle_share: idle / (user + kernel + idle),
             kernel_parts: [].into(),
-            published: published::of("ffmpeg", self.mitigation.name()).filter(|_| self.topology.cpus() == 480),
-            simulated_seconds: config.window.measured.as_secs_f64(),
+            published: published::of(workload.name(), self.mitigation.name()).filter(|_| self.topology.cpus() == 480),
+            simulated_seconds: window.measured.as_secs_f64(),
             accesses: 0,
             misses: 0,
             switches: 0,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
-            roles: native_roles(runtime.handle().roles(), frames),
-            wakes: native_wakes(runtime.handle().roles(), frames),
+            roles: native_roles(runtime.handle().roles(), units),
+            wakes: native_wakes(runtime.handle().roles(), units),
             lines: Vec::new(),
             notes: self.notes(),
             probe: None,
@@ -118,7 +119,7 @@ impl Case {
     fn notes(&self) -> Vec<String> {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let cpus = self.topology.cpus();
-        let window: Span = self.workload.window.measured;
+        let window: Span = self.workload.window().measured;
         let mut notes = vec![format!("measured here for {window}")];
         if cpus > cores {
             notes.push(format!(

@@ -4,21 +4,8 @@ use std::collections::BTreeMap;
 
 use hitm::{RoleCounts, Roles};
 use hitm_machine::Costs;
-use hitm_report::result::{Machine, Metric, ResultFile, Role, SCHEMA};
-use hitm_report::statistics::Mean;
+use hitm_report::result::{Machine, ResultFile, Role, SCHEMA};
 use hitm_topology::Topology;
-use hitm_workloads::ffmpeg;
-
-/// A rate as a metric.
-pub(crate) fn frames_per_second(mean: Mean) -> Metric {
-    Metric {
-        name: "frames_per_second".to_owned(),
-        value: mean.value,
-        interval: mean.interval,
-        unit: "1/s".to_owned(),
-        better: "higher".to_owned(),
-    }
-}
 
 /// A file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
@@ -47,12 +34,6 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// Which program a workload is like, as its options say it.
-pub(crate) fn profile_name(config: &ffmpeg::Config) -> String {
-    let name = config.profile.name();
-    if config.scale { format!("{name} --scale") } else { name.to_owned() }
-}
-
 /// What a file says of a machine.
 pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
     Machine {
@@ -69,42 +50,42 @@ pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
     }
 }
 
-/// What the tasks of each role did a frame.
-pub(crate) fn native_roles(roles: Option<&Roles>, frames: f64) -> Vec<Role> {
-    roles.map_or_else(Vec::new, |roles| per_frame(&[roles.counts()], frames))
+/// What the tasks of each role did a work unit.
+pub(crate) fn native_roles(roles: Option<&Roles>, units: f64) -> Vec<Role> {
+    roles.map_or_else(Vec::new, |roles| per_unit(&[roles.counts()], units))
 }
 
-/// Who woke whom, times a frame.
-pub(crate) fn native_wakes(roles: Option<&Roles>, frames: f64) -> Vec<(String, String, f64)> {
-    roles.map_or_else(Vec::new, |roles| pairs_per_frame(roles.wakes().into_iter(), frames))
+/// Who woke whom, times a work unit.
+pub(crate) fn native_wakes(roles: Option<&Roles>, units: f64) -> Vec<(String, String, f64)> {
+    roles.map_or_else(Vec::new, |roles| pairs_per_unit(roles.wakes().into_iter(), units))
 }
 
-/// What the tasks of each role did a frame, over runs with several seeds.
-pub(crate) fn per_frame(runs: &[Vec<RoleCounts>], frames: f64) -> Vec<Role> {
-    let Some(first) = runs.first().filter(|_| frames > 0.0) else { return Vec::new() };
+/// What the tasks of each role did a work unit, over runs with several seeds.
+pub(crate) fn per_unit(runs: &[Vec<RoleCounts>], units: f64) -> Vec<Role> {
+    let Some(first) = runs.first().filter(|_| units > 0.0) else { return Vec::new() };
     let role = |index: usize| {
         let counts = runs.iter().map(|run| &run[index]);
         let sum = |what: fn(&RoleCounts) -> f64| counts.clone().map(what).sum::<f64>();
         let activations = sum(|counts| counts.activations as f64);
         Role {
             name: first[index].name.to_owned(),
-            activations: activations / frames,
+            activations: activations / units,
             burst_micros: sum(|counts| counts.busy.as_nanos_f64()) / 1e3 / activations.max(1.0),
-            wakes: sum(|counts| counts.woken as f64) / frames,
-            switches: sum(|counts| counts.switches as f64) / frames,
-            futex_calls: sum(|counts| counts.futex_calls as f64) / frames,
-            migrations: sum(|counts| counts.migrations as f64) / frames,
+            wakes: sum(|counts| counts.woken as f64) / units,
+            switches: sum(|counts| counts.switches as f64) / units,
+            futex_calls: sum(|counts| counts.futex_calls as f64) / units,
+            migrations: sum(|counts| counts.migrations as f64) / units,
         }
     };
     (0..first.len()).map(role).collect()
 }
 
-/// Who woke whom, times a frame; a timer where nobody did.
-pub(crate) fn pairs_per_frame(
+/// Who woke whom, times a work unit; a timer where nobody did.
+pub(crate) fn pairs_per_unit(
     wakes: impl Iterator<Item = (Option<&'static str>, &'static str, u64)>,
-    frames: f64,
+    units: f64,
 ) -> Vec<(String, String, f64)> {
-    if frames <= 0.0 {
+    if units <= 0.0 {
         return Vec::new();
     }
     let mut pairs: BTreeMap<(&str, &str), u64> = BTreeMap::new();
@@ -113,7 +94,7 @@ pub(crate) fn pairs_per_frame(
     }
     pairs
         .into_iter()
-        .map(|((waker, woken), times)| (waker.to_owned(), woken.to_owned(), times as f64 / frames))
+        .map(|((waker, woken), times)| (waker.to_owned(), woken.to_owned(), times as f64 / units))
         .collect()
 }
 

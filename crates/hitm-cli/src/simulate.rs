@@ -8,13 +8,13 @@ use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simu
 use hitm_sched::mitigation::{Mitigation, OBJECTS};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
-use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::{BATCHES, Window};
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
+use crate::workload::Workload;
 
-/// A run of ffmpeg.
+/// A run of a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     pub(crate) arbitration: Arbitration,
     pub(crate) coherence: CoherenceArg,
     pub(crate) mitigation: Mitigation,
-    pub(crate) workload: ffmpeg::Config,
+    pub(crate) workload: Workload,
     pub(crate) roles: bool,
     /// See [`Config::livelock_after`].
     pub(crate) livelock_after: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
 pub(crate) struct Outcome {
     /// The seeds.
     pub(crate) seeds: Vec<u64>,
-    /// Frames per second, by batch, with each seed.
+    /// Work units per second, by batch, with each seed.
     pub(crate) rates: Vec<[f64; BATCHES]>,
     pub(crate) results: Results,
     pub(crate) operations: Vec<(Count, u64)>,
@@ -65,25 +65,25 @@ impl Case {
     /// What the progress shows.
     pub(crate) fn name(&self) -> String {
         let Self { topology, arbitration, mitigation, workload, .. } = self;
-        format!("{} on {}, {}, seed {}", mitigation.name(), topology.name(), arbitration.name(), workload.seed)
+        format!("{} on {}, {}, seed {}", mitigation.name(), topology.name(), arbitration.name(), workload.seed())
     }
 
     /// How to see it again, alone.
     fn again(&self) -> String {
         let Self { arbitration, mitigation, workload, .. } = self;
         format!(
-            "see it again, alone, with `--arbitration {} --mitigation {} --seed {} --seeds 1 --burst-factor {}`",
+            "see it again, alone, with `--arbitration {} --mitigation {} --seed {} --seeds 1{}`",
             arbitration.name(),
             mitigation.name(),
-            workload.seed,
-            workload.burst_factor
+            workload.seed(),
+            workload.options()
         )
     }
 
     fn config(&self) -> Config {
-        let Window { warm_up, measured } = self.workload.window;
+        let Window { warm_up, measured } = self.workload.window();
         Config {
-            seed: self.workload.seed,
+            seed: self.workload.seed(),
             arbitration: self.arbitration,
             coherence: match self.coherence {
                 CoherenceArg::Full => Coherence::Full,
@@ -106,21 +106,21 @@ impl Case {
         let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config());
         let runtime = machine.enter(|| {
             let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
-            Handle::new(scheduler, self.roles.then(ffmpeg::roles))
+            Handle::new(scheduler, self.roles.then(|| self.workload.roles()))
         });
         let started = Arc::new(Mutex::new(None));
-        let (handle, config, slot) = (runtime.clone(), self.workload, started.clone());
+        let (handle, workload, slot) = (runtime.clone(), self.workload, started.clone());
         let ended = machine.run(move |cpu| {
             if cpu.index() == 0 {
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Ffmpeg::start(&handle, config));
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload.start(&handle));
             }
             handle.run_cpu(cpu);
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
-        let workload = started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let rates = workload.map_or([f64::NAN; BATCHES], |workload| workload.frames_per_second());
+        let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rates = running.map_or([f64::NAN; BATCHES], |running| running.rates());
         Ok(Outcome {
-            seeds: vec![self.workload.seed],
+            seeds: vec![self.workload.seed()],
             rates: vec![rates],
             results: machine.results(),
             operations: runtime.scheduler().stats().sums(),

@@ -1,62 +1,30 @@
-//! `hitm run`.
+//! A workload's runs on machines, under policies and with mitigations, each with several seeds: what all workloads share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use hitm_machine::{Arbitration, Costs};
 use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::published;
-use hitm_report::result::{ResultFile, Run as RunResult};
+use hitm_report::result::{Calibration, ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, mean_of_batches, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
-use hitm_workloads::ffmpeg;
 use hitm_workloads::meter::Window;
 
-use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, factor, refuse_natively, span, span_above_zero};
+use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_natively, span, span_above_zero};
 use crate::campaign::{self, Progress, host_threads};
-use crate::cmd::probe::Probe;
 use crate::failure::Failure;
-use crate::record::{empty_file, frames_per_second, machine_of, pairs_per_frame, per_frame, profile_name};
+use crate::record::{empty_file, machine_of, pairs_per_unit, per_unit};
 use crate::simulate::{Case, Outcome};
-use crate::{calibrate, convert, json, native, print};
+use crate::workload::Workload;
+use crate::{convert, json, native, print};
 
-/// Run a workload, simulated or for real.
+/// Where a workload runs, how often and for how long, and what is shown of it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  hitm run ffmpeg\n  hitm run probe ping-pong --machine clx-2x20")]
-pub(crate) struct Run {
-    #[command(subcommand)]
-    workload: Workload,
-}
-
-#[derive(Debug, Subcommand)]
-enum Workload {
-    /// 60 transcoders on 8 CPUs each, every thread at FIFO 99.
-    Ffmpeg(Box<Ffmpeg>),
-    /// What one shared word, counter or bitmap costs.
-    Probe(Box<Probe>),
-}
-
-impl Run {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.workload {
-            Workload::Ffmpeg(ffmpeg) => ffmpeg.run(),
-            Workload::Probe(probe) => probe.run(),
-        }
-    }
-}
-
-/// Transcoders, and the root domain that they share.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  hitm run ffmpeg                                             the seeds' table
-  hitm run ffmpeg --mitigation baseline,all --lines 3 --json result.json
-  hitm run ffmpeg --arbitration local-first,fifo --machine gnr-2x120 --machine gnr-2x120-snc3
-  hitm run ffmpeg --machine this --host native --duration 5s --roles")]
-pub(crate) struct Ffmpeg {
+pub(crate) struct SeriesArgs {
     #[command(flatten)]
     machine: MachineArgs,
     /// The mitigations to run, separated by commas; `+` joins several into one run; `as-posted` stands for the posted stacking.
@@ -68,10 +36,10 @@ pub(crate) struct Ffmpeg {
     /// Which objects take part in the coherence model [default: full].
     #[arg(long, value_enum)]
     coherence: Option<CoherenceArg>,
-    /// How long each run is measured [default: 40 pictures' time simulated, 5s native].
+    /// How long each run is measured [default: the workload's, see above].
     #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
     duration: Option<Span>,
-    /// What is not measured before that [default: 20 pictures' time simulated, 1s native].
+    /// What is not measured before that [default: the workload's, see above].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     warm_up: Option<Span>,
     /// Runs of each mitigation, with successive seeds [default: 3].
@@ -80,15 +48,6 @@ pub(crate) struct Ffmpeg {
     /// Add seeds until the interval of `relative` is under a point, up to this many [default: as --seeds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     max_seeds: Option<u64>,
-    /// Which program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
-    #[arg(long, value_enum, default_value = "x264")]
-    profile: ProfileArg,
-    /// Scale frames between decoder and encoder, by the filter's slice workers.
-    #[arg(long)]
-    scale: bool,
-    /// Multiply all bursts by this instead of calibrating (natively 1 unless given).
-    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
-    burst_factor: Option<f64>,
     /// Print what the tasks of each role did, and who woke whom.
     #[arg(long)]
     roles: bool,
@@ -125,29 +84,31 @@ const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-p
 /// The interval of `relative` that is good enough: a point.
 const GOOD_INTERVAL: f64 = 0.01;
 
-/// Pictures that a simulated run is measured for.
-const PICTURES: u64 = 40;
-
 /// Lines that a result file keeps of a run.
 const LINES_KEPT: usize = 100;
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum ProfileArg {
-    /// x264 medium under the pipeline of FFmpeg 7.
-    X264,
-    /// x264 medium under FFmpeg before 7.
-    SingleMain,
-    /// An encoder with a wavefront of rows.
-    X265Like,
-}
+/// A workload as it is run on one machine under one policy, and what was fitted for it.
+pub(crate) type Fitted = (Workload, Option<Calibration>);
 
-impl From<ProfileArg> for ffmpeg::Profile {
-    fn from(arg: ProfileArg) -> Self {
-        match arg {
-            ProfileArg::X264 => Self::X264,
-            ProfileArg::SingleMain => Self::SingleMain,
-            ProfileArg::X265Like => Self::X265Like,
-        }
+/// A workload, as the options of its command say it.
+pub(crate) trait Program {
+    /// What it shares with others.
+    fn series(&self) -> &SeriesArgs;
+
+    /// The workload, with nothing fitted.
+    fn workload(&self) -> Workload;
+
+    /// How many runs fitting takes at most, on one machine under one policy.
+    fn fitting_runs(&self) -> usize {
+        0
+    }
+
+    /// Fits the workload to the machine and the policy of `case`, a baseline.
+    ///
+    /// # Errors
+    /// When a run cannot be made.
+    fn fit(&self, _case: &Case, _threads: usize, _progress: &Progress) -> Result<Fitted, Failure> {
+        Ok((self.workload(), None))
     }
 }
 
@@ -158,33 +119,109 @@ struct Group {
     outcomes: Vec<Option<Outcome>>,
 }
 
-impl Ffmpeg {
-    fn run(self) -> Result<(), Failure> {
-        // All that can be wrong with the words is found out before anything runs.
-        let mitigations = self.mitigations()?;
-        let topologies = self.machine.topologies(self.host)?;
-        let arbitrations = self.machine.arbitrations()?;
-        self.check_natively()?;
-        self.check_seeds()?;
-        let with_costs = |topology: &Arc<Topology>| Ok((topology.clone(), self.machine.costs(topology)?));
-        let machines: Vec<_> = topologies.iter().map(with_costs).collect::<Result<_, Failure>>()?;
-        let target = self.output.json.as_deref().map(json::Target::open).transpose()?;
-        let file = match self.host {
-            HostArg::Simulated => self.simulate(&mitigations, &machines, &arbitrations),
-            HostArg::Native => native::run(&self.native_cases(&mitigations, &topologies)),
-        };
-        // What finished is reported, whatever became of the rest.
-        if let Some(target) = target {
-            target.write(&file.write())?;
+/// Runs a workload as it was asked for, and reports.
+///
+/// # Errors
+/// When something asked for cannot be had, or a run came to nothing.
+pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
+    let series = program.series();
+    // All that can be wrong with the words is found out before anything runs.
+    let mitigations = series.mitigations()?;
+    let topologies = series.machine.topologies(series.host)?;
+    let arbitrations = series.machine.arbitrations()?;
+    series.check_natively()?;
+    series.check_seeds()?;
+    let with_costs = |topology: &Arc<Topology>| Ok((topology.clone(), series.machine.costs(topology)?));
+    let machines: Vec<_> = topologies.iter().map(with_costs).collect::<Result<_, Failure>>()?;
+    let target = series.output.json.as_deref().map(json::Target::open).transpose()?;
+    let file = match series.host {
+        HostArg::Simulated => simulate(program, &mitigations, &machines, &arbitrations),
+        HostArg::Native => native::run(&native_cases(program, &mitigations, &topologies)),
+    };
+    // What finished is reported, whatever became of the rest.
+    if let Some(target) = target {
+        target.write(&file.write())?;
+    }
+    if !file.runs.is_empty() {
+        print(&series.report(&file))?;
+    }
+    match file.failures.as_slice() {
+        [] => Ok(()),
+        [only] => Err(Failure::wanting(only)),
+        [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
+    }
+}
+
+fn native_cases(program: &impl Program, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {
+    let each = |topology: &Arc<Topology>| {
+        let topology = topology.clone();
+        mitigations.iter().map(move |mitigation| native::Case {
+            topology: topology.clone(),
+            mitigation: mitigation.clone(),
+            workload: program.workload(),
+        })
+    };
+    topologies.iter().flat_map(each).collect()
+}
+
+fn simulate(
+    program: &impl Program,
+    mitigations: &[Mitigation],
+    machines: &[(Arc<Topology>, Costs)],
+    arbitrations: &[Arbitration],
+) -> ResultFile {
+    let series = program.series();
+    let threads = series.jobs.map_or_else(host_threads, |jobs| jobs as usize);
+    let groups = machines.len() * arbitrations.len();
+    let progress = Progress::new(groups * (program.fitting_runs() + mitigations.len() * series.seeds() as usize));
+    let mut file = empty_file();
+    for (topology, costs) in machines {
+        file.machines.push(machine_of(topology, costs));
+        for &arbitration in arbitrations {
+            let case = Case {
+                topology: topology.clone(),
+                costs: costs.clone(),
+                arbitration,
+                coherence: series.coherence.unwrap_or_default(),
+                mitigation: Mitigation::baseline(),
+                workload: program.workload(),
+                roles: series.roles,
+                livelock_after: series.livelock_after,
+            };
+            let workload = match program.fit(&case, threads, &progress) {
+                Ok((workload, calibration)) => {
+                    file.calibrations.extend(calibration);
+                    workload
+                }
+                Err(failure) => {
+                    file.failures.push(format!("calibration: {failure}"));
+                    continue;
+                }
+            };
+            let cases =
+                mitigations.iter().map(|mitigation| Case { mitigation: mitigation.clone(), workload, ..case.clone() });
+            let group = series.run_group(cases.collect(), threads, &progress, &mut file.failures);
+            file.runs.extend(series.runs_of(&group));
         }
-        if !file.runs.is_empty() {
-            print(&self.report(&file))?;
-        }
-        match file.failures.as_slice() {
-            [] => Ok(()),
-            [only] => Err(Failure::wanting(only)),
-            [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
-        }
+    }
+    note_undetermined(&mut file);
+    file
+}
+
+impl SeriesArgs {
+    /// Where to run.
+    pub(crate) fn host(&self) -> HostArg {
+        self.host
+    }
+
+    /// The first seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.machine.seed
+    }
+
+    /// When to measure: as was asked for, else as is `usual`.
+    pub(crate) fn window(&self, usual: Window) -> Window {
+        Window { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured: self.duration.unwrap_or(usual.measured) }
     }
 
     fn check_natively(&self) -> Result<(), Failure> {
@@ -270,85 +307,6 @@ impl Ffmpeg {
         Ok(mitigations)
     }
 
-    fn window(&self, burst_factor: f64) -> Window {
-        let (warm_up, measured) = match self.host {
-            HostArg::Simulated => {
-                let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
-                (pictures(calibrate::WARM_UP_PICTURES), pictures(PICTURES))
-            }
-            HostArg::Native => (Span::from_micros(1_000_000), Span::from_micros(5_000_000)),
-        };
-        Window { warm_up: self.warm_up.unwrap_or(warm_up), measured: self.duration.unwrap_or(measured) }
-    }
-
-    fn workload(&self, burst_factor: f64) -> ffmpeg::Config {
-        ffmpeg::Config {
-            profile: self.profile.into(),
-            scale: self.scale,
-            burst_factor,
-            seed: self.machine.seed,
-            window: self.window(burst_factor),
-        }
-    }
-
-    fn native_cases(&self, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {
-        let each = |topology: &Arc<Topology>| {
-            let topology = topology.clone();
-            mitigations.iter().map(move |mitigation| native::Case {
-                topology: topology.clone(),
-                mitigation: mitigation.clone(),
-                workload: self.workload(self.burst_factor.unwrap_or(1.0)),
-            })
-        };
-        topologies.iter().flat_map(each).collect()
-    }
-
-    fn simulate(
-        &self,
-        mitigations: &[Mitigation],
-        machines: &[(Arc<Topology>, Costs)],
-        arbitrations: &[Arbitration],
-    ) -> ResultFile {
-        let threads = self.jobs.map_or_else(host_threads, |jobs| jobs as usize);
-        let groups = machines.len() * arbitrations.len();
-        let calibrations_each = if self.burst_factor.is_none() { calibrate::RUNS } else { 0 };
-        let progress = Progress::new(groups * (calibrations_each + mitigations.len() * self.seeds() as usize));
-        let mut file = empty_file();
-        for (topology, costs) in machines {
-            file.machines.push(machine_of(topology, costs));
-            for &arbitration in arbitrations {
-                let mut case = Case {
-                    topology: topology.clone(),
-                    costs: costs.clone(),
-                    arbitration,
-                    coherence: self.coherence.unwrap_or_default(),
-                    mitigation: Mitigation::baseline(),
-                    workload: self.workload(self.burst_factor.unwrap_or(1.0)),
-                    roles: self.roles,
-                    livelock_after: self.livelock_after,
-                };
-                if self.burst_factor.is_none() {
-                    match calibrate::burst_factor(&case, threads, &progress) {
-                        Ok((factor, calibration)) => {
-                            case.workload = self.workload(factor);
-                            file.calibrations.push(calibration);
-                        }
-                        Err(failure) => {
-                            file.failures.push(format!("calibration: {failure}"));
-                            continue;
-                        }
-                    }
-                }
-                let cases =
-                    mitigations.iter().map(|mitigation| Case { mitigation: mitigation.clone(), ..case.clone() });
-                let group = self.run_group(cases.collect(), threads, &progress, &mut file.failures);
-                file.runs.extend(self.runs_of(&group));
-            }
-        }
-        note_undetermined(&mut file);
-        file
-    }
-
     /// Runs every case with its seeds, and more seeds while intervals are too wide and it is allowed.
     fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress, failures: &mut Vec<String>) -> Group {
         let mut group = Group { outcomes: cases.iter().map(|_| None).collect(), cases };
@@ -359,10 +317,9 @@ impl Ffmpeg {
             if from > 0 {
                 progress.expect_more(group.cases.len() * (to - from) as usize);
             }
-            let with_seed = |case: &Case, seed: u64| {
-                let mut case = case.clone();
-                case.workload.seed = self.machine.seed + seed;
-                case
+            let with_seed = |case: &Case, seed: u64| Case {
+                workload: case.workload.with_seed(self.machine.seed + seed),
+                ..case.clone()
             };
             let cases: Vec<Case> =
                 group.cases.iter().flat_map(|case| (from..to).map(move |seed| with_seed(case, seed))).collect();
@@ -403,7 +360,7 @@ impl Ffmpeg {
             }
         });
         let results = &outcome.results;
-        let measured = case.workload.window.measured.as_secs_f64() * outcome.seeds.len() as f64;
+        let measured = case.workload.window().measured.as_secs_f64() * outcome.seeds.len() as f64;
         let mut operations = BTreeMap::new();
         for (count, times) in &outcome.operations {
             *operations.entry(count.name().to_owned()).or_default() += times;
@@ -416,10 +373,10 @@ impl Ffmpeg {
             ));
         }
         let (words, all) = outcome.bytes;
-        let frames = metric.value * measured;
+        let units = metric.value * measured;
         RunResult {
-            workload: "ffmpeg".to_owned(),
-            profile: profile_name(&case.workload),
+            workload: case.workload.name().to_owned(),
+            profile: case.workload.profile(),
             mitigation: case.mitigation.name().to_owned(),
             host: "simulated".to_owned(),
             machine: case.topology.name().to_owned(),
@@ -428,21 +385,22 @@ impl Ffmpeg {
             seed: self.machine.seed,
             seeds: outcome.seeds.clone(),
             wall_seconds: outcome.wall_seconds,
-            metric: frames_per_second(metric),
+            metric: case.workload.metric(metric),
             relative: relative.map(|relative| relative.value),
             relative_interval: relative.map(|relative| relative.interval),
             kernel_share: results.account.kernel_share(),
             idle_share: results.account.idle_share(),
             kernel_parts: results.kernel_parts(),
-            published: published::of("ffmpeg", case.mitigation.name()).filter(|_| case.topology.cpus() == 480),
+            published: published::of(case.workload.name(), case.mitigation.name())
+                .filter(|_| case.topology.cpus() == 480),
             simulated_seconds: measured,
             accesses: results.totals.accesses(),
             misses: results.totals.misses,
             switches: results.totals.resumes,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations,
-            roles: per_frame(&outcome.roles, frames),
-            wakes: pairs_per_frame(outcome.wakes.iter().copied(), frames),
+            roles: per_unit(&outcome.roles, units),
+            wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
             lines: convert::lines(results, LINES_KEPT),
             notes,
             probe: None,
@@ -463,7 +421,7 @@ impl Group {
     }
 }
 
-/// Frames per second over all batches of all seeds.
+/// The rate over all batches of all seeds.
 fn rate(outcome: &Outcome) -> Mean {
     mean_of_batches(&outcome.rates)
 }

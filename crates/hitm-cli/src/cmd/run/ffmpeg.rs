@@ -1,0 +1,103 @@
+//! `hitm run ffmpeg`.
+
+use clap::Args;
+use hitm_memory::Span;
+use hitm_workloads::ffmpeg;
+use hitm_workloads::meter::Window;
+
+use super::series::{Fitted, Program, SeriesArgs};
+use crate::args::{HostArg, factor};
+use crate::calibrate;
+use crate::campaign::Progress;
+use crate::failure::Failure;
+use crate::simulate::Case;
+use crate::workload::Workload;
+
+/// Transcoders, and the root domain that they share.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hitm run ffmpeg                                             the seeds' table
+  hitm run ffmpeg --mitigation baseline,all --lines 3 --json result.json
+  hitm run ffmpeg --arbitration local-first,fifo --machine gnr-2x120 --machine gnr-2x120-snc3
+  hitm run ffmpeg --machine this --host native --duration 5s --roles")]
+pub(crate) struct Ffmpeg {
+    #[command(flatten)]
+    series: SeriesArgs,
+    /// Which program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
+    #[arg(long, value_enum, default_value = "x264")]
+    profile: ProfileArg,
+    /// Scale frames between decoder and encoder, by the filter's slice workers.
+    #[arg(long)]
+    scale: bool,
+    /// Multiply all bursts by this instead of calibrating (natively 1 unless given).
+    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
+    burst_factor: Option<f64>,
+}
+
+/// Pictures that a simulated run is measured for.
+const PICTURES: u64 = 40;
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ProfileArg {
+    /// x264 medium under the pipeline of FFmpeg 7.
+    X264,
+    /// x264 medium under FFmpeg before 7.
+    SingleMain,
+    /// An encoder with a wavefront of rows.
+    X265Like,
+}
+
+impl From<ProfileArg> for ffmpeg::Profile {
+    fn from(arg: ProfileArg) -> Self {
+        match arg {
+            ProfileArg::X264 => Self::X264,
+            ProfileArg::SingleMain => Self::SingleMain,
+            ProfileArg::X265Like => Self::X265Like,
+        }
+    }
+}
+
+impl Ffmpeg {
+    fn config(&self, burst_factor: f64) -> ffmpeg::Config {
+        ffmpeg::Config {
+            profile: self.profile.into(),
+            scale: self.scale,
+            burst_factor,
+            seed: self.series.seed(),
+            window: self.series.window(self.usual_window(burst_factor)),
+        }
+    }
+
+    fn usual_window(&self, burst_factor: f64) -> Window {
+        match self.series.host() {
+            HostArg::Simulated => {
+                let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
+                Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) }
+            }
+            HostArg::Native => Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) },
+        }
+    }
+}
+
+impl Program for Ffmpeg {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workload(&self) -> Workload {
+        Workload::Ffmpeg(self.config(self.burst_factor.unwrap_or(1.0)))
+    }
+
+    fn fitting_runs(&self) -> usize {
+        if self.burst_factor.is_none() { calibrate::RUNS } else { 0 }
+    }
+
+    fn fit(&self, case: &Case, threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
+        if self.burst_factor.is_some() {
+            return Ok((self.workload(), None));
+        }
+        let (factor, calibration) = calibrate::burst_factor(case, self.config(1.0), threads, progress)?;
+        Ok((Workload::Ffmpeg(self.config(factor)), Some(calibration)))
+    }
+}

@@ -1,0 +1,37 @@
+//! `hitm run`.
+
+mod ffmpeg;
+mod series;
+
+use clap::{Args, Subcommand};
+
+use self::ffmpeg::Ffmpeg;
+use crate::cmd::probe::Probe;
+use crate::failure::Failure;
+
+/// Run a workload, simulated or for real.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hitm run ffmpeg\n  hitm run probe ping-pong --machine clx-2x20")]
+pub(crate) struct Run {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(Debug, Subcommand)]
+enum Workload {
+    /// 60 transcoders on 8 CPUs each, every thread at FIFO 99.
+    ///
+    /// Measured for 40 pictures' time after 20 of warm-up when simulated, and for 5s after 1s natively.
+    Ffmpeg(Box<Ffmpeg>),
+    /// What one shared word, counter or bitmap costs.
+    Probe(Box<Probe>),
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.workload {
+            Workload::Ffmpeg(ffmpeg) => series::run(&*ffmpeg),
+            Workload::Probe(probe) => probe.run(),
+        }
+    }
+}
