@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hitm::NativeRuntime;
 use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
+use hitm_report::latency::Latency;
 use hitm_report::published;
 use hitm_report::result::{ResultFile, Run};
 use hitm_report::statistics::{Mean, mean, ratio};
@@ -110,6 +111,7 @@ impl Case {
             operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
             roles: native_roles(runtime.handle().roles(), units),
             wakes: native_wakes(runtime.handle().roles(), units),
+            latency: Latency::of(&running.latencies()),
             lines: Vec::new(),
             notes: self.notes(),
             probe: None,

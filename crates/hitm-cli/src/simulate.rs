@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simulated};
+use hitm_memory::Span;
 use hitm_sched::mitigation::{Mitigation, OBJECTS};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -12,7 +13,7 @@ use hitm_workloads::meter::{BATCHES, Window};
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
-use crate::workload::Workload;
+use crate::workload::{Running, Workload};
 
 /// A run of a workload.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) seeds: Vec<u64>,
     /// Work units per second, by batch, with each seed.
     pub(crate) rates: Vec<[f64; BATCHES]>,
+    /// With all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
+    pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
     pub(crate) operations: Vec<(Count, u64)>,
     /// With each seed.
@@ -53,6 +56,7 @@ impl Outcome {
     pub(crate) fn merge(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
         self.rates.extend(other.rates);
+        self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
         self.operations.extend(other.operations);
         self.roles.extend(other.roles);
@@ -118,10 +122,11 @@ impl Case {
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
         let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let rates = running.map_or([f64::NAN; BATCHES], |running| running.rates());
+        let rates = running.as_ref().map_or([f64::NAN; BATCHES], Running::rates);
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
             rates: vec![rates],
+            latencies: running.as_ref().map_or_else(Vec::new, Running::latencies),
             results: machine.results(),
             operations: runtime.scheduler().stats().sums(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),

@@ -1,9 +1,10 @@
 //! What is run: one of the workloads with its parameters, and what both hosts need of whichever it is.
 
 use hitm::{Handle, Roles};
-use hitm_memory::Platform;
+use hitm_memory::{Platform, Span};
 use hitm_report::result::Metric;
 use hitm_report::statistics::Mean;
+use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::{BATCHES, Window};
 
@@ -11,12 +12,14 @@ use hitm_workloads::meter::{BATCHES, Window};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Workload {
     Ffmpeg(ffmpeg::Config),
+    Cyclic(cyclic::Config),
 }
 
 /// A workload that was started.
 #[derive(Debug)]
 pub(crate) enum Running {
     Ffmpeg(Ffmpeg),
+    Cyclic(Cyclic),
 }
 
 impl Workload {
@@ -24,6 +27,7 @@ impl Workload {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ffmpeg(_) => "ffmpeg",
+            Self::Cyclic(_) => "cyclic",
         }
     }
 
@@ -32,6 +36,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
+            Self::Cyclic(config) => cyclic_options(config).trim_start().to_owned(),
         }
     }
 
@@ -39,6 +44,7 @@ impl Workload {
     pub(crate) fn options(&self) -> String {
         match self {
             Self::Ffmpeg(config) => format!(" --burst-factor {}", config.burst_factor),
+            Self::Cyclic(config) => cyclic_options(config),
         }
     }
 
@@ -46,6 +52,7 @@ impl Workload {
     pub(crate) fn window(&self) -> Window {
         match self {
             Self::Ffmpeg(config) => config.window,
+            Self::Cyclic(config) => config.window,
         }
     }
 
@@ -53,6 +60,7 @@ impl Workload {
     pub(crate) fn seed(&self) -> u64 {
         match self {
             Self::Ffmpeg(config) => config.seed,
+            Self::Cyclic(config) => config.seed,
         }
     }
 
@@ -60,6 +68,7 @@ impl Workload {
     pub(crate) fn with_seed(mut self, seed: u64) -> Self {
         match &mut self {
             Self::Ffmpeg(config) => config.seed = seed,
+            Self::Cyclic(config) => config.seed = seed,
         }
         self
     }
@@ -68,6 +77,7 @@ impl Workload {
     pub(crate) fn roles(&self) -> Roles {
         match self {
             Self::Ffmpeg(_) => ffmpeg::roles(),
+            Self::Cyclic(_) => cyclic::roles(),
         }
     }
 
@@ -75,6 +85,7 @@ impl Workload {
     pub(crate) fn metric(&self, mean: Mean) -> Metric {
         let name = match self {
             Self::Ffmpeg(_) => "frames_per_second",
+            Self::Cyclic(_) => "bogo_operations_per_second",
         };
         Metric {
             name: name.to_owned(),
@@ -89,8 +100,23 @@ impl Workload {
     pub(crate) fn start<P: Platform>(&self, runtime: &Handle<P>) -> Running {
         match *self {
             Self::Ffmpeg(config) => Running::Ffmpeg(Ffmpeg::start(runtime, config)),
+            Self::Cyclic(config) => Running::Cyclic(Cyclic::start(runtime, config)),
         }
     }
+}
+
+/// What was asked for that is not the usual, as options: each with a space before it.
+fn cyclic_options(config: &cyclic::Config) -> String {
+    let usual = cyclic::Config::new(config.seed, config.window);
+    let nanos = |span: Span| format!("{}ns", span.as_picos() / 1_000);
+    let options = [
+        ("instances", config.instances.map(|count| count.to_string())),
+        ("sleep", (config.sleep != usual.sleep).then(|| nanos(config.sleep))),
+        ("work", (config.work != usual.work).then(|| nanos(config.work))),
+        ("priority", (config.priority != usual.priority).then(|| config.priority.to_string())),
+        ("placement", (config.placement != usual.placement).then(|| config.placement.name().to_owned())),
+    ];
+    options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?))).collect()
 }
 
 impl Running {
@@ -98,6 +124,15 @@ impl Running {
     pub(crate) fn rates(&self) -> [f64; BATCHES] {
         match self {
             Self::Ffmpeg(ffmpeg) => ffmpeg.frames_per_second(),
+            Self::Cyclic(cyclic) => cyclic.operations_per_second(),
+        }
+    }
+
+    /// How late what it sleeps for came, where it says so.
+    pub(crate) fn latencies(&self) -> Vec<Span> {
+        match self {
+            Self::Ffmpeg(_) => Vec::new(),
+            Self::Cyclic(cyclic) => cyclic.latencies(),
         }
     }
 }

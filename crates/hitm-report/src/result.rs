@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::latency::Latency;
 use crate::published::Published;
 
 /// The form's name and number.
@@ -164,6 +165,9 @@ pub struct Run {
     /// Who woke whom, times a unit of the metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakes: Vec<(String, String, f64)>,
+    /// How late what one task slept for came, where the workload says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// The lines, most waited for first.
     pub lines: Vec<Line>,
     /// What a user should know.

@@ -1,6 +1,7 @@
 //! The table of a workload's mitigations: a row a run, what was published beside what came out.
 
 use crate::columns::{Align, Columns, short};
+use crate::latency;
 use crate::published::{MEASURED_FRAME, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role};
 use crate::result::{Line, ResultFile, Role, Run};
 
@@ -35,6 +36,11 @@ pub fn render(file: &ResultFile) -> String {
         text.push_str(&table(&group));
         if first.host != "simulated" {
             text.push_str(&operations(&group));
+        }
+        let late: Vec<_> =
+            group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
+        if !late.is_empty() {
+            text.push_str(&format!("\n{}", latency::render(late.into_iter())));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));

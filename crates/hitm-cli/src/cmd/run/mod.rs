@@ -1,17 +1,21 @@
 //! `hitm run`.
 
+mod cyclic;
 mod ffmpeg;
 mod series;
 
 use clap::{Args, Subcommand};
 
+use self::cyclic::Cyclic;
 use self::ffmpeg::Ffmpeg;
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 
 /// Run a workload, simulated or for real.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  hitm run ffmpeg\n  hitm run probe ping-pong --machine clx-2x20")]
+#[command(
+    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run cyclic --placement drawn\n  hitm run probe ping-pong --machine clx-2x20"
+)]
 pub(crate) struct Run {
     #[command(subcommand)]
     workload: Workload,
@@ -23,6 +27,10 @@ enum Workload {
     ///
     /// Measured for 40 pictures' time after 20 of warm-up when simulated, and for 5s after 1s natively.
     Ffmpeg(Box<Ffmpeg>),
+    /// A task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke.
+    ///
+    /// Measured for 60 times its sleep after 40 of warm-up when simulated, and for 5s after 1s natively.
+    Cyclic(Box<Cyclic>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -31,6 +39,7 @@ impl Run {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.workload {
             Workload::Ffmpeg(ffmpeg) => series::run(&*ffmpeg),
+            Workload::Cyclic(cyclic) => series::run(&*cyclic),
             Workload::Probe(probe) => probe.run(),
         }
     }

@@ -7,6 +7,7 @@ use clap::Args;
 use hitm_machine::{Arbitration, Costs};
 use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
+use hitm_report::latency::Latency;
 use hitm_report::published;
 use hitm_report::result::{Calibration, ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, mean_of_batches, ratio};
@@ -401,6 +402,7 @@ impl SeriesArgs {
             operations,
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
+            latency: Latency::of(&outcome.latencies),
             lines: convert::lines(results, LINES_KEPT),
             notes,
             probe: None,
