@@ -16,5 +16,6 @@ pub mod published;
 pub mod result;
 pub mod statistics;
 pub mod summary;
+pub mod sweep;
 pub mod this_machine;
 pub mod validation;
