@@ -88,12 +88,25 @@ pub(crate) struct MachineArgs {
     pub(crate) seed: u64,
 }
 
+/// A machine, and those with as many of its CPUs as were asked for.
+pub(crate) type Sizes = (Arc<Topology>, Vec<Arc<Topology>>);
+
 impl MachineArgs {
     /// The machines, each once.
     ///
     /// # Errors
     /// When one cannot be read or made, is there twice, or is not this one and the run is native.
     pub(crate) fn topologies(&self, host: HostArg) -> Result<Vec<Arc<Topology>>, Failure> {
+        let sizes = self.sizes(host, &|whole| vec![whole.cpus()])?;
+        Ok(sizes.into_iter().flat_map(|(_, parts)| parts).collect())
+    }
+
+    /// The machines, each once, with the machines of as many CPUs of it as were asked for; of the `usual` numbers when nobody
+    /// said.
+    ///
+    /// # Errors
+    /// As [`MachineArgs::topologies`].
+    pub(crate) fn sizes(&self, host: HostArg, usual: &dyn Fn(&Topology) -> Vec<usize>) -> Result<Vec<Sizes>, Failure> {
         let given: Vec<&str> = self.machines.iter().map(String::as_str).collect();
         let names = match (given.as_slice(), host) {
             ([], HostArg::Simulated) => &["gnr-2x120"],
@@ -111,13 +124,13 @@ impl MachineArgs {
             wholes.push(topology);
         }
         let counts = self.counts()?;
-        let parts = |whole: &Topology| -> Result<Vec<_>, Failure> {
-            if counts.is_empty() {
-                return Ok(vec![Arc::new(whole.clone())]);
-            }
-            counts.iter().map(|&cpus| Ok(Arc::new(part(whole, cpus, host)?))).collect()
+        let sizes = |whole: Topology| -> Result<_, Failure> {
+            let counts = if counts.is_empty() { usual(&whole) } else { counts.clone() };
+            let parts: Result<_, Failure> =
+                counts.into_iter().map(|cpus| Ok(Arc::new(part(&whole, cpus, host)?))).collect();
+            Ok((Arc::new(whole), parts?))
         };
-        Ok(wholes.iter().map(parts).collect::<Result<Vec<_>, Failure>>()?.concat())
+        wholes.into_iter().map(sizes).collect()
     }
 
     /// The numbers of CPUs that were asked for, each once; none for whole machines.

@@ -2,8 +2,11 @@
 
 use hitm::{Handle, Roles};
 use hitm_memory::{Platform, Span};
+use hitm_report::published::{self, Published};
 use hitm_report::result::Metric;
 use hitm_report::statistics::Mean;
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
 use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::{BATCHES, Window};
@@ -46,6 +49,15 @@ impl Workload {
             Self::Ffmpeg(config) => format!(" --burst-factor {}", config.burst_factor),
             Self::Cyclic(config) => cyclic_options(config),
         }
+    }
+
+    /// What was published of it: of 480 CPUs, and of cyclic with the usual sleeps.
+    pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
+        let alike = match self {
+            Self::Ffmpeg(_) => true,
+            Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
+        };
+        published::of(self.name(), mitigation.name()).filter(|_| alike && topology.cpus() == 480)
     }
 
     /// When it is measured.

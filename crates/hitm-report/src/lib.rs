@@ -17,5 +17,6 @@ pub mod result;
 pub mod statistics;
 pub mod summary;
 pub mod sweep;
+pub mod sweep_state;
 pub mod this_machine;
 pub mod validation;

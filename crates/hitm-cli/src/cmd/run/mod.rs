@@ -7,7 +7,9 @@ mod series;
 use clap::{Args, Subcommand};
 
 use self::cyclic::Cyclic;
+pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
+pub(crate) use self::ffmpeg::FfmpegOptions;
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 
