@@ -46,7 +46,11 @@ impl Workload {
     /// The options, beside those that all workloads have, that make it again: each with a space before it.
     pub(crate) fn options(&self) -> String {
         match self {
-            Self::Ffmpeg(config) => format!(" --burst-factor {}", config.burst_factor),
+            Self::Ffmpeg(ffmpeg::Config { profile, scale, burst_factor, .. }) => {
+                let profile = Some(profile).filter(|&&profile| profile != ffmpeg::Profile::default());
+                let profile = profile.map_or_else(String::new, |profile| format!(" --profile {}", profile.name()));
+                format!("{profile}{} --burst-factor {burst_factor}", if *scale { " --scale" } else { "" })
+            }
             Self::Cyclic(config) => cyclic_options(config),
         }
     }

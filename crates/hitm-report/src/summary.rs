@@ -226,10 +226,14 @@ pub fn render_roles(run: &Run) -> String {
         migrations: sum(|role| role.migrations),
     };
     columns.row(cells(&all));
-    let mut text = format!("{} {}, {}: a frame\n", run.workload, run.host, run.mitigation);
+    let frames = run.workload == "ffmpeg";
+    let unit = if frames { "a frame" } else { "an operation" };
+    let mut text = format!("{} {}, {}: {unit}\n", run.workload, run.host, run.mitigation);
     text.push_str(&columns.render());
-    text.push_str(MEASURED_FRAME);
-    text.push_str("who wakes whom, times a frame\n");
+    if frames {
+        text.push_str(MEASURED_FRAME);
+    }
+    text.push_str(&format!("who wakes whom, times {unit}\n"));
     let mut pairs = Columns::new(&[("waker", Align::Left), ("woken", Align::Left), ("times", Align::Right)]);
     for (waker, woken, times) in &run.wakes {
         pairs.row(vec![waker.clone(), woken.clone(), format!("{times:.2}")]);

@@ -40,7 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   hitm sweep cyclic --mitigation baseline,all
   hitm sweep cyclic --cpus 2..4096 --seeds 1 --csv curve.csv --plot curve.svg
-  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --arbitration local-first,fifo --json curve.json";
+  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --arbitration local-first,fifo";
 
 const REFERENCE: &str = "\
 --cpus 2..480 stands for 2, the powers of two between, and 480; without --cpus a sweep goes from the
@@ -232,7 +232,7 @@ impl SweepArgs {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             build: state::build(),
             workload: workload.name().to_owned(),
-            options: format!("{}{}", workload.profile(), workload.options()),
+            options: workload.options(),
             warm_up: warm_up.as_picos(),
             measured: measured.as_picos(),
             coherence: self.cases.coherence.unwrap_or_default().name().to_owned(),
