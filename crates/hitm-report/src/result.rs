@@ -382,6 +382,15 @@ impl std::fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
+impl Metric {
+    /// What it counts, one of them: `frame`; none where it is no rate.
+    #[must_use]
+    pub fn counted(&self) -> Option<String> {
+        let name = self.name.strip_suffix("_per_second").filter(|_| self.unit == "1/s")?;
+        Some(name.strip_suffix('s').unwrap_or(name).replace('_', " "))
+    }
+}
+
 impl ResultFile {
     /// Reads what `--json` wrote.
     ///

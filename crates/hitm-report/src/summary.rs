@@ -226,11 +226,12 @@ pub fn render_roles(run: &Run) -> String {
         migrations: sum(|role| role.migrations),
     };
     columns.row(cells(&all));
-    let frames = run.workload == "ffmpeg";
-    let unit = if frames { "a frame" } else { "an operation" };
+    let counted = run.metric.counted().unwrap_or_else(|| "unit".to_owned());
+    let article = if counted.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    let unit = format!("{article} {counted}");
     let mut text = format!("{} {}, {}: {unit}\n", run.workload, run.host, run.mitigation);
     text.push_str(&columns.render());
-    if frames {
+    if run.workload == "ffmpeg" {
         text.push_str(MEASURED_FRAME);
     }
     text.push_str(&format!("who wakes whom, times {unit}\n"));

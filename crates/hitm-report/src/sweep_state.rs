@@ -100,8 +100,12 @@ impl State {
             return Err(format!("line 1: `schema` is `{}` and this version reads `{SCHEMA}`", setting.schema));
         }
         let run = |(index, line): (usize, &str)| {
-            let why = |error| format!("line {}: it is no run of a sweep: {error}", index + 2);
-            serde_json::from_str(line).map_err(why)
+            serde_json::from_str(line).map_err(|error| {
+                // Its own place speaks of one line.
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                format!("line {}: it is no run of a sweep: {why} (at character {})", index + 2, error.column())
+            })
         };
         let runs = lines.enumerate().map(run).collect::<Result<_, String>>()?;
         Ok(Self { setting, runs, whole })
@@ -128,9 +132,19 @@ impl Setting {
             ("build of `hitm`", self.build.clone(), other.build.clone()),
         ];
         let quoted = |text: String| if text.is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) };
+        let both = |what: &str, own, others| format!("{what} {} there and {} here", quoted(own), quoted(others));
         let differs = pairs.into_iter().find(|(_, own, others)| own != others);
-        let said = differs.map(|(what, own, others)| format!("{what}: {} -> {}", quoted(own), quoted(others)));
-        said.or_else(|| (self != other).then(|| "the machines' shape or model".to_owned()))
+        let said = differs.map(|(what, own, others)| both(what, own, others));
+        let parameter = || {
+            let mut machines = self.machines.iter().zip(&other.machines);
+            machines.find_map(|(own, others)| {
+                let (name, value) = own.model.iter().find(|(name, value)| others.model.get(*name) != Some(value))?;
+                let others = others.model.get(name).map_or_else(String::new, f64::to_string);
+                Some(both(&format!("parameter `{name}`"), value.to_string(), others))
+            })
+        };
+        let said = said.or_else(parameter);
+        said.or_else(|| (self != other).then(|| "a machine of the same name".to_owned()))
     }
 }
 
@@ -167,15 +181,21 @@ mod tests {
         refuse("shopping list\n", "line 1: it is no setting");
         let other = Setting { schema: "hitm-sweep-state/9".to_owned(), ..setting() };
         refuse(&line(&other), "line 1: `schema` is `hitm-sweep-state/9` and this version reads `hitm-sweep-state/1`");
-        refuse(&format!("{}{}{{}}\n", line(&setting()), line(&finished(1))), "line 3: it is no run of a sweep: ");
+        refuse(
+            &format!("{}{}{{}}\n", line(&setting()), line(&finished(1))),
+            "line 3: it is no run of a sweep: missing field `rates` (at character 2)",
+        );
     }
 
     #[test]
     fn a_difference_is_said_in_words() {
         assert_eq!(setting().difference(&setting()), None);
         let other = Setting { warm_up: 5_000_000, ..setting() };
-        assert_eq!(setting().difference(&other).as_deref(), Some("warm-up: `4 us` -> `5 us`"));
+        assert_eq!(setting().difference(&other).as_deref(), Some("warm-up `4 us` there and `5 us` here"));
         let other = Setting { options: " --work 2us".to_owned(), ..setting() };
-        assert_eq!(setting().difference(&other).as_deref(), Some("the workload's options: nothing -> `--work 2us`"));
+        assert_eq!(
+            setting().difference(&other).as_deref(),
+            Some("the workload's options nothing there and `--work 2us` here")
+        );
     }
 }

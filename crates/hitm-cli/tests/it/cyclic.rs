@@ -23,7 +23,7 @@ fn a_run_says_how_often_it_slept_and_how_late_it_woke() {
     let (text, runs) = result_of(&format!("{SMALL} --mitigation baseline,all --roles --lines 1"));
     assert!(text.starts_with("cyclic simulated on pack:2 l3:1 core:4 pu:2 "), "{text}");
     assert!(text.contains("\nhow late instance 0 woke, in nanoseconds\n"), "{text}");
-    assert!(text.contains("\ncyclic simulated, baseline: an operation\n"), "{text}");
+    assert!(text.contains("\ncyclic simulated, baseline: a bogo operation\n"), "{text}");
     assert!(!text.contains("FFmpeg"), "nothing of it was measured of FFmpeg: {text}");
     assert_eq!(runs.len(), 2);
     for run in &runs {
@@ -108,34 +108,64 @@ fn cyclic_runs_here() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    check_refused("run cyclic --instances 0", expect![[r#"
+    check_refused(
+        "run cyclic --instances 0",
+        expect![[r#"
         hitm: invalid value '0' for '--instances <N>': 0 is not in 1..=65536; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --sleep 0us", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --sleep 0us",
+        expect![[r#"
         hitm: invalid value '0us' for '--sleep <T>': no time at all: give more, as in `24ms`; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --sleep 2s", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --sleep 2s",
+        expect![[r#"
         hitm: invalid value '2s' for '--sleep <T>': longer than a second: give less; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --work much", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --work much",
+        expect![[r#"
         hitm: invalid value 'much' for '--work <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --priority 100", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --priority 100",
+        expect![[r#"
         hitm: invalid value '100' for '--priority <N>': 100 is not in 1..=99; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --placement best", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --placement best",
+        expect![[r#"
         hitm: invalid value 'best' for '--placement <PLACEMENT>' [possible values: spread, drawn]; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --burst-factor 1", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --burst-factor 1",
+        expect![[r#"
         hitm: unexpected argument '--burst-factor' found; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --cpus 480..2", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --cpus 480..2",
+        expect![[r#"
         hitm: invalid value '480..2' for '--cpus <N>': it ends before it begins: write `2..480`; `hitm run cyclic --help` shows what there is
-    "#]]);
-    check_refused("run cyclic --cpus 8,2..8", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --cpus 8,2..8",
+        expect![[r#"
         hitm: --cpus: 8 is there twice; give it once
-    "#]]);
-    check_refused("run cyclic --host native --arbitration fifo", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "run cyclic --host native --arbitration fifo",
+        expect![[r#"
         hitm: --arbitration: a native run has no use for it; leave it out, or leave out --host native
-    "#]]);
+    "#]],
+    );
 }

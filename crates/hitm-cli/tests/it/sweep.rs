@@ -135,40 +135,70 @@ fn state_files_that_do_not_fit_are_refused() {
     assert_eq!(run_in(folder.path(), line).status, Some(0));
     let state = folder.path().join("s");
     let good = fs::read_to_string(&state).unwrap();
-    check(&format!("{line} --work 2us"), expect![[r#"
+    check(
+        &format!("{line} --work 2us"),
+        expect![[r#"
         hitm: --state `s`: it is of another sweep: the workload's options: nothing -> `--work 2000ns`; name another file, or remove this one to begin anew
-    "#]]);
-    check(&line.replace("--duration 1ms", "--duration 2ms"), expect![[r#"
+    "#]],
+    );
+    check(
+        &line.replace("--duration 1ms", "--duration 2ms"),
+        expect![[r#"
         hitm: --state `s`: it is of another sweep: duration: `1000 us` -> `2000 us`; name another file, or remove this one to begin anew
-    "#]]);
-    check(&line.replace("core:4", "core:8"), expect![[r#"
+    "#]],
+    );
+    check(
+        &line.replace("core:4", "core:8"),
+        expect![[r#"
         hitm: --state `s`: it is of another sweep: machines: `core:4` -> `core:8`; name another file, or remove this one to begin anew
-    "#]]);
-    check(&format!("{line} --coherence free"), expect![[r#"
+    "#]],
+    );
+    check(
+        &format!("{line} --coherence free"),
+        expect![[r#"
         hitm: --state `s`: it is of another sweep: coherence: `full` -> `free`; name another file, or remove this one to begin anew
-    "#]]);
-    check(&format!("{line} --model rmw_hit_ns=5"), expect![[r#"
+    "#]],
+    );
+    check(
+        &format!("{line} --model rmw_hit_ns=5"),
+        expect![[r#"
         hitm: --state `s`: it is of another sweep: the machines' shape or model; name another file, or remove this one to begin anew
-    "#]]);
+    "#]],
+    );
     fs::write(&state, good.replacen("\"seed\":1", "\"seed\":one", 1)).unwrap();
-    check(line, expect![[r#"
+    check(
+        line,
+        expect![[r#"
         hitm: --state `s`: line 2: it is no run of a sweep: expected value at line 1 column 82; name another file, or remove this one to begin anew
-    "#]]);
+    "#]],
+    );
     fs::write(&state, "shopping list\n").unwrap();
-    check(line, expect![[r#"
+    check(
+        line,
+        expect![[r#"
         hitm: --state `s`: line 1: it is no setting of a sweep, so this is no state file; name another file, or remove this one to begin anew
-    "#]]);
+    "#]],
+    );
     assert_eq!(fs::read_to_string(&state).unwrap(), "shopping list\n", "what it could not read it left alone");
     fs::write(&state, [0xFF, 0xFE, b'\n']).unwrap();
-    check(line, expect![[r#"
+    check(
+        line,
+        expect![[r#"
         hitm: --state `s`: it is no text; name another file, or remove this one to begin anew
-    "#]]);
-    check(&line.replace("--state s", "--state ."), expect![[r#"
+    "#]],
+    );
+    check(
+        &line.replace("--state s", "--state ."),
+        expect![[r#"
         hitm: --state `.`: it is a folder; name a file in it
-    "#]]);
-    check(&line.replace("--state s", "--state nowhere/s"), expect![[r#"
+    "#]],
+    );
+    check(
+        &line.replace("--state s", "--state nowhere/s"),
+        expect![[r#"
         hitm: --state `nowhere/s`: No such file or directory (os error 2); name a file in a folder that can be written
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -181,35 +211,60 @@ fn two_sweeps_do_not_share_a_state_file() {
     assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
         hitm: --state `s`: another sweep writes to it; wait for its end, or name another file
-    "#]].assert_eq(&ended.stderr);
+    "#]]
+    .assert_eq(&ended.stderr);
 }
 
 #[test]
 fn what_cannot_be_is_refused() {
-    check_refused("sweep", expect![[r#"
+    check_refused(
+        "sweep",
+        expect![[r#"
         hitm: `hitm sweep`: a command is missing after it, one of `ffmpeg`, `cyclic`; `hitm sweep --help` shows what there is
-    "#]]);
-    check_refused("sweep probe", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep probe",
+        expect![[r#"
         hitm: unrecognized subcommand 'probe'; `hitm sweep --help` shows what there is
-    "#]]);
-    check_refused("sweep ffmpeg", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep ffmpeg",
+        expect![[r#"
         hitm: the following required arguments were not provided: --burst-factor <F>; `hitm sweep ffmpeg --help` shows what there is
-    "#]]);
-    check_refused("sweep cyclic --cpus 0..4", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep cyclic --cpus 0..4",
+        expect![[r#"
         hitm: --cpus 0: `gnr-2x120`: a machine of 0 CPUs cannot be had; ask for 1 to 8192 CPUs
-    "#]]);
-    check_refused("sweep cyclic --cpus 3", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep cyclic --cpus 3",
+        expect![[r#"
         hitm: --cpus 3: `gnr-2x120`: with 3 of its CPUs a core would be cut in two; ask for 2 or 4 CPUs
-    "#]]);
-    check_refused("sweep cyclic --host native", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep cyclic --host native",
+        expect![[r#"
         hitm: unexpected argument '--host' found; `hitm sweep cyclic --help` shows what there is
-    "#]]);
-    check_refused("sweep cyclic --machine core:2 --csv nowhere/curve.csv", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep cyclic --machine core:2 --csv nowhere/curve.csv",
+        expect![[r#"
         hitm: --csv `nowhere/curve.csv`: No such file or directory (os error 2); name a file in a folder that can be written
-    "#]]);
-    check_refused("sweep cyclic --machine core:2 --plot .", expect![[r#"
+    "#]],
+    );
+    check_refused(
+        "sweep cyclic --machine core:2 --plot .",
+        expect![[r#"
         hitm: --plot `.`: it is a folder; name a file in it
-    "#]]);
+    "#]],
+    );
 }
 
 /// A machine that stalls takes nothing from the others: what finished is reported and kept.

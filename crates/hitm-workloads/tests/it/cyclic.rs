@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use hitm::{Handle, Mitigation, NativeRuntime, RoleCounts};
 use hitm_machine::{Coherence, Config as Machinery, CostSet, Costs, Machine, Results, Simulated};
 use hitm_memory::Span;
+use hitm_sched::stats::Count;
 use hitm_workloads::cyclic::{self, Config, Cyclic, Placement};
 use hitm_workloads::meter::{BATCHES, Window};
 
@@ -18,6 +19,9 @@ struct Outcome {
     roles: Vec<RoleCounts>,
     wakes: Vec<(Option<&'static str>, &'static str, u64)>,
     results: Results,
+    /// Wakeups and switches of the whole run.
+    wakeups: u64,
+    switches: u64,
     violations: Vec<String>,
 }
 
@@ -51,6 +55,8 @@ fn run_with(machine: &str, mitigation: &str, config: Config, machinery: Machiner
     machine.check();
     let workload = started.lock().expect("no panic holds it").take().expect("started");
     let roles = runtime.roles().expect("made with roles");
+    let sums = runtime.scheduler().stats().sums();
+    let sum = |what| sums.iter().filter(|(count, _)| *count == what).map(|(_, times)| times).sum();
     let mut violations = machine.enter(|| runtime.scheduler().snapshot()).violations();
     // An interrupt that was under way to a CPU that had left was not taken.
     violations.retain(|violation| !violation.contains("a push chain is under way"));
@@ -60,6 +66,8 @@ fn run_with(machine: &str, mitigation: &str, config: Config, machinery: Machiner
         roles: roles.counts(),
         wakes: roles.wakes(),
         results: machine.results(),
+        wakeups: sum(Count::Wake),
+        switches: sum(Count::ContextSwitch),
         violations,
     }
 }
@@ -79,6 +87,10 @@ fn an_operation_is_one_wakeup_by_a_timer_and_two_switches() {
     assert!(near(counts.activations) && near(counts.switches) && near(counts.woken), "{operations}: {counts:?}");
     let [(waker, woken, times)] = outcome.wakes.as_slice() else { panic!("{:?}", outcome.wakes) };
     assert!((waker, *woken) == (&None, "cyclic") && near(*times), "only timers wake: {:?}", outcome.wakes);
+    // To the task and away from it; at the end every task is woken once more to be dropped, and who does it is switched to.
+    let (wakeups, switches) = (outcome.wakeups, outcome.switches);
+    assert!(switches.abs_diff(2 * wakeups) <= 32, "{switches} switches for {wakeups} wakeups");
+    assert!(wakeups > operations, "{wakeups} wakeups in 6 ms, {operations} operations in 4 ms of them");
     assert_eq!(outcome.violations, [""; 0]);
 }
 
