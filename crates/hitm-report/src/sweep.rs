@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::columns::{Align, Columns, short};
+use crate::columns::{Align, Columns};
 use crate::plot::{Plot, Series};
 use crate::result::{Machine, Metric, json_text};
 
@@ -190,7 +190,7 @@ fn tables(points: &[&Point]) -> String {
     let tables: [(&str, Cell); 4] = [
         (&unit, |point| {
             let share = 100.0 * point.metric.interval / point.metric.value;
-            format!("{} ±{share:.1} %", short(point.metric.value))
+            format!("{:.0} ±{share:.1} %", point.metric.value)
         }),
         ("relative ±95 %", |point| {
             let relative = point.relative.zip(point.relative_interval).filter(|(value, _)| value.is_finite());
@@ -294,7 +294,7 @@ mod tests {
             CPUs    baseline          all
             ----  ----------  -----------
                2  200 ±1.0 %   300 ±1.0 %
-               4           -  5.0K ±1.0 %
+               4           -  5000 ±1.0 %
 
             relative ±95 %
             CPUs      baseline           all
