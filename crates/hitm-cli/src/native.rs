@@ -78,6 +78,9 @@ impl Case {
         let before = runtime.booked();
         until(&runtime, window.end());
         let after = runtime.booked();
+        if let Some(fault) = running.fault() {
+            return Err(Failure::wanting(format!("native run on `{}`: {fault}", self.topology.name())));
+        }
         let booked = |mode: usize| after[mode].saturating_sub(before[mode]).as_secs_f64();
         let (user, kernel, idle) = (booked(0), booked(1), booked(2));
         let rates = mean(&running.rates());

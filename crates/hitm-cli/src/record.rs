@@ -78,6 +78,7 @@ pub(crate) fn per_unit(runs: &[Vec<RoleCounts>], units: f64) -> Vec<Role> {
             wakes: sum(|counts| counts.woken as f64) / units,
             switches: sum(|counts| counts.switches as f64) / units,
             futex_calls: sum(|counts| counts.futex_calls as f64) / units,
+            priority_changes: sum(|counts| counts.priority_changes as f64) / units,
             migrations: sum(|counts| counts.migrations as f64) / units,
         }
     };

@@ -96,7 +96,9 @@ impl Case {
             },
             measure_from: warm_up,
             measure_until: warm_up + measured,
-            livelock_after: self.livelock_after.unwrap_or(Config::default().livelock_after),
+            livelock_after: self.livelock_after.unwrap_or_else(|| {
+                Config::default().livelock_after.max(self.workload.accesses_without_work(self.topology.cpus()))
+            }),
             ..Config::default()
         }
     }
@@ -122,6 +124,9 @@ impl Case {
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
         let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(fault) = running.as_ref().and_then(Running::fault) {
+            return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
+        }
         let rates = running.as_ref().map_or([f64::NAN; BATCHES], Running::rates);
         Ok(Outcome {
             seeds: vec![self.workload.seed()],

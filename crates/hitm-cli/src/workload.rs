@@ -10,12 +10,14 @@ use hitm_topology::Topology;
 use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::pi_stress::{self, PiStress};
 
 /// A workload and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Workload {
     Ffmpeg(ffmpeg::Config),
     Cyclic(cyclic::Config),
+    PiStress(pi_stress::Config),
 }
 
 /// A workload that was started.
@@ -23,6 +25,7 @@ pub(crate) enum Workload {
 pub(crate) enum Running {
     Ffmpeg(Ffmpeg),
     Cyclic(Cyclic),
+    PiStress(PiStress),
 }
 
 impl Workload {
@@ -31,6 +34,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(_) => "ffmpeg",
             Self::Cyclic(_) => "cyclic",
+            Self::PiStress(_) => "pi_stress",
         }
     }
 
@@ -40,6 +44,7 @@ impl Workload {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
             Self::Cyclic(config) => cyclic_options(config).trim_start().to_owned(),
+            Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!("--groups {groups}")),
         }
     }
 
@@ -52,6 +57,7 @@ impl Workload {
                 format!("{profile}{} --burst-factor {burst_factor}", if *scale { " --scale" } else { "" })
             }
             Self::Cyclic(config) => cyclic_options(config),
+            Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!(" --groups {groups}")),
         }
     }
 
@@ -59,6 +65,7 @@ impl Workload {
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
             Self::Ffmpeg(_) => true,
+            Self::PiStress(config) => config.groups.is_none(),
             Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
         };
         published::of(self.name(), mitigation.name()).filter(|_| alike && topology.cpus() == 480)
@@ -69,6 +76,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(config) => config.window,
             Self::Cyclic(config) => config.window,
+            Self::PiStress(config) => config.window,
         }
     }
 
@@ -77,6 +85,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(config) => config.seed,
             Self::Cyclic(config) => config.seed,
+            Self::PiStress(config) => config.seed,
         }
     }
 
@@ -85,6 +94,7 @@ impl Workload {
         match &mut self {
             Self::Ffmpeg(config) => config.seed = seed,
             Self::Cyclic(config) => config.seed = seed,
+            Self::PiStress(config) => config.seed = seed,
         }
         self
     }
@@ -94,6 +104,25 @@ impl Workload {
         match self {
             Self::Ffmpeg(_) => ffmpeg::roles(),
             Self::Cyclic(_) => cyclic::roles(),
+            Self::PiStress(_) => pi_stress::roles(),
+        }
+    }
+
+    /// Whether what a work unit takes of each operation belongs to its report.
+    pub(crate) fn counts_operations(&self) -> bool {
+        matches!(self, Self::PiStress(_))
+    }
+
+    /// Accesses in a row that may belong to a run on `cpus` CPUs without any of them working or idling, beyond what a machine
+    /// allows by itself.
+    pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
+        match self {
+            Self::Ffmpeg(_) | Self::Cyclic(_) => 0,
+            // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
+            Self::PiStress(config) => {
+                let life = config.window.warm_up + config.window.measured;
+                (life.as_picos() / 100).saturating_mul(cpus as u64)
+            }
         }
     }
 
@@ -102,6 +131,7 @@ impl Workload {
         let name = match self {
             Self::Ffmpeg(_) => "frames_per_second",
             Self::Cyclic(_) => "bogo_operations_per_second",
+            Self::PiStress(_) => "inversions_per_second",
         };
         Metric {
             name: name.to_owned(),
@@ -117,6 +147,7 @@ impl Workload {
         match *self {
             Self::Ffmpeg(config) => Running::Ffmpeg(Ffmpeg::start(runtime, config)),
             Self::Cyclic(config) => Running::Cyclic(Cyclic::start(runtime, config)),
+            Self::PiStress(config) => Running::PiStress(PiStress::start(runtime, config)),
         }
     }
 }
@@ -141,14 +172,25 @@ impl Running {
         match self {
             Self::Ffmpeg(ffmpeg) => ffmpeg.frames_per_second(),
             Self::Cyclic(cyclic) => cyclic.operations_per_second(),
+            Self::PiStress(pi_stress) => pi_stress.inversions_per_second(),
         }
     }
 
     /// How late what it sleeps for came, where it says so.
     pub(crate) fn latencies(&self) -> Vec<Span> {
         match self {
-            Self::Ffmpeg(_) => Vec::new(),
             Self::Cyclic(cyclic) => cyclic.latencies(),
+            Self::Ffmpeg(_) | Self::PiStress(_) => Vec::new(),
+        }
+    }
+
+    /// What it found wrong with its own run.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        match self {
+            Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(
+                "a group got nothing done for 5 looks of the admin task in a row, 3.75s: a deadlock, or CPUs too slow",
+            ),
+            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::PiStress(_) => None,
         }
     }
 }

@@ -241,6 +241,9 @@ pub struct Role {
     pub switches: f64,
     /// Futex calls, a unit.
     pub futex_calls: f64,
+    /// Times that a priority was lent to it or taken back, a unit.
+    #[serde(default)]
+    pub priority_changes: f64,
     /// Migrations, a unit.
     pub migrations: f64,
 }

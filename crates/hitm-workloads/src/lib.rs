@@ -7,6 +7,7 @@ pub mod bursts;
 pub mod cyclic;
 pub mod ffmpeg;
 pub mod meter;
+pub mod pi_stress;
 pub mod probe;
 
 /// The README's example is a test.

@@ -29,6 +29,7 @@ fn every_command_has_help_with_examples() {
     check("sweep", "sweep");
     check("sweep ffmpeg", "sweep-ffmpeg");
     check("sweep cyclic", "sweep-cyclic");
+    check("sweep pi_stress", "sweep-pi_stress");
     check("list", "list");
     check("c2c", "c2c");
     check("compare", "compare");
@@ -37,7 +38,7 @@ fn every_command_has_help_with_examples() {
 }
 
 /// Those whose texts are held to a length and whose examples are parsed.
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "",
     "run",
     "run ffmpeg",
@@ -49,6 +50,7 @@ const VERBS: [&str; 16] = [
     "sweep",
     "sweep ffmpeg",
     "sweep cyclic",
+    "sweep pi_stress",
     "list",
     "c2c",
     "compare",

@@ -2,6 +2,7 @@
 
 mod cyclic;
 mod determinism;
+mod inversions;
 mod loom;
 mod probes;
 mod simulated;

@@ -60,6 +60,14 @@ pub(crate) trait Program {
     /// The workload, with nothing fitted.
     fn workload(&self) -> Workload;
 
+    /// Whether what was asked for can be had on `topology`.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn check(&self, _topology: &Topology) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// How many runs fitting takes at most, on one machine under one policy.
     fn fitting_runs(&self) -> usize {
         0
@@ -90,6 +98,7 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     // All that can be wrong with the words is found out before anything runs.
     let mitigations = series.cases.mitigations()?;
     let topologies = series.cases.topologies(series.host)?;
+    topologies.iter().try_for_each(|topology| program.check(topology))?;
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds()?;
@@ -142,7 +151,7 @@ fn simulate(
                 coherence: series.cases.coherence.unwrap_or_default(),
                 mitigation: Mitigation::baseline(),
                 workload: program.workload(),
-                roles: series.roles,
+                roles: series.roles || program.workload().counts_operations(),
                 livelock_after: series.cases.livelock_after,
             };
             let workload = match program.fit(&case, threads, &progress) {

@@ -20,7 +20,7 @@ use self::state::StateFile;
 use crate::args::{HostArg, factor};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
-use crate::cmd::run::{CyclicOptions, FfmpegOptions};
+use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions};
 use crate::failure::Failure;
 use crate::json::Target;
 use crate::print;
@@ -66,6 +66,14 @@ enum Swept {
         after_help = "Examples:\n  hitm sweep cyclic --mitigation baseline,all\n  hitm sweep cyclic --cpus 2,8,32 --seeds 1 --state curve.jsonl"
     )]
     Cyclic(Box<SweptCyclic>),
+    /// Groups of three tasks, each on one CPU, that provoke priority inversions; half as many groups as CPUs.
+    ///
+    /// Measured for 10ms after 2ms of warm-up.
+    #[command(
+        name = "pi_stress",
+        after_help = "Examples:\n  hitm sweep pi_stress --cpus 8..480 --mitigation baseline,all"
+    )]
+    PiStress(Box<SweptPiStress>),
 }
 
 #[derive(Args, Debug)]
@@ -85,6 +93,14 @@ struct SweptCyclic {
     sweep: SweepArgs,
     #[command(flatten)]
     options: CyclicOptions,
+}
+
+#[derive(Args, Debug)]
+struct SweptPiStress {
+    #[command(flatten)]
+    sweep: SweepArgs,
+    #[command(flatten)]
+    options: PiStressOptions,
 }
 
 /// What is run, and where results go.
@@ -112,12 +128,19 @@ impl Sweep {
             Swept::Ffmpeg(ffmpeg) => {
                 let usual = ffmpeg.options.usual_window(HostArg::Simulated, ffmpeg.burst_factor);
                 let (seed, window) = ffmpeg.sweep.seed_and_window(usual);
-                ffmpeg.sweep.run(Workload::Ffmpeg(ffmpeg.options.config(ffmpeg.burst_factor, seed, window)))
+                let workload = Workload::Ffmpeg(ffmpeg.options.config(ffmpeg.burst_factor, seed, window));
+                ffmpeg.sweep.run(workload, &|_| Ok(()))
             }
             Swept::Cyclic(cyclic) => {
                 let usual = cyclic.options.usual_window(HostArg::Simulated);
                 let (seed, window) = cyclic.sweep.seed_and_window(usual);
-                cyclic.sweep.run(Workload::Cyclic(cyclic.options.config(seed, window)))
+                cyclic.sweep.run(Workload::Cyclic(cyclic.options.config(seed, window)), &|_| Ok(()))
+            }
+            Swept::PiStress(pi_stress) => {
+                let options = pi_stress.options;
+                let (seed, window) = pi_stress.sweep.seed_and_window(options.usual_window(HostArg::Simulated));
+                let workload = Workload::PiStress(options.config(seed, window));
+                pi_stress.sweep.run(workload, &|topology| options.check(topology))
             }
         }
     }
@@ -168,9 +191,10 @@ impl SweepArgs {
         (self.cases.seed(), self.cases.window(usual))
     }
 
-    fn run(&self, workload: Workload) -> Result<(), Failure> {
+    fn run(&self, workload: Workload, check: &dyn Fn(&Topology) -> Result<(), Failure>) -> Result<(), Failure> {
         // All that can be wrong with the words is found out before anything runs.
         let families = self.families(workload)?;
+        families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
         let setting = self.setting(workload, &families)?;
         let open = |flag, path: &Option<PathBuf>| path.as_deref().map(|path| Target::open_for(flag, path)).transpose();
         let (csv, json, plot) = (open("--csv", &self.csv)?, open("--json", &self.json)?, open("--plot", &self.plot)?);
