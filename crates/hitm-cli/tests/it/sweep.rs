@@ -138,39 +138,39 @@ fn state_files_that_do_not_fit_are_refused() {
     check(
         &format!("{line} --work 2us"),
         expect![[r#"
-        hitm: --state `s`: it is of another sweep: the workload's options: nothing -> `--work 2000ns`; name another file, or remove this one to begin anew
-    "#]],
+            hitm: --state `s`: it is of another sweep: the workload's options nothing there and `--work 2000ns` here; name another file, or remove this one to begin anew
+        "#]],
     );
     check(
         &line.replace("--duration 1ms", "--duration 2ms"),
         expect![[r#"
-        hitm: --state `s`: it is of another sweep: duration: `1000 us` -> `2000 us`; name another file, or remove this one to begin anew
-    "#]],
+            hitm: --state `s`: it is of another sweep: duration `1000 us` there and `2000 us` here; name another file, or remove this one to begin anew
+        "#]],
     );
     check(
         &line.replace("core:4", "core:8"),
         expect![[r#"
-        hitm: --state `s`: it is of another sweep: machines: `core:4` -> `core:8`; name another file, or remove this one to begin anew
-    "#]],
+            hitm: --state `s`: it is of another sweep: machines `core:4` there and `core:8` here; name another file, or remove this one to begin anew
+        "#]],
     );
     check(
         &format!("{line} --coherence free"),
         expect![[r#"
-        hitm: --state `s`: it is of another sweep: coherence: `full` -> `free`; name another file, or remove this one to begin anew
-    "#]],
+            hitm: --state `s`: it is of another sweep: coherence `full` there and `free` here; name another file, or remove this one to begin anew
+        "#]],
     );
     check(
         &format!("{line} --model rmw_hit_ns=5"),
         expect![[r#"
-        hitm: --state `s`: it is of another sweep: the machines' shape or model; name another file, or remove this one to begin anew
-    "#]],
+            hitm: --state `s`: it is of another sweep: parameter `rmw_hit_ns` `6` there and `5` here; name another file, or remove this one to begin anew
+        "#]],
     );
     fs::write(&state, good.replacen("\"seed\":1", "\"seed\":one", 1)).unwrap();
     check(
         line,
         expect![[r#"
-        hitm: --state `s`: line 2: it is no run of a sweep: expected value at line 1 column 82; name another file, or remove this one to begin anew
-    "#]],
+            hitm: --state `s`: line 2: it is no run of a sweep: expected value (at character 82); name another file, or remove this one to begin anew
+        "#]],
     );
     fs::write(&state, "shopping list\n").unwrap();
     check(
@@ -220,8 +220,8 @@ fn what_cannot_be_is_refused() {
     check_refused(
         "sweep",
         expect![[r#"
-        hitm: `hitm sweep`: a command is missing after it, one of `ffmpeg`, `cyclic`; `hitm sweep --help` shows what there is
-    "#]],
+            hitm: `hitm sweep`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`; `hitm sweep --help` shows what there is
+        "#]],
     );
     check_refused(
         "sweep probe",
