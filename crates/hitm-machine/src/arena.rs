@@ -26,13 +26,28 @@ pub(crate) struct Object {
     pub(crate) fields: Vec<Field>,
 }
 
+/// Where an arena's lines lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    base: usize,
+    /// Bytes from `base` on.
+    bytes: usize,
+}
+
+impl Extent {
+    /// The line of an address; none outside the arena.
+    #[inline]
+    pub(crate) fn line_of(self, address: usize) -> Option<u32> {
+        let offset = address.wrapping_sub(self.base);
+        (offset < self.bytes).then_some((offset / LINE) as u32)
+    }
+}
+
 /// A range of memory and the objects in it.
 #[derive(Debug)]
 pub(crate) struct Arena {
     range: NonNull<u8>,
-    base: usize,
-    /// Bytes from `base` on.
-    bytes: usize,
+    extent: Extent,
     inner: Mutex<Inner>,
 }
 
@@ -66,7 +81,7 @@ impl Arena {
         let range = unsafe { alloc_zeroed(range_layout(bytes)) };
         let Some(range) = NonNull::new(range) else { handle_alloc_error(range_layout(bytes)) };
         let base = range.addr().get().next_multiple_of(PAGE);
-        Arc::new(Self { range, base, bytes, inner: Mutex::default() })
+        Arc::new(Self { range, extent: Extent { base, bytes }, inner: Mutex::default() })
     }
 
     fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -74,11 +89,14 @@ impl Arena {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where its lines lie.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
     /// The line of an address; none outside the arena.
-    #[inline]
     pub(crate) fn line_of(&self, address: usize) -> Option<u32> {
-        let offset = address.wrapping_sub(self.base);
-        (offset < self.bytes).then_some((offset / LINE) as u32)
+        self.extent.line_of(address)
     }
 
     /// Takes whole lines for an object. Returns its memory, its first line, and how many lines the arena has now.
@@ -97,7 +115,8 @@ impl Arena {
             first
         });
         let end = inner.used_lines as usize;
-        assert!(end * LINE <= self.bytes, "the simulated machine's memory is full: {} bytes", self.bytes);
+        let room = self.extent.bytes;
+        assert!(end * LINE <= room, "the simulated machine's memory is full: {room} bytes");
         let made = Object {
             name: placement.object.to_owned(),
             index: placement.index,
@@ -114,13 +133,13 @@ impl Arena {
             inner.objects.push(made);
             inner.object_of[first_line as usize..][..lines as usize].fill(object);
         }
-        let offset = self.base - self.range.addr().get() + first_line as usize * LINE;
+        let offset = self.extent.base - self.range.addr().get() + first_line as usize * LINE;
         // SAFETY: `first_line + lines` lines from `base` lie inside the range.
         let memory = unsafe { self.range.add(offset) };
         let used = inner.used_lines;
         drop(inner);
         let mut arenas = ARENAS.lock().unwrap_or_else(PoisonError::into_inner);
-        arenas.entry(self.base).or_insert_with(|| (self.clone(), 0)).1 += 1;
+        arenas.entry(self.extent.base).or_insert_with(|| (self.clone(), 0)).1 += 1;
         (memory, first_line, used)
     }
 
@@ -171,7 +190,7 @@ pub(crate) fn deallocate(memory: NonNull<u8>, layout: Layout) -> (Arc<Arena>, u3
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout; every object in it holds the arena alive, so none is left.
-        unsafe { dealloc(self.range.as_ptr(), range_layout(self.bytes)) };
+        unsafe { dealloc(self.range.as_ptr(), range_layout(self.extent.bytes)) };
     }
 }
 

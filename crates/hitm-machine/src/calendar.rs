@@ -42,6 +42,12 @@ impl TurnKey {
         if self == Self::NEVER { NEVER } else { self.0 >> CPU_BITS }
     }
 
+    /// The first time at which a turn of `cpu` is not before this one.
+    #[inline]
+    pub(crate) fn acts_before(self, cpu: u32) -> u64 {
+        self.time().saturating_add(u64::from(cpu < self.cpu()))
+    }
+
     fn cpu(self) -> u32 {
         (self.0 & ((1 << CPU_BITS) - 1)) as u32
     }
@@ -152,10 +158,18 @@ impl Calendar {
         self.events.enter(time, event);
     }
 
-    /// `cpu` has its turn and no other one. Returns the first turn that is too late for it to act before anybody else does.
-    pub(crate) fn begin(&mut self, cpu: u32) -> TurnKey {
-        self.set(cpu, NEVER);
-        self.turns[1].min(self.events.bound())
+    /// `cpu`, which is next, has its turn; it keeps it until it is given another time. Returns the first turn that is too late for
+    /// it to act before anybody else does.
+    #[inline]
+    pub(crate) fn begin(&self, cpu: u32) -> TurnKey {
+        // The least of all others is that of the subtrees that the way from its leaf to the root passes by.
+        let mut node = self.leaves + cpu as usize;
+        let mut first = self.events.bound();
+        while node > 1 {
+            first = first.min(self.turns[node ^ 1]);
+            node /= 2;
+        }
+        first
     }
 
     /// The first turn that comes after an event at `time`.
@@ -163,7 +177,7 @@ impl Calendar {
         TurnKey::new(time + 1, 0)
     }
 
-    /// What is next. An event is taken; a CPU keeps its turn until it [`begin`](Self::begin)s.
+    /// What is next. An event is taken; a CPU keeps its turn until it is given another time.
     pub(crate) fn next(&mut self) -> Turn {
         let turn = self.turns[1];
         if self.events.bound() <= turn && self.events.bound() != TurnKey::NEVER {
@@ -191,7 +205,7 @@ mod tests {
         let mut take = || {
             let turn = calendar.next();
             if let Turn::Cpu(cpu, _) = turn {
-                calendar.begin(cpu);
+                calendar.set(cpu, NEVER);
             }
             Some(turn)
         };

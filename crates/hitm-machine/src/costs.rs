@@ -212,7 +212,9 @@ fn range(name: &str) -> (f64, f64) {
         "queued_factor" => (0.1, 1.0),
         "transfer_spread" => (0.0, 0.9),
         "follow_up_hits" => (0.0, 255.0),
-        "load_window" | "store_buffer" | "overlapped_misses" => (1.0, 1e6),
+        // A CPU keeps the lines of so many loads.
+        "load_window" => (1.0, 1e4),
+        "store_buffer" | "overlapped_misses" => (1.0, 1e6),
         "upgrade_other_package_factor" => (0.0, 1e3),
         _ => (0.0, 1e6),
     }

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
 
+use crate::account::Part;
 use crate::coherence::{AccessId, Kind};
 use crate::random::Random;
 
@@ -30,25 +31,27 @@ pub(crate) enum Waits {
 }
 
 /// One virtual CPU. Times are picoseconds.
+// What every access needs comes first, in two lines of the host that are fetched together.
 #[derive(Clone, Debug)]
+#[repr(C, align(128))]
 pub(crate) struct Cpu {
     pub(crate) clock: u64,
+    pub(crate) mode: Mode,
+    /// Whether it spins for a lock.
+    pub(crate) spinning: bool,
+    pub(crate) finished: bool,
+    pub(crate) pending: Interrupts,
+    pub(crate) stores: StoreBuffer,
+    pub(crate) window: LoadWindow,
     /// The time of the turn that it has or had last.
     pub(crate) turn: u64,
     /// Where its clock stands once the access that it waits for is done.
     pub(crate) resume_clock: u64,
-    pub(crate) mode: Mode,
     pub(crate) waits: Waits,
-    /// Whether it spins for a lock.
-    pub(crate) spinning: bool,
-    pub(crate) pending: Interrupts,
     /// When the interrupts and timers that have been sent or set and have not come will.
     pub(crate) interrupts_due: Vec<u64>,
     /// Counts settings of the timer, so that an old expiry is told from the present one.
     pub(crate) timer_generation: u32,
-    pub(crate) window: LoadWindow,
-    pub(crate) stores: StoreBuffer,
-    pub(crate) finished: bool,
     /// Its own source of jitter.
     pub(crate) random: Random,
 }
@@ -72,6 +75,16 @@ impl Cpu {
         }
     }
 
+    /// What the time of an access counts as: `in_kernel` there, unless the CPU spins for a lock.
+    #[inline]
+    pub(crate) fn part_of_access(&self, in_kernel: Part) -> Part {
+        match self {
+            Self { spinning: true, .. } => Part::LockWaits,
+            Self { mode: Mode::User, .. } => Part::User,
+            _ => in_kernel,
+        }
+    }
+
     /// An interrupt that was due at `time` has come.
     pub(crate) fn interrupt_came(&mut self, time: u64) {
         let index = self.interrupts_due.iter().position(|&due| due == time);
@@ -88,26 +101,36 @@ impl Cpu {
 /// The lines that this CPU loaded since its last locked operation. Its reorder buffer issued the later loads together with
 /// the first, so one fill serves them all, also when the line has been taken away since.
 ///
-/// Loads of the line that was filled last read what it held then ([`Fill`]). That is in order: every other line that
+/// Loads of the line that was filled last read what it held then. That is in order: every other line that
 /// this CPU has and reads in between has not changed since that fill, or it would have been taken away.
+// In the order in which accesses need it: see [`Cpu`].
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct LoadWindow {
-    /// The line that was filled last.
-    fill: Option<Fill>,
-    /// Line and the number of the load that brought it.
-    lines: Vec<(u32, u32)>,
+    /// The lines of the last loads, each at its number modulo the length, a power of two.
+    lines: Box<[u32]>,
     loads: u32,
+    /// The line that was filled last, or none, and the number of the load that did it.
+    filled: u32,
+    filled_by: u32,
     /// Loads after which the reorder buffer has moved on.
     reach: u32,
+    /// What the line that was filled last held.
+    bytes: Box<LineBytes>,
     /// Misses that are under way at once.
     overlapped: u32,
     /// Of the misses that would be under way together: how many there were, and when the first was issued.
     together: (u32, u64),
 }
 
+/// The line of a load that brought none.
+const NO_LINE: u32 = u32::MAX;
+
 impl LoadWindow {
     pub(crate) fn new(reach: u32, overlapped: u32) -> Self {
-        Self { fill: None, lines: Vec::new(), loads: 0, reach, overlapped, together: (0, 0) }
+        let lines = vec![NO_LINE; reach.next_power_of_two() as usize].into();
+        let bytes = Box::new(LineBytes::UNKNOWN);
+        Self { lines, loads: 0, filled: NO_LINE, filled_by: 0, reach, bytes, overlapped, together: (0, 0) }
     }
 
     /// A load misses at `now`; how long it would have been under way if it had been issued with those before it. That it may
@@ -125,8 +148,7 @@ impl LoadWindow {
     /// A locked operation, a fence, a wait or work: nothing later was under way.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        self.fill = None;
-        self.lines.clear();
+        self.filled = NO_LINE;
         self.loads = 0;
         self.together.0 = 0;
     }
@@ -134,59 +156,50 @@ impl LoadWindow {
     /// A load has brought `line`, which holds `bytes`.
     #[inline]
     pub(crate) fn filled(&mut self, line: u32, bytes: LineBytes) {
-        self.fill = Some(Fill { line, bytes, load: self.loads });
+        (self.filled, self.filled_by, *self.bytes) = (line, self.loads, bytes);
     }
 
     /// The CPU missed, stored or read anew: what was filled before is not the latest any more.
     #[inline]
     pub(crate) fn end_fill(&mut self) {
-        self.fill = None;
+        self.filled = NO_LINE;
     }
 
-    /// What the line that was filled last held.
+    /// Whether `line` is the one that was filled last.
     #[inline]
+    pub(crate) fn has_filled(&self, line: u32) -> bool {
+        self.filled == line && self.loads - self.filled_by < self.reach
+    }
+
+    /// What the line that was filled last held, if it is `line`.
     pub(crate) fn fill_of(&self, line: u32) -> Option<&LineBytes> {
-        let fill = self.fill.as_ref()?;
-        (fill.line == line && self.loads - fill.load < self.reach).then_some(&fill.bytes)
+        self.has_filled(line).then_some(&*self.bytes)
     }
 
     /// Whether a load of `line` would be served by an earlier fill.
-    #[inline]
     pub(crate) fn covers(&self, line: u32) -> bool {
-        self.lines.iter().rev().any(|&(known, load)| known == line && self.loads - load < self.reach)
+        let first = self.loads.saturating_sub(self.reach);
+        (first..self.loads).any(|load| self.lines[self.place(load)] == line)
     }
 
     /// A load that an earlier fill has served. It was issued with the load that brought the line, and lengthens nothing.
     #[inline]
     pub(crate) fn pass(&mut self) {
-        self.loads += 1;
+        self.add(NO_LINE);
     }
 
     /// A load of `line`, which is here or asked for.
     #[inline]
     pub(crate) fn add(&mut self, line: u32) {
+        let place = self.place(self.loads);
+        self.lines[place] = line;
         self.loads += 1;
-        let loads = self.loads;
-        // Most loads are of a line that was loaded just before.
-        if let Some(entry) = self.lines.iter_mut().rev().find(|(known, _)| *known == line) {
-            entry.1 = loads;
-            return;
-        }
-        let reach = self.reach;
-        if self.lines.len() >= reach as usize {
-            self.lines.retain(|&(_, load)| loads - load <= reach);
-        }
-        self.lines.push((line, loads));
     }
-}
 
-/// A line as it was when a load brought it.
-#[derive(Clone, Copy, Debug)]
-struct Fill {
-    line: u32,
-    bytes: LineBytes,
-    /// The number of that load.
-    load: u32,
+    #[inline]
+    fn place(&self, load: u32) -> usize {
+        load as usize & (self.lines.len() - 1)
+    }
 }
 
 /// The bytes of a line, some of which may be padding that was never written.
@@ -194,6 +207,8 @@ struct Fill {
 pub(crate) struct LineBytes([MaybeUninit<u8>; LINE]);
 
 impl LineBytes {
+    const UNKNOWN: Self = Self([MaybeUninit::uninit(); LINE]);
+
     /// The bytes at `start`.
     ///
     /// # Safety

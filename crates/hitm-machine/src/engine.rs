@@ -1,10 +1,12 @@
 //! The machine's state, and what a CPU's wishes do to it. No coroutine is in sight here: an operation either ends at
 //! once or says [`Step::Suspend`], and the caller switches.
 //!
-//! Here: turns and events. [`access`]: what an access finds and asks for. [`paths`]: what takes time but no line.
-//! [`spinners`]: who waits for a line to be written. [`stores`]: the way of plain stores to memory.
+//! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU may run before others have their
+//! turn. [`paths`]: what takes time but no line. [`spinners`]: who waits for a line to be written. [`stores`]: the way of plain
+//! stores to memory.
 
 mod access;
+mod ahead;
 mod paths;
 mod spinners;
 mod stores;
@@ -17,9 +19,10 @@ use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::access::{Issue, Touch};
+use self::ahead::Ahead;
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
-use crate::arena::Arena;
+use crate::arena::{Arena, Extent};
 use crate::calendar::{Calendar, Event, NEVER, TurnKey};
 use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{Coherence, Config};
@@ -62,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) costs: Costs,
     pub(crate) topology: Arc<Topology>,
     pub(crate) arena: Arc<Arena>,
+    /// Where the arena's lines lie.
+    extent: Extent,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
     pub(crate) races: Option<Races>,
@@ -70,10 +75,10 @@ pub(crate) struct Engine {
     pub(crate) account: Account,
     /// The CPU whose code runs.
     pub(crate) current: u32,
-    /// The first turn at which the current CPU comes after another CPU's turn or an event.
-    horizon: TurnKey,
-    /// What [`Engine::threads_act_not_before`] found, until something is entered.
-    threads_act_not_before: Option<u64>,
+    /// How far it may run.
+    ahead: Ahead,
+    /// Between which times is measured: see [`Config::measure_from`].
+    measured: (u64, u64),
     /// By CPU: the other threads of its core.
     other_threads: Box<[Box<[u32]>]>,
     /// Whether the current CPU has said when it has its next turn.
@@ -138,8 +143,8 @@ impl Engine {
             records: Records::new(),
             account: Account::default(),
             current: 0,
-            horizon: TurnKey::new(0, 0),
-            threads_act_not_before: None,
+            ahead: Ahead::new(),
+            measured: (config.measure_from.as_picos(), config.measure_until.as_picos()),
             other_threads: topology.cpu_ids().map(others).collect(),
             turn_entered: false,
             under_way: Vec::new(),
@@ -156,6 +161,7 @@ impl Engine {
             config,
             costs,
             topology,
+            extent: arena.extent(),
             arena,
             cpus,
             calendar,
@@ -175,7 +181,6 @@ impl Engine {
     /// Puts new lines behind the last one, at home on the package of `node`, and says whether they take part.
     pub(crate) fn place(&mut self, name: &str, first: u32, lines: u32, used: u32, package: u16) {
         self.directory.grow(used as usize, package);
-        self.records.grow(used as usize);
         for line in first..first + lines {
             self.directory.recycle(line, package);
         }
@@ -221,36 +226,9 @@ impl Engine {
     pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
         self.current = cpu;
         self.cpu().turn = time;
-        self.horizon = self.calendar.begin(cpu);
-        self.threads_act_not_before = None;
+        let horizon = self.calendar.begin(cpu);
+        self.look_ahead_to(horizon);
         self.resumes += 1;
-    }
-
-    /// Whether the current CPU may act at its clock before anybody else; if not, enters its turn.
-    pub(crate) fn may_act(&mut self) -> Step {
-        let clock = self.clock();
-        if self.acts_at(clock) {
-            return Step::Go;
-        }
-        self.resume_at(clock);
-        Step::Suspend
-    }
-
-    /// Whether it is known which interrupts have reached the current CPU by its clock; if not, enters its turn.
-    pub(crate) fn may_see_interrupts(&mut self) -> Step {
-        let clock = self.clock();
-        let known = self.config.look_ahead && clock < self.interrupted_not_before(self.current);
-        if known || self.acts_at(clock) {
-            return Step::Go;
-        }
-        self.resume_at(clock);
-        Step::Suspend
-    }
-
-    /// Whether the current CPU comes before everybody else at `time`.
-    #[inline]
-    fn acts_at(&self, time: u64) -> bool {
-        TurnKey::new(time, self.current) < self.horizon
     }
 
     /// The current CPU, which is about to be left, has its next turn at `time`.
@@ -264,6 +242,8 @@ impl Engine {
         if !std::mem::take(&mut self.turn_entered) {
             self.calendar.set(self.current, NEVER);
         }
+        // Nobody's bounds are lowered until the next turn begins.
+        self.ahead = Ahead::new();
     }
 
     /// The time of the turn that the current CPU has.
@@ -277,7 +257,7 @@ impl Engine {
 
     /// Books the current CPU's time up to `until`, and moves its clock there.
     fn advance(&mut self, until: u64, part: Part) {
-        let (from, to) = (self.config.measure_from.as_picos(), self.config.measure_until.as_picos());
+        let (from, to) = self.measured;
         let clock = self.clock();
         self.account[part] += until.clamp(from, to) - clock.clamp(from, to);
         self.cpu().clock = until;
@@ -285,17 +265,15 @@ impl Engine {
 
     /// Something was entered that may come before the current CPU's next action.
     fn entered(&mut self, cpu: u32, time: u64) {
-        self.threads_act_not_before = None;
         self.calendar.set(cpu, time);
         if cpu != self.current {
-            self.horizon = self.horizon.min(TurnKey::new(time, cpu));
+            self.lower_horizon(TurnKey::new(time, cpu));
         }
     }
 
     fn enter_event(&mut self, time: u64, event: Event) {
-        self.threads_act_not_before = None;
         self.calendar.enter(time, event);
-        self.horizon = self.horizon.min(Calendar::after_event(time));
+        self.lower_horizon(Calendar::after_event(time));
     }
 
     /// Handles an event that is no CPU's turn.
@@ -330,7 +308,7 @@ impl Engine {
     }
 
     fn record_miss(&mut self, grant: &Grant) {
-        if grant.at < self.config.measure_from.as_picos() || grant.at > self.config.measure_until.as_picos() {
+        if grant.at < self.measured.0 || self.is_over(grant.at) {
             return;
         }
         let wait = grant.at - grant.request.time + grant.request.way;

@@ -15,10 +15,10 @@ use crate::coherence::{AccessId, Distance, Kind, Miss, NO_ACCESS};
 use crate::histogram::Histogram;
 use crate::site::{SiteId, Sites};
 
-/// Accesses in a block: with the link, one line of the host.
-const PER_BLOCK: usize = 5;
-
 const NONE: u32 = u32::MAX;
+
+/// Places in the table at first; a power of two.
+const PLACES: usize = 1 << 10;
 
 /// Notes that are counted together: enough to fetch side by side, few enough to stay in the host's first cache.
 const NOTES: usize = 256;
@@ -55,22 +55,80 @@ impl Key {
 
 /// One access.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
 struct Slot {
+    line: u32,
     key: Key,
     hits: u32,
     /// Its misses, once it has any.
     record: u32,
 }
 
-/// Accesses of one line, and where there are more.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-struct Block {
-    slots: [Slot; PER_BLOCK],
-    next: u32,
+const _: () = assert!(size_of::<Slot>() == 16, "a slot never lies across two lines of the host");
+
+impl Slot {
+    const EMPTY: Self = Self { line: 0, key: Key::EMPTY, hits: 0, record: NONE };
 }
 
-const _: () = assert!(size_of::<Block>() == 64, "a block is one line of the host");
+/// All accesses, found by line and key: a table with open addresses, at most half full.
+#[derive(Debug)]
+struct Slots {
+    places: Vec<Slot>,
+    used: usize,
+}
+
+impl Slots {
+    fn new() -> Self {
+        Self { places: vec![Slot::EMPTY; PLACES], used: 0 }
+    }
+
+    /// The place at which the search for an access begins.
+    #[inline]
+    fn start(&self, line: u32, key: Key) -> usize {
+        // Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio.
+        let mixed = (u64::from(line) << 32 | u64::from(key.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> (64 - self.places.len().ilog2())) as usize
+    }
+
+    /// Where an access is counted.
+    #[inline]
+    fn of(&mut self, line: u32, key: Key) -> &mut Slot {
+        if self.used * 2 >= self.places.len() {
+            self.grow();
+        }
+        let mask = self.places.len() - 1;
+        let mut place = self.start(line, key);
+        loop {
+            let slot = &self.places[place];
+            if slot.key == key && slot.line == line {
+                break;
+            }
+            if slot.key == Key::EMPTY {
+                self.used += 1;
+                (self.places[place].line, self.places[place].key) = (line, key);
+                break;
+            }
+            place = (place + 1) & mask;
+        }
+        &mut self.places[place]
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let larger = vec![Slot::EMPTY; self.places.len() * 2];
+        let before = std::mem::replace(self, Self { places: larger, used: 0 });
+        for slot in before.places.into_iter().filter(|slot| slot.key != Key::EMPTY) {
+            *self.of(slot.line, slot.key) = slot;
+        }
+    }
+
+    /// Reads where the search for each of `accesses` begins. No read waits for another, so the host has them under way
+    /// together.
+    fn fetch(&self, accesses: impl Iterator<Item = (u32, Key)>) {
+        let read = |(line, key)| self.places[self.start(line, key)].hits;
+        std::hint::black_box(accesses.map(read).fold(0, |all, one| all ^ one));
+    }
+}
 
 /// The misses of one access.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +156,15 @@ impl Misses {
     pub(crate) fn cpus(&self) -> u32 {
         self.cpus.iter().map(|word| word.count_ones()).sum()
     }
+}
+
+/// A hit that is not counted yet.
+#[derive(Clone, Copy, Debug)]
+struct HitNote {
+    site: &'static Location<'static>,
+    line: u32,
+    offset: u8,
+    kind: Kind,
 }
 
 /// A miss that is not counted yet.
@@ -138,14 +205,11 @@ pub(crate) struct Access<'a> {
 #[derive(Debug)]
 pub(crate) struct Records {
     sites: Sites,
-    /// By line: its first block.
-    heads: Vec<u32>,
-    blocks: Vec<Block>,
+    slots: Slots,
     misses: Vec<Misses>,
     /// How often, and picoseconds waited.
     thefts: FxHashMap<Theft, (u64, u64)>,
-    /// Line and key of hits that are not counted yet.
-    hits_noted: Vec<(u32, Key)>,
+    hits_noted: Vec<HitNote>,
     misses_noted: Vec<Note>,
 }
 
@@ -153,18 +217,12 @@ impl Records {
     pub(crate) fn new() -> Self {
         Self {
             sites: Sites::default(),
-            heads: Vec::new(),
-            blocks: Vec::new(),
+            slots: Slots::new(),
             misses: Vec::new(),
             thefts: FxHashMap::default(),
             hits_noted: Vec::with_capacity(NOTES),
             misses_noted: Vec::with_capacity(NOTES),
         }
-    }
-
-    /// There are `lines` lines.
-    pub(crate) fn grow(&mut self, lines: usize) {
-        self.heads.resize(lines.max(self.heads.len()), NONE);
     }
 
     /// What tells an access from others of its line.
@@ -175,11 +233,11 @@ impl Records {
 
     /// Counts a hit on `line`.
     #[inline]
-    pub(crate) fn hit(&mut self, line: u32, id: AccessId) {
+    pub(crate) fn hit(&mut self, line: u32, site: &'static Location<'static>, address: usize, kind: Kind) {
+        self.hits_noted.push(HitNote { site, line, offset: (address % hitm_memory::LINE) as u8, kind });
         if self.hits_noted.len() == NOTES {
             self.count_hits();
         }
-        self.hits_noted.push((line, Key(id)));
     }
 
     /// Counts a miss on `line` of `cpu` that waited `wait`.
@@ -199,26 +257,29 @@ impl Records {
 
     #[inline(never)]
     fn count_hits(&mut self) {
-        let noted = std::mem::take(&mut self.hits_noted);
-        self.fetch(noted.iter().map(|&(line, _)| line));
-        for &(line, key) in &noted {
-            // Four thousand million hits of one place on one line are hours of a run.
-            self.slot(line, key).hits += 1;
+        let mut keys = [Key::EMPTY; NOTES];
+        for (note, key) in self.hits_noted.iter().zip(&mut keys) {
+            *key = Key::new(self.sites.id(note.site), note.offset, note.kind);
         }
-        self.hits_noted = noted;
+        let noted = || self.hits_noted.iter().map(|note| note.line).zip(keys);
+        self.slots.fetch(noted());
+        for (line, key) in noted() {
+            // Four thousand million hits of one place on one line are hours of a run.
+            self.slots.of(line, key).hits += 1;
+        }
         self.hits_noted.clear();
     }
 
     #[inline(never)]
     fn count_misses(&mut self) {
         let noted = std::mem::take(&mut self.misses_noted);
-        self.fetch(noted.iter().map(|note| note.line));
+        self.slots.fetch(noted.iter().map(|note| (note.line, note.key)));
         let mut records = [0; NOTES];
         for (note, record) in noted.iter().zip(&mut records) {
             *record = self.record_of(note.line, note.key);
         }
         let all = &self.misses;
-        let touched = records[..noted.len()].iter().map(|&record| all[record as usize].misses);
+        let touched = records[..noted.len()].iter().map(|&record| all[record as usize].touch());
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
         for (note, record) in noted.iter().zip(records) {
             self.misses[record as usize].add(note);
@@ -232,15 +293,9 @@ impl Records {
         self.misses_noted.clear();
     }
 
-    /// Reads the first block of each line. No read waits for another, so the host has them under way together.
-    fn fetch(&self, lines: impl Iterator<Item = u32>) {
-        let first = |line: u32| self.blocks.get(self.heads[line as usize] as usize).map_or(0, |block| block.next);
-        std::hint::black_box(lines.fold(0, |all, line| all ^ first(line)));
-    }
-
     fn record_of(&mut self, line: u32, key: Key) -> u32 {
         let next = self.misses.len() as u32;
-        let slot = self.slot(line, key);
+        let slot = self.slots.of(line, key);
         if slot.record != NONE {
             return slot.record;
         }
@@ -249,54 +304,13 @@ impl Records {
         next
     }
 
-    /// Where an access is counted.
-    fn slot(&mut self, line: u32, key: Key) -> &mut Slot {
-        let mut block = self.heads[line as usize];
-        let mut last = NONE;
-        while block != NONE {
-            let Block { slots, next } = &self.blocks[block as usize];
-            if let Some(index) = slots.iter().position(|slot| slot.key == key || slot.key == Key::EMPTY) {
-                let slot = &mut self.blocks[block as usize].slots[index];
-                slot.key = key;
-                return slot;
-            }
-            (last, block) = (block, *next);
-        }
-        self.add_block(line, last, key)
-    }
-
-    /// Puts a block with `key` behind block `last` of `line`, or as its first.
-    #[cold]
-    fn add_block(&mut self, line: u32, last: u32, key: Key) -> &mut Slot {
-        let block = self.blocks.len();
-        let empty = Slot { key: Key::EMPTY, hits: 0, record: NONE };
-        let mut slots = [empty; PER_BLOCK];
-        slots[0].key = key;
-        self.blocks.push(Block { slots, next: NONE });
-        match self.blocks.get_mut(last as usize) {
-            Some(last) => last.next = block as u32,
-            None => self.heads[line as usize] = block as u32,
-        }
-        &mut self.blocks[block].slots[0]
-    }
-
-    /// All accesses that were counted, line by line.
+    /// All accesses that were counted, in no order that means anything.
     pub(crate) fn accesses(&self) -> impl Iterator<Item = Access<'_>> {
-        (0..self.heads.len() as u32).flat_map(|line| self.accesses_of(line))
-    }
-
-    fn accesses_of(&self, line: u32) -> impl Iterator<Item = Access<'_>> {
-        let some = |block: u32| (block != NONE).then_some(block);
-        let blocks = std::iter::successors(some(self.heads[line as usize]), move |&block| {
-            some(self.blocks[block as usize].next)
-        });
-        blocks.flat_map(move |block| {
-            let slots = self.blocks[block as usize].slots.iter();
-            slots.filter(|slot| slot.key != Key::EMPTY).map(move |slot| Access {
-                hits: u64::from(slot.hits),
-                misses: self.misses.get(slot.record as usize),
-                ..Self::access(line, slot.key.0)
-            })
+        let used = self.slots.places.iter().filter(|slot| slot.key != Key::EMPTY);
+        used.map(|slot| Access {
+            hits: u64::from(slot.hits),
+            misses: self.misses.get(slot.record as usize),
+            ..Self::access(slot.line, slot.key.0)
         })
     }
 
@@ -319,6 +333,11 @@ impl Records {
 }
 
 impl Misses {
+    /// Reads what [`add`](Self::add) is about to change.
+    fn touch(&self) -> u64 {
+        self.misses ^ self.waits.touch() ^ self.cpus.first().copied().unwrap_or(0)
+    }
+
     fn add(&mut self, note: &Note) {
         let Note { cpu, wait, distance, .. } = *note;
         let word = cpu as usize / 64;
@@ -356,25 +375,23 @@ mod tests {
     #[test]
     fn accesses_of_a_line_stay_apart() {
         let mut records = Records::new();
-        records.grow(2);
         let here = Location::caller();
         let offsets: Vec<usize> = (0..12).collect();
         for offset in offsets {
             let id = records.identify(here, 64 + offset, Kind::Load);
             assert_eq!(id, records.identify(here, 64 + offset, Kind::Load));
-            records.hit(1, id);
+            records.hit(1, here, 64 + offset, Kind::Load);
         }
-        let seventh = records.identify(here, 64 + 7, Kind::Load);
-        records.hit(1, seventh);
-        records.hit(0, seventh);
-        let other = records.identify(here, 64 + 7, Kind::Rmw);
-        records.hit(1, other);
+        records.hit(1, here, 64 + 7, Kind::Load);
+        records.hit(0, here, 64 + 7, Kind::Load);
+        records.hit(1, here, 64 + 7, Kind::Rmw);
         records.settle();
-        let hits: Vec<(u8, u64)> = records
+        let mut hits: Vec<(u8, u64)> = records
             .accesses()
             .filter(|access| access.line == 1 && access.kind == Kind::Load)
             .map(|access| (access.offset, access.hits))
             .collect();
+        hits.sort_unstable();
         let expect: Vec<(u8, u64)> = (0..12).map(|offset| (offset, 1 + u64::from(offset == 7))).collect();
         assert_eq!(hits, expect);
     }

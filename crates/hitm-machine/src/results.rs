@@ -1,7 +1,9 @@
 //! What a machine counted, with names instead of numbers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::account::{Account, Part};
 use crate::arena::Object;
@@ -233,22 +235,26 @@ impl Results {
 
     fn with_names(engine: &Engine, objects: &[Object], object_of: &[u32]) -> Self {
         let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
-        let mut line_waits = BTreeMap::new();
-        let mut by_line: BTreeMap<u32, Vec<Access<'_>>> = BTreeMap::new();
+        let mut waits_by_object: FxHashMap<&str, u64> = FxHashMap::default();
+        let mut missed_on = vec![false; object_of.len()];
         for access in engine.records.accesses() {
             totals.add(&access);
-            let waited = access.misses.map_or(0, |misses| misses.kernel_wait);
-            if waited > 0 {
-                let name = &objects[object_of[access.line as usize] as usize].name;
-                *line_waits.entry(name.clone()).or_default() += waited;
-            }
-            if access.hits > 0 || access.misses.is_some() {
-                by_line.entry(access.line).or_default().push(access);
+            if let Some(misses) = access.misses {
+                missed_on[access.line as usize] = true;
+                let object = &objects[object_of[access.line as usize] as usize];
+                *waits_by_object.entry(&object.name).or_default() += misses.kernel_wait;
             }
         }
-        by_line.retain(|_, accesses| accesses.iter().any(|access| access.misses.is_some()));
+        let waited = waits_by_object.into_iter().filter(|&(_, wait)| wait > 0);
+        let line_waits = waited.map(|(name, wait)| (name.to_owned(), wait)).collect();
+        // Most lines are only ever touched by one core.
+        let is_told =
+            |access: &Access<'_>| missed_on[access.line as usize] && (access.hits > 0 || access.misses.is_some());
+        let mut told: Vec<Access<'_>> = engine.records.accesses().filter(is_told).collect();
+        told.sort_unstable_by_key(|access| (access.line, access.id));
         let mut names = Names::new(engine, objects, object_of);
-        let lines = by_line.into_iter().map(|(line, accesses)| {
+        let lines = told.chunk_by(|one, other| one.line == other.line).map(|accesses| {
+            let line = accesses[0].line;
             let object = &objects[object_of[line as usize] as usize];
             let mut accesses: Vec<AccessResult> = accesses.iter().map(|access| names.access(access)).collect();
             accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
@@ -356,9 +362,6 @@ impl Totals {
 /// A field's name and its place in the source.
 type Named = (Arc<str>, Place);
 
-/// By line and victim: thief, times, picoseconds.
-type Thefts = BTreeMap<(u32, AccessId), Vec<(AccessId, u64, u64)>>;
-
 /// Turns numbers into names.
 struct Names<'a> {
     engine: &'a Engine,
@@ -366,18 +369,20 @@ struct Names<'a> {
     /// The object on each line.
     object_of: &'a [u32],
     /// Each file's and each field's name, once: there are many accesses and few names.
-    known: BTreeSet<Arc<str>>,
-    places: BTreeMap<SiteId, Place>,
-    thefts: Thefts,
+    known: FxHashSet<Arc<str>>,
+    /// By number.
+    places: Vec<Option<Place>>,
+    /// By line and byte.
+    fields: FxHashMap<(u32, u8), Arc<str>>,
+    /// In order: times and picoseconds.
+    thefts: Vec<(Stolen, (u64, u64))>,
 }
 
 impl<'a> Names<'a> {
     fn new(engine: &'a Engine, objects: &'a [Object], object_of: &'a [u32]) -> Self {
-        let mut thefts = Thefts::new();
-        for (Stolen { line, victim, thief }, (times, wait)) in engine.records.thefts() {
-            thefts.entry((line, victim)).or_default().push((thief, times, wait));
-        }
-        Self { engine, objects, object_of, known: BTreeSet::new(), places: BTreeMap::new(), thefts }
+        let thefts = engine.records.thefts();
+        let (known, places, fields) = (FxHashSet::default(), Vec::new(), FxHashMap::default());
+        Self { engine, objects, object_of, known, places, fields, thefts }
     }
 
     fn once(&mut self, name: &str) -> Arc<str> {
@@ -390,20 +395,38 @@ impl<'a> Names<'a> {
     }
 
     fn place(&mut self, site: SiteId) -> Place {
-        if let Some(known) = self.places.get(&site) {
+        let index = site as usize;
+        if let Some(Some(known)) = self.places.get(index) {
             return known.clone();
         }
         let place = self.engine.records.sites().place(site);
         let place = Place { file: self.once(shorten(place.file())), line: place.line(), column: place.column() };
-        self.places.insert(site, place.clone());
+        self.places.resize(self.places.len().max(index + 1), None);
+        self.places[index] = Some(place.clone());
         place
     }
 
-    fn name(&mut self, access: &Access<'_>) -> Named {
-        let object = &self.objects[self.object_of[access.line as usize] as usize];
-        let within = (access.line - object.first_line) as usize * hitm_memory::LINE + usize::from(access.offset);
+    fn field(&mut self, line: u32, offset: u8) -> Arc<str> {
+        if let Some(known) = self.fields.get(&(line, offset)) {
+            return known.clone();
+        }
+        let object = &self.objects[self.object_of[line as usize] as usize];
+        let within = (line - object.first_line) as usize * hitm_memory::LINE + usize::from(offset);
         let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
-        (self.once(&field), self.place(access.site))
+        let field = self.once(&field);
+        self.fields.insert((line, offset), field.clone());
+        field
+    }
+
+    fn name(&mut self, access: &Access<'_>) -> Named {
+        (self.field(access.line, access.offset), self.place(access.site))
+    }
+
+    /// Who took `line` from an access to it: the thief, how often, and picoseconds.
+    fn thefts_from(&self, line: u32, victim: AccessId) -> Vec<(AccessId, u64, u64)> {
+        let first = self.thefts.partition_point(|(theft, _)| (theft.line, theft.victim) < (line, victim));
+        let own = self.thefts[first..].iter().take_while(|(theft, _)| (theft.line, theft.victim) == (line, victim));
+        own.map(|&(theft, (times, wait))| (theft.thief, times, wait)).collect()
     }
 
     fn cycles(&self, picos: u64) -> f64 {
@@ -411,7 +434,7 @@ impl<'a> Names<'a> {
     }
 
     fn access(&mut self, access: &Access<'_>) -> AccessResult {
-        let thefts = self.thefts.get(&(access.line, access.id)).cloned().unwrap_or_default();
+        let thefts = self.thefts_from(access.line, access.id);
         let theft = |(thief, times, wait)| {
             let (field, place) = self.name(&Records::access(access.line, thief));
             Theft { field, place, times, cycles: self.cycles(wait) }

@@ -37,27 +37,17 @@ pub struct SimulatedPlain<T: Word>(T::Std);
 /// The value operation: one host thread, so Relaxed says it all.
 const VALUE: Ordering = Ordering::Relaxed;
 
-/// The word that the machine is told of.
-fn touch_of<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Touch {
-    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value: value.to_bits(), site }
-}
-
-/// Tells the machine of an access; what it says of the value. `Now` outside a machine, where accesses cost nothing.
+/// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what the machine says of the
+/// value. `Now` outside a machine, where accesses cost nothing.
 #[inline]
-fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Issue {
-    on_cpu(|world, _| world.touch(touch_of(word, kind, value, site))).unwrap_or(Issue::Now)
-}
-
-/// Tells the race detector, if there is one, of what `cpu` did.
-#[inline]
-fn watch(f: impl FnOnce(&mut Races, u32)) {
-    on_cpu(|world, cpu| {
-        if world.checks_races
-            && let Some(races) = &mut world.engine.borrow_mut().races
-        {
-            f(races, cpu);
-        }
+fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
+    let issued = on_cpu(|world, cpu| {
+        let (word, value, site) = (NonNull::from(word).cast(), value.to_bits(), world.site(site));
+        let issued = world.touch(&Touch { word, size: size_of::<T>(), kind, value, site });
+        world.watch(|races| watch(races, cpu));
+        issued
     });
+    issued.unwrap_or(Issue::Now)
 }
 
 fn acquires(order: Ordering) -> Ordering {
@@ -75,8 +65,7 @@ impl<T: Word> SimulatedAtomic<T> {
     /// A read-modify-write is about to take effect.
     #[inline]
     fn touch_rmw(&self, order: Ordering, site: Site) {
-        let _now = touch(self, Kind::Rmw, T::default(), site);
-        watch(|races, cpu| {
+        let _now = touch(self, Kind::Rmw, T::default(), site, |races, cpu| {
             races.load(cpu, self.address(), acquires(order));
             races.store(cpu, self.address(), order, true);
         });
@@ -84,8 +73,8 @@ impl<T: Word> SimulatedAtomic<T> {
 
     #[inline]
     fn load_at(&self, order: Ordering, site: Site) -> T {
-        let issued = touch(self, Kind::Load, T::default(), site);
-        watch(|races, cpu| races.load(cpu, self.address(), acquires(order)));
+        let watch = |races: &mut Races, cpu| races.load(cpu, self.address(), acquires(order));
+        let issued = touch(self, Kind::Load, T::default(), site, watch);
         value_of(&self.0, issued)
     }
 }
@@ -119,8 +108,8 @@ impl<T: Word> AtomicWord<T> for SimulatedAtomic<T> {
 
     #[track_caller]
     fn store(&self, value: T, order: Ordering) {
-        let issued = touch(self, Kind::Store, value, Location::caller());
-        watch(|races, cpu| races.store(cpu, self.address(), order, false));
+        let watch = |races: &mut Races, cpu| races.store(cpu, self.address(), order, false);
+        let issued = touch(self, Kind::Store, value, Location::caller(), watch);
         store_value(&self.0, value, issued);
     }
 
@@ -133,15 +122,15 @@ impl<T: Word> AtomicWord<T> for SimulatedAtomic<T> {
     #[track_caller]
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
         // One that fails takes the line all the same.
-        let _now = touch(self, Kind::Rmw, T::default(), Location::caller());
-        let result = self.0.compare_exchange(current, new, VALUE, VALUE);
-        watch(|races, cpu| {
-            races.load(cpu, self.address(), acquires(if result.is_ok() { success } else { failure }));
-            if result.is_ok() {
+        let watch = |races: &mut Races, cpu| {
+            let same = self.0.load(VALUE) == current;
+            races.load(cpu, self.address(), acquires(if same { success } else { failure }));
+            if same {
                 races.store(cpu, self.address(), success, true);
             }
-        });
-        result
+        };
+        let _now = touch(self, Kind::Rmw, T::default(), Location::caller(), watch);
+        self.0.compare_exchange(current, new, VALUE, VALUE)
     }
 
     #[track_caller]
@@ -177,22 +166,22 @@ impl<T: Word> PlainWord<T> for SimulatedPlain<T> {
     #[track_caller]
     fn get(&self) -> T {
         let site = Location::caller();
-        let issued = touch(self, Kind::Load, T::default(), site);
-        watch(|races, cpu| races.get(cpu, std::ptr::from_ref(self).addr(), site));
+        let watch = |races: &mut Races, cpu| races.get(cpu, std::ptr::from_ref(self).addr(), site);
+        let issued = touch(self, Kind::Load, T::default(), site, watch);
         value_of(&self.0, issued)
     }
 
     #[track_caller]
     fn set(&self, value: T) {
         let site = Location::caller();
-        let issued = touch(self, Kind::Store, value, site);
-        watch(|races, cpu| races.set(cpu, std::ptr::from_ref(self).addr(), site));
+        let watch = |races: &mut Races, cpu| races.set(cpu, std::ptr::from_ref(self).addr(), site);
+        let issued = touch(self, Kind::Store, value, site, watch);
         store_value(&self.0, value, issued);
     }
 
     #[track_caller]
     fn peek(&self) -> T {
-        let issued = touch(self, Kind::Load, T::default(), Location::caller());
+        let issued = touch(self, Kind::Load, T::default(), Location::caller(), |_, _| {});
         value_of(&self.0, issued)
     }
 }

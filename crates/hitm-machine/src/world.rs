@@ -10,6 +10,7 @@ use hitm_memory::{Span, Time};
 
 use crate::cpu::Waits;
 use crate::engine::{Engine, Issue, Step, Touch};
+use crate::race::Races;
 
 pub(crate) type Site = &'static Location<'static>;
 
@@ -21,7 +22,7 @@ type WayBack = NonNull<Yielder<(), ()>>;
 pub(crate) struct World {
     pub(crate) engine: RefCell<Engine>,
     /// Whether the race detector is at work.
-    pub(crate) checks_races: bool,
+    checks_races: bool,
     /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses cost nothing.
     pub(crate) current: Cell<Option<u32>>,
     /// By CPU: the way back to the main loop. Valid while that CPU's coroutine is alive.
@@ -94,17 +95,34 @@ impl World {
         }
     }
 
+    /// The place that an access at `caller` is counted for.
     #[inline]
-    fn site(&self, caller: Site) -> Site {
+    pub(crate) fn site(&self, caller: Site) -> Site {
         self.site.get().unwrap_or(caller)
     }
 
     /// An access: returns when its value may be read or written. For a store, whether that is left to the machine; for a
     /// load, its value when it is one that only this CPU knows yet.
-    pub(crate) fn touch(&self, mut touch: Touch) -> Issue {
-        touch.site = self.site(touch.site);
+    #[inline(never)]
+    pub(crate) fn touch(&self, touch: &Touch) -> Issue {
+        let found = self.engine.borrow_mut().find(touch);
+        if found { Issue::Now } else { self.touch_any(touch) }
+    }
+
+    /// Tells the race detector, if there is one, of what has been done.
+    #[inline]
+    pub(crate) fn watch(&self, f: impl FnOnce(&mut Races)) {
+        if self.checks_races
+            && let Some(races) = &mut self.engine.borrow_mut().races
+        {
+            f(races);
+        }
+    }
+
+    #[inline(never)]
+    fn touch_any(&self, touch: &Touch) -> Issue {
         let issued = loop {
-            let issued = self.engine.borrow_mut().issue(&touch);
+            let issued = self.engine.borrow_mut().issue(touch);
             match issued {
                 Issue::Later => self.suspend(),
                 Issue::Drain => {
@@ -116,7 +134,7 @@ impl World {
         };
         if issued == Issue::Wait {
             self.suspend();
-            self.engine.borrow_mut().granted(&touch);
+            self.engine.borrow_mut().granted(touch);
         }
         issued
     }

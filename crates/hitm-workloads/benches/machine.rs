@@ -3,7 +3,7 @@
 //! and the memory from 2 to 4,096 CPUs.
 //!
 //! ```text
-//! cargo bench -p hitm-workloads --bench machine [-- --quick]
+//! cargo bench -p hitm-workloads --bench machine [-- --quick] [--only-480]
 //! ```
 //!
 //! One host thread does all of it: a campaign runs several machines side by side, each on a thread of its own.
@@ -87,6 +87,9 @@ fn main() {
         millions(totals.accesses()) / bare,
         seconds / bare
     );
+    if std::env::args().any(|argument| argument == "--only-480") {
+        return;
+    }
     let stretch = Span::from_micros(if quick { 500 } else { 4_000 });
     println!("wall time of {stretch} after {WARM_UP}:");
     // In ascending order, so that the largest so far is the peak of the memory.

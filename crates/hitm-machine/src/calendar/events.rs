@@ -14,6 +14,10 @@ const STRETCH_BITS: u32 = 14;
 
 /// Stretches of the ring, together 16 us: longer than queues of hundreds of CPUs take.
 const STRETCHES: usize = 1 << 10;
+const _: () = assert!(WORDS == u16::BITS as usize, "a bit a word");
+
+/// Words of a bit map of the ring.
+const WORDS: usize = STRETCHES / 64;
 
 const NONE: u32 = u32::MAX;
 
@@ -51,7 +55,9 @@ pub(super) struct Events {
     /// By stretch: a list.
     heads: Box<[u32; STRETCHES]>,
     /// A bit a stretch: whether its list has nodes.
-    occupied: [u64; STRETCHES / 64],
+    occupied: [u64; WORDS],
+    /// A bit a word of `occupied`: whether any of its bits is set.
+    summary: u16,
     nodes: Vec<Node>,
     /// The first of the unused nodes.
     unused: u32,
@@ -65,7 +71,8 @@ impl Events {
             bound: TurnKey::NEVER,
             base: 0,
             heads: Box::new([NONE; STRETCHES]),
-            occupied: [0; STRETCHES / 64],
+            occupied: [0; WORDS],
+            summary: 0,
             nodes: Vec::new(),
             unused: NONE,
             later: BinaryHeap::new(),
@@ -99,6 +106,7 @@ impl Events {
             }
         };
         self.occupied[place / 64] |= 1 << (place % 64);
+        self.summary |= 1 << (place / 64);
     }
 
     /// Takes the earliest event, of which there must be one.
@@ -131,7 +139,9 @@ impl Events {
                     None => self.heads[place] = next,
                 }
                 if self.heads[place] == NONE {
-                    self.occupied[place / 64] &= !(1 << (place % 64));
+                    let word = place / 64;
+                    self.occupied[word] &= !(1 << (place % 64));
+                    self.summary &= !(u16::from(self.occupied[word] == 0) << word);
                 }
                 self.nodes[node as usize].next = std::mem::replace(&mut self.unused, node);
                 return true;
@@ -143,20 +153,17 @@ impl Events {
 
     fn first_of_ring(&self) -> u128 {
         let start = self.base as usize % STRETCHES;
-        let words = self.occupied.len();
-        // The first word is looked at twice: from the base on, and last of all before it.
-        let from = self.occupied[start / 64] & u64::MAX << (start % 64);
         let mut word = start / 64;
-        let mut bits = from;
-        for _ in 0..words {
-            if bits != 0 {
-                break;
-            }
-            word = (word + 1) % words;
-            bits = self.occupied[word];
-        }
+        let mut bits = self.occupied[word] & u64::MAX << (start % 64);
         if bits == 0 {
-            return NO_EVENT;
+            if self.summary == 0 {
+                return NO_EVENT;
+            }
+            // The words after this one, in the order of the ring, and last of all the stretches of this one before the base.
+            let after = (word + 1) % WORDS;
+            let next = self.summary.rotate_right(after as u32).trailing_zeros() as usize;
+            word = (after + next) % WORDS;
+            bits = self.occupied[word];
         }
         let mut node = self.heads[word * 64 + bits.trailing_zeros() as usize];
         let mut first = NO_EVENT;

@@ -7,9 +7,9 @@ use hitm_memory::{LINE, Mode};
 
 use super::{Engine, Step};
 use crate::account::Part;
-use crate::calendar::{Event, NEVER};
+use crate::calendar::Event;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
-use crate::cpu::{Cpu, LineBytes, Waits};
+use crate::cpu::{LineBytes, Waits};
 
 /// What becomes of an access that is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,39 +48,24 @@ impl Touch {
 
 impl Engine {
     pub(super) fn advance_waiting(&mut self, until: u64) {
-        self.advance(until, self.part_of_access(Part::LineWaits));
+        let part = self.cpu().part_of_access(Part::LineWaits);
+        self.advance(until, part);
     }
 
-    /// What the time of an access counts as: `in_kernel` there, unless the CPU spins for a lock.
-    #[inline]
-    pub(super) fn part_of_access(&self, in_kernel: Part) -> Part {
-        match self.cpus[self.current as usize] {
-            Cpu { spinning: true, .. } => Part::LockWaits,
-            Cpu { mode: Mode::User, .. } => Part::User,
-            _ => in_kernel,
-        }
-    }
-
-    /// Issues an access of the current CPU.
-    #[inline]
-    pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
-        if self.find(touch) { Issue::Now } else { self.issue_any(touch) }
-    }
-
-    /// The common case of [`issue_any`](Self::issue_any), with the same result: an access that finds its line and has nothing to
+    /// The common case of [`issue`](Self::issue), with the same result: an access that finds its line and has nothing to
     /// do with the CPU's stores. Whether it was that.
     #[inline]
-    fn find(&mut self, touch: &Touch) -> bool {
-        let Some(line) = self.arena.line_of(touch.address()) else { return false };
+    pub(crate) fn find(&mut self, touch: &Touch) -> bool {
+        let Some(line) = self.extent.line_of(touch.address()) else { return false };
+        let kind = touch.kind;
         let cpu = &self.cpus[self.current as usize];
-        let (clock, kind) = (cpu.clock, touch.kind);
-        let filled = kind == Kind::Load && cpu.window.fill_of(line).is_some();
-        let over =
-            clock > self.config.measure_until.as_picos() || self.accesses_without_progress > self.config.livelock_after;
-        if filled || over || self.is_free(line) || !cpu.stores.let_pass(kind, line) {
+        let clock = cpu.clock;
+        let filled = kind == Kind::Load && cpu.window.has_filled(line);
+        if filled || self.is_over(clock) || self.is_stuck() || self.is_free(line) || !cpu.stores.let_pass(kind, line) {
             return false;
         }
-        if !self.acts_at(clock) && (clock >= self.certain_before(line) || !self.directory.is_quiet(line)) {
+        let is_certain = self.acts_at(clock) || self.directory.is_quiet(line) && self.is_sure(line, clock);
+        if !is_certain {
             return false;
         }
         let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
@@ -90,25 +75,25 @@ impl Engine {
             Kind::Store => cpu.window.end_fill(),
             Kind::Rmw => cpu.window.clear(),
         }
-        self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), kind);
-        self.hit(line, access, done);
+        self.hit(touch, line, done);
         if kind.is_write() {
-            self.wrote(touch.address());
+            self.wrote_line(line, done);
         }
         true
     }
 
-    /// Issues an access of the current CPU, whatever it finds.
-    #[inline(never)]
-    fn issue_any(&mut self, touch: &Touch) -> Issue {
-        let Some(line) = self.arena.line_of(touch.address()) else {
+    /// Issues an access of the current CPU.
+    pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
+        let Some(line) = self.extent.line_of(touch.address()) else {
             panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
         };
-        if self.accesses_without_progress > self.config.livelock_after {
+        if self.is_stuck() {
             // Lets the machine see it: a CPU that only touches what it has would never be left.
             self.resume_at(self.clock());
             return Issue::Later;
+        }
+        if self.is_over(self.clock()) {
+            return self.issue_over(touch, line);
         }
         if touch.kind == Kind::Load
             && let Some(value) = self.read_fill(touch, line)
@@ -119,11 +104,10 @@ impl Engine {
             return Issue::Drain;
         }
         let clock = self.clock();
-        // What happens after the measurement is not simulated in detail: it only has to end.
-        let free = self.is_free(line) || clock > self.config.measure_until.as_picos();
+        let free = self.is_free(line);
         // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
         let early = !self.acts_at(clock);
-        if early && (free || clock >= self.certain_before(line) || !self.is_certain(line)) {
+        if early && (free || !self.is_sure(line, clock) || !self.is_certain(line)) {
             self.resume_at(clock);
             return Issue::Later;
         }
@@ -133,7 +117,8 @@ impl Engine {
         if touch.kind == Kind::Load
             && let Some(value) = self.cpu().stores.forward(touch.address())
         {
-            self.advance(clock + self.directory.latencies().load_hit, self.part_of_access(Part::Hits));
+            let part = self.cpu().part_of_access(Part::Hits);
+            self.advance(clock + self.directory.latencies().load_hit, part);
             return Issue::Forwarded(value);
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
@@ -151,21 +136,45 @@ impl Engine {
         } else if touch.kind == Kind::Load {
             self.cpu().window.add(line);
         }
-        self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.leave_window(touch.kind);
         if let Some(done) = done {
-            self.hit(line, access, done);
+            self.hit(touch, line, done);
             if touch.kind.is_write() {
-                self.wrote(touch.address());
+                self.wrote_line(line, done);
             }
             return Issue::Now;
         }
         self.cpu().window.end_fill();
         if touch.kind == Kind::Store {
-            return self.store_apart(touch, line, access);
+            return self.store_apart(touch, line);
         }
-        self.send_request(touch, line, access, clock)
+        self.send_request(touch, line, clock)
+    }
+
+    /// An access after the measurement. What happens then is not simulated in detail, it only has to end: once no CPU is measured
+    /// any more every access hits, and CPUs take turns where they wait.
+    fn issue_over(&mut self, touch: &Touch, line: u32) -> Issue {
+        let clock = self.clock();
+        if !self.is_over(self.ahead.horizon()) {
+            self.resume_at(clock);
+            return Issue::Later;
+        }
+        if self.drain_stores() == Step::Suspend {
+            return Issue::Drain;
+        }
+        self.leave_window(Kind::Rmw);
+        let done = clock + self.directory.latencies().cost_of_hit(touch.kind);
+        self.hit(touch, line, done);
+        if touch.kind.is_write() {
+            self.wrote_line(line, done);
+        }
+        Issue::Now
+    }
+
+    /// Whether no CPU has got on for so long that the machine has to look.
+    #[inline]
+    fn is_stuck(&self) -> bool {
+        self.accesses_without_progress > self.config.livelock_after
     }
 
     /// Whether `line` takes no part in the model.
@@ -189,84 +198,15 @@ impl Engine {
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
         // reused only after a locked operation, which ends the window.
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
-        self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.cpu().window.pass();
-        self.hit(line, access, self.clock() + self.directory.latencies().load_hit);
+        self.hit(touch, line, self.clock() + self.directory.latencies().load_hit);
         Some(value)
     }
 
-    /// The first time for which it is not certain what the current CPU finds at `line`, to which nothing is under way.
-    #[inline]
-    fn certain_before(&mut self, line: u32) -> u64 {
-        let horizon = self.horizon.time();
-        if !self.config.look_ahead {
-            return horizon;
-        }
-        let latencies = self.directory.latencies();
-        let by_others = horizon.saturating_add(latencies.one_way);
-        if !self.directory.owned_by_core_of(self.current, line) {
-            return by_others;
-        }
-        // The way from a thread of the same core is shorter.
-        let in_core = latencies.one_way_in_core;
-        by_others.min(self.threads_act_not_before().saturating_add(in_core))
-    }
-
-    /// A time before which the other threads of the current CPU's core do nothing.
-    #[inline]
-    fn threads_act_not_before(&mut self) -> u64 {
-        if let Some(known) = self.threads_act_not_before {
-            return known;
-        }
-        let threads = self.other_threads[self.current as usize].iter();
-        let found = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
-        self.threads_act_not_before = Some(found);
-        found
-    }
-
-    /// A time before which `number`, which is not the current CPU, does nothing.
-    fn acts_not_before(&self, number: u32) -> u64 {
-        let cpu = &self.cpus[number as usize];
-        let (turn, horizon) = (self.calendar.time_of(number), self.horizon.time());
-        match cpu.waits {
-            _ if cpu.finished => NEVER,
-            // An interrupt ends these sooner.
-            Waits::Compute { .. } | Waits::Interrupt { .. } => turn.min(self.interrupted_not_before(number)),
-            // Who has a turn has got what it waited for, or waits for nothing but the turn.
-            _ if turn != NEVER => turn,
-            _ => horizon,
-        }
-    }
-
-    /// A time up to which no interrupt reaches `number` that has not yet.
-    pub(super) fn interrupted_not_before(&self, number: u32) -> u64 {
-        // One that somebody sends from now on has its own way to go.
-        let new = self.horizon.time().saturating_add(self.paths.least_delivery);
-        self.cpus[number as usize].next_interrupt().min(new)
-    }
-
-    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
-    /// or the core lacks it and none of its threads has asked for it.
-    fn is_certain(&self, line: u32) -> bool {
-        let own = &self.cpus[self.current as usize];
-        // What it has stored comes before what it asks for now, and must be known first.
-        if own.stores.is_due(line, own.clock) {
-            return false;
-        }
-        if self.directory.is_quiet(line) {
-            return true;
-        }
-        let mut threads = self.other_threads[self.current as usize].iter();
-        let asked = |&number: &u32| {
-            let cpu = &self.cpus[number as usize];
-            matches!(cpu.waits, Waits::Line { line: waited, .. } if waited == line) || cpu.stores.asked_for(line)
-        };
-        self.directory.lacks(self.current, line) && !threads.any(asked)
-    }
-
     /// The line is elsewhere: asks for it, for a load or a locked operation.
-    fn send_request(&mut self, touch: &Touch, line: u32, access: AccessId, clock: u64) -> Issue {
+    fn send_request(&mut self, touch: &Touch, line: u32, clock: u64) -> Issue {
+        self.accesses_without_progress += 1;
+        let access = self.identify(touch);
         let way = self.way_to(self.current, line);
         let lead = if touch.kind == Kind::Load { self.cpu().window.miss(clock) } else { 0 };
         let kernel = self.cpu().mode == Mode::Kernel;
@@ -308,13 +248,24 @@ impl Engine {
         }
     }
 
+    /// What tells this access from others of its line.
+    pub(super) fn identify(&mut self, touch: &Touch) -> AccessId {
+        self.records.identify(touch.site, touch.address(), touch.kind)
+    }
+
+    /// The current CPU finds `line`, and goes on at `done`.
     #[inline]
-    pub(super) fn hit(&mut self, line: u32, access: AccessId, done: u64) {
-        let measured = self.config.measure_from.as_picos()..=self.config.measure_until.as_picos();
-        if measured.contains(&self.clock()) {
-            self.records.hit(line, access);
+    pub(super) fn hit(&mut self, touch: &Touch, line: u32, done: u64) {
+        self.accesses_without_progress += 1;
+        let (from, to) = self.measured;
+        let cpu = &mut self.cpus[self.current as usize];
+        let (clock, part) = (cpu.clock, cpu.part_of_access(Part::Hits));
+        if clock < from || clock > to {
+            return self.advance(done, part);
         }
-        self.advance(done, self.part_of_access(Part::Hits));
+        cpu.clock = done;
+        self.account[part] += done.min(to) - clock;
+        self.records.hit(line, touch.site, touch.address(), touch.kind);
     }
 
     /// The line that the current CPU waited for is here, for an access to `touch`.
@@ -334,23 +285,19 @@ impl Engine {
         let until = self.cpu().resume_clock;
         self.advance_waiting(until);
         if touch.kind.is_write() {
-            self.wrote(touch.address());
+            self.wrote_line(line, self.clock());
         }
     }
 
-    /// The current CPU's write to `address` takes effect: who spins on its line looks again.
+    /// A write to `line` takes effect at `now`: who spins on it looks again.
     #[inline]
-    pub(crate) fn wrote(&mut self, address: usize) {
-        let now = self.clock();
-        self.wrote_at(address, now);
+    pub(super) fn wrote_line(&mut self, line: u32, now: u64) {
+        if !self.spinners.is_empty() {
+            self.wake_spinners(line, now);
+        }
     }
 
-    #[inline]
-    pub(super) fn wrote_at(&mut self, address: usize, now: u64) {
-        if self.spinners.is_empty() {
-            return;
-        }
-        let Some(line) = self.arena.line_of(address) else { return };
+    fn wake_spinners(&mut self, line: u32, now: u64) {
         let Some(waiting) = self.spinners.take(line) else { return };
         for &cpu in &waiting {
             let wakes = self.cpus[cpu as usize].clock.max(now);
@@ -361,7 +308,7 @@ impl Engine {
 
     /// The current CPU waits for a write to the line of `address` without giving itself up.
     pub(crate) fn spin_on(&mut self, address: usize, site: &'static Location<'static>) {
-        let Some(line) = self.arena.line_of(address) else {
+        let Some(line) = self.extent.line_of(address) else {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();

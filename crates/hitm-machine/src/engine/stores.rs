@@ -56,12 +56,15 @@ impl Engine {
     }
 
     /// A store of the current CPU that does not find its line: asks for it and goes on.
-    pub(super) fn store_apart(&mut self, touch: &Touch, line: u32, access: AccessId) -> Issue {
+    pub(super) fn store_apart(&mut self, touch: &Touch, line: u32) -> Issue {
+        self.accesses_without_progress += 1;
+        let access = self.identify(touch);
         let kernel = self.cpu().mode == Mode::Kernel;
         let not_before = self.ask_for_store(self.current, line, access, kernel, self.clock());
         self.buffer(touch, line, access, Stage::Asked, not_before);
         let cost = self.directory.latencies().load_hit;
-        self.advance(self.clock() + cost, self.part_of_access(Part::Hits));
+        let part = self.cpu().part_of_access(Part::Hits);
+        self.advance(self.clock() + cost, part);
         Issue::Buffered
     }
 
@@ -76,16 +79,15 @@ impl Engine {
         if self.cpu().stores.len() >= self.store_places && self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
-        self.accesses_without_progress += 1;
-        let access = self.records.identify(touch.site, touch.address(), touch.kind);
         self.cpu().window.end_fill();
         let own = self.current;
         if !free && !self.cpu().stores.asked_for(line) && self.directory.here_from(own, line).is_none() {
-            return self.store_apart(touch, line, access);
+            return self.store_apart(touch, line);
         }
+        let access = self.identify(touch);
         self.buffer(touch, line, access, Stage::Follows, 0);
         let cost = self.directory.latencies().load_hit;
-        self.hit(line, access, clock + cost);
+        self.hit(touch, line, clock + cost);
         Issue::Buffered
     }
 
@@ -126,7 +128,7 @@ impl Engine {
                     self.directory.conclude(store.line);
                 }
                 write_word(store.word, store.size, store.value);
-                self.wrote_at(store.word.addr().get(), now);
+                self.wrote_line(store.line, now);
             }
         }
         if let Waits::StoreBuffer { since } = self.cpus[number as usize].waits {
@@ -137,9 +139,8 @@ impl Engine {
     /// Whether the line of a store is here at its turn, the one before it having written line `before` just now. If not, it is
     /// asked for again, or waited for.
     fn has_line(&mut self, number: u32, store: &Store, before: Option<u32>, now: u64) -> bool {
-        let is_over = now > self.config.measure_until.as_picos();
         let is_here = before == Some(store.line) || store.stage == Stage::Granted(now);
-        if is_here || is_over || store.freed || self.is_free(store.line) {
+        if is_here || self.is_over(now) || store.freed || self.is_free(store.line) {
             return true;
         }
         if let Some(at) = self.directory.here_from(number, store.line).filter(|&at| at > now) {

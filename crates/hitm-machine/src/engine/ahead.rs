@@ -1,0 +1,155 @@
+//! How far the current CPU may run ahead of the others in its turn: what [`coherence`](crate::coherence) says of look-ahead, made use
+//! of.
+
+use super::{Engine, Step};
+use crate::calendar::{NEVER, TurnKey};
+use crate::cpu::Waits;
+
+/// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what is to happen: whatever is
+/// entered lowers them.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// The first turn at which the current CPU comes after another CPU's turn or an event.
+    horizon: TurnKey,
+    /// Before this time it comes before everybody else.
+    acts_before: u64,
+    /// Before this time nobody else's request, unless it is under way already, reaches a line that the core does not own.
+    sure_before: u64,
+    /// The same for a line that the core owns, which a thread of the core reaches sooner; until it is asked for, not known.
+    sure_in_core: Option<u64>,
+}
+
+impl Ahead {
+    /// Before the first turn.
+    pub(super) fn new() -> Self {
+        Self { horizon: TurnKey::new(0, 0), acts_before: 0, sure_before: 0, sure_in_core: None }
+    }
+
+    /// The time of the next turn or event that is not the current CPU's.
+    #[inline]
+    pub(super) fn horizon(&self) -> u64 {
+        self.horizon.time()
+    }
+}
+
+impl Engine {
+    /// The current CPU's turn begins; it comes before everybody else up to `horizon`.
+    #[inline]
+    pub(super) fn look_ahead_to(&mut self, horizon: TurnKey) {
+        let way = if self.config.look_ahead { self.directory.latencies().one_way } else { 0 };
+        self.ahead = Ahead {
+            horizon,
+            acts_before: horizon.acts_before(self.current),
+            sure_before: horizon.time().saturating_add(way),
+            sure_in_core: None,
+        };
+    }
+
+    /// Something was entered that may come at `turn`.
+    #[inline]
+    pub(super) fn lower_horizon(&mut self, turn: TurnKey) {
+        if turn < self.ahead.horizon {
+            self.look_ahead_to(turn);
+        } else {
+            // It may be that of a thread of the core.
+            self.ahead.sure_in_core = None;
+        }
+    }
+
+    /// Whether the current CPU may act at its clock before anybody else; if not, enters its turn.
+    pub(crate) fn may_act(&mut self) -> Step {
+        let clock = self.clock();
+        if self.acts_at(clock) {
+            return Step::Go;
+        }
+        self.resume_at(clock);
+        Step::Suspend
+    }
+
+    /// Whether it is known which interrupts have reached the current CPU by its clock; if not, enters its turn.
+    pub(crate) fn may_see_interrupts(&mut self) -> Step {
+        let clock = self.clock();
+        // After the measurement the order of accesses is that of the turns, which must not depend on look-ahead.
+        let ahead = self.config.look_ahead && !self.is_over(clock);
+        if ahead && clock < self.interrupted_not_before(self.current) || self.acts_at(clock) {
+            return Step::Go;
+        }
+        self.resume_at(clock);
+        Step::Suspend
+    }
+
+    /// Whether the current CPU comes before everybody else at `time`.
+    #[inline]
+    pub(super) fn acts_at(&self, time: u64) -> bool {
+        time < self.ahead.acts_before
+    }
+
+    /// Whether the measurement has ended at `time`.
+    #[inline]
+    pub(super) fn is_over(&self, time: u64) -> bool {
+        time > self.measured.1
+    }
+
+    /// Whether it is certain what the current CPU finds at `line`, to which nothing is under way, at `time`.
+    #[inline]
+    pub(super) fn is_sure(&mut self, line: u32, time: u64) -> bool {
+        if !self.directory.owned_by_core_of(self.current, line) {
+            return time < self.ahead.sure_before;
+        }
+        let bound = match self.ahead.sure_in_core {
+            Some(bound) => bound,
+            None => self.find_sure_in_core(),
+        };
+        time < bound
+    }
+
+    fn find_sure_in_core(&mut self) -> u64 {
+        let way = self.directory.latencies().one_way_in_core;
+        let threads = self.other_threads[self.current as usize].iter();
+        let act = threads.map(|&thread| self.acts_not_before(thread)).min().unwrap_or(NEVER);
+        let by_threads = if self.config.look_ahead { act.saturating_add(way) } else { NEVER };
+        let bound = by_threads.min(self.ahead.sure_before);
+        self.ahead.sure_in_core = Some(bound);
+        bound
+    }
+
+    /// A time before which `number`, which is not the current CPU, does nothing.
+    fn acts_not_before(&self, number: u32) -> u64 {
+        let cpu = &self.cpus[number as usize];
+        let turn = self.calendar.time_of(number);
+        match cpu.waits {
+            _ if cpu.finished => NEVER,
+            // An interrupt ends these sooner.
+            Waits::Compute { .. } | Waits::Interrupt { .. } => turn.min(self.interrupted_not_before(number)),
+            // Who has a turn has got what it waited for, or waits for nothing but the turn.
+            _ if turn != NEVER => turn,
+            _ => self.ahead.horizon(),
+        }
+    }
+
+    /// A time up to which no interrupt reaches `number` that has not yet.
+    fn interrupted_not_before(&self, number: u32) -> u64 {
+        // One that somebody sends from now on has its own way to go.
+        let new = self.ahead.horizon().saturating_add(self.paths.least_delivery);
+        self.cpus[number as usize].next_interrupt().min(new)
+    }
+
+    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
+    /// or the core lacks it and none of its threads has asked for it.
+    pub(super) fn is_certain(&self, line: u32) -> bool {
+        let own = &self.cpus[self.current as usize];
+        // What it has stored comes before what it asks for now, and must be known first.
+        if own.stores.is_due(line, own.clock) {
+            return false;
+        }
+        if self.directory.is_quiet(line) {
+            return true;
+        }
+        let mut threads = self.other_threads[self.current as usize].iter();
+        let asked = |&number: &u32| {
+            let cpu = &self.cpus[number as usize];
+            matches!(cpu.waits, Waits::Line { line: waited, .. } if waited == line) || cpu.stores.asked_for(line)
+        };
+        self.directory.lacks(self.current, line) && !threads.any(asked)
+    }
+}
