@@ -16,6 +16,7 @@ fn every_command_has_help_with_examples() {
     check("run", "run");
     check("run ffmpeg", "run-ffmpeg");
     check("run cyclic", "run-cyclic");
+    check("run pi_stress", "run-pi-stress");
     check("run probe", "run-probe");
     check("run probe ping-pong", "run-probe-ping-pong");
     check("run probe counter", "run-probe-counter");
@@ -29,7 +30,7 @@ fn every_command_has_help_with_examples() {
     check("sweep", "sweep");
     check("sweep ffmpeg", "sweep-ffmpeg");
     check("sweep cyclic", "sweep-cyclic");
-    check("sweep pi_stress", "sweep-pi_stress");
+    check("sweep pi_stress", "sweep-pi-stress");
     check("list", "list");
     check("c2c", "c2c");
     check("compare", "compare");
@@ -38,11 +39,12 @@ fn every_command_has_help_with_examples() {
 }
 
 /// Those whose texts are held to a length and whose examples are parsed.
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "",
     "run",
     "run ffmpeg",
     "run cyclic",
+    "run pi_stress",
     "run probe",
     "run probe mask",
     "run probe lock",

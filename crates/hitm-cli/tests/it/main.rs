@@ -11,6 +11,7 @@ mod help;
 mod hosts;
 mod machines;
 mod one_source;
+mod pi_stress;
 mod probes;
 mod reports;
 mod result_files;

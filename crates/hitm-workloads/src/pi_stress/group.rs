@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hitm::sync::{Barrier, Mutex, PiMutex};
+use hitm::sync::{Barrier, Mutex, PiLockError, PiMutex, PiMutexGuard};
 use hitm::{Handle, Priority, Role, SpawnOptions};
 use hitm_memory::Platform;
 use hitm_topology::CpuId;
@@ -66,7 +66,7 @@ pub(crate) fn start<P: Platform>(runtime: &Handle<P>, cpu: CpuId, number: usize,
 
 async fn low<P: Platform>(group: Arc<Group<P>>) {
     while group.begin().await {
-        let owned = group.inverted.lock().await.expect("no cycle, no death");
+        let Some(owned) = group.own().await else { return };
         group.meet(&group.locked).await;
         group.meet(&group.elevate).await;
         drop(owned);
@@ -85,7 +85,8 @@ async fn med<P: Platform>(group: Arc<Group<P>>) {
 async fn high<P: Platform>(group: Arc<Group<P>>) {
     while group.begin().await {
         group.meet(&group.locked).await;
-        drop(group.inverted.lock().await.expect("no cycle, no death"));
+        let Some(owned) = group.own().await else { return };
+        drop(owned);
         group.runtime.checkpoint().await;
         group.meet(&group.finish).await;
         group.shared.meter.add(group.runtime.now(), 1);
@@ -105,6 +106,18 @@ impl<P: Platform> Group<P> {
         }
         self.meet(&self.start).await;
         true
+    }
+
+    /// Takes the PI mutex; none when its owner was aborted, as all tasks are at the end of the run.
+    ///
+    /// # Panics
+    /// When the task waits for itself, which none does.
+    async fn own(&self) -> Option<PiMutexGuard<'_, P, ()>> {
+        match self.inverted.lock().await {
+            Ok(owned) => Some(owned),
+            Err(PiLockError::OwnerDied(_)) => None,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Waits at a barrier; true for the last to come. Who came last makes way for those it woke, if they are more urgent.

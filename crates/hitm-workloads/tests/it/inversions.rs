@@ -1,7 +1,7 @@
 //! `pi_stress`: what an inversion costs in wakes, switches, calls and priority changes, beside what was measured of the original.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use hitm::{Handle, Mitigation, NativeRuntime, RoleCounts};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
@@ -32,6 +32,7 @@ struct Case {
     groups: Option<usize>,
     seed: u64,
     micros: u64,
+    look_ahead: bool,
     check_races: bool,
 }
 
@@ -42,6 +43,7 @@ const CASE: Case = Case {
     groups: Some(1),
     seed: 1,
     micros: 10_000,
+    look_ahead: true,
     check_races: false,
 };
 
@@ -52,6 +54,7 @@ impl Case {
         let config = Config {
             seed: self.seed,
             arbitration: self.arbitration,
+            look_ahead: self.look_ahead,
             check_races: self.check_races,
             measure_from: window.warm_up,
             measure_until: window.warm_up + window.measured,
@@ -126,4 +129,66 @@ fn nothing_else_happens_under_any_mitigation() {
             assert_eq!((outcome.violations, outcome.tasks_left), (Vec::new(), 0));
         }
     }
+}
+
+/// Four groups on four cores of two packages.
+const CROWD: Case = Case { machine: "pack:2 l3:1 core:2 pu:2", groups: None, micros: 2_000, ..CASE };
+
+#[test]
+fn nothing_is_touched_without_its_lock() {
+    assert_eq!(Case { check_races: true, ..CROWD }.run().races, [""; 0]);
+}
+
+#[test]
+fn same_seed_same_run_with_and_without_look_ahead() {
+    let fingerprint = |case: Case| {
+        let Outcome { rates, roles, switches, wakes, .. } = case.run();
+        format!("{rates:?} {roles:?} {switches} {wakes}")
+    };
+    for arbitration in [Arbitration::LocalFirst, Arbitration::Fifo] {
+        let case = Case { arbitration, ..CROWD };
+        let first = fingerprint(case);
+        assert_eq!(first, fingerprint(case));
+        assert_eq!(first, fingerprint(Case { look_ahead: false, ..case }));
+        assert_ne!(first, fingerprint(Case { seed: 2, ..case }));
+    }
+}
+
+#[test]
+fn it_runs_natively_and_takes_the_same() {
+    let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
+    let mitigation = Mitigation::parse("all").expect("a mitigation");
+    let runtime =
+        NativeRuntime::new(topology, &mitigation, Some(pi_stress::roles()), false).expect("threads for the CPUs");
+    let handle = runtime.handle().clone();
+    let window = Window { warm_up: Span::from_micros(50_000), measured: Span::from_micros(300_000) };
+    let started = Arc::new(Mutex::new(None));
+    let slot = started.clone();
+    let ended = runtime.run(move |handle| async move {
+        let config = pi_stress::Config { groups: Some(1), seed: 1, window };
+        *slot.lock().expect("no panic holds it") = Some(PiStress::start(&handle, config));
+        pending::<()>().await;
+    });
+    assert!(ended.expect_err("the workload shuts its runtime down").is_aborted());
+    drop(runtime);
+    let running = started.lock().expect("no panic holds it").take().expect("started");
+    let rates = running.inversions_per_second();
+    let snapshot = handle.scheduler().snapshot();
+    let outcome = Outcome {
+        inversions: rates.iter().sum::<f64>() / BATCHES as f64 * window.measured.as_secs_f64(),
+        rates,
+        roles: handle.roles().expect("made with roles").counts(),
+        switches: 0,
+        wakes: 0,
+        races: Vec::new(),
+        violations: snapshot.violations(),
+        tasks_left: snapshot.tasks.len(),
+    };
+    assert!(outcome.inversions > 100.0, "{rates:?}");
+    // A window that begins or ends within an inversion counts a part of one.
+    let slack = 16.0 / outcome.inversions;
+    for (own, measured) in each(&outcome).iter().zip(MEASURED) {
+        assert!((own - measured).abs() < 0.1 + slack, "{:?} an inversion, measured {MEASURED:?}", each(&outcome));
+    }
+    assert_eq!((outcome.violations, outcome.tasks_left), (Vec::new(), 0));
 }

@@ -134,6 +134,9 @@ impl<M: Memory> PiWord<M> {
 }
 
 #[cfg(test)]
+mod loom;
+
+#[cfg(test)]
 mod tests {
     use hitm_memory::Native;
 

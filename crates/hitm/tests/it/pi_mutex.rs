@@ -1,7 +1,10 @@
 //! The PI mutex: who waits lends its priority, along the whole chain, for as long as it waits.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 
 use hitm::sync::{PiLockError, PiMutex, PiTryLockError};
 use hitm::{Handle, JoinHandle, Priority};
@@ -17,6 +20,7 @@ every_host!(
     nothing_in_between_runs_before_the_owner,
     the_most_urgent_waiter_is_next,
     an_owner_of_several_is_as_urgent_as_the_most_urgent_of_all,
+    a_chain_comes_apart_in_every_order,
     a_changed_priority_goes_along_the_chain,
     an_own_priority_shows_when_nothing_is_lent,
     a_waiter_that_is_dropped_lends_no_more,
@@ -184,39 +188,127 @@ async fn the_most_urgent_waiter_is_next<H: Host>(handle: Handle<H>) {
 
 async fn an_owner_of_several_is_as_urgent_as_the_most_urgent_of_all<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, |handle| async move {
-        let mutexes: Vec<_> = (0..3).map(|_| shared(&handle)).collect();
-        let gates: Vec<_> = (0..3).map(|_| Gate::new(&handle)).collect();
-        let (own, pass) = (mutexes.clone(), gates.clone());
-        let owner = settled(&handle, LOW, async move {
-            let mut guards = Vec::new();
-            for mutex in &own {
-                guards.push(mutex.lock().await.expect("it is free"));
-            }
-            for gate in &pass {
-                gate.pass().await;
-                drop(guards.remove(0));
-            }
-            std::future::pending::<()>().await;
-        })
-        .await;
-        let mut waiters = Vec::new();
-        for (mutex, priority) in mutexes.iter().zip([40, 60, 50]) {
-            waiters.push(settled(&handle, priority, keeps(mutex.clone(), gates[0].clone(), 0)).await);
-        }
-        let mut seen = vec![urgency(&handle, &owner)];
-        for gate in &gates {
-            gate.open();
-            rest(&handle).await;
-            seen.push(urgency(&handle, &owner));
-        }
-        assert_eq!(seen, [60, 60, 50, LOW]);
-        owner.abort();
-        assert!(owner.await.is_err());
-        for waiter in waiters {
-            joined(waiter).await;
+        for order in orders::<3>() {
+            releases_in_order(&handle, order).await;
         }
     })
     .await;
+}
+
+/// All orders of the numbers below `N`.
+fn orders<const N: usize>() -> Vec<[usize; N]> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..N {
+        let longer = |order: Vec<usize>| {
+            let left = (0..N).filter(|number| !order.contains(number)).collect::<Vec<_>>();
+            left.into_iter().map(move |number| [order.clone(), vec![number]].concat())
+        };
+        all = all.into_iter().flat_map(longer).collect();
+    }
+    all.into_iter().map(|order| order.try_into().expect("`N` numbers")).collect()
+}
+
+/// An owner of three mutexes releases them in `order`.
+async fn releases_in_order<P: Platform>(handle: &Handle<P>, order: [usize; 3]) {
+    const WAITERS: [u8; 3] = [40, 60, 50];
+    let mutexes: Vec<_> = (0..3).map(|_| shared(handle)).collect();
+    let gates: Vec<_> = (0..3).map(|_| Gate::new(handle)).collect();
+    let (own, pass) = (mutexes.clone(), gates.clone());
+    let owner = settled(handle, LOW, async move {
+        let mut guards = Vec::new();
+        for mutex in &own {
+            guards.push(Some(mutex.lock().await.expect("it is free")));
+        }
+        for number in order {
+            pass[number].pass().await;
+            guards[number] = None;
+        }
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let (mut waiters, open) = (Vec::new(), Gate::new(handle));
+    open.open();
+    for (mutex, priority) in mutexes.iter().zip(WAITERS) {
+        waiters.push(settled(handle, priority, keeps(mutex.clone(), open.clone(), 0)).await);
+    }
+    assert_eq!(urgency(handle, &owner), 60);
+    for (released, number) in order.into_iter().enumerate() {
+        gates[number].open();
+        rest(handle).await;
+        let left = order[released + 1..].iter().map(|&number| WAITERS[number]).max();
+        assert_eq!(urgency(handle, &owner), left.unwrap_or(LOW), "{order:?}, {released}");
+    }
+    owner.abort();
+    assert!(owner.await.is_err());
+    for waiter in waiters {
+        joined(waiter).await;
+    }
+}
+
+async fn a_chain_comes_apart_in_every_order<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        for order in orders::<4>() {
+            comes_apart(&handle, order).await;
+        }
+    })
+    .await;
+}
+
+/// A chain of four: each but the last owns a mutex, each but the first waits for that of the one before. Link 0 comes apart by a
+/// release, the others when their task gives up waiting.
+async fn comes_apart<P: Platform>(handle: &Handle<P>, order: [usize; 4]) {
+    let own = [LOW, SAME + 5, SAME + 2, HIGH];
+    let mutexes: Vec<_> = (0..3).map(|_| shared(handle)).collect();
+    let gates: Vec<_> = (0..4).map(|_| Gate::new(handle)).collect();
+    let mut tasks = Vec::new();
+    for (number, priority) in own.into_iter().enumerate() {
+        let (mutexes, gate) = (mutexes.clone(), gates[number].clone());
+        let task = settled(handle, priority, async move {
+            let owned = match mutexes.get(number) {
+                Some(mutex) => Some(mutex.lock().await.expect("it is free")),
+                None => None,
+            };
+            let Some(before) = number.checked_sub(1) else {
+                gate.pass().await;
+                drop(owned);
+                return std::future::pending().await;
+            };
+            let _before = either(mutexes[before].lock(), gate.pass()).await;
+            std::future::pending::<()>().await;
+        });
+        tasks.push(task.await);
+    }
+    let mut waits = [false, true, true, true];
+    let check = |waits: [bool; 4], when: usize| {
+        let mut expect = own;
+        for number in (1..4).rev().filter(|&number| waits[number]) {
+            expect[number - 1] = expect[number - 1].max(expect[number]);
+        }
+        let is: Vec<_> = tasks.iter().map(|task| urgency(handle, task)).collect();
+        assert_eq!(is, expect, "{order:?}, {when}");
+    };
+    check(waits, 0);
+    for (when, link) in order.into_iter().enumerate() {
+        gates[link].open();
+        rest(handle).await;
+        // After a release the first waiter waits no more: it owns.
+        waits[link.max(1)] = false;
+        check(waits, when + 1);
+    }
+    for task in tasks {
+        task.abort();
+        assert!(task.await.is_err());
+    }
+}
+
+/// What `one` gives; none when `other` comes first.
+async fn either<F: Future>(one: F, other: impl Future<Output = ()>) -> Option<F::Output> {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => other.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 async fn a_changed_priority_goes_along_the_chain<H: Host>(handle: Handle<H>) {
