@@ -89,7 +89,7 @@ impl CyclicOptions {
     }
 }
 
-/// 4 ms of the usual sleep: longer than the start of thousands of instances takes.
+/// 4 ms of the usual sleep: past the start-up of 480 instances.
 const WARM_UP_SLEEPS: u64 = 40;
 
 /// 6 ms of the usual sleep.
