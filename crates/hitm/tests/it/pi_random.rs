@@ -282,8 +282,7 @@ async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> See
     for mutex in &world.mutexes {
         assert!(mutex.look().waiters.is_empty());
     }
-    let seen = world.facts().seen;
-    seen
+    world.facts().seen
 }
 
 #[cfg(not(miri))]
