@@ -73,22 +73,30 @@ pub const NAMED_LINES: [NamedLine; 4] = [
     },
 ];
 
+/// The runs that were published. The alternative to patch 1 is "almost the same".
+const PATCHES: [&str; 5] = ["baseline", "cpupri-split", "root-domain-reordered", "rto-count=node", "cpupri-mask=node"];
+
+/// Frames per second over the baseline's, kernel share.
+const FFMPEG: [(f64, f64); PATCHES.len()] = [(1.0, 0.20), (1.11, 0.11), (1.05, 0.177), (1.04, 0.186), (1.038, 0.187)];
+
+/// Operations per second of real time over the baseline's, of 480 instances in 30 seconds.
+const CYCLIC: [f64; PATCHES.len()] = [1.0, 1.314, 1.186, 1.504, 1.059];
+
+/// Total inversions over the baseline's, of 240 groups in 30 seconds.
+const PI_STRESS: [f64; PATCHES.len()] = [1.0, 1.765, 1.047, 1.051, 1.093];
+
 /// What was published of a workload under a mitigation.
 #[must_use]
 pub fn of(workload: &str, mitigation: &str) -> Option<Published> {
-    if workload != "ffmpeg" {
-        return None;
-    }
-    // Frames per second over the baseline's, kernel share. The alternative to patch 1 is "almost the same".
-    let (relative, kernel_share) = match mitigation.strip_suffix("+as-posted").unwrap_or(mitigation) {
-        "baseline" => (1.0, 0.20),
-        "cpupri-split" => (1.11, 0.11),
-        "root-domain-reordered" => (1.05, 0.177),
-        "rto-count=node" => (1.04, 0.186),
-        "cpupri-mask=node" => (1.038, 0.187),
+    let mitigation = mitigation.strip_suffix("+as-posted").unwrap_or(mitigation);
+    let run = PATCHES.iter().position(|patch| *patch == mitigation)?;
+    let (relative, kernel_share) = match workload {
+        "ffmpeg" => (FFMPEG[run].0, Some(FFMPEG[run].1)),
+        "cyclic" => (CYCLIC[run], None),
+        "pi_stress" => (PI_STRESS[run], None),
         _ => return None,
     };
-    Some(Published { relative, kernel_share: Some(kernel_share), source: SOURCE.to_owned() })
+    Some(Published { relative, kernel_share, source: SOURCE.to_owned() })
 }
 
 /// What was measured of a role of FFmpeg's threads.
@@ -126,6 +134,23 @@ pub fn measured_role(role: &str) -> Option<&'static MeasuredRole> {
 /// The same of all threads together, with every thread at a FIFO priority and with none.
 pub const MEASURED_FRAME: &str = "measured of FFmpeg on 2 virtual CPUs, all roles: wakes 19, switches 24, futex calls 61, \
     migrations 7.5 with every thread at FIFO; 31, 48, 84 and 1.2 with none\n";
+
+/// What an inversion of `pi_stress` takes: rt-tests 2.2 on Linux 6.18, measured on 2 virtual CPUs (`docs/workloads.md`).
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredInversion {
+    /// Tasks that were woken.
+    pub wakes: f64,
+    /// Switches from one task to another.
+    pub switches: f64,
+    /// Calls to wait and to wake, those of the mutex included.
+    pub futex_calls: f64,
+    /// Priorities that were lent and taken back.
+    pub priority_changes: f64,
+}
+
+/// See [`MeasuredInversion`].
+pub const MEASURED_INVERSION: MeasuredInversion =
+    MeasuredInversion { wakes: 9.0, switches: 14.0, futex_calls: 16.0, priority_changes: 2.0 };
 
 impl NamedLine {
     /// What was published of the line under a mitigation: a range, or that it is gone; nothing when nothing was.

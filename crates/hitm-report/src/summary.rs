@@ -1,7 +1,10 @@
 //! The table of a workload's mitigations: a row a run, what was published beside what came out.
 
 use crate::columns::{Align, Columns, short};
-use crate::published::{MEASURED_FRAME, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role};
+use crate::latency;
+use crate::published::{
+    MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role,
+};
 use crate::result::{Line, ResultFile, Role, Run};
 
 /// All runs of a file that share workload, host, machine, arbitration and coherence, in order.
@@ -33,8 +36,16 @@ pub fn render(file: &ResultFile) -> String {
         text.push_str(&calibration(file, first));
         text.push('\n');
         text.push_str(&table(&group));
+        if first.workload == "pi_stress" {
+            text.push_str(&inversions(&group));
+        }
         if first.host != "simulated" {
             text.push_str(&operations(&group));
+        }
+        let late: Vec<_> =
+            group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
+        if !late.is_empty() {
+            text.push_str(&format!("\n{}", latency::render(late.into_iter())));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
@@ -123,6 +134,34 @@ fn table(group: &[&Run]) -> String {
     columns.render()
 }
 
+/// How many inversions there were, and what each took, beside what was measured of the original.
+fn inversions(group: &[&Run]) -> String {
+    let mut columns = Columns::new(&[
+        ("mitigation", Align::Left),
+        ("total\ninversions", Align::Right),
+        ("seconds", Align::Right),
+        ("wakes", Align::Right),
+        ("context\nswitches", Align::Right),
+        ("futex\ncalls", Align::Right),
+        ("priority\nchanges", Align::Right),
+    ]);
+    for run in group {
+        let tasks = run.roles.iter().filter(|role| role.name != "admin");
+        let sum = |what: fn(&Role) -> f64| format!("{:.2}", tasks.clone().map(what).sum::<f64>());
+        let total = (run.metric.value * run.simulated_seconds).round();
+        let mut cells = vec![run.mitigation.clone(), format!("{total:.0}"), format!("{:.3}", run.simulated_seconds)];
+        let each: [fn(&Role) -> f64; 4] =
+            [|role| role.wakes, |role| role.switches, |role| role.futex_calls, |role| role.priority_changes];
+        cells.extend(each.map(sum));
+        columns.row(cells);
+    }
+    let of = MEASURED_INVERSION;
+    let measured = [of.wakes, of.switches, of.futex_calls, of.priority_changes].map(|figure| format!("{figure:.2}"));
+    let head = ["measured of rt-tests", "-", "-"].map(str::to_owned);
+    columns.row(head.into_iter().chain(measured).collect());
+    format!("\nwhat an inversion takes\n{}", columns.render())
+}
+
 /// What the scheduler did in each run, as often as it did it.
 fn operations(group: &[&Run]) -> String {
     let names: Vec<&String> = group[0].operations.keys().collect();
@@ -139,7 +178,7 @@ fn operations(group: &[&Run]) -> String {
 
 fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    // Runs too short for a frame have no relation to another.
+    // Runs too short for a unit have no relation to another.
     let relative = run.relative.zip(run.relative_interval).filter(|(value, _)| value.is_finite());
     let published = run.published.as_ref();
     let error = relative.zip(published).map(|((value, _), published)| 100.0 * (value - published.relative));
@@ -183,6 +222,13 @@ fn cycles(run: &Run, place: Place) -> Option<f64> {
     (misses > 0.0).then(|| lines.iter().map(|line| line.cycles_per_load.mean * loads(line)).sum::<f64>() / misses)
 }
 
+/// What a run is counted in, with its article.
+fn unit(run: &Run) -> String {
+    let counted = run.metric.counted().unwrap_or_else(|| "unit".to_owned());
+    let article = if counted.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {counted}")
+}
+
 /// What the tasks of each role did, beside what was measured of FFmpeg.
 #[must_use]
 pub fn render_roles(run: &Run) -> String {
@@ -217,13 +263,16 @@ pub fn render_roles(run: &Run) -> String {
         wakes: sum(|role| role.wakes),
         switches: sum(|role| role.switches),
         futex_calls: sum(|role| role.futex_calls),
+        priority_changes: sum(|role| role.priority_changes),
         migrations: sum(|role| role.migrations),
     };
     columns.row(cells(&all));
-    let mut text = format!("{} {}, {}: a frame\n", run.workload, run.host, run.mitigation);
+    let mut text = format!("{} {}, {}: {}\n", run.workload, run.host, run.mitigation, unit(run));
     text.push_str(&columns.render());
-    text.push_str(MEASURED_FRAME);
-    text.push_str("who wakes whom, times a frame\n");
+    if run.workload == "ffmpeg" {
+        text.push_str(MEASURED_FRAME);
+    }
+    text.push_str(&format!("who wakes whom, times {}\n", unit(run)));
     let mut pairs = Columns::new(&[("waker", Align::Left), ("woken", Align::Left), ("times", Align::Right)]);
     for (waker, woken, times) in &run.wakes {
         pairs.row(vec![waker.clone(), woken.clone(), format!("{times:.2}")]);

@@ -4,8 +4,10 @@
 //! no field of the scheduler.
 
 pub mod bursts;
+pub mod cyclic;
 pub mod ffmpeg;
 pub mod meter;
+pub mod pi_stress;
 pub mod probe;
 
 /// The README's example is a test.

@@ -26,6 +26,8 @@ use crate::contain::contain;
 use crate::join::{Finish, JoinError};
 use crate::roles::Role;
 use crate::runtime::Inner;
+use crate::sync::pi_chain::TaskPi;
+use crate::sync::pi_mutex::Deferred;
 use crate::worker::SLICE;
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -62,6 +64,14 @@ pub(crate) struct Cell<P: Platform> {
     aborted: AtomicBool,
     ended: AtomicBool,
     parking: Mutex<Parking>,
+    /// What it is lent and what it waits for.
+    pub(crate) pi: TaskPi<P>,
+    /// It was aborted or has panicked, and its future is being dropped.
+    dying: AtomicBool,
+    /// Whether `deferred` has any. Its own CPU's alone, as is that.
+    defers: AtomicBool,
+    /// What is released at the end of the poll.
+    deferred: Mutex<Vec<Deferred<P>>>,
     /// The task while it lives, and calls that use its number: see [`Cell::hold`].
     holders: AtomicU32,
     /// How the present poll ends if it does not end the task. Its own CPU's alone, like all below.
@@ -91,6 +101,10 @@ impl<P: Platform> Cell<P> {
             aborted: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             parking: Mutex::new(Parking::Idle),
+            pi: TaskPi::new(),
+            dying: AtomicBool::new(false),
+            defers: AtomicBool::new(false),
+            deferred: Mutex::new(Vec::new()),
             holders: AtomicU32::new(1),
             leave: AtomicU8::new(Leave::Block as u8),
             slice: AtomicU64::new(SLICE.as_picos()),
@@ -156,6 +170,28 @@ impl<P: Platform> Cell<P> {
         self.slice.store(left.as_picos(), Ordering::Relaxed);
     }
 
+    /// Whether its future is being dropped because it was aborted or has panicked.
+    pub(crate) fn is_dying(&self) -> bool {
+        // Relaxed: asked by who drops what was in the future, the thread that has set it.
+        self.dying.load(Ordering::Relaxed)
+    }
+
+    /// Releases a PI mutex at the end of the poll, when it is known whether the task has panicked.
+    pub(crate) fn defer(&self, deferred: Deferred<P>) {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
+        // Relaxed: written and read on the CPU that polls.
+        self.defers.store(true, Ordering::Relaxed);
+    }
+
+    /// Releases what was put off; the task has `died` or not.
+    pub(crate) fn release_deferred(&self, died: bool) {
+        // Relaxed: as above.
+        if self.defers.swap(false, Ordering::Relaxed) {
+            let deferred = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
+            deferred.into_iter().for_each(|deferred| deferred.release(died));
+        }
+    }
+
     fn parking(&self) -> MutexGuard<'_, Parking> {
         P::settle();
         // Only moves happen while it is held, so it is whole even if a thread panicked meanwhile.
@@ -198,7 +234,11 @@ impl<P: Platform> Cell<P> {
             let waker = Waker::from(self.clone());
             let mut context = Context::from_waker(&waker);
             // Unwind safety: after a panic the future is dropped and never looked at again.
-            match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context))) {
+            let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
+            if polled.is_ok() {
+                self.release_deferred(false);
+            }
+            match polled {
                 Ok(Poll::Pending) => return self.why(),
                 Ok(Poll::Ready(())) => Ok(()),
                 Err(payload) => Err(JoinError::panicked(payload)),
@@ -233,6 +273,9 @@ impl<P: Platform> Cell<P> {
     /// Drops the future, then tells who waits for the task.
     fn end(&self, task: Option<Task>, result: Result<(), JoinError>) {
         P::settle();
+        // Relaxed: this thread drops what asks.
+        self.dying.store(result.is_err(), Ordering::Relaxed);
+        self.release_deferred(true);
         // Unwind safety: the future is gone afterwards.
         let dropped: Result<(), Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(|| drop(task)));
         let result = match (result, dropped) {

@@ -1,9 +1,12 @@
 //! Changing what was said of a task, or of a CPU, while it runs.
 
+use std::sync::Arc;
+
 use hitm_memory::{CpuSet, Platform};
-use hitm_sched::task::{Policy, TaskId};
+use hitm_sched::task::Policy;
 use hitm_topology::CpuId;
 
+use crate::cell::Cell;
 use crate::join::JoinHandle;
 use crate::options::Priority;
 use crate::runtime::Handle;
@@ -21,7 +24,7 @@ impl<P: Platform> Handle<P> {
         found
     }
 
-    /// Changes how urgent the calling task is. If it is no longer the most urgent, it makes way where it next computes, checks
+    /// Changes how urgent the calling task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. If it is no longer the most urgent, it makes way where it next computes, checks
     /// or waits.
     ///
     /// # Panics
@@ -29,18 +32,18 @@ impl<P: Platform> Handle<P> {
     pub fn set_priority(&self, priority: Priority) {
         let cell = self.current_cell();
         self.0.system_call(|| {
-            self.0.sched.set_prio(cell.id, priority.prio, priority.policy);
+            cell.set_own_priority(&self.0, priority.prio, priority.policy);
             worker::begin_turn(&self.0, P::current_cpu(), &cell);
         });
     }
 
-    /// Changes how urgent a task is. Nothing happens when it has ended.
+    /// Changes how urgent a task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. Nothing happens when it has ended.
     pub fn set_priority_of<T>(&self, task: &JoinHandle<P, T>, priority: Priority) {
-        self.with_number(task, |id| {
-            self.0.sched.set_prio(id, priority.prio, priority.policy);
+        self.with_number(task, |cell| {
+            cell.set_own_priority(&self.0, priority.prio, priority.policy);
             if priority.policy == Policy::RoundRobin {
                 // If it runs, its turn begins.
-                self.0.sched.kick(id);
+                self.0.sched.kick(cell.id);
             }
         });
     }
@@ -61,13 +64,13 @@ impl<P: Platform> Handle<P> {
     /// When `cpus` has no CPU of the machine.
     pub fn set_cpus_of<T>(&self, task: &JoinHandle<P, T>, cpus: &CpuSet) {
         let cpus = self.on_machine(cpus);
-        self.with_number(task, |id| self.0.sched.set_allowed(id, &cpus));
+        self.with_number(task, |cell| self.0.sched.set_allowed(cell.id, &cpus));
     }
 
     /// Runs `f` with the number of a task that has not ended, which is nobody else's until `f` returns.
-    fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(TaskId)) {
+    fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&Arc<Cell<P>>)) {
         if task.cell.hold() {
-            self.0.system_call(|| f(task.cell.id));
+            self.0.system_call(|| f(&task.cell));
             self.0.in_kernel(|| self.0.free(&task.cell));
         }
     }

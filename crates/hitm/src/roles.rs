@@ -22,6 +22,7 @@ struct Counters {
     switches: AtomicU64,
     woken: AtomicU64,
     futex_calls: AtomicU64,
+    priority_changes: AtomicU64,
     migrations: AtomicU64,
     picos: AtomicU64,
 }
@@ -39,6 +40,8 @@ pub struct RoleCounts {
     pub woken: u64,
     /// System calls to wait and to wake.
     pub futex_calls: u64,
+    /// Times that a priority was lent to, or taken back from, a task of it.
+    pub priority_changes: u64,
     /// Times that a task of it ran on another CPU than before.
     pub migrations: u64,
     /// Time in its tasks' polls.
@@ -101,6 +104,12 @@ impl Roles {
         }
     }
 
+    pub(crate) fn priority_change(&self, now: Time, role: Role) {
+        if self.counts_at(now) {
+            self.counters[role.0].priority_changes.fetch_add(1, STATISTIC);
+        }
+    }
+
     pub(crate) fn wake(&self, now: Time, waker: Option<Role>, woken: Role) {
         if self.counts_at(now) {
             self.counters[woken.0].woken.fetch_add(1, STATISTIC);
@@ -131,6 +140,7 @@ impl Roles {
             switches: counters.switches.load(STATISTIC),
             woken: counters.woken.load(STATISTIC),
             futex_calls: counters.futex_calls.load(STATISTIC),
+            priority_changes: counters.priority_changes.load(STATISTIC),
             migrations: counters.migrations.load(STATISTIC),
             busy: Span::from_picos(counters.picos.load(STATISTIC)),
         };
@@ -165,6 +175,7 @@ mod tests {
         roles.count_between(at(10), at(20));
         for micros in [0, 9, 10, 15, 19, 20, 30] {
             roles.futex_call(at(micros), ROLE);
+            roles.priority_change(at(micros), ROLE);
             roles.wake(at(micros), None, ROLE);
             roles.ran(ROLE, true, true, at(micros), at(micros + 1));
         }
@@ -175,6 +186,7 @@ mod tests {
             switches: 3,
             woken: 3,
             futex_calls: 3,
+            priority_changes: 3,
             migrations: 3,
             busy: Span::from_micros(3),
         };

@@ -189,6 +189,13 @@ impl<P: Platform> Inner<P> {
         self.current_cell()?.role
     }
 
+    /// The task that calls calls the kernel to wait or to wake.
+    pub(crate) fn count_futex_call(&self) {
+        if let (Some(roles), Some(role)) = (&self.roles, self.current_role()) {
+            roles.futex_call(P::now(), role);
+        }
+    }
+
     pub(crate) fn wake(&self, cell: &Cell<P>) {
         if !cell.has_ended() {
             self.in_kernel(|| self.wake_here(cell));

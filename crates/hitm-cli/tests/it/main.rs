@@ -4,14 +4,17 @@
 
 mod command;
 mod compare;
+mod cyclic;
 mod errors;
 mod failures;
 mod help;
 mod hosts;
 mod machines;
 mod one_source;
+mod pi_stress;
 mod probes;
 mod reports;
 mod result_files;
 mod same_bytes;
+mod sweep;
 mod validate;

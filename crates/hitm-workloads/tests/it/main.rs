@@ -1,6 +1,8 @@
 //! The workloads on both hosts.
 
+mod cyclic;
 mod determinism;
+mod inversions;
 mod loom;
 mod probes;
 mod simulated;

@@ -120,17 +120,10 @@ impl<P: Platform> Futex<P> {
         FutexWait { futex: self, expected, waiter: None }
     }
 
-    fn count_call(&self) {
-        let runtime = &self.runtime.0;
-        if let (Some(roles), Some(role)) = (&runtime.roles, runtime.current_role()) {
-            roles.futex_call(P::now(), role);
-        }
-    }
-
     /// Wakes up to `count` tasks, the most urgent first, equals in the order in which they came; returns how many. From
     /// anywhere.
     pub fn wake(&self, count: usize) -> usize {
-        self.count_call();
+        self.runtime.0.count_futex_call();
         self.runtime.0.system_call(|| self.wake_in_kernel(count))
     }
 
@@ -236,7 +229,7 @@ impl<P: Platform> Future for FutexWait<'_, P> {
         let futex = self.futex;
         let waiting = match self.waiter.take() {
             None => {
-                futex.count_call();
+                futex.runtime.0.count_futex_call();
                 let waker = context.waker().clone();
                 futex.runtime.0.system_call(|| futex.enqueue(self.expected, waker))
             }

@@ -12,7 +12,7 @@ use hitm_memory::{Native, Platform};
 use crate::ledger::Finally;
 
 #[cfg(not(miri))]
-pub(crate) use simulated::{Setup, simulate, simulated, try_simulate};
+pub(crate) use simulated::{MACHINES, Setup, simulate, simulated, try_simulate};
 
 /// What a case may know of its host.
 pub(crate) trait Host: Platform {

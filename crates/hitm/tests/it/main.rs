@@ -26,6 +26,8 @@ mod barrier;
 mod condvar;
 mod futex;
 mod mutex;
+mod pi_mutex;
+mod pi_random;
 mod queue;
 
 mod order;

@@ -1,0 +1,87 @@
+//! `hitm run pi_stress`.
+
+use clap::Args;
+use hitm_memory::Span;
+use hitm_topology::Topology;
+use hitm_workloads::meter::Window;
+use hitm_workloads::pi_stress;
+
+use super::series::{Program, SeriesArgs};
+use crate::args::HostArg;
+use crate::failure::Failure;
+use crate::workload::Workload;
+
+/// Groups that provoke a priority inversion over and over, on a mutex with priority inheritance.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hitm run pi_stress                                          the seeds' table
+  hitm run pi_stress --mitigation baseline,all --arbitration local-first,fifo
+  hitm run pi_stress --groups 1 --mitigation baseline --lines 0
+  hitm run pi_stress --host native --mitigation baseline --duration 2s")]
+pub(crate) struct PiStress {
+    #[command(flatten)]
+    series: SeriesArgs,
+    #[command(flatten)]
+    options: PiStressOptions,
+}
+
+/// How many groups there are.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PiStressOptions {
+    /// How many groups, on the CPUs after the first [default: half as many as CPUs].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    groups: Option<usize>,
+}
+
+/// How long a simulated run is measured: hundreds of inversions of each group.
+const SIMULATED: Window = Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(10_000) };
+/// How long a native run is.
+const NATIVE: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
+
+impl PiStressOptions {
+    /// The workload with these.
+    pub(crate) fn config(&self, seed: u64, window: Window) -> pi_stress::Config {
+        pi_stress::Config { groups: self.groups, seed, window }
+    }
+
+    /// When it is measured if nobody says.
+    pub(crate) fn usual_window(&self, host: HostArg) -> Window {
+        match host {
+            HostArg::Simulated => SIMULATED,
+            HostArg::Native => NATIVE,
+        }
+    }
+
+    /// Whether so many groups have room.
+    ///
+    /// # Errors
+    /// When they have not.
+    pub(crate) fn check(&self, topology: &Topology) -> Result<(), Failure> {
+        match self.groups {
+            Some(0) => Err(Failure::new("--groups 0: nobody would do anything; ask for one or more")),
+            // As the original refuses it.
+            Some(groups) if groups > topology.cpus() => Err(Failure::new(format!(
+                "--groups {groups}: `{}` has {} CPUs and a group takes one; ask for fewer, or take a larger machine",
+                topology.name(),
+                topology.cpus()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Program for PiStress {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workload(&self) -> Workload {
+        let window = self.series.window(self.options.usual_window(self.series.host()));
+        Workload::PiStress(self.options.config(self.series.seed(), window))
+    }
+
+    fn check(&self, topology: &Topology) -> Result<(), Failure> {
+        self.options.check(topology)
+    }
+}

@@ -1,0 +1,213 @@
+//! `pi_stress`: groups of three tasks that provoke a priority inversion over and over, each group on one CPU.
+//!
+//! **Origin.** rt-tests 2.2, `pi_stress -D 30 -g $(($(nproc) / 2))`, as seeds 000 and 001 ran it. What a group does is from its
+//! source, as `docs/workloads.md` has it: [`group`].
+//!
+//! **Placement.** The admin task at FIFO 4 has the first CPU; the first group the one after it, the others those that follow, from the
+//! first again after the last. In the usual numbering the groups of half the CPUs have a core each.
+//!
+//! **Metric.** Inversions per second, all groups together. The original reports the count of its whole run.
+//!
+//! **Differences.** The run ends at the end of its window, and the admin's flag is never set: the seeds' 30 seconds would take
+//! days to simulate. Groups start each other, two at a time, where the original's main thread starts all: that would be most of a
+//! short run. Flags and counters stand on the lines of their mutexes, so they cost nothing beside those. No work is done
+//! between the steps, there as here; here even the instructions between two accesses take no time.
+
+pub mod group;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use hitm::sync::Mutex;
+use hitm::{CpuSet, Handle, Priority, Role, Roles, Span, SpawnOptions};
+use hitm_memory::Platform;
+use hitm_topology::{CpuId, Topology};
+
+use crate::meter::{BATCHES, Meter, Window};
+
+/// The admin's priority.
+const ADMIN: Priority = Priority::fifo(4);
+/// How often the admin looks at the groups.
+const REPORT: Span = Span::from_micros(750_000);
+/// Looks in a row without an inversion of a group after which it counts as stuck.
+const PATIENCE: u32 = 5;
+
+/// The roles that tasks are counted as.
+pub const ROLES: [&str; 4] = ["low", "med", "high", "admin"];
+
+const ADMIN_ROLE: Role = Role(3);
+
+/// What a run of the workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many groups; half as many as CPUs when none, at least one.
+    pub groups: Option<usize>,
+    /// Of the machine's jitter: the workload draws no random numbers.
+    pub seed: u64,
+    /// When to measure.
+    pub window: Window,
+}
+
+impl Config {
+    /// How many groups there are on `topology`.
+    #[must_use]
+    pub fn groups_on(&self, topology: &Topology) -> usize {
+        self.groups.unwrap_or(topology.cpus() / 2).max(1)
+    }
+}
+
+/// What all groups share.
+#[derive(Debug)]
+pub(crate) struct Shared<P: Platform> {
+    /// Whether the admin wants an end, under the one lock of all groups.
+    pub(crate) shutdown: Mutex<P, bool>,
+    pub(crate) meter: Meter,
+    /// Inversions since the admin's last look, by group.
+    pub(crate) watched: Box<[AtomicU64]>,
+}
+
+/// The workload, running.
+#[derive(Debug)]
+pub struct PiStress {
+    inversions: Box<dyn Rates>,
+    stuck: Arc<AtomicBool>,
+}
+
+/// The meter, whatever platform the rest of what it stands in is for.
+trait Rates: Send + std::fmt::Debug {
+    fn rates(&self) -> [f64; BATCHES];
+}
+
+impl<P: Platform> Rates for Arc<Shared<P>> {
+    fn rates(&self) -> [f64; BATCHES] {
+        self.meter.rates()
+    }
+}
+
+/// The CPU of a group: those after the admin's, in order.
+#[must_use]
+pub fn cpu_of_group(topology: &Topology, group: usize) -> CpuId {
+    CpuId(((group + 1) % topology.cpus()) as u32)
+}
+
+impl PiStress {
+    /// Starts all groups. They run until the runtime shuts down, which the admin does at the end of the window.
+    pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
+        let groups = config.groups_on(runtime.topology());
+        if let Some(roles) = runtime.roles() {
+            roles.count_between(config.window.start(), config.window.end());
+        }
+        let shared = Arc::new(Shared {
+            shutdown: Mutex::new(runtime, false),
+            meter: Meter::new(config.window),
+            watched: (0..groups).map(|_| AtomicU64::new(0)).collect(),
+        });
+        let stuck = Arc::new(AtomicBool::new(false));
+        let options = SpawnOptions { priority: ADMIN, cpus: Some(one(CpuId(0))), role: Some(ADMIN_ROLE) };
+        runtime.spawn(options, administer(runtime.clone(), config.window, shared.clone(), stuck.clone()));
+        launch(runtime, 0, &shared);
+        Self { inversions: Box::new(shared), stuck }
+    }
+
+    /// Inversions per second of all groups together, by batch.
+    #[must_use]
+    pub fn inversions_per_second(&self) -> [f64; BATCHES] {
+        self.inversions.rates()
+    }
+
+    /// Whether a group got nothing done for so long that the admin gave up.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        // Relaxed: asked when the run is over.
+        self.stuck.load(Ordering::Relaxed)
+    }
+}
+
+/// Starts a group from its own CPU, and from there those of twice its number: all run after a few steps.
+fn launch<P: Platform>(runtime: &Handle<P>, group: usize, shared: &Arc<Shared<P>>) {
+    if group >= shared.watched.len() {
+        return;
+    }
+    let cpu = cpu_of_group(runtime.topology(), group);
+    let (launcher, shared) = (runtime.clone(), shared.clone());
+    runtime.spawn(SpawnOptions { priority: ADMIN, cpus: Some(one(cpu)), role: None }, async move {
+        launch(&launcher, 2 * group + 1, &shared);
+        launch(&launcher, 2 * group + 2, &shared);
+        group::start(&launcher, cpu, group, &shared);
+    });
+}
+
+/// The set of one CPU.
+fn one(cpu: CpuId) -> CpuSet {
+    CpuSet::from_iter([cpu])
+}
+
+/// Notices a group that gets nothing done.
+struct Watchdog {
+    /// Looks in a row without an inversion, by group.
+    without: Vec<u32>,
+}
+
+impl Watchdog {
+    /// Each group has done so many inversions since the last look; true when one has done none for too long.
+    fn look(&mut self, done: impl Iterator<Item = u64>) -> bool {
+        for (times, done) in self.without.iter_mut().zip(done) {
+            *times = if done == 0 { *times + 1 } else { 0 };
+        }
+        self.without.iter().any(|&times| times >= PATIENCE)
+    }
+}
+
+/// Looks at the groups now and then, and ends the run.
+async fn administer<P: Platform>(runtime: Handle<P>, window: Window, shared: Arc<Shared<P>>, stuck: Arc<AtomicBool>) {
+    let mut watchdog = Watchdog { without: vec![0; shared.watched.len()] };
+    let mut look = runtime.now() + REPORT;
+    while look < window.end() {
+        runtime.sleep_until(look).await;
+        look += REPORT;
+        // Relaxed: a statistic.
+        if watchdog.look(shared.watched.iter().map(|watched| watched.swap(0, Ordering::Relaxed))) {
+            // Relaxed: read when the run is over.
+            stuck.store(true, Ordering::Relaxed);
+            runtime.shutdown();
+            return;
+        }
+    }
+    runtime.sleep_until(window.end()).await;
+    runtime.shutdown();
+}
+
+/// Counters for the roles of this workload.
+#[must_use]
+pub fn roles() -> Roles {
+    Roles::new(&ROLES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_does_nothing_for_five_looks_is_stuck() {
+        let mut watchdog = Watchdog { without: vec![0; 2] };
+        let mut look = |done: [u64; 2]| watchdog.look(done.into_iter());
+        for _ in 0..4 {
+            assert!(!look([7, 0]));
+        }
+        assert!(!look([7, 1]), "it goes on");
+        for _ in 0..4 {
+            assert!(!look([7, 0]));
+        }
+        assert!(look([7, 0]));
+    }
+
+    #[test]
+    fn groups_stand_on_the_cpus_after_the_admins() {
+        let topology = hitm_topology::parse("core:4 pu:1").expect("a machine");
+        let cpus = |groups| (0..groups).map(|group| cpu_of_group(&topology, group).0).collect::<Vec<_>>();
+        assert_eq!(cpus(5), [1, 2, 3, 0, 1]);
+        let window = Window { warm_up: Span::ZERO, measured: REPORT };
+        let groups = |groups| Config { groups, seed: 1, window }.groups_on(&topology);
+        assert_eq!((groups(None), groups(Some(3))), (2, 3));
+    }
+}

@@ -1,0 +1,336 @@
+//! The kernel's side of a PI mutex: who waits, by priority, and how it passes from owner to owner.
+//!
+//! **Protocol.** Wait, under the queue's lock: (1) take the word if it is free, else mark it; (2) note the wait with the task; (3)
+//! queue by its priority; (4) tell the owner; then, without the lock, (5) walk the chain ([`pi_chain`](crate::sync::pi_chain)).
+//! Release: (a) by the word alone if it is not marked; else, under the queue's lock, (b) the first waiter becomes the owner, with the
+//! priority of the next; (c) the old owner loses what it was lent; then (d) what the old owner waits for follows; (e) the new
+//! owner is woken. So the mutex is never free while somebody waits, and nobody takes it from under a waiter.
+//!
+//! **Memory ordering.**
+//!
+//! | release side | acquire side | what is published |
+//! |---|---|---|
+//! | `hand_over`, store of the waiter's `outcome` Release | `Waiter::outcome`, load Acquire | what the old owner wrote |
+//!
+//! **Cost.** Free: a compare-exchange to take and one to release. Contended: two calls to release, since the word stays marked
+//! for the new owner; each takes the queue's lock and the lock of the tasks' sides.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use hitm_memory::{Described, Field, Lock, LockGuard, Placed, Platform};
+use hitm_sched::prio::Prio;
+use hitm_sched::task::TaskId;
+
+use crate::cell::Cell;
+use crate::contain::contain;
+use crate::runtime::{Handle, Inner};
+use crate::sync::pi_chain::{Refused, pass_on, pass_on_for};
+use crate::sync::pi_word::{Found, PiWord};
+
+/// Which mutex: its address, for comparing.
+pub(crate) type Mark = usize;
+
+/// A task's number, kept from being used again: its mutexes and waits outlive a task whose guards were given away.
+pub(crate) struct Claim<P: Platform> {
+    runtime: Handle<P>,
+    pub(crate) cell: Arc<Cell<P>>,
+}
+
+impl<P: Platform> Claim<P> {
+    /// Of the task that calls.
+    ///
+    /// # Panics
+    /// Outside a task.
+    pub(crate) fn of_current(runtime: &Handle<P>) -> Self {
+        let cell = runtime.current_cell();
+        assert!(cell.hold(), "a task that runs has its number");
+        Self { runtime: runtime.clone(), cell }
+    }
+}
+
+impl<P: Platform> Drop for Claim<P> {
+    fn drop(&mut self) {
+        self.runtime.0.in_kernel(|| self.runtime.0.free(&self.cell));
+    }
+}
+
+/// How a wait stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Outcome {
+    /// It goes on.
+    Waits,
+    /// The mutex is the waiter's.
+    Owns,
+    /// As `Owns`, and the last owner died with it.
+    OwnsAfterDeath,
+}
+
+impl Outcome {
+    fn owns(died: bool) -> Self {
+        if died { Self::OwnsAfterDeath } else { Self::Owns }
+    }
+}
+
+/// Somebody who waits.
+pub(crate) struct Waiter<P: Platform> {
+    queue: Arc<PiQueue<P>>,
+    pub(crate) claim: Mutex<Option<Claim<P>>>,
+    cell: Arc<Cell<P>>,
+    waker: Mutex<Waker>,
+    outcome: AtomicU8,
+}
+
+impl<P: Platform> Waiter<P> {
+    /// How the wait stands.
+    pub(crate) fn outcome(&self) -> Outcome {
+        P::settle();
+        // Acquire: pairs with the Release in `hand_over`.
+        match self.outcome.load(Ordering::Acquire) {
+            outcome if outcome == Outcome::Owns as u8 => Outcome::Owns,
+            outcome if outcome == Outcome::OwnsAfterDeath as u8 => Outcome::OwnsAfterDeath,
+            _ => Outcome::Waits,
+        }
+    }
+
+    /// Wakes `waker` from now on. Ask for the outcome after this.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut own = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if !own.will_wake(waker) {
+            let before = std::mem::replace(&mut *own, waker.clone());
+            drop(own);
+            drop(before);
+        }
+    }
+
+    /// The right to the mutex, for the guard.
+    pub(crate) fn take_claim(&self) -> Claim<P> {
+        self.claim.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a wait ends once")
+    }
+
+    /// Its place follows its task's priority. The owner, and whether that one's priority has changed; none when it does not wait
+    /// any more.
+    pub(crate) fn follow(self: &Arc<Self>) -> Option<(Arc<Cell<P>>, bool)> {
+        let runtime = &*self.queue.runtime.0;
+        let mut entries = self.queue.entries();
+        let index = entries.position(self)?;
+        let prio = self.cell.standing(runtime).effective();
+        let moved = entries.waiters[index].0 != prio;
+        if moved {
+            entries.waiters.remove(index);
+            entries.insert(prio, self.clone());
+        }
+        let changed = moved && self.queue.tell_owner(&entries);
+        Some((entries.owner.clone()?, changed))
+    }
+}
+
+/// A PI mutex without its value.
+pub(crate) struct PiQueue<P: Platform> {
+    pub(crate) runtime: Handle<P>,
+    pub(crate) word: Placed<P, PiWord<P>>,
+    kernel: Placed<P, Kernel<P>>,
+}
+
+/// In shared memory: the lock.
+struct Kernel<P: Platform> {
+    lock: Lock<P, Entries<P>>,
+}
+
+impl<P: Platform> Described for Kernel<P> {
+    const OBJECT: &'static str = "pi_queue";
+
+    fn fields() -> Vec<Field> {
+        vec![Field::word("lock", 0, 4, "protects the owner and the queue")]
+    }
+}
+
+/// Under the lock.
+struct Entries<P: Platform> {
+    /// The owner, once somebody has waited; none when its task has ended and its guard lives on elsewhere.
+    owner: Option<Arc<Cell<P>>>,
+    /// Most urgent first, equals in order of arrival.
+    waiters: Vec<(Prio, Arc<Waiter<P>>)>,
+}
+
+impl<P: Platform> Entries<P> {
+    fn position(&self, waiter: &Arc<Waiter<P>>) -> Option<usize> {
+        self.waiters.iter().position(|(_, other)| Arc::ptr_eq(other, waiter))
+    }
+
+    fn insert(&mut self, prio: Prio, waiter: Arc<Waiter<P>>) {
+        let place = self.waiters.partition_point(|&(other, _)| other <= prio);
+        self.waiters.insert(place, (prio, waiter));
+    }
+
+    fn first(&self) -> Option<Prio> {
+        self.waiters.first().map(|&(prio, _)| prio)
+    }
+}
+
+/// What came of [`PiQueue::block`].
+pub(crate) enum Blocked<P: Platform> {
+    /// The mutex was free, and is the task's.
+    Taken(Claim<P>, Outcome),
+    /// It waits.
+    Waiting(Arc<Waiter<P>>),
+    /// It may not.
+    Refused(Refused),
+}
+
+impl<P: Platform> PiQueue<P> {
+    pub(crate) fn new(runtime: &Handle<P>) -> Arc<Self> {
+        let entries = Entries { owner: None, waiters: Vec::new() };
+        Arc::new(Self {
+            runtime: runtime.clone(),
+            word: Placed::new(PiWord::new(), None, None),
+            kernel: Placed::new(Kernel { lock: Lock::new(entries) }, None, None),
+        })
+    }
+
+    fn mark(&self) -> Mark {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn entries(&self) -> LockGuard<'_, P, Entries<P>> {
+        self.kernel.lock.lock()
+    }
+
+    /// Lends the owner the first waiter's priority; true when that changes its own.
+    fn tell_owner(&self, entries: &Entries<P>) -> bool {
+        let Some(owner) = &entries.owner else { return false };
+        let mut standing = owner.standing(&self.runtime.0);
+        standing.set_lent(self.mark(), entries.first());
+        owner.follow(&self.runtime.0, &mut standing)
+    }
+
+    /// Takes the mutex for the task of `claim`, or queues it. In a call.
+    pub(crate) fn block(self: &Arc<Self>, claim: Claim<P>, waker: Waker) -> Blocked<P> {
+        let runtime = &*self.runtime.0;
+        let cell = claim.cell.clone();
+        let (waiter, owner) = {
+            let mut entries = self.entries();
+            let owner = match self.word.take_or_mark(cell.id) {
+                Found::Free { died } => return Blocked::Taken(claim, Outcome::owns(died)),
+                Found::Owned(owner) if owner == cell.id => return Blocked::Refused(Refused::Deadlock),
+                Found::Owned(owner) => owner,
+            };
+            if entries.owner.is_none() {
+                P::settle();
+                entries.owner = runtime.cells.get(owner);
+            }
+            let waiter = Arc::new(Waiter {
+                queue: self.clone(),
+                claim: Mutex::new(Some(claim)),
+                cell: cell.clone(),
+                waker: Mutex::new(waker),
+                outcome: AtomicU8::new(Outcome::Waits as u8),
+            });
+            let prio = {
+                let mut standing = cell.standing(runtime);
+                standing.begin_wait(&waiter);
+                standing.effective()
+            };
+            entries.insert(prio, waiter.clone());
+            self.tell_owner(&entries);
+            (waiter, entries.owner.clone())
+        };
+        match owner.map_or(Ok(()), |owner| pass_on_for(runtime, owner, &cell)) {
+            Ok(()) => Blocked::Waiting(waiter),
+            Err(refused) if self.withdraw(&waiter) => Blocked::Refused(refused),
+            // Somebody else gave way meanwhile.
+            Err(_) => Blocked::Waiting(waiter),
+        }
+    }
+
+    /// Takes the mutex for the task of `claim` if it is free. In a call.
+    pub(crate) fn try_take(&self, claim: Claim<P>) -> Option<(Claim<P>, Outcome)> {
+        let _entries = self.entries();
+        match self.word.take_if_free(claim.cell.id) {
+            Found::Free { died } => Some((claim, Outcome::owns(died))),
+            Found::Owned(_) => None,
+        }
+    }
+
+    /// Takes a waiter out of the queue; false when it owns the mutex by now.
+    pub(crate) fn withdraw(&self, waiter: &Arc<Waiter<P>>) -> bool {
+        let runtime = &*self.runtime.0;
+        let changed = {
+            let mut entries = self.entries();
+            let Some(index) = entries.position(waiter) else { return false };
+            entries.waiters.remove(index);
+            waiter.cell.standing(runtime).end_wait(waiter);
+            self.tell_owner(&entries).then(|| entries.owner.clone()).flatten()
+        };
+        if let Some(owner) = changed {
+            pass_on(runtime, owner);
+        }
+        true
+    }
+
+    /// The owner gives the mutex back, or has `died` with it.
+    pub(crate) fn release(&self, owner: &Arc<Cell<P>>, died: bool) {
+        if !died && self.word.try_give_back(owner.id) {
+            return;
+        }
+        let runtime = &self.runtime.0;
+        runtime.count_futex_call();
+        runtime.system_call(|| self.release_in_kernel(runtime, owner, died));
+    }
+
+    fn release_in_kernel(&self, runtime: &Inner<P>, owner: &Arc<Cell<P>>, died: bool) {
+        let (next, changed) = {
+            let mut entries = self.entries();
+            let next = self.hand_over(runtime, &mut entries, died);
+            let mut standing = owner.standing(runtime);
+            standing.set_lent(self.mark(), None);
+            (next, owner.follow(runtime, &mut standing))
+        };
+        if changed {
+            pass_on(runtime, owner.clone());
+        }
+        if let Some(next) = next {
+            let waker = next.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // A waker may be anybody's.
+            contain(|| waker.wake());
+        }
+    }
+
+    /// Step b: the first waiter, if any, owns the mutex from now on.
+    fn hand_over(&self, runtime: &Inner<P>, entries: &mut Entries<P>, died: bool) -> Option<Arc<Waiter<P>>> {
+        if entries.waiters.is_empty() {
+            entries.owner = None;
+            self.word.free(died);
+            return None;
+        }
+        let (_, next) = entries.waiters.remove(0);
+        self.word.hand_over(next.cell.id);
+        entries.owner = Some(next.cell.clone());
+        {
+            let mut standing = next.cell.standing(runtime);
+            standing.end_wait(&next);
+            standing.set_lent(self.mark(), entries.first());
+            next.cell.follow(runtime, &mut standing);
+        }
+        P::settle();
+        // Release: the new owner sees what the old one wrote. Pairs with `Waiter::outcome`.
+        next.outcome.store(Outcome::owns(died) as u8, Ordering::Release);
+        Some(next)
+    }
+
+    /// The owner and the priorities of those that wait, in their order, for checkers. Only when nothing is in flight.
+    pub(crate) fn look(&self) -> (Option<TaskId>, Vec<(Prio, TaskId)>) {
+        let entries = self.entries();
+        let waiters = entries.waiters.iter().map(|(prio, waiter)| (*prio, waiter.cell.id));
+        (entries.owner.as_ref().map(|owner| owner.id), waiters.collect())
+    }
+}
+
+impl<P: Platform> fmt::Debug for PiQueue<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PiQueue").field("owned", &self.word.is_owned()).finish_non_exhaustive()
+    }
+}

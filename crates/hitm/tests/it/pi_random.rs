@@ -1,0 +1,319 @@
+//! PI mutexes at random: tasks that nest them, give up, close cycles and die with them, while priorities change.
+//!
+//! A ledger that knows nothing of the queues holds who owns what and who wants what. At rest it works out how urgent each task ought to
+//! be: the most urgent of itself and of those that want what it owns, and so on.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use hitm::sync::{Futex, PiLockError, PiMutex, PiMutexGuard};
+use hitm::{Handle, JoinHandle, Priority, Span};
+use hitm_memory::{AtomicWord, Platform};
+
+use crate::stage::joined;
+
+/// Tasks that work.
+const TASKS: usize = 8;
+/// Mutexes between them: few, so that chains are long.
+const MUTEXES: usize = 5;
+/// How often a task takes mutexes.
+const ROUNDS: usize = 40;
+/// The priorities that tasks have by themselves, from this on; who checks is less urgent.
+const LEAST: u8 = 2;
+const MOST: u8 = 60;
+
+/// A small generator of random numbers (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn priority(&mut self) -> u8 {
+        LEAST + self.below(u64::from(MOST - LEAST)) as u8
+    }
+}
+
+/// Who owns what, who wants what, as the tasks themselves say it.
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    owner: [Option<usize>; MUTEXES],
+    died: [bool; MUTEXES],
+    wants: [Option<usize>; TASKS],
+    own: [u8; TASKS],
+    at_rest: [bool; TASKS],
+    gone: [bool; TASKS],
+    seen: Seen,
+}
+
+/// What has happened, so that a run in which nothing did is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seen {
+    lent: u32,
+    chains: u32,
+    deadlocks: u32,
+    given_up: u32,
+    deaths: u32,
+}
+
+impl Facts {
+    /// How urgent each task ought to be.
+    fn urgency(&self) -> [u8; TASKS] {
+        let mut urgency = self.own;
+        // A chain has at most as many links as there are tasks.
+        for _ in 0..TASKS {
+            for (task, mutex) in self.wants.iter().enumerate() {
+                if let Some(owner) = mutex.and_then(|mutex| self.owner[mutex]) {
+                    urgency[owner] = urgency[owner].max(urgency[task]);
+                }
+            }
+        }
+        urgency
+    }
+}
+
+struct World<P: Platform> {
+    handle: Handle<P>,
+    mutexes: [PiMutex<P, u32>; MUTEXES],
+    /// 1 while all are to come to rest.
+    rest: Futex<P>,
+    facts: Mutex<Facts>,
+}
+
+/// A mutex that is owned, in the ledger too.
+struct Owned<'a, P: Platform> {
+    world: &'a World<P>,
+    mutex: usize,
+    guard: Option<PiMutexGuard<'a, P, u32>>,
+    dies: bool,
+}
+
+impl<P: Platform> Drop for Owned<'_, P> {
+    fn drop(&mut self) {
+        {
+            let mut facts = self.world.facts();
+            facts.owner[self.mutex] = None;
+            facts.died[self.mutex] = self.dies;
+        }
+        drop(self.guard.take());
+    }
+}
+
+impl<P: Platform> World<P> {
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        // What is looked at outside the simulated memory is looked at in its order.
+        P::settle();
+        self.facts.lock().expect("nobody panics with it")
+    }
+
+    /// Waits while all are to be at rest.
+    async fn pause(&self, task: usize) {
+        // Acquire: pairs with the Release of who checks.
+        while self.rest.word().load(Ordering::Acquire) == 1 {
+            self.facts().at_rest[task] = true;
+            self.rest.wait(1).await;
+        }
+        self.facts().at_rest[task] = false;
+    }
+
+    /// Takes a mutex for a task; none when it gave up or may not.
+    async fn take(&self, task: usize, mutex: usize, patience: Option<Span>) -> Option<Owned<'_, P>> {
+        self.facts().wants[task] = Some(mutex);
+        let taken = within(&self.handle, patience, self.mutexes[mutex].lock()).await;
+        let mut facts = self.facts();
+        facts.wants[task] = None;
+        let (guard, died) = match taken {
+            None => {
+                facts.seen.given_up += 1;
+                return None;
+            }
+            Some(Err(PiLockError::Deadlock)) => {
+                facts.seen.deadlocks += 1;
+                return None;
+            }
+            Some(Err(PiLockError::TooDeep)) => panic!("{TASKS} tasks are no deep chain"),
+            Some(Err(PiLockError::OwnerDied(guard))) => (guard, true),
+            Some(Ok(guard)) => (guard, false),
+        };
+        assert_eq!(facts.owner[mutex], None, "task {task} takes mutex {mutex}, which is owned");
+        assert_eq!(facts.died[mutex], died, "what task {task} was told of the last owner of mutex {mutex}");
+        facts.owner[mutex] = Some(task);
+        Some(Owned { world: self, mutex, guard: Some(guard), dies: false })
+    }
+}
+
+/// What `future` gives, if it does so in time.
+async fn within<P: Platform, F: Future>(handle: &Handle<P>, patience: Option<Span>, future: F) -> Option<F::Output> {
+    let Some(patience) = patience else { return Some(future.await) };
+    let (mut future, mut over) = (pin!(future), pin!(handle.sleep(patience)));
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        over.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+/// What a task does all its life.
+async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
+    struct Gone<P: Platform>(Arc<World<P>>, usize);
+    impl<P: Platform> Drop for Gone<P> {
+        fn drop(&mut self) {
+            self.0.facts().gone[self.1] = true;
+        }
+    }
+    let _gone = Gone(world.clone(), task);
+    let mut random = Random(seed);
+    for _ in 0..ROUNDS {
+        let mut owned: Vec<Owned<'_, P>> = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            let mutex = random.below(MUTEXES as u64) as usize;
+            // Mostly in one order, so that cycles are the exception.
+            let in_order = owned.iter().all(|own| own.mutex < mutex);
+            if owned.iter().any(|own| own.mutex == mutex) || !in_order && random.below(4) > 0 {
+                continue;
+            }
+            let patience = (random.below(4) == 0).then(|| Span::from_nanos(random.below(5_000)));
+            match world.take(task, mutex, patience).await {
+                Some(mut own) => {
+                    **own.guard.as_mut().expect("just taken") += 1;
+                    owned.push(own);
+                }
+                None => break,
+            }
+            world.handle.compute(Span::from_nanos(random.below(4_000))).await;
+            world.pause(task).await;
+        }
+        if random.below(50) == 0 && !owned.is_empty() {
+            world.facts().seen.deaths += 1;
+            owned.iter_mut().for_each(|own| own.dies = true);
+            std::panic::resume_unwind(Box::new("as planned"));
+        }
+        if random.below(8) == 0 {
+            let priority = random.priority();
+            world.facts().own[task] = priority;
+            world.handle.set_priority(Priority::fifo(priority));
+        }
+        while !owned.is_empty() {
+            drop(owned.swap_remove(random.below(owned.len() as u64) as usize));
+            world.handle.checkpoint().await;
+        }
+        world.handle.compute(Span::from_nanos(random.below(3_000))).await;
+        world.pause(task).await;
+    }
+}
+
+/// Nothing is in flight: compares what is with what ought to be.
+fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
+    let mut facts = world.facts().clone();
+    let expect = facts.urgency();
+    for (task, handle) in tasks.iter().enumerate().filter(|&(task, _)| !facts.gone[task]) {
+        assert!(facts.at_rest[task] || facts.wants[task].is_some(), "task {task} is not at rest: {facts:?}");
+        if let Some(mutex) = facts.wants[task] {
+            assert!(facts.owner[mutex].is_some(), "task {task} waits for mutex {mutex}, which nobody owns: {facts:?}");
+        }
+        let is = world.handle.scheduler().prio_of(handle.id()).rt_priority();
+        assert_eq!(is, Some(expect[task]), "task {task} of {expect:?}: {facts:?}");
+        facts.seen.lent += u32::from(expect[task] > facts.own[task]);
+        facts.seen.chains += u32::from(expect[task] > facts.own[task] && facts.wants[task].is_some());
+    }
+    for (number, mutex) in world.mutexes.iter().enumerate() {
+        let look = mutex.look();
+        let stand: Vec<_> = look.waiters.iter().map(|(prio, _)| *prio).collect();
+        assert!(stand.is_sorted(), "the queue of mutex {number}: {look:?}");
+        for (prio, id) in look.waiters {
+            assert_eq!(prio, world.handle.scheduler().prio_of(id), "a place in the queue of mutex {number}");
+            assert_eq!(look.owner, facts.owner[number].map(|owner| tasks[owner].id()));
+        }
+    }
+    world.facts().seen = facts.seen;
+}
+
+/// Runs the tasks; brings them to rest so often and checks. Returns what was seen.
+async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> Seen {
+    let mut random = Random(seed);
+    let own = std::array::from_fn(|_| random.priority());
+    let world = Arc::new(World {
+        mutexes: std::array::from_fn(|_| PiMutex::new(&handle, 0)),
+        rest: Futex::new(&handle, 0),
+        facts: Mutex::new(Facts { own, ..Facts::default() }),
+        handle: handle.clone(),
+    });
+    let spawn = |task: usize| {
+        handle
+            .spawn(Priority::fifo(own[task]), work(world.clone(), task, seed.wrapping_mul(TASKS as u64) + task as u64))
+    };
+    let tasks: Vec<_> = (0..TASKS).map(spawn).collect();
+    for _ in 0..rests {
+        handle.sleep(Span::from_nanos(random.below(40_000))).await;
+        // Release: pairs with `pause`.
+        world.rest.word().store(1, Ordering::Release);
+        // Longer than anybody works or is patient.
+        handle.sleep(Span::from_micros(2_000)).await;
+        check(&world, &tasks);
+        let task = random.below(TASKS as u64) as usize;
+        if !world.facts().gone[task] {
+            let priority = random.priority();
+            world.facts().own[task] = priority;
+            handle.set_priority_of(&tasks[task], Priority::fifo(priority));
+            check(&world, &tasks);
+        }
+        // Release: as above.
+        world.rest.word().store(0, Ordering::Release);
+        world.rest.wake(usize::MAX);
+    }
+    for task in tasks {
+        if let Err(error) = task.await {
+            let payload = error.into_panic().expect("nobody aborts");
+            if payload.downcast_ref::<&str>() != Some(&"as planned") {
+                std::panic::resume_unwind(payload);
+            }
+        }
+    }
+    for mutex in &world.mutexes {
+        assert!(mutex.look().waiters.is_empty());
+    }
+    world.facts().seen
+}
+
+#[cfg(not(miri))]
+#[test]
+fn priorities_are_what_they_ought_to_be_whenever_all_are_at_rest() {
+    use hitm_machine::{Arbitration, Config};
+
+    use crate::host::{MACHINES, Setup, simulate};
+
+    let mut all = Seen::default();
+    for seed in 0..24 {
+        let setup = Setup::of(MACHINES[seed as usize % MACHINES.len()]);
+        let arbitration = if seed % 8 < 4 { Arbitration::Fifo } else { Arbitration::LocalFirst };
+        let config = Config { seed, arbitration, ..setup.config.clone() };
+        let seen = simulate(Setup { config, ..setup }, move |handle| turmoil(handle, seed, 12)).result;
+        all.lent += seen.lent;
+        all.chains += seen.chains;
+        all.deadlocks += seen.deadlocks;
+        all.given_up += seen.given_up;
+        all.deaths += seen.deaths;
+    }
+    let least = [all.lent, all.chains, all.deadlocks, all.given_up, all.deaths].into_iter().min();
+    assert!(least >= Some(20), "too little happened: {all:?}");
+}
+
+#[test]
+fn natively_owners_are_alone_and_all_come_to_an_end() {
+    for seed in 0..if cfg!(miri) { 1 } else { 8 } {
+        crate::host::native(move |handle| {
+            let main = handle.spawn((), turmoil(handle.clone(), seed, 0));
+            async move { _ = joined(main).await }
+        });
+    }
+}
