@@ -70,9 +70,10 @@ pub(crate) struct MachineArgs {
     /// [default: gnr-2x120 simulated, this natively].
     #[arg(long = "machine", value_name = "M", global = true)]
     machines: Vec<String>,
-    /// Take this many CPUs of the machine: whole cores, dies, packages; more packages for more CPUs.
-    #[arg(long, value_name = "N", global = true, allow_negative_numbers = true)]
-    cpus: Option<usize>,
+    /// Take this many CPUs of the machine: whole cores, dies, packages; more packages for more CPUs. Several are separated by
+    /// commas; `2..480` stands for 2, the powers of two between, and 480.
+    #[arg(long, value_name = "N", global = true, value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
+    cpus: Vec<CpuCounts>,
     /// Who is served next on a contended line: local-first (each LLC domain serves its own first: machines of 2017 and
     /// later), local-first:K (at most K of its own in a row), fifo (in order of arrival: machines of 2010); several separated
     /// by commas [default: local-first].
@@ -87,46 +88,70 @@ pub(crate) struct MachineArgs {
     pub(crate) seed: u64,
 }
 
+/// A machine, and those with as many of its CPUs as were asked for.
+pub(crate) type Sizes = (Arc<Topology>, Vec<Arc<Topology>>);
+
 impl MachineArgs {
     /// The machines, each once.
     ///
     /// # Errors
     /// When one cannot be read or made, is there twice, or is not this one and the run is native.
     pub(crate) fn topologies(&self, host: HostArg) -> Result<Vec<Arc<Topology>>, Failure> {
+        let sizes = self.sizes(host, &|whole| vec![whole.cpus()])?;
+        Ok(sizes.into_iter().flat_map(|(_, parts)| parts).collect())
+    }
+
+    /// The machines, each once, with the machines of as many CPUs of it as were asked for; of the `usual` numbers when nobody
+    /// said.
+    ///
+    /// # Errors
+    /// As [`MachineArgs::topologies`].
+    pub(crate) fn sizes(&self, host: HostArg, usual: &dyn Fn(&Topology) -> Vec<usize>) -> Result<Vec<Sizes>, Failure> {
         let given: Vec<&str> = self.machines.iter().map(String::as_str).collect();
         let names = match (given.as_slice(), host) {
             ([], HostArg::Simulated) => &["gnr-2x120"],
             ([], HostArg::Native) => &["this"],
             (given, _) => given,
         };
-        let mut topologies: Vec<Arc<Topology>> = Vec::new();
+        let mut wholes: Vec<Topology> = Vec::new();
         for name in names {
-            let topology = Arc::new(self.topology(name, host)?);
-            if topologies.iter().any(|other| other.name() == topology.name()) {
+            let topology = Self::whole(name, host)?;
+            if wholes.iter().any(|other| other.name() == topology.name()) {
                 return Err(Failure::new(format!(
                     "--machine `{name}`: a machine of this name is there twice; give it once"
                 )));
             }
-            topologies.push(topology);
+            wholes.push(topology);
         }
-        Ok(topologies)
+        let counts = self.counts()?;
+        let sizes = |whole: Topology| -> Result<_, Failure> {
+            let counts = if counts.is_empty() { usual(&whole) } else { counts.clone() };
+            let parts: Result<_, Failure> =
+                counts.into_iter().map(|cpus| Ok(Arc::new(part(&whole, cpus, host)?))).collect();
+            Ok((Arc::new(whole), parts?))
+        };
+        wholes.into_iter().map(sizes).collect()
     }
 
-    fn topology(&self, name: &str, host: HostArg) -> Result<Topology, Failure> {
+    /// The numbers of CPUs that were asked for, each once; none for whole machines.
+    fn counts(&self) -> Result<Vec<usize>, Failure> {
+        let mut counts = Vec::new();
+        for &count in self.cpus.iter().flat_map(|CpuCounts(counts)| counts) {
+            if counts.contains(&count) {
+                return Err(Failure::new(format!("--cpus: {count} is there twice; give it once")));
+            }
+            counts.push(count);
+        }
+        Ok(counts)
+    }
+
+    fn whole(name: &str, host: HostArg) -> Result<Topology, Failure> {
         if host == HostArg::Native && name != "this" {
             return Err(Failure::new(format!(
                 "--machine `{name}`: a native run takes place on this machine; leave --machine out, or --host native"
             )));
         }
-        let topology = hitm_topology::parse(name)?;
-        let Some(cpus) = self.cpus else { return Ok(topology) };
-        if host == HostArg::Native && cpus > topology.cpus() {
-            return Err(Failure::new(format!(
-                "--cpus {cpus}: this machine has {}, and a native run takes place on it; ask for fewer, or leave out --host native",
-                topology.cpus()
-            )));
-        }
-        topology.restrict(cpus).map_err(|error| Failure::new(format!("--cpus {cpus}: {error}")))
+        Ok(hitm_topology::parse(name)?)
     }
 
     /// What `topology` costs, with the parameters that were asked for.
@@ -164,6 +189,17 @@ impl MachineArgs {
     pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
         [("--arbitration", !self.arbitration.is_empty()), ("--model", !self.model.is_empty())]
     }
+}
+
+/// `whole` with `cpus` CPUs.
+fn part(whole: &Topology, cpus: usize, host: HostArg) -> Result<Topology, Failure> {
+    if host == HostArg::Native && cpus > whole.cpus() {
+        return Err(Failure::new(format!(
+            "--cpus {cpus}: this machine has {}, and a native run takes place on it; ask for fewer, or leave out --host native",
+            whole.cpus()
+        )));
+    }
+    whole.restrict(cpus).map_err(|error| Failure::new(format!("--cpus {cpus}: {error}")))
 }
 
 /// Options that a native run has no use for: `given` has those that were asked for.
@@ -204,6 +240,26 @@ pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
         }),
         _ => Err("no such policy: take local-first, local-first:K or fifo".to_owned()),
     }
+}
+
+/// Numbers of CPUs: one, or those that a range stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CpuCounts(Vec<usize>);
+
+/// A number of CPUs, or a range: its ends and the powers of two between them.
+fn cpu_counts(text: &str) -> Result<CpuCounts, String> {
+    let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
+    let Some((first, last)) = text.split_once("..") else { return Ok(CpuCounts(vec![number(text)?])) };
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(format!("it ends before it begins: write `{last}..{first}`"));
+    }
+    let powers = (0..usize::BITS).map(|power| 1 << power).filter(|count| (first + 1..last).contains(count));
+    let mut counts: Vec<usize> = std::iter::once(first).chain(powers).collect();
+    if last > first {
+        counts.push(last);
+    }
+    Ok(CpuCounts(counts))
 }
 
 /// A parameter of the model and its value.
@@ -249,6 +305,20 @@ pub(crate) fn factor(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_of_cpus_is_its_ends_and_the_powers_of_two_between() {
+        let check = |text, expect: &[usize]| assert_eq!(cpu_counts(text), Ok(CpuCounts(expect.to_vec())), "{text}");
+        check("48", &[48]);
+        check("2..4096", &[2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096]);
+        check("2..480", &[2, 4, 8, 16, 32, 64, 128, 256, 480]);
+        check("6..9", &[6, 8, 9]);
+        check("6..6", &[6]);
+        let refuse = |text: &str, why: &str| assert_eq!(cpu_counts(text), Err(why.to_owned()), "{text}");
+        refuse("480..2", "it ends before it begins: write `2..480`");
+        refuse("2..", "cannot parse integer from empty string");
+        refuse("2..x", "invalid digit found in string");
+    }
 
     #[test]
     fn the_longest_time_twenty_times_is_a_time() {

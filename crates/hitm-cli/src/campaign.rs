@@ -139,6 +139,18 @@ pub(crate) fn run<C: Named + Sync, O: Send>(
     failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
+/// How a command ends of whose runs these failed.
+///
+/// # Errors
+/// When one did.
+pub(crate) fn ended(failures: &[String]) -> Result<(), Failure> {
+    match failures {
+        [] => Ok(()),
+        [only] => Err(Failure::wanting(only)),
+        [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

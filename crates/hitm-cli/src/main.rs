@@ -6,6 +6,7 @@
 mod args;
 mod calibrate;
 mod campaign;
+mod cases;
 mod cmd;
 mod convert;
 mod failure;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hitm::NativeRuntime;
 use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
-use hitm_report::published;
+use hitm_report::latency::Latency;
 use hitm_report::result::{ResultFile, Run};
 use hitm_report::statistics::{Mean, mean, ratio};
 use hitm_sched::mitigation::Mitigation;
@@ -104,7 +104,7 @@ impl Case {
             kernel_share: kernel / (user + kernel),
             idle_share: idle / (user + kernel + idle),
             kernel_parts: [].into(),
-            published: published::of(workload.name(), self.mitigation.name()).filter(|_| self.topology.cpus() == 480),
+            published: workload.published(&self.topology, &self.mitigation),
             simulated_seconds: window.measured.as_secs_f64(),
             accesses: 0,
             misses: 0,
@@ -113,6 +113,7 @@ impl Case {
             operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
             roles: native_roles(runtime.handle().roles(), units),
             wakes: native_wakes(runtime.handle().roles(), units),
+            latency: Latency::of(&running.latencies()),
             lines: Vec::new(),
             notes: self.notes(),
             probe: None,

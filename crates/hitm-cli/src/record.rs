@@ -20,14 +20,18 @@ pub(crate) fn empty_file() -> ResultFile {
     }
 }
 
-/// A command's words without those that results do not depend on: where they go, and how many host threads there are.
+/// Options that results do not depend on: where they go, and how many host threads there are.
+const WHERE_TO: [&str; 5] = ["--json", "--csv", "--plot", "--state", "--jobs"];
+
+/// A command's words without those that results do not depend on.
 fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words;
     while let Some(word) = words.next() {
         match word.as_str() {
-            "--json" | "--jobs" => _ = words.next(),
-            other if other.starts_with("--json=") || other.starts_with("--jobs=") => {}
+            other if WHERE_TO.contains(&other) => _ = words.next(),
+            other if WHERE_TO.iter().any(|flag| other.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))) => {
+            }
             _ => kept.push(word),
         }
     }
@@ -108,5 +112,6 @@ mod tests {
         let kept = |line: &str| words_that_matter(line.split(' ').map(str::to_owned)).join(" ");
         assert_eq!(kept("run ffmpeg --jobs 3 --json a.json --seed 2"), "run ffmpeg --seed 2");
         assert_eq!(kept("run ffmpeg --json=a.json --seed 2 --jobs=1"), "run ffmpeg --seed 2");
+        assert_eq!(kept("sweep cyclic --state=a --csv b --plot c --seeds 2"), "sweep cyclic --seeds 2");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simulated};
+use hitm_memory::Span;
 use hitm_sched::mitigation::{Mitigation, OBJECTS};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -38,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) seeds: Vec<u64>,
     /// Work units per second, by batch, with each seed.
     pub(crate) rates: Vec<[f64; BATCHES]>,
+    /// With all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
+    pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
     pub(crate) operations: Vec<(Count, u64)>,
     /// With each seed.
@@ -53,6 +56,7 @@ impl Outcome {
     pub(crate) fn merge(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
         self.rates.extend(other.rates);
+        self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
         self.operations.extend(other.operations);
         self.roles.extend(other.roles);
@@ -70,9 +74,12 @@ impl Case {
 
     /// How to see it again, alone.
     fn again(&self) -> String {
-        let Self { arbitration, mitigation, workload, .. } = self;
+        let Self { topology, arbitration, mitigation, workload, .. } = self;
+        // A part of a machine is named by what it is a part of, and its CPUs.
+        let part = topology.name().rsplit_once('@').filter(|(_, cpus)| *cpus == topology.cpus().to_string());
+        let cpus = part.map_or_else(String::new, |(_, cpus)| format!("--cpus {cpus} "));
         format!(
-            "see it again, alone, with `--arbitration {} --mitigation {} --seed {} --seeds 1{}`",
+            "see it again, alone, with `{cpus}--arbitration {} --mitigation {} --seed {} --seeds 1{}`",
             arbitration.name(),
             mitigation.name(),
             workload.seed(),
@@ -123,10 +130,11 @@ impl Case {
         if let Some(fault) = running.as_ref().and_then(Running::fault) {
             return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
         }
-        let rates = running.map_or([f64::NAN; BATCHES], |running| running.rates());
+        let rates = running.as_ref().map_or([f64::NAN; BATCHES], Running::rates);
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
             rates: vec![rates],
+            latencies: running.as_ref().map_or_else(Vec::new, Running::latencies),
             results: machine.results(),
             operations: runtime.scheduler().stats().sums(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),

@@ -1,9 +1,13 @@
 //! What is run: one of the workloads with its parameters, and what both hosts need of whichever it is.
 
 use hitm::{Handle, Roles};
-use hitm_memory::Platform;
+use hitm_memory::{Platform, Span};
+use hitm_report::published::{self, Published};
 use hitm_report::result::Metric;
 use hitm_report::statistics::Mean;
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
+use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::{BATCHES, Window};
 use hitm_workloads::pi_stress::{self, PiStress};
@@ -12,6 +16,7 @@ use hitm_workloads::pi_stress::{self, PiStress};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Workload {
     Ffmpeg(ffmpeg::Config),
+    Cyclic(cyclic::Config),
     PiStress(pi_stress::Config),
 }
 
@@ -19,6 +24,7 @@ pub(crate) enum Workload {
 #[derive(Debug)]
 pub(crate) enum Running {
     Ffmpeg(Ffmpeg),
+    Cyclic(Cyclic),
     PiStress(PiStress),
 }
 
@@ -27,6 +33,7 @@ impl Workload {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ffmpeg(_) => "ffmpeg",
+            Self::Cyclic(_) => "cyclic",
             Self::PiStress(_) => "pi_stress",
         }
     }
@@ -36,6 +43,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
+            Self::Cyclic(config) => cyclic_options(config).trim_start().to_owned(),
             Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!("--groups {groups}")),
         }
     }
@@ -43,15 +51,31 @@ impl Workload {
     /// The options, beside those that all workloads have, that make it again: each with a space before it.
     pub(crate) fn options(&self) -> String {
         match self {
-            Self::Ffmpeg(config) => format!(" --burst-factor {}", config.burst_factor),
+            Self::Ffmpeg(ffmpeg::Config { profile, scale, burst_factor, .. }) => {
+                let profile = Some(profile).filter(|&&profile| profile != ffmpeg::Profile::default());
+                let profile = profile.map_or_else(String::new, |profile| format!(" --profile {}", profile.name()));
+                format!("{profile}{} --burst-factor {burst_factor}", if *scale { " --scale" } else { "" })
+            }
+            Self::Cyclic(config) => cyclic_options(config),
             Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!(" --groups {groups}")),
         }
+    }
+
+    /// What was published of it: of 480 CPUs, and of cyclic with the usual sleeps.
+    pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
+        let alike = match self {
+            Self::Ffmpeg(_) => true,
+            Self::PiStress(config) => config.groups.is_none(),
+            Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
+        };
+        published::of(self.name(), mitigation.name()).filter(|_| alike && topology.cpus() == 480)
     }
 
     /// When it is measured.
     pub(crate) fn window(&self) -> Window {
         match self {
             Self::Ffmpeg(config) => config.window,
+            Self::Cyclic(config) => config.window,
             Self::PiStress(config) => config.window,
         }
     }
@@ -60,6 +84,7 @@ impl Workload {
     pub(crate) fn seed(&self) -> u64 {
         match self {
             Self::Ffmpeg(config) => config.seed,
+            Self::Cyclic(config) => config.seed,
             Self::PiStress(config) => config.seed,
         }
     }
@@ -68,6 +93,7 @@ impl Workload {
     pub(crate) fn with_seed(mut self, seed: u64) -> Self {
         match &mut self {
             Self::Ffmpeg(config) => config.seed = seed,
+            Self::Cyclic(config) => config.seed = seed,
             Self::PiStress(config) => config.seed = seed,
         }
         self
@@ -77,6 +103,7 @@ impl Workload {
     pub(crate) fn roles(&self) -> Roles {
         match self {
             Self::Ffmpeg(_) => ffmpeg::roles(),
+            Self::Cyclic(_) => cyclic::roles(),
             Self::PiStress(_) => pi_stress::roles(),
         }
     }
@@ -90,7 +117,7 @@ impl Workload {
     /// allows by itself.
     pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
         match self {
-            Self::Ffmpeg(_) => 0,
+            Self::Ffmpeg(_) | Self::Cyclic(_) => 0,
             // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
             Self::PiStress(config) => {
                 let life = config.window.warm_up + config.window.measured;
@@ -103,6 +130,7 @@ impl Workload {
     pub(crate) fn metric(&self, mean: Mean) -> Metric {
         let name = match self {
             Self::Ffmpeg(_) => "frames_per_second",
+            Self::Cyclic(_) => "bogo_operations_per_second",
             Self::PiStress(_) => "inversions_per_second",
         };
         Metric {
@@ -118,9 +146,24 @@ impl Workload {
     pub(crate) fn start<P: Platform>(&self, runtime: &Handle<P>) -> Running {
         match *self {
             Self::Ffmpeg(config) => Running::Ffmpeg(Ffmpeg::start(runtime, config)),
+            Self::Cyclic(config) => Running::Cyclic(Cyclic::start(runtime, config)),
             Self::PiStress(config) => Running::PiStress(PiStress::start(runtime, config)),
         }
     }
+}
+
+/// What was asked for that is not the usual, as options: each with a space before it.
+fn cyclic_options(config: &cyclic::Config) -> String {
+    let usual = cyclic::Config::new(config.seed, config.window);
+    let nanos = |span: Span| format!("{}ns", span.as_picos() / 1_000);
+    let options = [
+        ("instances", config.instances.map(|count| count.to_string())),
+        ("sleep", (config.sleep != usual.sleep).then(|| nanos(config.sleep))),
+        ("work", (config.work != usual.work).then(|| nanos(config.work))),
+        ("priority", (config.priority != usual.priority).then(|| config.priority.to_string())),
+        ("placement", (config.placement != usual.placement).then(|| config.placement.name().to_owned())),
+    ];
+    options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?))).collect()
 }
 
 impl Running {
@@ -128,7 +171,16 @@ impl Running {
     pub(crate) fn rates(&self) -> [f64; BATCHES] {
         match self {
             Self::Ffmpeg(ffmpeg) => ffmpeg.frames_per_second(),
+            Self::Cyclic(cyclic) => cyclic.operations_per_second(),
             Self::PiStress(pi_stress) => pi_stress.inversions_per_second(),
+        }
+    }
+
+    /// How late what it sleeps for came, where it says so.
+    pub(crate) fn latencies(&self) -> Vec<Span> {
+        match self {
+            Self::Cyclic(cyclic) => cyclic.latencies(),
+            Self::Ffmpeg(_) | Self::PiStress(_) => Vec::new(),
         }
     }
 
@@ -138,7 +190,7 @@ impl Running {
             Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(
                 "a group got nothing done for 5 looks of the admin task in a row, 3.75s: a deadlock, or CPUs too slow",
             ),
-            Self::Ffmpeg(_) | Self::PiStress(_) => None,
+            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::PiStress(_) => None,
         }
     }
 }

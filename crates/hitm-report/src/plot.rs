@@ -35,12 +35,14 @@ pub struct Series {
 const SIZE: (u32, u32) = (720, 440);
 
 /// Told apart also without colours (Okabe and Ito).
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(240, 228, 66),
 ];
 
 impl Plot {

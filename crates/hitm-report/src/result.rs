@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::latency::Latency;
 use crate::published::Published;
 
 /// The form's name and number.
@@ -164,6 +165,9 @@ pub struct Run {
     /// Who woke whom, times a unit of the metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakes: Vec<(String, String, f64)>,
+    /// How late what one task slept for came, where the workload says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// The lines, most waited for first.
     pub lines: Vec<Line>,
     /// What a user should know.
@@ -380,6 +384,15 @@ impl std::fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
+
+impl Metric {
+    /// What it counts, one of them: `frame`; none where it is no rate.
+    #[must_use]
+    pub fn counted(&self) -> Option<String> {
+        let name = self.name.strip_suffix("_per_second").filter(|_| self.unit == "1/s")?;
+        Some(name.strip_suffix('s').unwrap_or(name).replace('_', " "))
+    }
+}
 
 impl ResultFile {
     /// Reads what `--json` wrote.

@@ -1,6 +1,7 @@
 //! The table of a workload's mitigations: a row a run, what was published beside what came out.
 
 use crate::columns::{Align, Columns, short};
+use crate::latency;
 use crate::published::{
     MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role,
 };
@@ -40,6 +41,11 @@ pub fn render(file: &ResultFile) -> String {
         }
         if first.host != "simulated" {
             text.push_str(&operations(&group));
+        }
+        let late: Vec<_> =
+            group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
+        if !late.is_empty() {
+            text.push_str(&format!("\n{}", latency::render(late.into_iter())));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
@@ -216,10 +222,11 @@ fn cycles(run: &Run, place: Place) -> Option<f64> {
     (misses > 0.0).then(|| lines.iter().map(|line| line.cycles_per_load.mean * loads(line)).sum::<f64>() / misses)
 }
 
-/// What a run is counted in, with its article: its metric without the time.
+/// What a run is counted in, with its article.
 fn unit(run: &Run) -> String {
-    let unit = run.metric.name.strip_suffix("s_per_second").unwrap_or("unit");
-    format!("{} {unit}", if unit.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" })
+    let counted = run.metric.counted().unwrap_or_else(|| "unit".to_owned());
+    let article = if counted.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {counted}")
 }
 
 /// What the tasks of each role did, beside what was measured of FFmpeg.

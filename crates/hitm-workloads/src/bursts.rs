@@ -1,7 +1,7 @@
 //! Lengths of work: distributions with a source, scaled by one factor for all.
 
 use hitm_memory::Span;
-use rand_core::SeedableRng;
+use rand_core::{RngCore, SeedableRng};
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -38,6 +38,12 @@ impl Bursts {
         let lengths = LogNormal::from_mean_cv(burst.mean_micros * self.factor * 1e3, burst.spread);
         Span::from_nanos_f64(lengths.expect("a positive mean").sample(&mut self.random))
     }
+
+    /// A number below `end`, each as likely; 0 when there is none.
+    pub fn below(&mut self, end: u64) -> u64 {
+        // The high half of the product: off by less than one in 2^64 divided by `end`.
+        ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +59,16 @@ mod tests {
         let variance = lengths.iter().map(|length| (length - mean).powi(2)).sum::<f64>() / lengths.len() as f64;
         assert!((mean - 50.0).abs() < 1.0, "{mean}");
         assert!((variance.sqrt() / mean - 0.5).abs() < 0.02, "{}", variance.sqrt() / mean);
+    }
+
+    #[test]
+    fn numbers_below_an_end_are_all_there_and_as_likely() {
+        let mut bursts = Bursts::new(1, 2, 1.0);
+        let mut counts = [0_u32; 5];
+        (0..10_000).for_each(|_| counts[bursts.below(5) as usize] += 1);
+        // Five standard deviations of a count: the root of 10,000 * 0.2 * 0.8 is 40.
+        assert!(counts.iter().all(|count| count.abs_diff(2_000) < 200), "{counts:?}");
+        assert_eq!(bursts.below(0), 0);
     }
 
     #[test]

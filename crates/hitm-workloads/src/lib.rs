@@ -4,6 +4,7 @@
 //! no field of the scheduler.
 
 pub mod bursts;
+pub mod cyclic;
 pub mod ffmpeg;
 pub mod meter;
 pub mod pi_stress;

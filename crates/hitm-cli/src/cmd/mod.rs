@@ -6,6 +6,7 @@ mod layout;
 mod list;
 mod probe;
 mod run;
+mod sweep;
 mod validate;
 
 use clap::Subcommand;
@@ -17,6 +18,8 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     /// Run a workload, simulated or for real.
     Run(run::Run),
+    /// Run a workload on more and more CPUs: the scaling curve.
+    Sweep(sweep::Sweep),
     /// Show what there is: workloads, machines, mitigations.
     List(list::List),
     /// Show the contended lines of a result file.
@@ -33,6 +36,7 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.run(),
+            Self::Sweep(sweep) => sweep.run(),
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
             Self::Compare(compare) => compare.run(),

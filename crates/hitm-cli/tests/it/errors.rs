@@ -9,13 +9,13 @@ fn commands() {
     check(
         "",
         expect![[r#"
-            hitm: `hitm`: a command is missing after it, one of `run`, `list`, `c2c`, `compare`, `validate`, `layout`; `hitm --help` shows what there is
+            hitm: `hitm`: a command is missing after it, one of `run`, `sweep`, `list`, `c2c`, `compare`, `validate`, `layout`; `hitm --help` shows what there is
         "#]],
     );
     check(
         "run",
         expect![[r#"
-            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `pi_stress`, `probe`; `hitm run --help` shows what there is
+            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `probe`; `hitm run --help` shows what there is
         "#]],
     );
     check(

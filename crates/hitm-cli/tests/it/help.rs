@@ -15,6 +15,7 @@ fn every_command_has_help_with_examples() {
     check("", "hitm");
     check("run", "run");
     check("run ffmpeg", "run-ffmpeg");
+    check("run cyclic", "run-cyclic");
     check("run pi_stress", "run-pi-stress");
     check("run probe", "run-probe");
     check("run probe ping-pong", "run-probe-ping-pong");
@@ -26,6 +27,10 @@ fn every_command_has_help_with_examples() {
     check("run probe lock", "run-probe-lock");
     check("run probe writer-readers", "run-probe-writer-readers");
     check("run probe reads", "run-probe-reads");
+    check("sweep", "sweep");
+    check("sweep ffmpeg", "sweep-ffmpeg");
+    check("sweep cyclic", "sweep-cyclic");
+    check("sweep pi_stress", "sweep-pi-stress");
     check("list", "list");
     check("c2c", "c2c");
     check("compare", "compare");
@@ -34,15 +39,20 @@ fn every_command_has_help_with_examples() {
 }
 
 /// Those whose texts are held to a length and whose examples are parsed.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 18] = [
     "",
     "run",
     "run ffmpeg",
+    "run cyclic",
     "run pi_stress",
     "run probe",
     "run probe mask",
     "run probe lock",
     "run probe mix",
+    "sweep",
+    "sweep ffmpeg",
+    "sweep cyclic",
+    "sweep pi_stress",
     "list",
     "c2c",
     "compare",

@@ -4,6 +4,7 @@
 
 mod command;
 mod compare;
+mod cyclic;
 mod errors;
 mod failures;
 mod help;
@@ -15,4 +16,5 @@ mod probes;
 mod reports;
 mod result_files;
 mod same_bytes;
+mod sweep;
 mod validate;

@@ -80,6 +80,7 @@ impl NativeWorkers {
         if let Some(os_index) = os_index {
             pin(os_index);
         }
+        wake_in_time();
         self.workers[cpu.index()].thread.set(std::thread::current()).expect("a CPU has one thread in its life");
         // SeqCst: the table above.
         fence(Ordering::SeqCst);
@@ -169,6 +170,17 @@ fn pin(os_index: u32) {
 
 #[cfg(not(target_os = "linux"))]
 fn pin(_os_index: u32) {}
+
+/// Asks that the calling thread's timers expire as soon as they are due. Linux gathers those of ordinary threads for 50 us to
+/// save interrupts, and never those of real-time threads, which the tasks here stand for.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn wake_in_time() {
+    // Refused under some filters of system calls: sleeps then end later.
+    let _refused = rustix::thread::set_current_timer_slack(Some(std::num::NonZeroU64::MIN));
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn wake_in_time() {}
 
 /// Runs `f` with the workers that this thread belongs to.
 ///

@@ -56,13 +56,9 @@ impl Work {
     /// Units that the metric counts in both, if there are any, and seconds otherwise.
     pub(super) fn of(before: &Run, after: &Run) -> Self {
         let units = |run: &Run| run.metric.value * run.simulated_seconds;
-        let name = |run: &Run| -> Option<String> {
-            let name = run.metric.name.strip_suffix("_per_second").filter(|_| run.metric.unit == "1/s")?;
-            Some(name.strip_suffix('s').unwrap_or(name).replace('_', " "))
-        };
         let counts = |run: &Run| units(run).is_finite() && units(run) > 0.0;
-        match name(before) {
-            Some(unit) if name(after).as_ref() == Some(&unit) && counts(before) && counts(after) => {
+        match before.metric.counted() {
+            Some(unit) if after.metric.counted().as_ref() == Some(&unit) && counts(before) && counts(after) => {
                 Self { unit, before: units(before), after: units(after) }
             }
             _ => Self { unit: "second".to_owned(), before: before.simulated_seconds, after: after.simulated_seconds },

@@ -1,5 +1,6 @@
 //! The workloads on both hosts.
 
+mod cyclic;
 mod determinism;
 mod inversions;
 mod loom;

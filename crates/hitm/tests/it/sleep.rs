@@ -1,8 +1,11 @@
 //! Sleeping: never early, in order, cancelled, for no time, and, where time is simulated, how late.
 
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use hitm::{CpuSet, Handle, Span, Time};
 use hitm_topology::CpuId;
@@ -17,6 +20,7 @@ every_host!(
     many_sleepers_end_in_order,
     a_sleep_that_was_dropped_is_forgotten,
     a_sleep_goes_on_elsewhere,
+    a_timer_fires_where_the_sleep_began,
     a_sleeper_that_is_woken_sleeps_on,
 );
 
@@ -120,6 +124,44 @@ async fn a_sleep_goes_on_elsewhere<H: Host>(handle: Handle<H>) {
             sleep.await;
             assert!(clock.now() >= deadline);
         }
+    });
+    joined(task).await;
+}
+
+/// Notes the CPU on which it is woken.
+struct Notes<H> {
+    cpu: AtomicU32,
+    inner: Waker,
+    host: PhantomData<fn() -> H>,
+}
+
+impl<H: Host> Wake for Notes<H> {
+    fn wake(self: Arc<Self>) {
+        self.cpu.store(H::current_cpu().0, Ordering::Relaxed);
+        self.inner.wake_by_ref();
+    }
+}
+
+async fn a_timer_fires_where_the_sleep_began<H: Host>(handle: Handle<H>) {
+    let last = handle.topology().cpus() as u32 - 1;
+    let clock = handle.clone();
+    let task = handle.spawn(crate::stage::on_cpu(last, 5), async move {
+        let mut sleep = pin!(clock.sleep(Span::from_micros(200)));
+        let notes = poll_fn(|context| {
+            let (cpu, inner) = (AtomicU32::new(u32::MAX), context.waker().clone());
+            let notes = Arc::new(Notes::<H> { cpu, inner, host: PhantomData });
+            let waker = Waker::from(notes.clone());
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            Poll::Ready(notes)
+        })
+        .await;
+        clock.set_cpus(&CpuSet::from_iter([CpuId(0)]));
+        // Until the timer has fired, this CPU is another's.
+        while notes.cpu.load(Ordering::Relaxed) == u32::MAX {
+            clock.compute(Span::from_micros(10)).await;
+            assert_eq!(H::current_cpu(), CpuId(0));
+        }
+        assert_eq!(notes.cpu.load(Ordering::Relaxed), last);
     });
     joined(task).await;
 }

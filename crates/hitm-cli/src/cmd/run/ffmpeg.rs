@@ -24,15 +24,22 @@ Examples:
 pub(crate) struct Ffmpeg {
     #[command(flatten)]
     series: SeriesArgs,
+    #[command(flatten)]
+    options: FfmpegOptions,
+    /// Multiply all bursts by this instead of calibrating (natively 1 unless given).
+    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
+    burst_factor: Option<f64>,
+}
+
+/// Which program transcodes, and how.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct FfmpegOptions {
     /// Which program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
     #[arg(long, value_enum, default_value = "x264")]
     profile: ProfileArg,
     /// Scale frames between decoder and encoder, by the filter's slice workers.
     #[arg(long)]
     scale: bool,
-    /// Multiply all bursts by this instead of calibrating (natively 1 unless given).
-    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
-    burst_factor: Option<f64>,
 }
 
 /// Pictures that a simulated run is measured for.
@@ -58,25 +65,28 @@ impl From<ProfileArg> for ffmpeg::Profile {
     }
 }
 
-impl Ffmpeg {
-    fn config(&self, burst_factor: f64) -> ffmpeg::Config {
-        ffmpeg::Config {
-            profile: self.profile.into(),
-            scale: self.scale,
-            burst_factor,
-            seed: self.series.seed(),
-            window: self.series.window(self.usual_window(burst_factor)),
-        }
+impl FfmpegOptions {
+    /// The workload with these.
+    pub(crate) fn config(&self, burst_factor: f64, seed: u64, window: Window) -> ffmpeg::Config {
+        ffmpeg::Config { profile: self.profile.into(), scale: self.scale, burst_factor, seed, window }
     }
 
-    fn usual_window(&self, burst_factor: f64) -> Window {
-        match self.series.host() {
+    /// When it is measured if nobody says.
+    pub(crate) fn usual_window(&self, host: HostArg, burst_factor: f64) -> Window {
+        match host {
             HostArg::Simulated => {
                 let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
                 Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) }
             }
             HostArg::Native => Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) },
         }
+    }
+}
+
+impl Ffmpeg {
+    fn config(&self, burst_factor: f64) -> ffmpeg::Config {
+        let window = self.series.window(self.options.usual_window(self.series.host(), burst_factor));
+        self.options.config(burst_factor, self.series.seed(), window)
     }
 }
 

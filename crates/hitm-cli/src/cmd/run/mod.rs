@@ -1,20 +1,25 @@
 //! `hitm run`.
 
+mod cyclic;
 mod ffmpeg;
 mod pi_stress;
 mod series;
 
 use clap::{Args, Subcommand};
 
+use self::cyclic::Cyclic;
+pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
+pub(crate) use self::ffmpeg::FfmpegOptions;
 use self::pi_stress::PiStress;
+pub(crate) use self::pi_stress::PiStressOptions;
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 
 /// Run a workload, simulated or for real.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
+    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run cyclic --placement drawn\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
 )]
 pub(crate) struct Run {
     #[command(subcommand)]
@@ -27,6 +32,10 @@ enum Workload {
     ///
     /// Measured for 40 pictures' time after 20 of warm-up when simulated, and for 5s after 1s natively.
     Ffmpeg(Box<Ffmpeg>),
+    /// A task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke.
+    ///
+    /// Measured for 60 times its sleep after 40 of warm-up when simulated, and for 5s after 1s natively.
+    Cyclic(Box<Cyclic>),
     /// 240 groups of three tasks, each on one CPU, that provoke priority inversions.
     ///
     /// Half as many groups as CPUs. Measured for 10ms after 2ms of warm-up when simulated, and for 5s after 1s natively. After
@@ -41,6 +50,7 @@ impl Run {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.workload {
             Workload::Ffmpeg(ffmpeg) => series::run(&*ffmpeg),
+            Workload::Cyclic(cyclic) => series::run(&*cyclic),
             Workload::PiStress(pi_stress) => series::run(&*pi_stress),
             Workload::Probe(probe) => probe.run(),
         }

@@ -22,6 +22,13 @@ Examples:
 pub(crate) struct PiStress {
     #[command(flatten)]
     series: SeriesArgs,
+    #[command(flatten)]
+    options: PiStressOptions,
+}
+
+/// How many groups there are.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PiStressOptions {
     /// How many groups, on the CPUs after the first [default: half as many as CPUs].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     groups: Option<usize>,
@@ -32,24 +39,25 @@ const SIMULATED: Window = Window { warm_up: Span::from_micros(2_000), measured: 
 /// How long a native run is.
 const NATIVE: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
 
-impl Program for PiStress {
-    fn series(&self) -> &SeriesArgs {
-        &self.series
+impl PiStressOptions {
+    /// The workload with these.
+    pub(crate) fn config(&self, seed: u64, window: Window) -> pi_stress::Config {
+        pi_stress::Config { groups: self.groups, seed, window }
     }
 
-    fn workload(&self) -> Workload {
-        let usual = match self.series.host() {
+    /// When it is measured if nobody says.
+    pub(crate) fn usual_window(&self, host: HostArg) -> Window {
+        match host {
             HostArg::Simulated => SIMULATED,
             HostArg::Native => NATIVE,
-        };
-        Workload::PiStress(pi_stress::Config {
-            groups: self.groups,
-            seed: self.series.seed(),
-            window: self.series.window(usual),
-        })
+        }
     }
 
-    fn check(&self, topology: &Topology) -> Result<(), Failure> {
+    /// Whether so many groups have room.
+    ///
+    /// # Errors
+    /// When they have not.
+    pub(crate) fn check(&self, topology: &Topology) -> Result<(), Failure> {
         match self.groups {
             Some(0) => Err(Failure::new("--groups 0: nobody would do anything; ask for one or more")),
             // As the original refuses it.
@@ -60,5 +68,20 @@ impl Program for PiStress {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+impl Program for PiStress {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workload(&self) -> Workload {
+        let window = self.series.window(self.options.usual_window(self.series.host()));
+        Workload::PiStress(self.options.config(self.series.seed(), window))
+    }
+
+    fn check(&self, topology: &Topology) -> Result<(), Failure> {
+        self.options.check(topology)
     }
 }

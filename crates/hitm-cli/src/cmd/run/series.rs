@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use clap::Args;
 use hitm_machine::{Arbitration, Costs};
-use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
-use hitm_report::published;
+use hitm_report::latency::Latency;
 use hitm_report::result::{Calibration, ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, mean_of_batches, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
-use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_natively, span, span_above_zero};
-use crate::campaign::{self, Progress, host_threads};
+use crate::args::{HostArg, OutputArgs, refuse_natively};
+use crate::campaign::{self, Progress};
+use crate::cases::CaseArgs;
 use crate::failure::Failure;
 use crate::record::{empty_file, machine_of, pairs_per_unit, per_unit};
 use crate::simulate::{Case, Outcome};
@@ -26,60 +26,22 @@ use crate::{convert, json, native, print};
 #[derive(Args, Debug)]
 pub(crate) struct SeriesArgs {
     #[command(flatten)]
-    machine: MachineArgs,
-    /// The mitigations to run, separated by commas; `+` joins several into one run; `as-posted` stands for the posted stacking.
-    #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = DEFAULT_MITIGATIONS.map(str::to_owned))]
-    mitigation: Vec<String>,
+    cases: CaseArgs,
     /// Where to run.
     #[arg(long, value_enum, default_value = "simulated")]
     host: HostArg,
-    /// Which objects take part in the coherence model [default: full].
-    #[arg(long, value_enum)]
-    coherence: Option<CoherenceArg>,
-    /// How long each run is measured [default: the workload's, see above].
-    #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
-    duration: Option<Span>,
-    /// What is not measured before that [default: the workload's, see above].
-    #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
-    warm_up: Option<Span>,
-    /// Runs of each mitigation, with successive seeds [default: 3].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
-    seeds: Option<u64>,
     /// Add seeds until the interval of `relative` is under a point, up to this many [default: as --seeds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     max_seeds: Option<u64>,
     /// Print what the tasks of each role did, and who woke whom.
     #[arg(long)]
     roles: bool,
-    /// Host threads [default: all cores].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
-    jobs: Option<u64>,
-    /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
-    #[arg(long, value_name = "N", hide = true)]
-    livelock_after: Option<u64>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// The rows of the seeds' table.
-const DEFAULT_MITIGATIONS: [&str; 7] = [
-    "baseline",
-    "cpupri-split",
-    "cpupri-split-compact",
-    "root-domain-reordered",
-    "rto-count=node",
-    "cpupri-mask=node",
-    "all",
-];
-
-/// Runs of each mitigation when nobody says.
-const SEEDS: u64 = 3;
-
 /// Lines that are shown when nobody says.
 const LINES_SHOWN: usize = 5;
-
-/// What `as-posted` alone stands for.
-const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-posted", "all+as-posted"];
 
 /// The interval of `relative` that is good enough: a point.
 const GOOD_INTERVAL: f64 = 0.01;
@@ -134,14 +96,13 @@ struct Group {
 pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let series = program.series();
     // All that can be wrong with the words is found out before anything runs.
-    let mitigations = series.mitigations()?;
-    let topologies = series.machine.topologies(series.host)?;
+    let mitigations = series.cases.mitigations()?;
+    let topologies = series.cases.topologies(series.host)?;
     topologies.iter().try_for_each(|topology| program.check(topology))?;
-    let arbitrations = series.machine.arbitrations()?;
+    let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds()?;
-    let with_costs = |topology: &Arc<Topology>| Ok((topology.clone(), series.machine.costs(topology)?));
-    let machines: Vec<_> = topologies.iter().map(with_costs).collect::<Result<_, Failure>>()?;
+    let machines = series.cases.with_costs(&topologies)?;
     let target = series.output.json.as_deref().map(json::Target::open).transpose()?;
     let file = match series.host {
         HostArg::Simulated => simulate(program, &mitigations, &machines, &arbitrations),
@@ -154,11 +115,7 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     if !file.runs.is_empty() {
         print(&series.report(&file))?;
     }
-    match file.failures.as_slice() {
-        [] => Ok(()),
-        [only] => Err(Failure::wanting(only)),
-        [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
-    }
+    campaign::ended(&file.failures)
 }
 
 fn native_cases(program: &impl Program, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {
@@ -180,9 +137,9 @@ fn simulate(
     arbitrations: &[Arbitration],
 ) -> ResultFile {
     let series = program.series();
-    let threads = series.jobs.map_or_else(host_threads, |jobs| jobs as usize);
+    let threads = series.cases.threads();
     let groups = machines.len() * arbitrations.len();
-    let progress = Progress::new(groups * (program.fitting_runs() + mitigations.len() * series.seeds() as usize));
+    let progress = Progress::new(groups * (program.fitting_runs() + mitigations.len() * series.cases.seeds() as usize));
     let mut file = empty_file();
     for (topology, costs) in machines {
         file.machines.push(machine_of(topology, costs));
@@ -191,11 +148,11 @@ fn simulate(
                 topology: topology.clone(),
                 costs: costs.clone(),
                 arbitration,
-                coherence: series.coherence.unwrap_or_default(),
+                coherence: series.cases.coherence.unwrap_or_default(),
                 mitigation: Mitigation::baseline(),
                 workload: program.workload(),
                 roles: series.roles || program.workload().counts_operations(),
-                livelock_after: series.livelock_after,
+                livelock_after: series.cases.livelock_after,
             };
             let workload = match program.fit(&case, threads, &progress) {
                 Ok((workload, calibration)) => {
@@ -225,23 +182,23 @@ impl SeriesArgs {
 
     /// The first seed.
     pub(crate) fn seed(&self) -> u64 {
-        self.machine.seed
+        self.cases.seed()
     }
 
     /// When to measure: as was asked for, else as is `usual`.
     pub(crate) fn window(&self, usual: Window) -> Window {
-        Window { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured: self.duration.unwrap_or(usual.measured) }
+        self.cases.window(usual)
     }
 
     fn check_natively(&self) -> Result<(), Failure> {
-        refuse_natively(self.host, &self.machine.simulated_only())?;
+        refuse_natively(self.host, &self.cases.machine.simulated_only())?;
         refuse_natively(
             self.host,
             &[
-                ("--coherence", self.coherence.is_some()),
-                ("--seeds", self.seeds.is_some()),
+                ("--coherence", self.cases.coherence.is_some()),
+                ("--seeds", self.cases.seeds.is_some()),
                 ("--max-seeds", self.max_seeds.is_some()),
-                ("--jobs", self.jobs.is_some()),
+                ("--jobs", self.cases.jobs.is_some()),
                 ("--lines", self.output.lines.is_some()),
                 ("--layout", self.output.layout.is_some()),
             ],
@@ -249,27 +206,17 @@ impl SeriesArgs {
     }
 
     fn check_seeds(&self) -> Result<(), Failure> {
-        let (seeds, most) = (self.seeds(), self.max_seeds());
+        let (seeds, most) = (self.cases.seeds(), self.max_seeds());
         if most < seeds {
             return Err(Failure::new(format!(
                 "--max-seeds {most}: fewer than the {seeds} of --seeds; ask for more, or leave one out"
             )));
         }
-        match self.machine.seed.checked_add(most) {
-            Some(_) => Ok(()),
-            None => Err(Failure::new(format!(
-                "--seed {}: there are no {most} seeds from it on; take a smaller one",
-                self.machine.seed
-            ))),
-        }
-    }
-
-    fn seeds(&self) -> u64 {
-        self.seeds.unwrap_or(SEEDS)
+        self.cases.check_seeds(most)
     }
 
     fn max_seeds(&self) -> u64 {
-        self.max_seeds.unwrap_or(self.seeds())
+        self.max_seeds.unwrap_or(self.cases.seeds())
     }
 
     fn report(&self, file: &ResultFile) -> String {
@@ -288,38 +235,10 @@ impl SeriesArgs {
         text
     }
 
-    fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
-        let mut names: Vec<&str> = Vec::new();
-        for name in &self.mitigation {
-            match name.as_str() {
-                "as-posted" => names.extend(AS_POSTED),
-                name => names.push(name),
-            }
-        }
-        let mut known: Vec<(Vec<&str>, &str)> = Vec::new();
-        let mut mitigations = Vec::new();
-        for name in names {
-            mitigations.push(Mitigation::parse(name)?);
-            // Joined in another order they are the same.
-            let mut parts: Vec<&str> = name.split('+').collect();
-            parts.sort_unstable();
-            if let Some(twice) = parts.windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(Failure::new(format!("mitigation `{name}`: `{}` is there twice; write it once", twice[0])));
-            }
-            if let Some((_, other)) = known.iter().find(|(others, _)| *others == parts) {
-                let what =
-                    if *other == name { "is there twice".to_owned() } else { format!("is the same as `{other}`") };
-                return Err(Failure::new(format!("mitigation `{name}`: {what}; name each once")));
-            }
-            known.push((parts, name));
-        }
-        Ok(mitigations)
-    }
-
     /// Runs every case with its seeds, and more seeds while intervals are too wide and it is allowed.
     fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress, failures: &mut Vec<String>) -> Group {
         let mut group = Group { outcomes: cases.iter().map(|_| None).collect(), cases };
-        let (seeds, most) = (self.seeds(), self.max_seeds());
+        let (seeds, most) = (self.cases.seeds(), self.max_seeds());
         let mut from = 0;
         while from < most {
             let to = if from == 0 { seeds } else { (from + seeds).min(most) };
@@ -327,7 +246,7 @@ impl SeriesArgs {
                 progress.expect_more(group.cases.len() * (to - from) as usize);
             }
             let with_seed = |case: &Case, seed: u64| Case {
-                workload: case.workload.with_seed(self.machine.seed + seed),
+                workload: case.workload.with_seed(self.cases.seed() + seed),
                 ..case.clone()
             };
             let cases: Vec<Case> =
@@ -391,7 +310,7 @@ impl SeriesArgs {
             machine: case.topology.name().to_owned(),
             arbitration: case.arbitration.name().into_owned(),
             coherence: case.coherence.name().to_owned(),
-            seed: self.machine.seed,
+            seed: self.cases.seed(),
             seeds: outcome.seeds.clone(),
             wall_seconds: outcome.wall_seconds,
             metric: case.workload.metric(metric),
@@ -400,8 +319,7 @@ impl SeriesArgs {
             kernel_share: results.account.kernel_share(),
             idle_share: results.account.idle_share(),
             kernel_parts: results.kernel_parts(),
-            published: published::of(case.workload.name(), case.mitigation.name())
-                .filter(|_| case.topology.cpus() == 480),
+            published: case.workload.published(&case.topology, &case.mitigation),
             simulated_seconds: measured,
             accesses: results.totals.accesses(),
             misses: results.totals.misses,
@@ -410,6 +328,7 @@ impl SeriesArgs {
             operations,
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
+            latency: Latency::of(&outcome.latencies),
             lines: convert::lines(results, LINES_KEPT),
             notes,
             probe: None,

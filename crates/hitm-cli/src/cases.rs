@@ -1,0 +1,143 @@
+//! Which cases a workload is run in: machines, policies, mitigations, seeds, and for how long. What `run` and `sweep` share.
+
+use std::sync::Arc;
+
+use clap::Args;
+use hitm_machine::Costs;
+use hitm_memory::Span;
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
+use hitm_workloads::meter::Window;
+
+use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
+use crate::campaign::host_threads;
+use crate::failure::Failure;
+
+/// Machines, policies, mitigations, seeds and times.
+#[derive(Args, Debug)]
+pub(crate) struct CaseArgs {
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// The mitigations to run, separated by commas; `+` joins several into one run; `as-posted` stands for the posted stacking.
+    #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = DEFAULT_MITIGATIONS.map(str::to_owned))]
+    mitigation: Vec<String>,
+    /// Which objects take part in the coherence model [default: full].
+    #[arg(long, value_enum)]
+    pub(crate) coherence: Option<CoherenceArg>,
+    /// How long each run is measured [default: the workload's, see above].
+    #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
+    duration: Option<Span>,
+    /// What is not measured before that [default: the workload's, see above].
+    #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
+    warm_up: Option<Span>,
+    /// Runs of each mitigation, with successive seeds [default: 3].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
+    pub(crate) seeds: Option<u64>,
+    /// Host threads [default: all cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
+    pub(crate) jobs: Option<u64>,
+    /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) livelock_after: Option<u64>,
+}
+
+/// The rows of the seeds' table.
+const DEFAULT_MITIGATIONS: [&str; 7] = [
+    "baseline",
+    "cpupri-split",
+    "cpupri-split-compact",
+    "root-domain-reordered",
+    "rto-count=node",
+    "cpupri-mask=node",
+    "all",
+];
+
+/// Runs of each mitigation when nobody says.
+const SEEDS: u64 = 3;
+
+/// What `as-posted` alone stands for.
+const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-posted", "all+as-posted"];
+
+impl CaseArgs {
+    /// The first seed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.machine.seed
+    }
+
+    /// How many seeds.
+    pub(crate) fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(SEEDS)
+    }
+
+    /// Host threads.
+    pub(crate) fn threads(&self) -> usize {
+        self.jobs.map_or_else(host_threads, |jobs| jobs as usize)
+    }
+
+    /// When to measure: as was asked for, else as is `usual`.
+    pub(crate) fn window(&self, usual: Window) -> Window {
+        Window { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured: self.duration.unwrap_or(usual.measured) }
+    }
+
+    /// Whether there are `most` seeds.
+    ///
+    /// # Errors
+    /// When there are not.
+    pub(crate) fn check_seeds(&self, most: u64) -> Result<(), Failure> {
+        match self.machine.seed.checked_add(most) {
+            Some(_) => Ok(()),
+            None => Err(Failure::new(format!(
+                "--seed {}: there are no {most} seeds from it on; take a smaller one",
+                self.machine.seed
+            ))),
+        }
+    }
+
+    /// What each of `topologies` costs.
+    ///
+    /// # Errors
+    /// When a parameter was asked for that one has not.
+    pub(crate) fn with_costs(&self, topologies: &[Arc<Topology>]) -> Result<Vec<(Arc<Topology>, Costs)>, Failure> {
+        topologies.iter().map(|topology| Ok((topology.clone(), self.machine.costs(topology)?))).collect()
+    }
+
+    /// The machines.
+    ///
+    /// # Errors
+    /// As [`MachineArgs::topologies`].
+    pub(crate) fn topologies(&self, host: HostArg) -> Result<Vec<Arc<Topology>>, Failure> {
+        self.machine.topologies(host)
+    }
+
+    /// The mitigations, each once.
+    ///
+    /// # Errors
+    /// When one is unknown, cannot be joined so, or is there twice.
+    pub(crate) fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in &self.mitigation {
+            match name.as_str() {
+                "as-posted" => names.extend(AS_POSTED),
+                name => names.push(name),
+            }
+        }
+        let mut known: Vec<(Vec<&str>, &str)> = Vec::new();
+        let mut mitigations = Vec::new();
+        for name in names {
+            mitigations.push(Mitigation::parse(name)?);
+            // Joined in another order they are the same.
+            let mut parts: Vec<&str> = name.split('+').collect();
+            parts.sort_unstable();
+            if let Some(twice) = parts.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Failure::new(format!("mitigation `{name}`: `{}` is there twice; write it once", twice[0])));
+            }
+            if let Some((_, other)) = known.iter().find(|(others, _)| *others == parts) {
+                let what =
+                    if *other == name { "is there twice".to_owned() } else { format!("is the same as `{other}`") };
+                return Err(Failure::new(format!("mitigation `{name}`: {what}; name each once")));
+            }
+            known.push((parts, name));
+        }
+        Ok(mitigations)
+    }
+}

@@ -1,0 +1,354 @@
+//! `hitm sweep`: a workload over numbers of CPUs.
+
+mod state;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use hitm_machine::Part;
+use hitm_memory::Span;
+use hitm_report::plot::Plot;
+use hitm_report::statistics::{Mean, mean_of_batches, ratio};
+use hitm_report::sweep::{self, Point};
+use hitm_report::sweep_state::{self, Finished, Key, Setting};
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
+use hitm_workloads::meter::Window;
+
+use self::state::StateFile;
+use crate::args::{HostArg, factor};
+use crate::campaign::{self, Progress};
+use crate::cases::CaseArgs;
+use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions};
+use crate::failure::Failure;
+use crate::json::Target;
+use crate::print;
+use crate::record::{empty_file, machine_of};
+use crate::simulate::{Case, Outcome};
+use crate::workload::Workload;
+
+/// Run a workload on more and more CPUs of a simulated machine: the scaling curve.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
+pub(crate) struct Sweep {
+    #[command(subcommand)]
+    workload: Swept,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hitm sweep cyclic --mitigation baseline,all
+  hitm sweep cyclic --cpus 2..4096 --seeds 1 --csv curve.csv --plot curve.svg
+  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --arbitration local-first,fifo";
+
+const REFERENCE: &str = "\
+--cpus 2..480 stands for 2, the powers of two between, and 480; without --cpus a sweep goes from the
+CPUs of one core to the whole machine. For fewer CPUs whole cores, dies and packages are taken, for
+more packages are added.
+
+Every run that ends is written to a state file at once. The same sweep, started again after it was
+interrupted, takes what is there from the file and runs the rest: its results are the same bytes.
+More CPUs, seeds, policies or mitigations can be asked for in the same way. Without --state the file
+is in the present folder, its name made of the setting; it is kept. Remove it when it is not needed.";
+
+#[derive(Debug, Subcommand)]
+enum Swept {
+    /// 60 transcoders on 8 CPUs each of 480, every thread at FIFO 99; an instance for every 8 CPUs, at least one.
+    ///
+    /// Measured for 40 pictures' time after 20 of warm-up.
+    #[command(after_help = "Examples:\n  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --seeds 1")]
+    Ffmpeg(Box<SweptFfmpeg>),
+    /// A task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke.
+    ///
+    /// Measured for 60 times its sleep after 40 of warm-up.
+    #[command(
+        after_help = "Examples:\n  hitm sweep cyclic --mitigation baseline,all\n  hitm sweep cyclic --cpus 2,8,32 --seeds 1 --state curve.jsonl"
+    )]
+    Cyclic(Box<SweptCyclic>),
+    /// Groups of three tasks, each on one CPU, that provoke priority inversions; half as many groups as CPUs.
+    ///
+    /// Measured for 10ms after 2ms of warm-up.
+    #[command(
+        name = "pi_stress",
+        after_help = "Examples:\n  hitm sweep pi_stress --cpus 8..480 --mitigation baseline,all"
+    )]
+    PiStress(Box<SweptPiStress>),
+}
+
+#[derive(Args, Debug)]
+struct SweptFfmpeg {
+    #[command(flatten)]
+    sweep: SweepArgs,
+    #[command(flatten)]
+    options: FfmpegOptions,
+    /// Multiply all bursts by this: `hitm run ffmpeg` prints the factor that it finds for a machine.
+    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
+    burst_factor: f64,
+}
+
+#[derive(Args, Debug)]
+struct SweptCyclic {
+    #[command(flatten)]
+    sweep: SweepArgs,
+    #[command(flatten)]
+    options: CyclicOptions,
+}
+
+#[derive(Args, Debug)]
+struct SweptPiStress {
+    #[command(flatten)]
+    sweep: SweepArgs,
+    #[command(flatten)]
+    options: PiStressOptions,
+}
+
+/// What is run, and where results go.
+#[derive(Args, Debug)]
+struct SweepArgs {
+    #[command(flatten)]
+    cases: CaseArgs,
+    /// Write the points to this file as comma-separated values.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the points to this file as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the curves into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Keep finished runs in this file, and take from it what is there [default: a name of the setting's own, here].
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+}
+
+impl Sweep {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.workload {
+            Swept::Ffmpeg(ffmpeg) => {
+                let usual = ffmpeg.options.usual_window(HostArg::Simulated, ffmpeg.burst_factor);
+                let (seed, window) = ffmpeg.sweep.seed_and_window(usual);
+                let workload = Workload::Ffmpeg(ffmpeg.options.config(ffmpeg.burst_factor, seed, window));
+                ffmpeg.sweep.run(workload, &|_| Ok(()))
+            }
+            Swept::Cyclic(cyclic) => {
+                let usual = cyclic.options.usual_window(HostArg::Simulated);
+                let (seed, window) = cyclic.sweep.seed_and_window(usual);
+                cyclic.sweep.run(Workload::Cyclic(cyclic.options.config(seed, window)), &|_| Ok(()))
+            }
+            Swept::PiStress(pi_stress) => {
+                let options = pi_stress.options;
+                let (seed, window) = pi_stress.sweep.seed_and_window(options.usual_window(HostArg::Simulated));
+                let workload = Workload::PiStress(options.config(seed, window));
+                pi_stress.sweep.run(workload, &|topology| options.check(topology))
+            }
+        }
+    }
+}
+
+/// Numbers of CPUs when nobody says: from those of one core to all.
+fn usual_counts(whole: &Topology) -> Vec<usize> {
+    let least = whole.cpu_ids().next().map_or(1, |cpu| whole.siblings(cpu).len());
+    let most = whole.cpus();
+    let mut counts: Vec<usize> = std::iter::successors(Some(least), |count| Some((count + 1).next_power_of_two()))
+        .take_while(|&count| count < most)
+        .collect();
+    counts.push(most);
+    counts
+}
+
+/// The run of a case.
+fn key(case: &Case) -> Key {
+    Key {
+        machine: case.topology.name().to_owned(),
+        arbitration: case.arbitration.name().into_owned(),
+        mitigation: case.mitigation.name().to_owned(),
+        seed: case.workload.seed(),
+    }
+}
+
+/// What is kept of what came of a case.
+fn finished(case: &Case, outcome: &Outcome) -> Finished {
+    let account = &outcome.results.account;
+    Finished {
+        key: key(case),
+        rates: outcome.rates.iter().flatten().copied().collect(),
+        kernel: Part::ALL.into_iter().filter(|part| part.is_kernel()).map(|part| account[part]).sum(),
+        busy: account.busy(),
+        idle: account[Part::Idle],
+        misses: outcome.results.totals.misses,
+    }
+}
+
+/// A machine, and all that is run on it: by policy, number of CPUs and mitigation, a case a seed.
+struct Family {
+    whole: Arc<Topology>,
+    points: Vec<Vec<Case>>,
+}
+
+impl SweepArgs {
+    fn seed_and_window(&self, usual: Window) -> (u64, Window) {
+        (self.cases.seed(), self.cases.window(usual))
+    }
+
+    fn run(&self, workload: Workload, check: &dyn Fn(&Topology) -> Result<(), Failure>) -> Result<(), Failure> {
+        // All that can be wrong with the words is found out before anything runs.
+        let families = self.families(workload)?;
+        families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
+        let setting = self.setting(workload, &families)?;
+        let open = |flag, path: &Option<PathBuf>| path.as_deref().map(|path| Target::open_for(flag, path)).transpose();
+        let (csv, json, plot) = (open("--csv", &self.csv)?, open("--json", &self.json)?, open("--plot", &self.plot)?);
+        let path = self.state.clone().unwrap_or_else(|| state::usual_path(&setting));
+        let state = StateFile::open(&path, &setting)?;
+        let (runs, failed) = self.finish(&families, &state);
+        if let Some(failure) = failed.iter().position(|failure| failure.status() == 2) {
+            return Err(failed.into_iter().nth(failure).expect("it was found there"));
+        }
+        let sweep = self.sweep(workload, &setting, &families, &runs, &failed);
+        for (target, text) in [(csv, sweep.csv()), (json, sweep.json())] {
+            target.map_or(Ok(()), |target| target.write(&text))?;
+        }
+        if let (Some(target), Some(path)) = (plot, &self.plot)
+            && let Some(text) = drawn(&sweep.plot(), path)?
+        {
+            target.write(&text)?;
+        }
+        print(&sweep.render())?;
+        campaign::ended(&sweep.failures)
+    }
+
+    /// All cases.
+    fn families(&self, workload: Workload) -> Result<Vec<Family>, Failure> {
+        let mitigations = self.cases.mitigations()?;
+        let arbitrations = self.cases.machine.arbitrations()?;
+        self.cases.check_seeds(self.cases.seeds())?;
+        let mut families = Vec::new();
+        for (whole, parts) in self.cases.machine.sizes(HostArg::Simulated, &usual_counts)? {
+            let parts = self.cases.with_costs(&parts)?;
+            let mut points = Vec::new();
+            for &arbitration in &arbitrations {
+                for (topology, costs) in &parts {
+                    points.extend(mitigations.iter().map(|mitigation: &Mitigation| {
+                        let case = |seed| Case {
+                            topology: topology.clone(),
+                            costs: costs.clone(),
+                            arbitration,
+                            coherence: self.cases.coherence.unwrap_or_default(),
+                            mitigation: mitigation.clone(),
+                            workload: workload.with_seed(self.cases.seed() + seed),
+                            roles: false,
+                            livelock_after: self.cases.livelock_after,
+                        };
+                        (0..self.cases.seeds()).map(case).collect()
+                    }));
+                }
+            }
+            families.push(Family { whole, points });
+        }
+        Ok(families)
+    }
+
+    fn setting(&self, workload: Workload, families: &[Family]) -> Result<Setting, Failure> {
+        let Window { warm_up, measured } = workload.window();
+        let machine = |family: &Family| Ok(machine_of(&family.whole, &self.cases.machine.costs(&family.whole)?));
+        Ok(Setting {
+            schema: sweep_state::SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: state::build(),
+            workload: workload.name().to_owned(),
+            options: workload.options(),
+            warm_up: warm_up.as_picos(),
+            measured: measured.as_picos(),
+            coherence: self.cases.coherence.unwrap_or_default().name().to_owned(),
+            machines: families.iter().map(machine).collect::<Result<_, Failure>>()?,
+        })
+    }
+
+    /// Runs what is not in the state yet; all runs, in order of the cases, and what failed.
+    fn finish(&self, families: &[Family], state: &StateFile) -> (Vec<Finished>, Vec<Failure>) {
+        let cases = || families.iter().flat_map(|family| family.points.iter().flatten());
+        let left: Vec<Case> = cases().filter(|case| state.find(&key(case)).is_none()).cloned().collect();
+        let progress = Progress::new(left.len());
+        let run = |case: &Case| {
+            let run = finished(case, &case.run()?);
+            state.add(&run)?;
+            Ok(run)
+        };
+        let mut runs: Vec<Finished> = cases().filter_map(|case| state.find(&key(case)).cloned()).collect();
+        let failed = campaign::run(&left, self.cases.threads(), &progress, run, |_, run| runs.push(run));
+        runs.sort_by(|one, other| one.key.cmp(&other.key));
+        (runs, failed)
+    }
+
+    fn sweep(
+        &self,
+        workload: Workload,
+        setting: &Setting,
+        families: &[Family],
+        runs: &[Finished],
+        failed: &[Failure],
+    ) -> sweep::Sweep {
+        let seconds = |picos| Span::from_picos(picos).as_secs_f64();
+        let file = empty_file();
+        sweep::Sweep {
+            schema: sweep::SCHEMA.to_owned(),
+            version: file.version,
+            command: file.command,
+            workload: setting.workload.clone(),
+            profile: workload.profile(),
+            coherence: setting.coherence.clone(),
+            warm_up_seconds: seconds(setting.warm_up),
+            measured_seconds: seconds(setting.measured),
+            seeds: (0..self.cases.seeds()).map(|seed| self.cases.seed() + seed).collect(),
+            machines: setting.machines.clone(),
+            points: families.iter().flat_map(|family| points(family, runs)).collect(),
+            failures: failed.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// The points of a machine all of whose seeds have finished.
+fn points(family: &Family, runs: &[Finished]) -> Vec<Point> {
+    let of = |case: &Case| {
+        let found = runs.binary_search_by(|run| run.key.cmp(&key(case)));
+        found.ok().map(|index| &runs[index])
+    };
+    let whole = |cases: &Vec<Case>| Some((cases[0].clone(), cases.iter().map(of).collect::<Option<Vec<_>>>()?));
+    let all: Vec<(Case, Vec<&Finished>)> = family.points.iter().filter_map(whole).collect();
+    let rate = |runs: &[&Finished]| mean_of_batches(&runs.iter().map(|run| &run.rates).collect::<Vec<_>>());
+    let baseline = |case: &Case| {
+        let alike = |other: &Case| {
+            other.topology.cpus() == case.topology.cpus()
+                && other.arbitration == case.arbitration
+                && other.mitigation.name() == "baseline"
+        };
+        all.iter().find(|(other, _)| alike(other)).map(|(_, runs)| rate(runs))
+    };
+    let point = |(case, runs): &(Case, Vec<&Finished>)| {
+        let metric = rate(runs);
+        let relative = baseline(case).map(|baseline| match case.mitigation.name() {
+            "baseline" => Mean { value: 1.0, interval: 0.0 },
+            _ => ratio(metric, baseline),
+        });
+        let sum = |what: fn(&Finished) -> u64| runs.iter().map(|run| what(run)).sum::<u64>() as f64;
+        let (busy, idle) = (sum(|run| run.busy), sum(|run| run.idle));
+        let units = metric.value * case.workload.window().measured.as_secs_f64() * runs.len() as f64;
+        Point {
+            machine: family.whole.name().to_owned(),
+            cpus: case.topology.cpus(),
+            arbitration: case.arbitration.name().into_owned(),
+            mitigation: case.mitigation.name().to_owned(),
+            metric: case.workload.metric(metric),
+            relative: relative.map(|relative| relative.value),
+            relative_interval: relative.map(|relative| relative.interval),
+            kernel_share: sum(|run| run.kernel) / busy.max(1.0),
+            idle_share: idle / (busy + idle).max(1.0),
+            misses: sum(|run| run.misses) / units.max(f64::MIN_POSITIVE),
+        }
+    };
+    all.iter().map(point).collect()
+}
+
+fn drawn(plot: &Plot, path: &Path) -> Result<Option<String>, Failure> {
+    plot.render().map_err(|error| Failure::new(format!("--plot `{}`: {error}; leave it out", path.display())))
+}

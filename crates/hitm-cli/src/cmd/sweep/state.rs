@@ -1,0 +1,105 @@
+//! The file of a sweep's finished runs: made or continued, and added to as soon as a run ends.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::{self, File, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use hitm_report::sweep_state::{Finished, Key, Setting, State, line};
+
+use crate::failure::Failure;
+
+/// A state file that nobody else writes to.
+pub(super) struct StateFile {
+    path: PathBuf,
+    file: Mutex<File>,
+    /// What was finished before.
+    finished: BTreeMap<Key, Finished>,
+}
+
+/// The name of a setting's file when nobody says: another setting, another name.
+pub(super) fn usual_path(setting: &Setting) -> PathBuf {
+    PathBuf::from(format!("hitm-sweep-{}-{:016x}.jsonl", setting.workload, digest(line(setting).as_bytes())))
+}
+
+/// What tells builds apart: a digest of the program. None when it cannot be read.
+pub(super) fn build() -> String {
+    let bytes = std::env::current_exe().and_then(fs::read);
+    bytes.map_or_else(|_| String::new(), |bytes| format!("{:016x}", digest(&bytes)))
+}
+
+fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn failure(path: &Path, why: impl Display) -> Failure {
+    Failure::new(format!("--state `{}`: {why}", path.display()))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
+    failure(path, format!("{error}; name a file in a folder that can be written"))
+}
+
+impl StateFile {
+    /// Continues the file at `path`, or begins it.
+    ///
+    /// # Errors
+    /// When it cannot be read or written, is in use, is no state file, or is that of another setting.
+    pub(super) fn open(path: &Path, setting: &Setting) -> Result<Self, Failure> {
+        if path.is_dir() {
+            return Err(failure(path, "it is a folder; name a file in it"));
+        }
+        let options = File::options().read(true).write(true).create(true).truncate(false).clone();
+        let mut file = options.open(path).map_err(|error| unwritable(path, &error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(failure(path, "another sweep writes to it; wait for its end, or name another file"));
+            }
+            Err(TryLockError::Error(error)) => return Err(unwritable(path, &error)),
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| unwritable(path, &error))?;
+        let another = "name another file, or remove this one to begin anew";
+        let text = str::from_utf8(&bytes).map_err(|_| failure(path, format!("it is no text; {another}")))?;
+        let head = line(setting);
+        let finished = if head.starts_with(text) {
+            // New, or its first line was cut short.
+            file.set_len(0).map_err(|error| unwritable(path, &error))?;
+            file.rewind().map_err(|error| unwritable(path, &error))?;
+            file.write_all(head.as_bytes()).map_err(|error| unwritable(path, &error))?;
+            Vec::new()
+        } else {
+            let state = State::read(text).map_err(|why| failure(path, format!("{why}; {another}")))?;
+            if let Some(difference) = state.setting.difference(setting) {
+                return Err(failure(path, format!("it is of another sweep: {difference}; {another}")));
+            }
+            let end = state.whole as u64;
+            file.set_len(end).map_err(|error| unwritable(path, &error))?;
+            file.seek(SeekFrom::Start(end)).map_err(|error| unwritable(path, &error))?;
+            state.runs
+        };
+        let finished = finished.into_iter().map(|run| (run.key.clone(), run)).collect();
+        Ok(Self { path: path.to_owned(), file: Mutex::new(file), finished })
+    }
+
+    /// A run that was finished before.
+    pub(super) fn find(&self, key: &Key) -> Option<&Finished> {
+        self.finished.get(key)
+    }
+
+    /// Adds a run that has ended, at once.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn add(&self, run: &Finished) -> Result<(), Failure> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = file.write_all(line(run).as_bytes()).and_then(|()| file.sync_data());
+        written.map_err(|error| unwritable(&self.path, &error))
+    }
+}

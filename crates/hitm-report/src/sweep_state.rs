@@ -1,0 +1,201 @@
+//! What a sweep has finished so far: lines of JSON, the setting first, then a run each, so that a line is added when a run ends.
+//!
+//! A sweep that was cut short leaves whole lines and at most one that is not; that one is left out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::result::Machine;
+
+/// The form's name and number.
+pub const SCHEMA: &str = "hitm-sweep-state/1";
+
+/// What all runs of a state file have in common.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Setting {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version that wrote it.
+    pub version: String,
+    /// What tells builds of a version apart.
+    pub build: String,
+    /// The workload.
+    pub workload: String,
+    /// Its options.
+    pub options: String,
+    /// What is not measured, in picoseconds.
+    pub warm_up: u64,
+    /// What is measured, in picoseconds.
+    pub measured: u64,
+    /// The coherence mode.
+    pub coherence: String,
+    /// The machines of which CPUs are taken.
+    pub machines: Vec<Machine>,
+}
+
+/// A run that has finished.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Finished {
+    /// Which run it is.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Units of the metric per second, by batch.
+    pub rates: Vec<f64>,
+    /// Picoseconds of all CPUs in the scheduler.
+    pub kernel: u64,
+    /// Picoseconds of all CPUs that were not idle.
+    pub busy: u64,
+    /// Picoseconds of all CPUs that were idle.
+    pub idle: u64,
+    /// Accesses that missed.
+    pub misses: u64,
+}
+
+/// Which run.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Key {
+    /// The machine, with the number of its CPUs where they are not all: `gnr-2x120@48`.
+    pub machine: String,
+    /// The arbitration policy.
+    pub arbitration: String,
+    /// The mitigation.
+    pub mitigation: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// What a state file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// The setting.
+    pub setting: Setting,
+    /// The runs, in order of their ends.
+    pub runs: Vec<Finished>,
+    /// Bytes of the whole lines.
+    pub whole: usize,
+}
+
+/// A form as a line of JSON.
+///
+/// # Panics
+/// Never: the forms have no keys but strings.
+#[must_use]
+pub fn line(form: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(form).expect("every key is a string");
+    text.push('\n');
+    text
+}
+
+impl State {
+    /// Reads a state file.
+    ///
+    /// # Errors
+    /// When it is none, or a whole line of it is not one: which, and why.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let mut lines = text[..whole].lines();
+        let first = lines.next().unwrap_or_default();
+        let setting: Setting = serde_json::from_str(first)
+            .map_err(|_| "line 1: it is no setting of a sweep, so this is no state file".to_owned())?;
+        if setting.schema != SCHEMA {
+            return Err(format!("line 1: `schema` is `{}` and this version reads `{SCHEMA}`", setting.schema));
+        }
+        let run = |(index, line): (usize, &str)| {
+            serde_json::from_str(line).map_err(|error| {
+                // Its own place speaks of one line.
+                let why = error.to_string();
+                let why = why.split(" at line ").next().unwrap_or_default();
+                format!("line {}: it is no run of a sweep: {why} (at character {})", index + 2, error.column())
+            })
+        };
+        let runs = lines.enumerate().map(run).collect::<Result<_, String>>()?;
+        Ok(Self { setting, runs, whole })
+    }
+}
+
+impl Setting {
+    /// What differs in `other`: the first thing, in words; none when nothing does.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let micros = |picos: u64| format!("{} us", picos / 1_000_000);
+        let names = |setting: &Self| {
+            let names: Vec<&str> = setting.machines.iter().map(|machine| machine.name.as_str()).collect();
+            names.join(" ")
+        };
+        let pairs = [
+            ("workload", self.workload.clone(), other.workload.clone()),
+            ("the workload's options", self.options.clone(), other.options.clone()),
+            ("warm-up", micros(self.warm_up), micros(other.warm_up)),
+            ("duration", micros(self.measured), micros(other.measured)),
+            ("coherence", self.coherence.clone(), other.coherence.clone()),
+            ("machines", names(self), names(other)),
+            ("version", self.version.clone(), other.version.clone()),
+            ("build of `hitm`", self.build.clone(), other.build.clone()),
+        ];
+        let quoted = |text: String| if text.is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) };
+        let both = |what: &str, own, others| format!("{what} {} there and {} here", quoted(own), quoted(others));
+        let differs = pairs.into_iter().find(|(_, own, others)| own != others);
+        let said = differs.map(|(what, own, others)| both(what, own, others));
+        let parameter = || {
+            let mut machines = self.machines.iter().zip(&other.machines);
+            machines.find_map(|(own, others)| {
+                let (name, value) = own.model.iter().find(|(name, value)| others.model.get(*name) != Some(value))?;
+                let others = others.model.get(name).map_or_else(String::new, f64::to_string);
+                Some(both(&format!("parameter `{name}`"), value.to_string(), others))
+            })
+        };
+        let said = said.or_else(parameter);
+        said.or_else(|| (self != other).then(|| "a machine of the same name".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting { schema: SCHEMA.to_owned(), workload: "cyclic".to_owned(), warm_up: 4_000_000, ..Setting::default() }
+    }
+
+    fn finished(seed: u64) -> Finished {
+        // A rate that needs every digit.
+        Finished { key: Key { seed, ..Key::default() }, rates: vec![1.0 / 3.0, 5e6 / 7.0], ..Finished::default() }
+    }
+
+    #[test]
+    fn whole_lines_are_read_and_what_was_cut_short_is_not() {
+        let whole = format!("{}{}{}", line(&setting()), line(&finished(1)), line(&finished(2)));
+        let expect = State { setting: setting(), runs: vec![finished(1), finished(2)], whole: whole.len() };
+        assert_eq!(State::read(&whole), Ok(expect.clone()));
+        let cut = format!("{whole}{}", &line(&finished(3))[..20]);
+        assert_eq!(State::read(&cut), Ok(expect));
+    }
+
+    #[test]
+    fn what_is_no_state_says_where() {
+        let refuse = |text: &str, why: &str| {
+            let refused = State::read(text).expect_err("it is none");
+            assert!(refused.starts_with(why), "{refused}");
+        };
+        refuse("", "line 1: it is no setting");
+        refuse("{}\n", "line 1: it is no setting");
+        refuse("shopping list\n", "line 1: it is no setting");
+        let other = Setting { schema: "hitm-sweep-state/9".to_owned(), ..setting() };
+        refuse(&line(&other), "line 1: `schema` is `hitm-sweep-state/9` and this version reads `hitm-sweep-state/1`");
+        refuse(
+            &format!("{}{}{{}}\n", line(&setting()), line(&finished(1))),
+            "line 3: it is no run of a sweep: missing field `rates` (at character 2)",
+        );
+    }
+
+    #[test]
+    fn a_difference_is_said_in_words() {
+        assert_eq!(setting().difference(&setting()), None);
+        let other = Setting { warm_up: 5_000_000, ..setting() };
+        assert_eq!(setting().difference(&other).as_deref(), Some("warm-up `4 us` there and `5 us` here"));
+        let other = Setting { options: " --work 2us".to_owned(), ..setting() };
+        assert_eq!(
+            setting().difference(&other).as_deref(),
+            Some("the workload's options nothing there and `--work 2us` here")
+        );
+    }
+}
