@@ -99,7 +99,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if prio < rq.highest() {
             rq.rt.highest_prio_curr.set(prio.0);
             if rq.online.get() != 0 {
-                self.rd.cpupri.set(self.rd.vecs(), rq.cpu, Some(prio));
+                self.rd.set_level(rq.cpu, Some(prio));
             }
         }
     }
@@ -115,7 +115,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let now = rq.highest();
         if now != before && rq.online.get() != 0 {
-            self.rd.cpupri.set(self.rd.vecs(), rq.cpu, Some(now));
+            self.rd.set_level(rq.cpu, Some(now));
         }
     }
 

@@ -31,10 +31,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         rq.online.set(1);
-        if rq.rt.overloaded.get() != 0 {
+        if rq.rt.overloaded.get() != 0 && !self.rd.config.shipped {
             self.rd.set_overload(cpu);
         }
-        self.rd.cpupri.set(self.rd.vecs(), cpu, Some(rq.highest()));
+        self.rd.set_level(cpu, Some(rq.highest()));
         self.rd.set_active(cpu, true);
         // Others are overloaded perhaps, and have looked for a place when there was none.
         self.pull(&mut rq);
@@ -52,10 +52,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return true;
         }
         self.rd.set_active(cpu, false);
-        if rq.rt.overloaded.get() != 0 {
+        if rq.rt.overloaded.get() != 0 && !self.rd.config.shipped {
             self.rd.clear_overload(cpu);
         }
-        self.rd.cpupri.set(self.rd.vecs(), cpu, None);
+        self.rd.set_level(cpu, None);
         rq.online.set(0);
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);

@@ -28,6 +28,7 @@ mod push;
 mod pushable;
 pub mod scheduler;
 mod switch;
+mod waiting;
 mod wake;
 
 pub mod mitigation;

@@ -126,6 +126,11 @@ impl Mitigation {
                 ("cpupri-split", None) => mitigation.set_vectors(Vectors::Split).map_err(|why| fail(&why))?,
                 ("cpupri-split-compact", None) => mitigation.set_vectors(Vectors::Compact).map_err(|why| fail(&why))?,
                 ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
+                ("shipped", None) => {
+                    mitigation.vectors = Vectors::Compact;
+                    mitigation.config.shipped = true;
+                    mitigation.config.rto_mask = Scope::Llc;
+                }
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(scope)) => mitigation.config.rto_count = scope,
@@ -238,7 +243,9 @@ impl Mitigation {
 pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 14] = [
+pub const OBJECTS: [&str; 16] = [
+    "waiting",
+    "waiting_anywhere",
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",

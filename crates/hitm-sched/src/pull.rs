@@ -15,6 +15,9 @@ use crate::task::TaskId;
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Gets what waits elsewhere and is more urgent than what is queued here, or asks for it.
     pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {
+        if self.rd.config.shipped {
+            return self.pull_waiting(rq);
+        }
         if !self.rd.overload_elsewhere(rq.cpu) {
             return;
         }
@@ -35,7 +38,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
+    pub(crate) fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
         // If that CPU is about to get something still better, it pushes by itself.
         if self.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
             return false;

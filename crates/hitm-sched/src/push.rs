@@ -50,7 +50,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Pushes until nothing more can go.
     pub(crate) fn push_all(&self, rq: &mut RqGuard<'_, P>) {
-        while self.push_one(rq) {}
+        loop {
+            while self.push_one(rq) {}
+            if !self.rd.config.shipped || !self.announce_waiting(rq) {
+                return;
+            }
+        }
     }
 
     /// Pushes the first task that could move. False when there is none, or no place for it.

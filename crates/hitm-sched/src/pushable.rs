@@ -53,7 +53,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             rq.rt.highest_prio_next.set(prio.0);
         }
         if rq.rt.overloaded.get() == 0 {
-            if rq.online.get() != 0 {
+            if rq.online.get() != 0 && !self.rd.config.shipped {
                 self.stats.add(Count::OverloadSet);
                 self.rd.set_overload(rq.cpu);
             }
@@ -64,13 +64,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// `id` runs, sleeps or moves. Harmless when it is not in the list.
     pub(crate) fn dequeue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         self.remove_node(rq, id);
+        if self.rd.config.shipped {
+            self.withdraw(rq, id);
+        }
         if let Some(first) = self.first_pushable(rq) {
             rq.rt.highest_prio_next.set(self.tasks.get(first).pushable_prio.get());
             return;
         }
         rq.rt.highest_prio_next.set(Prio::NONE.0);
         if rq.rt.overloaded.get() != 0 {
-            if rq.online.get() != 0 {
+            if rq.online.get() != 0 && !self.rd.config.shipped {
                 self.stats.add(Count::OverloadClear);
                 self.rd.clear_overload(rq.cpu);
             }

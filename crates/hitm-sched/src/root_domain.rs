@@ -26,6 +26,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::cpupri::Cpupri;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::waiting::Waiting;
 
 /// The word `rto_count`: a count, or a pointer to counts.
 pub trait CountWord<M: Memory>: Send + Sync + 'static {
@@ -241,6 +242,8 @@ pub struct RootDomainConfig {
     pub rto_count: Scope,
     /// Whether a pull asks the overloaded CPUs to push, by a chain of interrupts, instead of taking their locks.
     pub push_by_interrupt: bool,
+    /// Whether nothing is kept but who waits: see [`waiting`](crate::waiting).
+    pub shipped: bool,
 }
 
 impl Default for RootDomainConfig {
@@ -251,6 +254,7 @@ impl Default for RootDomainConfig {
             rto_mask: Scope::Machine,
             rto_count: Scope::Machine,
             push_by_interrupt: true,
+            shipped: false,
         }
     }
 }
@@ -268,6 +272,7 @@ pub struct RootDomain<M: Memory, R> {
     /// CPUs that may get tasks.
     pub(crate) active: CpuMask<M>,
     pub(crate) config: RootDomainConfig,
+    pub(crate) waiting: Waiting<M>,
 }
 
 impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
@@ -299,6 +304,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
             no_count: PlacedSlice::new("rto_count_unused", None, None, 1, &no_fields, |_| M::Atomic::new(0)),
             active: CpuMask::new("cpu_active_mask", None, topology, &CpuSet::new()),
             config,
+            waiting: Waiting::new(topology),
         }
     }
 
@@ -333,6 +339,13 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     #[must_use]
     pub fn active(&self) -> &CpuMask<M> {
         &self.active
+    }
+
+    /// `cpu`, whose run queue lock the caller holds, now runs at `prio`.
+    pub(crate) fn set_level(&self, cpu: CpuId, prio: Option<crate::prio::Prio>) {
+        if !self.config.shipped {
+            self.cpupri.set(self.vecs(), cpu, prio);
+        }
     }
 
     /// Marks whether `cpu` may get tasks.

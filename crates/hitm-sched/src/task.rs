@@ -100,6 +100,8 @@ described! {
         pushable: LineStart,
         /// The priority at which it was put into the pushable list.
         pub(crate) pushable_prio: M::Plain<i32>,
+        /// 1 while it is announced as waiting.
+        pub(crate) announced: M::Plain<u32>,
         /// Its place among the first nodes of each priority.
         pub(crate) prio_list: Links<M> = described,
         /// Its place in the pushable list.
@@ -135,6 +137,7 @@ impl<M: Memory> Task<M> {
             on_list: M::Plain::new(0),
             pushable: LineStart,
             pushable_prio: M::Plain::new(0),
+            announced: M::Plain::new(0),
             prio_list: Links::unlinked(),
             node_list: Links::unlinked(),
         }
