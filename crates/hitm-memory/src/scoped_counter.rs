@@ -39,6 +39,12 @@ impl<M: Memory> ScopedCounter<M> {
         if scope == Scope::Machine {
             return Self { parts: Box::new([]), part_of: Box::new([]) };
         }
+        Self::of_parts(object, topology, scope)
+    }
+
+    /// As [`ScopedCounter::new`], with a word of its own also at machine scope.
+    #[must_use]
+    pub fn of_parts(object: &str, topology: &Topology, scope: Scope) -> Self {
         let fields = || vec![Field::word("count", 0, 4, "the part's share of the count")];
         let part = |part: usize| {
             let node = topology.cpu(topology.cpus_of(scope, part)[0]).node;
@@ -53,7 +59,13 @@ impl<M: Memory> ScopedCounter<M> {
     /// The word that `cpu` counts in: its part's, or `whole` at machine scope.
     #[inline]
     pub fn cell<'a>(&'a self, whole: &'a M::Atomic<i32>, cpu: CpuId) -> &'a M::Atomic<i32> {
-        if self.parts.is_empty() { whole } else { &self.parts[self.part_of[cpu.index()] as usize][0] }
+        if self.parts.is_empty() { whole } else { self.cell_of(cpu) }
+    }
+
+    /// The word that `cpu` counts in, of a counter that has parts.
+    #[inline]
+    pub fn cell_of(&self, cpu: CpuId) -> &M::Atomic<i32> {
+        &self.parts[self.part_of[cpu.index()] as usize][0]
     }
 
     /// Adds up the parts from the one of `cpu` onward, until the sum exceeds `limit`.
@@ -66,6 +78,13 @@ impl<M: Memory> ScopedCounter<M> {
             // Relaxed: the caller fences before it reads what the count announces.
             return whole.load(Ordering::Relaxed);
         }
+        self.sum_of_parts(cpu, limit)
+    }
+
+    /// As [`ScopedCounter::sum_beyond`], of a counter that has parts.
+    #[inline]
+    #[track_caller]
+    pub fn sum_of_parts(&self, cpu: CpuId, limit: i32) -> i32 {
         let first = self.part_of[cpu.index()] as usize;
         let mut sum = 0;
         // From here on and around, without a division.

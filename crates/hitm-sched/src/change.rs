@@ -47,9 +47,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             task.prio.set(prio.0);
             task.round_robin.set(u32::from(policy == Policy::RoundRobin));
         });
-        if task.on_rq.get() == 0 || before == prio {
+        if task.on_rq.get() == 0 {
             return;
         }
+        if before != prio {
+            self.look_after_change(&rq, id, before, highest);
+        }
+        self.run_balance(&mut rq);
+    }
+
+    /// `id`, which is queued on `rq`, had priority `before` until now, and the queue `highest`.
+    fn look_after_change(&self, rq: &RqGuard<'_, P>, id: TaskId, before: Prio, highest: Prio) {
+        let prio = self.tasks.get(id).prio();
         if highest < rq.highest() {
             rq.request_balance(BALANCE_PULL);
         }
@@ -59,14 +68,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     rq.request_balance(BALANCE_PULL);
                 }
                 if rq.highest() < prio {
-                    self.resched(&rq);
+                    self.resched(rq);
                 }
             }
             // More urgent than it was, and still not enough to run here: perhaps it is elsewhere.
             Some(curr) if self.tasks.get(curr).prio() <= prio => rq.request_balance(BALANCE_PUSH),
-            _ => self.resched(&rq),
+            _ => self.resched(rq),
         }
-        self.run_balance(&mut rq);
     }
 
     pub(crate) fn change_allowed(&self, id: TaskId, allowed: &CpuSet) {
@@ -101,9 +109,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         let running = rq.curr() == Some(id);
+        let announced = self.rd.config.shipped && task.announced.get() != 0;
         self.dequeue(rq, id);
         change();
         self.enqueue(rq, id, lowered || running);
+        if announced {
+            // What still waits is announced again.
+            rq.request_balance(BALANCE_PUSH);
+        }
     }
 
     /// Moves `id`, which is queued on `rq` and does not run, to a CPU where it may. Called with the task's `pi_lock` or

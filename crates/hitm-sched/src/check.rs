@@ -13,6 +13,7 @@ use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::RunQueue;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
+use crate::waiting::{WaitingSnapshot, is_narrow};
 
 /// One queue.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub struct TaskSnapshot {
     pub on_rq: bool,
     /// Whether it sleeps.
     pub sleeping: bool,
+    /// Whether it is announced as waiting.
+    pub announced: bool,
 }
 
 /// Everything that a checker looks at.
@@ -69,6 +72,8 @@ pub struct Snapshot {
     pub overload_count: i32,
     /// The bitmap of overloaded CPUs.
     pub overload_bits: CpuSet,
+    /// The announcements, where the root domain has them instead of levels and overload.
+    pub waiting: Option<WaitingSnapshot>,
     /// Whether a push chain is under way.
     pub push_chain_active: bool,
     /// The root domain's references less its attached CPUs.
@@ -111,6 +116,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 cpu: task.cpu(),
                 on_rq: task.on_rq.peek() != 0,
                 sleeping: task.is_sleeping(),
+                announced: task.announced.peek() != 0,
             }
         };
         let vecs = self.rd.vecs();
@@ -121,6 +127,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             queues: self.topology.cpu_ids().map(queue).collect(),
             tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
             levels: (0..levels).map(Level).map(level).collect(),
+            waiting: self.rd.config.shipped.then(|| self.rd.waiting.snapshot()),
             overload_count: self.rd.overload_count(),
             overload_bits: self.rd.overload_bits(),
             push_chain_active: self.rd.push_chain_active(),
@@ -145,7 +152,11 @@ impl Snapshot {
         for task in &self.tasks {
             self.check_task(task, &mut |what| found.push(format!("task {}: {what}", task.id)));
         }
-        self.check_root_domain(&mut |what| found.push(format!("root domain: {what}")));
+        let mut fail = |what| found.push(format!("root domain: {what}"));
+        match &self.waiting {
+            Some(waiting) => self.check_waiting(waiting, &mut fail),
+            None => self.check_root_domain(&mut fail),
+        }
         found
     }
 
@@ -175,7 +186,7 @@ impl Snapshot {
         movable.sort_unstable();
         pushable.sort_unstable();
         expect("the pushable list", &pushable, &movable);
-        let level = queue.online.then(|| most_urgent.level());
+        let level = (queue.online && self.waiting.is_none()).then(|| most_urgent.level());
         expect("cpupri's level", &queue.level, &level);
         if let Some(running) = queue.running
             && !queue.queued.iter().any(|&(_, id)| id == running)
@@ -204,6 +215,30 @@ impl Snapshot {
         }
         if task.sleeping == task.on_rq {
             fail(format!("sleeping is {} and queued is {}", task.sleeping, task.on_rq));
+        }
+    }
+
+    fn check_waiting(&self, waiting: &WaitingSnapshot, fail: &mut dyn FnMut(String)) {
+        let mut sources = CpuSet::new();
+        let (mut by_cpu, mut anywhere) = (vec![0; self.queues.len()], 0);
+        for task in &self.tasks {
+            let queue = &self.queues[task.cpu.index()];
+            let waits = queue.pushable.contains(&task.id);
+            if task.announced != waits {
+                fail(format!("task {} is announced: {}, and waits: {waits}", task.id, task.announced));
+            }
+            if !task.announced {
+                continue;
+            }
+            sources.insert(task.cpu);
+            if is_narrow(task.allowed.len() as u32) {
+                task.allowed.iter().filter(|&cpu| cpu != task.cpu).for_each(|cpu| by_cpu[cpu.index()] += 1);
+            } else {
+                anywhere += 1;
+            }
+        }
+        if (&waiting.by_cpu, waiting.anywhere, &waiting.sources) != (&by_cpu, anywhere, &sources) {
+            fail(format!("{waiting:?}, the tasks say {by_cpu:?}, {anywhere} anywhere, {sources:?}"));
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `rto-mask=SCOPE` | the bitmap of overloaded CPUs split |
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
 //! | `all` | patches 1 to 4 |
+//! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
 //!
 //! Names are joined by `+`. `as-posted`, joined to patch 3 or 4 or to all, takes the posted diffs as they are stacked: patch 3
 //! on patch 2, with the counts' pointer among the first line's words; patch 4 on patch 1.
@@ -76,7 +77,7 @@ impl fmt::Display for UnknownMitigation {
 impl std::error::Error for UnknownMitigation {}
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 10] = [
+pub const CATALOGUE: [(&str, &str); 11] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -86,6 +87,7 @@ pub const CATALOGUE: [(&str, &str); 10] = [
     ("rto-mask=node", "the bitmap of overloaded CPUs split; also =llc, =core, =cpu"),
     ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
     ("all", "patches 1 to 4 together"),
+    ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
 ];
 
@@ -108,6 +110,10 @@ impl Mitigation {
     pub fn parse(name: &str) -> Result<Self, UnknownMitigation> {
         let mut mitigation = Self { name: name.to_owned(), ..Self::baseline() };
         let mut as_posted = false;
+        if name != "shipped" && name.split('+').any(|part| part == "shipped") {
+            let (part, why) = ("shipped".to_owned(), "stands alone".to_owned());
+            return Err(UnknownMitigation { name: name.to_owned(), part, why });
+        }
         for part in name.split('+') {
             let fail =
                 |why: &str| UnknownMitigation { name: name.to_owned(), part: part.to_owned(), why: why.to_owned() };
@@ -129,7 +135,6 @@ impl Mitigation {
                 ("shipped", None) => {
                     mitigation.vectors = Vectors::Compact;
                     mitigation.config.shipped = true;
-                    mitigation.config.rto_mask = Scope::Llc;
                 }
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
@@ -243,9 +248,7 @@ impl Mitigation {
 pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 16] = [
-    "waiting",
-    "waiting_anywhere",
+pub const OBJECTS: [&str; 18] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -260,6 +263,10 @@ pub const OBJECTS: [&str; 16] = [
     "task_cpus_mask",
     "task_table",
     "hotplug",
+    "waiting",
+    "waiting_anywhere",
+    "waiting_sources",
+    "waiting_sources_pointers",
 ];
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
         if self.rd.config.shipped {
             self.stats.add(Count::Find);
-            return self.any_near(id);
+            return self.any_less_urgent(id);
         }
         let search = self.search(id, self.tasks.get(id).prio());
         self.rd.cpupri.any(self.rd.vecs(), &search)

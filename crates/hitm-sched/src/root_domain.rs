@@ -26,6 +26,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::cpupri::Cpupri;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::prio::Prio;
 use crate::waiting::Waiting;
 
 /// The word `rto_count`: a count, or a pointer to counts.
@@ -272,6 +273,7 @@ pub struct RootDomain<M: Memory, R> {
     /// CPUs that may get tasks.
     pub(crate) active: CpuMask<M>,
     pub(crate) config: RootDomainConfig,
+    /// Who waits for whom, where [`RootDomainConfig::shipped`].
     pub(crate) waiting: Waiting<M>,
 }
 
@@ -332,7 +334,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
         let words = size_of::<R>();
-        (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes())
+        (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes() + self.waiting.bytes())
     }
 
     /// CPUs that may get tasks.
@@ -342,7 +344,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     }
 
     /// `cpu`, whose run queue lock the caller holds, now runs at `prio`.
-    pub(crate) fn set_level(&self, cpu: CpuId, prio: Option<crate::prio::Prio>) {
+    pub(crate) fn set_level(&self, cpu: CpuId, prio: Option<Prio>) {
         if !self.config.shipped {
             self.cpupri.set(self.vecs(), cpu, prio);
         }

@@ -42,7 +42,9 @@ described! {
         pub(crate) pushable_tasks: Links<M> = described,
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
-        throttling: [u32; 11],
+        /// Tasks of the pushable list that are announced as waiting: see [`waiting`](crate::waiting).
+        pub(crate) announced: M::Plain<u32>,
+        throttling: [u32; 10],
     }
 }
 
@@ -104,7 +106,8 @@ impl<M: Memory> RtQueue<M> {
             hole_after_overloaded: [0; 7],
             pushable_tasks: Links::head(),
             rt_queued: M::Plain::new(0),
-            throttling: [0; 11],
+            announced: M::Plain::new(0),
+            throttling: [0; 10],
         }
     }
 

@@ -29,7 +29,7 @@ fn host_threads_do_not_matter() {
 fn look_ahead_changes_the_speed_and_nothing_else() {
     for machine in ["pack:2 l3:1 core:4 pu:2", "pack:1 l3:3 core:4 pu:1", "epyc-9654-2x96-nosmt"] {
         for arbitration in [Arbitration::LocalFirst, Arbitration::Fifo] {
-            for mitigation in ["baseline", "all", "pull-by-locks"] {
+            for mitigation in ["baseline", "all", "pull-by-locks", "shipped"] {
                 let with = Case { machine, arbitration, mitigation, ..Case::default() };
                 let without = Case { look_ahead: false, ..with.clone() };
                 assert!(with.fingerprint() == without.fingerprint(), "{with:?}");

@@ -122,7 +122,7 @@ fn ten_thousand_inversions_of_one_group_cost_what_was_measured() {
 
 #[test]
 fn nothing_else_happens_under_any_mitigation() {
-    for mitigation in ["baseline", "cpupri-split", "all", "pull-by-locks"] {
+    for mitigation in ["baseline", "cpupri-split", "all", "pull-by-locks", "shipped"] {
         for arbitration in [Arbitration::LocalFirst, Arbitration::Fifo] {
             let outcome = Case { mitigation, arbitration, ..CASE }.run();
             check_each(&outcome, mitigation);

@@ -22,6 +22,8 @@ fn a_simulated_run_leaves_no_violation() {
             (Profile::SingleMain, "pull-by-locks", Arbitration::Fifo),
             (Profile::X265Like, "baseline", Arbitration::Fifo),
             (Profile::X265Like, "pull-by-locks", Arbitration::LocalFirst),
+            (Profile::X264, "shipped", Arbitration::LocalFirst),
+            (Profile::X265Like, "shipped", Arbitration::Fifo),
         ] {
             let start = Case { burst_factor: 0.005, scale: true, ..Case::default() };
             let case = Case { machine, mitigation, arbitration, profile, ..start };
@@ -36,7 +38,7 @@ fn a_simulated_run_leaves_no_violation() {
 #[test]
 fn nothing_is_touched_without_its_lock() {
     for profile in Profile::ALL {
-        for mitigation in ["baseline", "all", "pull-by-locks"] {
+        for mitigation in ["baseline", "all", "pull-by-locks", "shipped"] {
             let case = Case { machine: "core:2 pu:2", profile, mitigation, check_races: true, ..Case::default() };
             assert_eq!(case.run().races, [""; 0], "{case:?}");
         }

@@ -165,6 +165,7 @@ mod simulated {
             (2, Arbitration::LocalFirst, "all", CostSet::Runtime),
             (3, Arbitration::Fifo, "pull-by-locks", CostSet::Runtime),
             (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
+            (5, Arbitration::Fifo, "shipped", CostSet::Runtime),
         ];
         let shapes =
             (0..effort()).flat_map(move |more| MACHINES.map(|machine| (machine, more * variants.len() as u64)));

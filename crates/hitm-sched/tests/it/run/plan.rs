@@ -62,7 +62,7 @@ const TOPOLOGIES: [(&str, u32); 9] = [
 ];
 
 /// All mitigations that differ in what is executed.
-pub(crate) const MITIGATIONS: [&str; 14] = [
+pub(crate) const MITIGATIONS: [&str; 15] = [
     "baseline",
     "cpupri-split",
     "cpupri-split-compact",
@@ -77,6 +77,7 @@ pub(crate) const MITIGATIONS: [&str; 14] = [
     "cpupri-mask=node+as-posted",
     "pull-by-locks",
     "all+pull-by-locks+rto-mask=core",
+    "shipped",
 ];
 
 impl Plan {
