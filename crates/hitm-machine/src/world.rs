@@ -147,7 +147,12 @@ impl World {
             races.fence(cpu, order);
         }
         // On x86 only a full fence is an instruction.
-        if order == Ordering::SeqCst && engine.drain_stores() == Step::Suspend {
+        if order != Ordering::SeqCst {
+            return;
+        }
+        // No later load was under way before it.
+        engine.clear_window();
+        if engine.drain_stores() == Step::Suspend {
             drop(engine);
             self.suspend();
             self.engine.borrow_mut().stores_drained();

@@ -46,6 +46,11 @@ impl Engine {
         Step::Suspend
     }
 
+    /// A full fence: no later load was under way before it.
+    pub(crate) fn clear_window(&mut self) {
+        self.cpu().window.clear();
+    }
+
     /// The current CPU was resumed with an empty store buffer.
     pub(crate) fn stores_drained(&mut self) {
         let until = self.turn_time();
