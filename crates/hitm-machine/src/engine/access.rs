@@ -162,7 +162,7 @@ impl Engine {
         if self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
-        self.leave_window(Kind::Rmw);
+        self.cpu().window.clear();
         let done = clock + self.directory.latencies().cost_of_hit(touch.kind);
         self.hit(touch, line, done);
         if touch.kind.is_write() {
