@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::Costs;
+use hitm_machine::{Arbitration, Costs};
 use hitm_memory::Span;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
@@ -12,6 +12,8 @@ use hitm_workloads::meter::Window;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
 use crate::campaign::host_threads;
 use crate::failure::Failure;
+use crate::simulate::Case;
+use crate::workload::Workload;
 
 /// Machines, policies, mitigations, seeds and times.
 #[derive(Args, Debug)]
@@ -38,7 +40,7 @@ pub(crate) struct CaseArgs {
     pub(crate) jobs: Option<u64>,
     /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
     #[arg(long, value_name = "N", hide = true)]
-    pub(crate) livelock_after: Option<u64>,
+    livelock_after: Option<u64>,
 }
 
 /// The rows of the seeds' table.
@@ -99,6 +101,26 @@ impl CaseArgs {
     /// When a parameter was asked for that one has not.
     pub(crate) fn with_costs(&self, topologies: &[Arc<Topology>]) -> Result<Vec<(Arc<Topology>, Costs)>, Failure> {
         topologies.iter().map(|topology| Ok((topology.clone(), self.machine.costs(topology)?))).collect()
+    }
+
+    /// `workload` on a machine of these, without counts by role.
+    pub(crate) fn case(
+        &self,
+        (topology, costs): &(Arc<Topology>, Costs),
+        arbitration: Arbitration,
+        mitigation: Mitigation,
+        workload: Workload,
+    ) -> Case {
+        Case {
+            topology: topology.clone(),
+            costs: costs.clone(),
+            arbitration,
+            coherence: self.coherence.unwrap_or_default(),
+            mitigation,
+            workload,
+            roles: false,
+            livelock_after: self.livelock_after,
+        }
     }
 
     /// The machines.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use hitm::{RoleCounts, Roles};
 use hitm_machine::Costs;
 use hitm_report::result::{Machine, ResultFile, Role, SCHEMA};
+use hitm_report::statistics::{Mean, ratio};
+use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 
 /// A file of this command without runs.
@@ -51,6 +53,14 @@ pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
         model: costs.parameters(),
         cost_table: costs.family.name.clone(),
         note: costs.note.clone(),
+    }
+}
+
+/// The rate under `mitigation` over the baseline's. Of itself the baseline is no estimate.
+pub(crate) fn relative_to(baseline: Mean, mitigation: &Mitigation, rate: Mean) -> Mean {
+    match mitigation.name() {
+        "baseline" => Mean { value: 1.0, interval: 0.0 },
+        _ => ratio(rate, baseline),
     }
 }
 

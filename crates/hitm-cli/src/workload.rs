@@ -43,8 +43,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
-            Self::Cyclic(config) => cyclic_options(config).trim_start().to_owned(),
-            Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!("--groups {groups}")),
+            Self::Cyclic(_) | Self::PiStress(_) => self.options().trim_start().to_owned(),
         }
     }
 

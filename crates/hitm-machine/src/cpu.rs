@@ -43,6 +43,8 @@ pub(crate) struct Cpu {
     pub(crate) pending: Interrupts,
     pub(crate) stores: StoreBuffer,
     pub(crate) window: LoadWindow,
+    /// What it wrote ahead of the others in its turn: see [`engine::ahead`](crate::engine).
+    pub(crate) overwritten: Vec<Overwritten>,
     /// The time of the turn that it has or had last.
     pub(crate) turn: u64,
     /// Where its clock stands once the access that it waits for is done.
@@ -69,6 +71,7 @@ impl Cpu {
             interrupts_due: Vec::new(),
             timer_generation: 0,
             window,
+            overwritten: Vec::new(),
             stores: StoreBuffer::default(),
             finished: false,
             random,
@@ -96,6 +99,15 @@ impl Cpu {
     pub(crate) fn next_interrupt(&self) -> u64 {
         self.interrupts_due.iter().copied().min().unwrap_or(u64::MAX)
     }
+}
+
+/// What a word held until its CPU wrote it at a time that the others had not reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overwritten {
+    pub(crate) address: usize,
+    pub(crate) value: u64,
+    /// When it was written.
+    pub(crate) at: u64,
 }
 
 /// The lines that this CPU loaded since its last locked operation. Its reorder buffer issued the later loads together with

@@ -226,6 +226,7 @@ impl Engine {
     pub(crate) fn begin_turn(&mut self, cpu: u32, time: u64) {
         self.current = cpu;
         self.cpu().turn = time;
+        self.cpu().overwritten.clear();
         let horizon = self.calendar.begin(cpu);
         self.look_ahead_to(horizon);
         self.resumes += 1;

@@ -323,12 +323,15 @@ impl Platform for Simulated {
     }
 
     fn set_timer(at: Time) {
+        // The one set before may have expired by now.
+        on_cpu(|world, _| world.await_interrupts());
         on_cpu(|world, _| world.engine.borrow_mut().set_timer(at)).expect(NO_CPU);
     }
 
     #[track_caller]
     fn park(word: &SimulatedAtomic<u32>, expected: u32) {
         let site = Location::caller();
+        on_cpu(|world, _| world.enter_parking());
         // Relaxed: a futex orders nothing; whoever parks reads the word again.
         if word.load(Ordering::Relaxed) == expected {
             on_cpu(|world, _| world.park(std::ptr::from_ref(word).addr(), site)).expect(NO_CPU);
@@ -337,6 +340,7 @@ impl Platform for Simulated {
 
     fn unpark(word: &SimulatedAtomic<u32>, count: usize) -> usize {
         let address = std::ptr::from_ref(word).addr();
+        on_cpu(|world, _| world.enter_parking());
         on_cpu(|world, _| world.engine.borrow_mut().unpark(address, count)).expect(NO_CPU)
     }
 }

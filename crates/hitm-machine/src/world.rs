@@ -146,24 +146,42 @@ impl World {
         if let Some(races) = &mut engine.races {
             races.fence(cpu, order);
         }
+        drop(engine);
         // On x86 only a full fence is an instruction.
-        if order != Ordering::SeqCst {
-            return;
+        if order == Ordering::SeqCst {
+            self.serialize();
         }
-        // No later load was under way before it.
-        engine.clear_window();
-        if engine.drain_stores() == Step::Suspend {
-            drop(engine);
+    }
+
+    /// What the current CPU has stored takes effect before it goes on, and no later load was under way before.
+    fn serialize(&self) {
+        let step = self.engine.borrow_mut().serialize();
+        if step == Step::Suspend {
             self.suspend();
             self.engine.borrow_mut().stores_drained();
         }
     }
 
+    /// The current CPU enters the kernel to park or unpark, which both serialise there: returns when it comes before everybody else,
+    /// so that whoever parks because of what a word holds has parked before that word is written and he is sought.
+    pub(crate) fn enter_parking(&self) {
+        self.serialize();
+        self.settle();
+    }
+
     /// Waits until the line of `address` is written.
     pub(crate) fn spin_on(&self, address: usize, caller: Site) {
-        self.engine.borrow_mut().spin_on(address, self.site(caller));
-        self.suspend();
-        self.engine.borrow_mut().spun();
+        let issued = loop {
+            let issued = self.engine.borrow_mut().spin_on(address, self.site(caller));
+            if issued != Issue::Later {
+                break issued;
+            }
+            self.suspend();
+        };
+        if issued == Issue::Wait {
+            self.suspend();
+            self.engine.borrow_mut().spun();
+        }
     }
 
     /// Books what the current CPU waits for as waiting for a lock, or not.

@@ -159,15 +159,7 @@ impl Cyclic {
     /// # Panics
     /// When the priority is not 1 to 99.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
-        let (start, end) = (config.window.start(), config.window.end());
-        if let Some(roles) = runtime.roles() {
-            roles.count_between(start, end);
-        }
-        let clock = runtime.clone();
-        runtime.spawn(Priority::fifo(config.priority), async move {
-            clock.sleep_until(end).await;
-            clock.shutdown();
-        });
+        config.window.open(runtime, Priority::fifo(config.priority));
         let topology = runtime.topology();
         let instances = config.instances_on(topology);
         let tally = Arc::new(Tally { operations: Meter::new(config.window), latencies: Mutex::default() });

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hitm_memory::{Span, Time};
+use hitm::{Handle, Priority};
+use hitm_memory::{Platform, Span, Time};
 
 /// When a run is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,23 @@ impl Window {
     #[must_use]
     pub fn end(&self) -> Time {
         self.start() + self.measured
+    }
+
+    /// What tasks do is counted by role from the start to the end.
+    pub(crate) fn count_roles<P: Platform>(self, runtime: &Handle<P>) {
+        if let Some(roles) = runtime.roles() {
+            roles.count_between(self.start(), self.end());
+        }
+    }
+
+    /// As [`count_roles`](Self::count_roles), and a task of `priority` shuts the runtime down at the end.
+    pub(crate) fn open<P: Platform>(self, runtime: &Handle<P>, priority: Priority) {
+        self.count_roles(runtime);
+        let clock = runtime.clone();
+        runtime.spawn(priority, async move {
+            clock.sleep_until(self.end()).await;
+            clock.shutdown();
+        });
     }
 }
 

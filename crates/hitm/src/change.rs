@@ -24,8 +24,8 @@ impl<P: Platform> Handle<P> {
         found
     }
 
-    /// Changes how urgent the calling task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. If it is no longer the most urgent, it makes way where it next computes, checks
-    /// or waits.
+    /// Changes how urgent the calling task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. If it is no longer
+    /// the most urgent, it makes way where it next computes, checks or waits.
     ///
     /// # Panics
     /// Outside a task.
@@ -37,7 +37,8 @@ impl<P: Platform> Handle<P> {
         });
     }
 
-    /// Changes how urgent a task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. Nothing happens when it has ended.
+    /// Changes how urgent a task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. Nothing happens when it has
+    /// ended.
     pub fn set_priority_of<T>(&self, task: &JoinHandle<P, T>, priority: Priority) {
         self.with_number(task, |cell| {
             cell.set_own_priority(&self.0, priority.prio, priority.policy);

@@ -14,10 +14,11 @@ const STRETCH_BITS: u32 = 14;
 
 /// Stretches of the ring, together 16 us: longer than queues of hundreds of CPUs take.
 const STRETCHES: usize = 1 << 10;
-const _: () = assert!(WORDS == u16::BITS as usize, "a bit a word");
 
 /// Words of a bit map of the ring.
 const WORDS: usize = STRETCHES / 64;
+
+const _: () = assert!(WORDS == u16::BITS as usize, "the summary has a bit a word");
 
 const NONE: u32 = u32::MAX;
 

@@ -141,6 +141,28 @@ impl Directory {
         is_own.then(|| self.lines[line as usize].filled_at)
     }
 
+    /// The one CPU that may write `line` without asking for it.
+    #[inline]
+    #[must_use]
+    pub fn writer(&self, line: u32) -> Option<u32> {
+        let line = &self.lines[line as usize];
+        let is_owned = matches!(line.state(), State::Owned(_)) && line.thread != NO_THREAD;
+        is_owned.then(|| u32::from(line.thread))
+    }
+
+    /// Whether `cpu` has a copy of `line` that nobody has written since it came.
+    #[inline]
+    #[must_use]
+    pub fn can_read(&self, cpu: u32, line: u32) -> bool {
+        let core = self.latencies.core_of(cpu);
+        let line = &self.lines[line as usize];
+        match line.state() {
+            State::Uncached => false,
+            State::Owned(owner) => owner == core && (line.thread == NO_THREAD || u32::from(line.thread) == cpu),
+            State::Shared => self.contended[line.contended as usize].copies.since(core).is_some(),
+        }
+    }
+
     /// Whether the core of `cpu` has no copy of `line`.
     #[inline]
     #[must_use]

@@ -16,7 +16,8 @@
 //! So a hit at time *t* is certain once every event and every CPU has reached *t* - `one_way`, and, when the core owns the line,
 //! its other threads *t* - `one_way_in_core`, unless something is under way to that line already: the caller need not
 //! switch to the others first. This is the model's definition, not an approximation of it: results are the same whether the
-//! caller makes use of it or not.
+//! caller makes use of it or not. A load that an earlier fill serves asks for nothing: the caller shows it what the line held
+//! at *t*, also when its owner has run further.
 //!
 //! **State.** Over physical cores: threads of a core share its copy, and hand it to each other at a cost of their own.
 //!

@@ -77,6 +77,7 @@ impl Engine {
         }
         self.hit(touch, line, done);
         if kind.is_write() {
+            self.keep_overwritten(touch, clock);
             self.wrote_line(line, done);
         }
         true
@@ -131,8 +132,12 @@ impl Engine {
             }
             // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
             self.cpu().window.end_fill();
-            done = Some(clock + cost);
             self.cpu().window.pass();
+            if let Some(value) = self.value_before_ahead(touch, line) {
+                self.hit(touch, line, clock + cost);
+                return Issue::Forwarded(value);
+            }
+            done = Some(clock + cost);
         } else if touch.kind == Kind::Load {
             self.cpu().window.add(line);
         }
@@ -140,6 +145,7 @@ impl Engine {
         if let Some(done) = done {
             self.hit(touch, line, done);
             if touch.kind.is_write() {
+                self.keep_overwritten(touch, clock);
                 self.wrote_line(line, done);
             }
             return Issue::Now;
@@ -162,7 +168,7 @@ impl Engine {
         if self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
-        self.leave_window(Kind::Rmw);
+        self.cpu().window.clear();
         let done = clock + self.directory.latencies().cost_of_hit(touch.kind);
         self.hit(touch, line, done);
         if touch.kind.is_write() {
@@ -306,14 +312,32 @@ impl Engine {
         self.spinners.give_back(waiting);
     }
 
-    /// The current CPU waits for a write to the line of `address` without giving itself up.
-    pub(crate) fn spin_on(&mut self, address: usize, site: &'static Location<'static>) {
+    /// The current CPU waits for a write to the line of `address` without giving itself up: `Wait`, and [`Engine::spun`] when it is
+    /// resumed. `Now` when the line that it has looked at has gone meanwhile, and with it what a write would have told: it looks again.
+    pub(crate) fn spin_on(&mut self, address: usize, site: &'static Location<'static>) -> Issue {
         let Some(line) = self.extent.line_of(address) else {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();
+        // A line that takes no part it has looked at in its turn.
+        if !self.is_free(line) {
+            let stores = &self.cpus[self.current as usize].stores;
+            // What it has stored itself wakes it when it takes effect.
+            let has_stored = stores.asked_for(line);
+            let is_known = if has_stored { !stores.is_due(line, since) } else { self.directory.is_quiet(line) };
+            let is_certain = self.acts_at(since) || is_known && self.is_sure(line, since);
+            if !is_certain {
+                self.resume_at(since);
+                return Issue::Later;
+            }
+            if !has_stored && !self.directory.can_read(self.current, line) {
+                self.cpu().window.clear();
+                return Issue::Now;
+            }
+        }
         self.wait_for(Waits::Spin { line, offset: address % hitm_memory::LINE, site, since });
         self.spinners.add(line, self.current);
+        Issue::Wait
     }
 
     /// The line that the current CPU spun on was written.

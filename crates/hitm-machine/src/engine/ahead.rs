@@ -1,9 +1,10 @@
 //! How far the current CPU may run ahead of the others in its turn: what [`coherence`](crate::coherence) says of look-ahead, made use
 //! of.
 
-use super::{Engine, Step};
+use super::stores::read_word;
+use super::{Engine, Step, Touch};
 use crate::calendar::{NEVER, TurnKey};
-use crate::cpu::Waits;
+use crate::cpu::{Overwritten, Waits};
 
 /// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what is to happen: whatever is
 /// entered lowers them.
@@ -132,6 +133,26 @@ impl Engine {
         // One that somebody sends from now on has its own way to go.
         let new = self.ahead.horizon().saturating_add(self.paths.least_delivery);
         self.cpus[number as usize].next_interrupt().min(new)
+    }
+
+    /// The current CPU writes a word that it has, and keeps what it held if others come before that have not had their turns. For one
+    /// kind of access reads a line without asking for it, a load that an earlier fill serves: it must not see what is written later.
+    #[inline]
+    pub(super) fn keep_overwritten(&mut self, touch: &Touch, at: u64) {
+        if self.acts_at(at) {
+            return;
+        }
+        // SAFETY: the word that is touched is a live one of this size.
+        let value = unsafe { read_word(touch.word, touch.size) };
+        self.cpu().overwritten.push(Overwritten { address: touch.address(), value, at });
+    }
+
+    /// What the word that the current CPU reads in its turn held before `line`'s owner wrote it ahead, if it did.
+    pub(super) fn value_before_ahead(&self, touch: &Touch, line: u32) -> Option<u64> {
+        let writer = self.directory.writer(line)?;
+        let now = TurnKey::new(self.clock(), self.current);
+        let is_later = |write: &&Overwritten| write.address == touch.address() && TurnKey::new(write.at, writer) > now;
+        self.cpus[writer as usize].overwritten.iter().find(is_later).map(|write| write.value)
     }
 
     /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,

@@ -35,6 +35,26 @@ fn write_word(word: NonNull<u8>, size: usize, value: u64) {
     }
 }
 
+/// What a word holds.
+///
+/// # Safety
+/// It is a live atomic of this size.
+pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u64 {
+    // Relaxed: as in `write_word`.
+    let order = Ordering::Relaxed;
+    match size {
+        // SAFETY: the caller's duty.
+        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.load(order).into(),
+        // SAFETY: the caller's duty.
+        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.load(order).into(),
+        // SAFETY: the caller's duty.
+        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.load(order).into(),
+        // SAFETY: the caller's duty.
+        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.load(order),
+        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
+    }
+}
+
 impl Engine {
     /// Before a locked operation or a fence, and when there is no room: waits until the current CPU's stores have taken effect.
     pub(crate) fn drain_stores(&mut self) -> Step {
@@ -46,9 +66,10 @@ impl Engine {
         Step::Suspend
     }
 
-    /// A full fence: no later load was under way before it.
-    pub(crate) fn clear_window(&mut self) {
+    /// A full fence: waits for the current CPU's stores, and ends its window of loads.
+    pub(crate) fn serialize(&mut self) -> Step {
         self.cpu().window.clear();
+        self.drain_stores()
     }
 
     /// The current CPU was resumed with an empty store buffer.

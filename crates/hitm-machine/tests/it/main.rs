@@ -1,5 +1,6 @@
 //! Tests of the whole machine, from outside.
 
+mod ahead;
 mod instructions;
 mod stores;
 mod stream;

@@ -212,14 +212,7 @@ impl Ffmpeg {
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let tally = Arc::new(Tally { rows: Meter::new(config.window), frames: AtomicU64::new(0) });
         let instances = instances(runtime.topology());
-        if let Some(roles) = runtime.roles() {
-            roles.count_between(config.window.start(), config.window.end());
-        }
-        let clock = runtime.clone();
-        runtime.spawn(PRIORITY, async move {
-            clock.sleep_until(config.window.end()).await;
-            clock.shutdown();
-        });
+        config.window.open(runtime, PRIORITY);
         for instance in 0..instances {
             instance::launch(runtime, config, instance, &tally);
         }

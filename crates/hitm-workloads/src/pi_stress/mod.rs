@@ -61,7 +61,7 @@ impl Config {
 pub(crate) struct Shared<P: Platform> {
     /// Whether the admin wants an end, under the one lock of all groups.
     pub(crate) shutdown: Mutex<P, bool>,
-    pub(crate) meter: Meter,
+    pub(crate) meter: Arc<Meter>,
     /// Inversions since the admin's last look, by group.
     pub(crate) watched: Box<[AtomicU64]>,
 }
@@ -69,19 +69,8 @@ pub(crate) struct Shared<P: Platform> {
 /// The workload, running.
 #[derive(Debug)]
 pub struct PiStress {
-    inversions: Box<dyn Rates>,
+    meter: Arc<Meter>,
     stuck: Arc<AtomicBool>,
-}
-
-/// The meter, whatever platform the rest of what it stands in is for.
-trait Rates: Send + std::fmt::Debug {
-    fn rates(&self) -> [f64; BATCHES];
-}
-
-impl<P: Platform> Rates for Arc<Shared<P>> {
-    fn rates(&self) -> [f64; BATCHES] {
-        self.meter.rates()
-    }
 }
 
 /// The CPU of a group: those after the admin's, in order.
@@ -94,25 +83,24 @@ impl PiStress {
     /// Starts all groups. They run until the runtime shuts down, which the admin does at the end of the window.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let groups = config.groups_on(runtime.topology());
-        if let Some(roles) = runtime.roles() {
-            roles.count_between(config.window.start(), config.window.end());
-        }
+        config.window.count_roles(runtime);
+        let meter = Arc::new(Meter::new(config.window));
         let shared = Arc::new(Shared {
             shutdown: Mutex::new(runtime, false),
-            meter: Meter::new(config.window),
+            meter: meter.clone(),
             watched: (0..groups).map(|_| AtomicU64::new(0)).collect(),
         });
         let stuck = Arc::new(AtomicBool::new(false));
         let options = SpawnOptions { priority: ADMIN, cpus: Some(one(CpuId(0))), role: Some(ADMIN_ROLE) };
         runtime.spawn(options, administer(runtime.clone(), config.window, shared.clone(), stuck.clone()));
         launch(runtime, 0, &shared);
-        Self { inversions: Box::new(shared), stuck }
+        Self { meter, stuck }
     }
 
     /// Inversions per second of all groups together, by batch.
     #[must_use]
     pub fn inversions_per_second(&self) -> [f64; BATCHES] {
-        self.inversions.rates()
+        self.meter.rates()
     }
 
     /// Whether a group got nothing done for so long that the admin gave up.

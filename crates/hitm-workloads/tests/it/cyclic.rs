@@ -1,14 +1,14 @@
 //! `cyclic` on both hosts: what an operation is made of, how long it takes, where instances begin, and that a seed gives the same
 //! bytes.
 
-use std::sync::{Arc, Mutex};
-
-use hitm::{Handle, Mitigation, NativeRuntime, RoleCounts};
-use hitm_machine::{Coherence, Config as Machinery, CostSet, Costs, Machine, Results, Simulated};
+use hitm::{Handle, NativeRuntime, RoleCounts};
+use hitm_machine::{Coherence, Config as Machinery, CostSet, Costs, Results, Simulated};
 use hitm_memory::Span;
 use hitm_sched::stats::Count;
 use hitm_workloads::cyclic::{self, Config, Cyclic, Placement};
 use hitm_workloads::meter::{BATCHES, Window};
+
+use crate::host::{self, violations_at_the_end};
 
 const WINDOW: Window = Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(4_000) };
 
@@ -32,43 +32,20 @@ impl Outcome {
 }
 
 fn run_with(machine: &str, mitigation: &str, config: Config, machinery: Machinery) -> Outcome {
-    let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
-    let machinery = Machinery {
-        seed: config.seed,
-        measure_from: WINDOW.warm_up,
-        measure_until: WINDOW.warm_up + WINDOW.measured,
-        ..machinery
-    };
-    let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), machinery);
-    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-    let runtime =
-        machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology.clone()), Some(cyclic::roles())));
-    let started = Arc::new(Mutex::new(None));
-    let (handle, slot) = (runtime.clone(), started.clone());
-    let ended = machine.run(move |cpu| {
-        if cpu.index() == 0 {
-            *slot.lock().expect("no panic holds it") = Some(Cyclic::start(&handle, config));
-        }
-        handle.run_cpu(cpu);
-    });
-    ended.expect("the workload ends");
-    machine.check();
-    let workload = started.lock().expect("no panic holds it").take().expect("started");
-    let roles = runtime.roles().expect("made with roles");
-    let sums = runtime.scheduler().stats().sums();
-    let sum = |what| sums.iter().filter(|(count, _)| *count == what).map(|(_, times)| times).sum();
-    let mut violations = machine.enter(|| runtime.scheduler().snapshot()).violations();
-    // An interrupt that was under way to a CPU that had left was not taken.
-    violations.retain(|violation| !violation.contains("a push chain is under way"));
+    let machinery = Machinery { seed: config.seed, ..machinery };
+    let start = move |handle: &Handle<Simulated>| Cyclic::start(handle, config);
+    let ran = host::run(machine, mitigation, WINDOW, machinery, cyclic::roles(), start);
+    let (roles, workload) = (ran.roles(), &ran.workload);
+    let stats = ran.runtime.scheduler().stats();
     Outcome {
         rates: workload.operations_per_second(),
         latencies: workload.latencies(),
         roles: roles.counts(),
         wakes: roles.wakes(),
-        results: machine.results(),
-        wakeups: sum(Count::Wake),
-        switches: sum(Count::ContextSwitch),
-        violations,
+        results: ran.machine.results(),
+        wakeups: stats.sum(Count::Wake),
+        switches: stats.sum(Count::ContextSwitch),
+        violations: violations_at_the_end(&ran.snapshot()),
     }
 }
 

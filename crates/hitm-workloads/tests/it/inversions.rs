@@ -4,11 +4,13 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 
 use hitm::{Handle, Mitigation, NativeRuntime, RoleCounts};
-use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
+use hitm_machine::{Arbitration, Config, Simulated};
 use hitm_memory::Span;
 use hitm_sched::stats::Count;
 use hitm_workloads::meter::{BATCHES, Window};
 use hitm_workloads::pi_stress::{self, PiStress};
+
+use crate::host;
 
 /// What came of a run.
 struct Outcome {
@@ -49,44 +51,29 @@ const CASE: Case = Case {
 
 impl Case {
     fn run(self) -> Outcome {
-        let topology = Arc::new(hitm_topology::parse(self.machine).expect("a machine"));
         let window = Window { warm_up: Span::from_micros(500), measured: Span::from_micros(self.micros) };
         let config = Config {
             seed: self.seed,
             arbitration: self.arbitration,
             look_ahead: self.look_ahead,
             check_races: self.check_races,
-            measure_from: window.warm_up,
-            measure_until: window.warm_up + window.measured,
             ..Config::default()
         };
-        let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
-        let mitigation = Mitigation::parse(self.mitigation).expect("a mitigation");
-        let runtime =
-            machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), Some(pi_stress::roles())));
         let workload = pi_stress::Config { groups: self.groups, seed: self.seed, window };
-        let started = Arc::new(Mutex::new(None));
-        let (handle, slot) = (runtime.clone(), started.clone());
-        let ended = machine.run(move |cpu| {
-            if cpu.index() == 0 {
-                *slot.lock().expect("no panic holds it") = Some(PiStress::start(&handle, workload));
-            }
-            handle.run_cpu(cpu);
-        });
-        ended.expect("the workload ends");
-        machine.check();
-        let running = started.lock().expect("no panic holds it").take().expect("started");
+        let start = move |handle: &Handle<Simulated>| PiStress::start(handle, workload);
+        let ran = host::run(self.machine, self.mitigation, window, config, pi_stress::roles(), start);
+        let running = &ran.workload;
         assert!(!running.is_stuck());
-        let snapshot = machine.enter(|| runtime.scheduler().snapshot());
-        let stats = runtime.scheduler().stats();
+        let snapshot = ran.snapshot();
+        let stats = ran.runtime.scheduler().stats();
         let rates = running.inversions_per_second();
         Outcome {
             inversions: rates.iter().sum::<f64>() / BATCHES as f64 * window.measured.as_secs_f64(),
             rates,
-            roles: runtime.roles().expect("made with roles").counts(),
+            roles: ran.roles().counts(),
             switches: stats.sum(Count::ContextSwitch),
             wakes: stats.sum(Count::Wake),
-            races: machine.races(),
+            races: ran.machine.races(),
             violations: snapshot.violations(),
             tasks_left: snapshot.tasks.len(),
         }

@@ -1,12 +1,12 @@
 //! Runs ffmpeg on a simulated machine, for the tests of this crate.
 
-use std::sync::{Arc, Mutex};
-
-use hitm::{Handle, Mitigation, RoleCounts, Roles};
-use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Results, Simulated};
+use hitm::{Handle, RoleCounts};
+use hitm_machine::{Arbitration, Config, Results, Simulated};
 use hitm_memory::Span;
 use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
 use hitm_workloads::meter::{BATCHES, Window};
+
+use crate::host::{self, violations_at_the_end};
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -54,20 +54,13 @@ pub(crate) struct Outcome {
 
 impl Case {
     pub(crate) fn run(&self) -> Outcome {
-        let topology = Arc::new(hitm_topology::parse(self.machine).expect("a machine"));
         let config = Config {
             seed: self.seed,
             arbitration: self.arbitration,
-            measure_from: self.window.warm_up,
-            measure_until: self.window.warm_up + self.window.measured,
             look_ahead: self.look_ahead,
             check_races: self.check_races,
             ..Config::default()
         };
-        let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
-        let mitigation = Mitigation::parse(self.mitigation).expect("a mitigation");
-        let runtime =
-            machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology.clone()), Some(ffmpeg::roles())));
         let workload = ffmpeg::Config {
             profile: self.profile,
             scale: self.scale,
@@ -75,30 +68,17 @@ impl Case {
             seed: self.seed,
             window: self.window,
         };
-        let started = Arc::new(Mutex::new(None));
-        let (handle, slot) = (runtime.clone(), started.clone());
-        let ended = machine.run(move |cpu| {
-            if cpu.index() == 0 {
-                *slot.lock().expect("no panic holds it") = Some(Ffmpeg::start(&handle, workload));
-            }
-            handle.run_cpu(cpu);
-        });
-        ended.expect("the workload ends");
-        machine.check();
-        let workload = started.lock().expect("no panic holds it").take().expect("started");
-        let roles: &Roles = runtime.roles().expect("made with roles");
-        let snapshot = machine.enter(|| runtime.scheduler().snapshot());
-        let mut violations = snapshot.violations();
-        // An interrupt that was under way to a CPU that had left was not taken: a push chain may have ended there.
-        violations.retain(|violation| !violation.contains("a push chain is under way"));
+        let start = move |handle: &Handle<Simulated>| Ffmpeg::start(handle, workload);
+        let ran = host::run(self.machine, self.mitigation, self.window, config, ffmpeg::roles(), start);
+        let (roles, workload, snapshot) = (ran.roles(), &ran.workload, ran.snapshot());
         Outcome {
             rates: workload.frames_per_second(),
             frames: workload.frames(),
-            results: machine.results(),
+            results: ran.machine.results(),
             roles: roles.counts(),
             wakes: roles.wakes(),
-            races: machine.races(),
-            violations,
+            races: ran.machine.races(),
+            violations: violations_at_the_end(&snapshot),
             tasks_left: snapshot.tasks.len(),
         }
     }

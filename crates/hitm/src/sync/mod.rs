@@ -1,7 +1,7 @@
 //! Synchronisation between tasks, on both hosts.
 //!
-//! All of it but [`PiMutex`] is built on one primitive, the [`Futex`]: a word in shared memory and a queue of tasks. The word is the task's own
-//! business (user time); waiting and waking are system calls under the `linux` cost set.
+//! All of it but [`PiMutex`] is built on one primitive, the [`Futex`]: a word in shared memory and a queue of tasks. The word is the
+//! task's own business (user time); waiting and waking are system calls under the `linux` cost set.
 //!
 //! | | |
 //! |---|---|

@@ -78,7 +78,7 @@ impl Outcome {
 /// Somebody who waits.
 pub(crate) struct Waiter<P: Platform> {
     queue: Arc<PiQueue<P>>,
-    pub(crate) claim: Mutex<Option<Claim<P>>>,
+    claim: Mutex<Option<Claim<P>>>,
     cell: Arc<Cell<P>>,
     waker: Mutex<Waker>,
     outcome: AtomicU8,
@@ -202,9 +202,14 @@ impl<P: Platform> PiQueue<P> {
     /// Lends the owner the first waiter's priority; true when that changes its own.
     fn tell_owner(&self, entries: &Entries<P>) -> bool {
         let Some(owner) = &entries.owner else { return false };
-        let mut standing = owner.standing(&self.runtime.0);
-        standing.set_lent(self.mark(), entries.first());
-        owner.follow(&self.runtime.0, &mut standing)
+        self.lend(owner, entries.first())
+    }
+
+    /// What `task` is lent by this mutex is `prio`, or nothing; true if its priority changed. Under the queue's lock.
+    fn lend(&self, task: &Cell<P>, prio: Option<Prio>) -> bool {
+        let mut standing = task.standing(&self.runtime.0);
+        standing.set_lent(self.mark(), prio);
+        task.follow(&self.runtime.0, &mut standing)
     }
 
     /// Takes the mutex for the task of `claim`, or queues it. In a call.
@@ -285,9 +290,7 @@ impl<P: Platform> PiQueue<P> {
         let (next, changed) = {
             let mut entries = self.entries();
             let next = self.hand_over(runtime, &mut entries, died);
-            let mut standing = owner.standing(runtime);
-            standing.set_lent(self.mark(), None);
-            (next, owner.follow(runtime, &mut standing))
+            (next, self.lend(owner, None))
         };
         if changed {
             pass_on(runtime, owner.clone());

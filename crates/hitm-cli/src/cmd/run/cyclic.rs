@@ -6,7 +6,7 @@ use hitm_workloads::cyclic::{Config, Placement};
 use hitm_workloads::meter::Window;
 
 use super::series::{Program, SeriesArgs};
-use crate::args::{HostArg, span, span_above_zero};
+use crate::args::{span, span_above_zero};
 use crate::workload::Workload;
 
 /// Tasks that sleep and note how late they woke.
@@ -78,14 +78,9 @@ impl CyclicOptions {
         }
     }
 
-    /// When it is measured if nobody says: an operation takes a little more than its sleep.
-    pub(crate) fn usual_window(&self, host: HostArg) -> Window {
-        match host {
-            HostArg::Simulated => {
-                Window { warm_up: self.sleep * WARM_UP_SLEEPS, measured: self.sleep * MEASURED_SLEEPS }
-            }
-            HostArg::Native => Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) },
-        }
+    /// When a simulated run is measured if nobody says: an operation takes a little more than its sleep.
+    pub(crate) fn usual_window(&self) -> Window {
+        Window { warm_up: self.sleep * WARM_UP_SLEEPS, measured: self.sleep * MEASURED_SLEEPS }
     }
 }
 
@@ -101,7 +96,7 @@ impl Program for Cyclic {
     }
 
     fn workload(&self) -> Workload {
-        let window = self.series.window(self.options.usual_window(self.series.host()));
+        let window = self.series.window(self.options.usual_window());
         Workload::Cyclic(self.options.config(self.series.seed(), window))
     }
 }

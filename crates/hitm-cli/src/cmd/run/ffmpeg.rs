@@ -1,12 +1,11 @@
 //! `hitm run ffmpeg`.
 
 use clap::Args;
-use hitm_memory::Span;
 use hitm_workloads::ffmpeg;
 use hitm_workloads::meter::Window;
 
 use super::series::{Fitted, Program, SeriesArgs};
-use crate::args::{HostArg, factor};
+use crate::args::factor;
 use crate::calibrate;
 use crate::campaign::Progress;
 use crate::failure::Failure;
@@ -71,21 +70,16 @@ impl FfmpegOptions {
         ffmpeg::Config { profile: self.profile.into(), scale: self.scale, burst_factor, seed, window }
     }
 
-    /// When it is measured if nobody says.
-    pub(crate) fn usual_window(&self, host: HostArg, burst_factor: f64) -> Window {
-        match host {
-            HostArg::Simulated => {
-                let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
-                Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) }
-            }
-            HostArg::Native => Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) },
-        }
+    /// When a simulated run is measured if nobody says.
+    pub(crate) fn usual_window(&self, burst_factor: f64) -> Window {
+        let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
+        Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) }
     }
 }
 
 impl Ffmpeg {
     fn config(&self, burst_factor: f64) -> ffmpeg::Config {
-        let window = self.series.window(self.options.usual_window(self.series.host(), burst_factor));
+        let window = self.series.window(self.options.usual_window(burst_factor));
         self.options.config(burst_factor, self.series.seed(), window)
     }
 }

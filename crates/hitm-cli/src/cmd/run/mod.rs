@@ -12,7 +12,7 @@ pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
 pub(crate) use self::ffmpeg::FfmpegOptions;
 use self::pi_stress::PiStress;
-pub(crate) use self::pi_stress::PiStressOptions;
+pub(crate) use self::pi_stress::{PiStressOptions, USUAL_WINDOW as USUAL_PI_STRESS_WINDOW};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 

@@ -7,7 +7,6 @@ use hitm_workloads::meter::Window;
 use hitm_workloads::pi_stress;
 
 use super::series::{Program, SeriesArgs};
-use crate::args::HostArg;
 use crate::failure::Failure;
 use crate::workload::Workload;
 
@@ -34,23 +33,14 @@ pub(crate) struct PiStressOptions {
     groups: Option<usize>,
 }
 
-/// How long a simulated run is measured: hundreds of inversions of each group.
-const SIMULATED: Window = Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(10_000) };
-/// How long a native run is.
-const NATIVE: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
+/// When a simulated run is measured if nobody says: hundreds of inversions of each group.
+pub(crate) const USUAL_WINDOW: Window =
+    Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(10_000) };
 
 impl PiStressOptions {
     /// The workload with these.
     pub(crate) fn config(&self, seed: u64, window: Window) -> pi_stress::Config {
         pi_stress::Config { groups: self.groups, seed, window }
-    }
-
-    /// When it is measured if nobody says.
-    pub(crate) fn usual_window(&self, host: HostArg) -> Window {
-        match host {
-            HostArg::Simulated => SIMULATED,
-            HostArg::Native => NATIVE,
-        }
     }
 
     /// Whether so many groups have room.
@@ -77,7 +67,7 @@ impl Program for PiStress {
     }
 
     fn workload(&self) -> Workload {
-        let window = self.series.window(self.options.usual_window(self.series.host()));
+        let window = self.series.window(USUAL_WINDOW);
         Workload::PiStress(self.options.config(self.series.seed(), window))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use hitm_machine::{Arbitration, Costs};
+use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
 use hitm_report::result::{Calibration, ResultFile, Run as RunResult};
@@ -17,7 +18,7 @@ use crate::args::{HostArg, OutputArgs, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of, pairs_per_unit, per_unit};
+use crate::record::{empty_file, machine_of, pairs_per_unit, per_unit, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 use crate::{convert, json, native, print};
@@ -48,6 +49,9 @@ const GOOD_INTERVAL: f64 = 0.01;
 
 /// Lines that a result file keeps of a run.
 const LINES_KEPT: usize = 100;
+
+/// When a native run is measured if nobody says.
+const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
 
 /// A workload as it is run on one machine under one policy, and what was fitted for it.
 pub(crate) type Fitted = (Workload, Option<Calibration>);
@@ -141,19 +145,12 @@ fn simulate(
     let groups = machines.len() * arbitrations.len();
     let progress = Progress::new(groups * (program.fitting_runs() + mitigations.len() * series.cases.seeds() as usize));
     let mut file = empty_file();
-    for (topology, costs) in machines {
-        file.machines.push(machine_of(topology, costs));
+    for machine in machines {
+        file.machines.push(machine_of(&machine.0, &machine.1));
         for &arbitration in arbitrations {
-            let case = Case {
-                topology: topology.clone(),
-                costs: costs.clone(),
-                arbitration,
-                coherence: series.cases.coherence.unwrap_or_default(),
-                mitigation: Mitigation::baseline(),
-                workload: program.workload(),
-                roles: series.roles || program.workload().counts_operations(),
-                livelock_after: series.cases.livelock_after,
-            };
+            let workload = program.workload();
+            let roles = series.roles || workload.counts_operations();
+            let case = Case { roles, ..series.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
             let workload = match program.fit(&case, threads, &progress) {
                 Ok((workload, calibration)) => {
                     file.calibrations.extend(calibration);
@@ -175,19 +172,17 @@ fn simulate(
 }
 
 impl SeriesArgs {
-    /// Where to run.
-    pub(crate) fn host(&self) -> HostArg {
-        self.host
-    }
-
     /// The first seed.
     pub(crate) fn seed(&self) -> u64 {
         self.cases.seed()
     }
 
-    /// When to measure: as was asked for, else as is `usual`.
-    pub(crate) fn window(&self, usual: Window) -> Window {
-        self.cases.window(usual)
+    /// When to measure: as was asked for, else as is usual, `simulated` or natively.
+    pub(crate) fn window(&self, simulated: Window) -> Window {
+        self.cases.window(match self.host {
+            HostArg::Simulated => simulated,
+            HostArg::Native => NATIVE_WINDOW,
+        })
     }
 
     fn check_natively(&self) -> Result<(), Failure> {
@@ -280,13 +275,7 @@ impl SeriesArgs {
 
     fn run_of(&self, case: &Case, outcome: &Outcome, baseline: Option<Mean>) -> RunResult {
         let metric = rate(outcome);
-        let relative = baseline.map(|baseline| {
-            if case.mitigation.name() == "baseline" {
-                Mean { value: 1.0, interval: 0.0 }
-            } else {
-                ratio(metric, baseline)
-            }
-        });
+        let relative = baseline.map(|baseline| relative_to(baseline, &case.mitigation, metric));
         let results = &outcome.results;
         let measured = case.workload.window().measured.as_secs_f64() * outcome.seeds.len() as f64;
         let mut operations = BTreeMap::new();

@@ -9,10 +9,9 @@ use clap::{Args, Subcommand};
 use hitm_machine::Part;
 use hitm_memory::Span;
 use hitm_report::plot::Plot;
-use hitm_report::statistics::{Mean, mean_of_batches, ratio};
+use hitm_report::statistics::mean_of_batches;
 use hitm_report::sweep::{self, Point};
 use hitm_report::sweep_state::{self, Finished, Key, Setting};
-use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
@@ -20,11 +19,11 @@ use self::state::StateFile;
 use crate::args::{HostArg, factor};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
-use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions};
+use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions, USUAL_PI_STRESS_WINDOW};
 use crate::failure::Failure;
 use crate::json::Target;
 use crate::print;
-use crate::record::{empty_file, machine_of};
+use crate::record::{empty_file, machine_of, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 
@@ -126,19 +125,19 @@ impl Sweep {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.workload {
             Swept::Ffmpeg(ffmpeg) => {
-                let usual = ffmpeg.options.usual_window(HostArg::Simulated, ffmpeg.burst_factor);
+                let usual = ffmpeg.options.usual_window(ffmpeg.burst_factor);
                 let (seed, window) = ffmpeg.sweep.seed_and_window(usual);
                 let workload = Workload::Ffmpeg(ffmpeg.options.config(ffmpeg.burst_factor, seed, window));
                 ffmpeg.sweep.run(workload, &|_| Ok(()))
             }
             Swept::Cyclic(cyclic) => {
-                let usual = cyclic.options.usual_window(HostArg::Simulated);
+                let usual = cyclic.options.usual_window();
                 let (seed, window) = cyclic.sweep.seed_and_window(usual);
                 cyclic.sweep.run(Workload::Cyclic(cyclic.options.config(seed, window)), &|_| Ok(()))
             }
             Swept::PiStress(pi_stress) => {
                 let options = pi_stress.options;
-                let (seed, window) = pi_stress.sweep.seed_and_window(options.usual_window(HostArg::Simulated));
+                let (seed, window) = pi_stress.sweep.seed_and_window(USUAL_PI_STRESS_WINDOW);
                 let workload = Workload::PiStress(options.config(seed, window));
                 pi_stress.sweep.run(workload, &|topology| options.check(topology))
             }
@@ -227,19 +226,13 @@ impl SweepArgs {
             let parts = self.cases.with_costs(&parts)?;
             let mut points = Vec::new();
             for &arbitration in &arbitrations {
-                for (topology, costs) in &parts {
-                    points.extend(mitigations.iter().map(|mitigation: &Mitigation| {
-                        let case = |seed| Case {
-                            topology: topology.clone(),
-                            costs: costs.clone(),
-                            arbitration,
-                            coherence: self.cases.coherence.unwrap_or_default(),
-                            mitigation: mitigation.clone(),
-                            workload: workload.with_seed(self.cases.seed() + seed),
-                            roles: false,
-                            livelock_after: self.cases.livelock_after,
-                        };
-                        (0..self.cases.seeds()).map(case).collect()
+                for machine in &parts {
+                    points.extend(mitigations.iter().map(|mitigation| {
+                        let workloads =
+                            (0..self.cases.seeds()).map(|seed| workload.with_seed(self.cases.seed() + seed));
+                        workloads
+                            .map(|workload| self.cases.case(machine, arbitration, mitigation.clone(), workload))
+                            .collect()
                     }));
                 }
             }
@@ -266,15 +259,19 @@ impl SweepArgs {
 
     /// Runs what is not in the state yet; all runs, in order of the cases, and what failed.
     fn finish(&self, families: &[Family], state: &StateFile) -> (Vec<Finished>, Vec<Failure>) {
-        let cases = || families.iter().flat_map(|family| family.points.iter().flatten());
-        let left: Vec<Case> = cases().filter(|case| state.find(&key(case)).is_none()).cloned().collect();
+        let (mut runs, mut left) = (Vec::new(), Vec::new());
+        for case in families.iter().flat_map(|family| family.points.iter().flatten()) {
+            match state.find(&key(case)) {
+                Some(run) => runs.push(run.clone()),
+                None => left.push(case.clone()),
+            }
+        }
         let progress = Progress::new(left.len());
         let run = |case: &Case| {
             let run = finished(case, &case.run()?);
             state.add(&run)?;
             Ok(run)
         };
-        let mut runs: Vec<Finished> = cases().filter_map(|case| state.find(&key(case)).cloned()).collect();
         let failed = campaign::run(&left, self.cases.threads(), &progress, run, |_, run| runs.push(run));
         runs.sort_by(|one, other| one.key.cmp(&other.key));
         (runs, failed)
@@ -326,10 +323,7 @@ fn points(family: &Family, runs: &[Finished]) -> Vec<Point> {
     };
     let point = |(case, runs): &(Case, Vec<&Finished>)| {
         let metric = rate(runs);
-        let relative = baseline(case).map(|baseline| match case.mitigation.name() {
-            "baseline" => Mean { value: 1.0, interval: 0.0 },
-            _ => ratio(metric, baseline),
-        });
+        let relative = baseline(case).map(|baseline| relative_to(baseline, &case.mitigation, metric));
         let sum = |what: fn(&Finished) -> u64| runs.iter().map(|run| what(run)).sum::<u64>() as f64;
         let (busy, idle) = (sum(|run| run.busy), sum(|run| run.idle));
         let units = metric.value * case.workload.window().measured.as_secs_f64() * runs.len() as f64;

@@ -1,0 +1,182 @@
+//! Looking ahead changes the speed and nothing else: random programs see the same values at the same times, and the machine counts
+//! the same, whether its CPUs look ahead or take turns.
+//!
+//! `HITM_SEED=17` runs program 17 alone; `HITM_CASES=100` runs a hundred times as many as usual.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
+use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
+use hitm_topology::CpuId;
+
+/// Four words stand on one line.
+const WORDS: usize = 4;
+
+/// Lines of the programs, few enough that CPUs meet on them.
+const LINES: usize = 6;
+
+/// What each CPU does before it ends.
+const OPERATIONS: usize = 300;
+
+type Line = [<Simulated as Memory>::Atomic<u32>; WORDS];
+
+/// What one CPU saw: the operation, its time before and after, and what it read.
+type Seen = Vec<(usize, Time, Time, u64)>;
+
+/// SplitMix64.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut draw = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((draw ^ draw >> 31) % limit as u64) as usize
+    }
+}
+
+/// The words that all CPUs touch.
+struct Shared {
+    lines: Vec<PlacedSlice<Simulated, Line>>,
+    /// The last CPU writes its first word again and again, until the second says that all others have ended.
+    clock: PlacedSlice<Simulated, Line>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let field = |(place, name)| Field::word(name, 4 * place, 4, "touched by the test");
+        let fields = || ["first", "second", "third", "fourth"].into_iter().enumerate().map(field).collect();
+        let make = |_| std::array::from_fn(|_| <Simulated as Memory>::Atomic::<u32>::new(0));
+        let line = |name| PlacedSlice::new(name, None, None, 1, &fields, make);
+        Self { lines: (0..LINES).map(|_| line("line")).collect(), clock: line("clock") }
+    }
+
+    fn word(&self, line: usize, word: usize) -> &<Simulated as Memory>::Atomic<u32> {
+        &self.lines[line][0][word]
+    }
+
+    /// One operation of the program. CPUs favour one line each, which makes it theirs now and then.
+    fn operate(&self, cpu: usize, cpus: usize, draws: &mut Draws) -> (usize, u64) {
+        let line = if draws.below(2) == 0 { cpu % LINES } else { draws.below(LINES) };
+        let word = self.word(line, draws.below(WORDS));
+        let drawn = draws.below(100);
+        let read = match drawn {
+            // Relaxed throughout: the machine's order is that of x86 whatever is asked, and nothing is concluded from a value.
+            0..45 => u64::from(word.load(Ordering::Relaxed)),
+            45..70 => {
+                word.store((draws.below(1 << 20) * cpus + cpu) as u32, Ordering::Relaxed);
+                0
+            }
+            70..80 => u64::from(word.fetch_add(1, Ordering::Relaxed)),
+            80..88 => Simulated::compute(Span::from_nanos(draws.below(300) as u64)).as_picos(),
+            88..90 => {
+                Simulated::fence(Ordering::SeqCst);
+                0
+            }
+            90..93 => {
+                // A CPU of another number: who works is interrupted.
+                let target = (cpu + 1 + draws.below(cpus - 1)) % cpus;
+                Simulated::interrupt(CpuId(target as u32), Interrupts::RESCHEDULE);
+                0
+            }
+            93..95 => u64::from(Simulated::take_interrupts().bits()),
+            95..97 => {
+                let ticks = &self.clock[0][0];
+                let before = ticks.load(Ordering::Relaxed);
+                u64::from(Simulated::spin_while(ticks, |now| now == before))
+            }
+            97..98 => {
+                let ticks = &self.clock[0][0];
+                Simulated::park(ticks, ticks.load(Ordering::Relaxed));
+                0
+            }
+            98 => {
+                Simulated::set_timer(Simulated::now() + Span::from_nanos(draws.below(400) as u64));
+                Simulated::wait_for_interrupt();
+                0
+            }
+            _ => {
+                Simulated::set_timer(Simulated::now() + Span::from_nanos(draws.below(400) as u64));
+                0
+            }
+        };
+        (drawn, read)
+    }
+
+    /// The last CPU's program: every tick ends what others wait for.
+    fn tick(&self, others: u32, draws: &mut Draws) {
+        let [ticks, ended, ..] = &self.clock[0];
+        while ended.load(Ordering::Relaxed) != others {
+            Simulated::compute(Span::from_nanos(100 + draws.below(500) as u64));
+            ticks.store(ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            Simulated::fence(Ordering::SeqCst);
+            Simulated::unpark(ticks, usize::MAX);
+            Simulated::take_interrupts();
+        }
+    }
+}
+
+/// Runs program `seed`; what each CPU saw, and all that the machine counted.
+fn run(shape: &str, seed: u64, arbitration: Arbitration, look_ahead: bool) -> (Vec<Seen>, String) {
+    let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
+    let cpus = topology.cpus();
+    let costs = Costs::of(&topology, CostSet::Linux);
+    let measure_until = [Span::from_picos(u64::MAX), Span::from_micros(15)][seed as usize / 4 % 2];
+    let start_spread = Span::from_nanos(200);
+    let config = Config { seed, arbitration, look_ahead, start_spread, measure_until, ..Config::default() };
+    let machine = Machine::new(topology, costs, config);
+    let shared = machine.enter(Shared::new);
+    let seen = Arc::new(Mutex::new(vec![Seen::new(); cpus]));
+    let log = seen.clone();
+    let main = move |cpu: CpuId| {
+        let mut draws = Draws(seed << 16 | u64::from(cpu.0));
+        if cpu.index() + 1 == cpus {
+            return shared.tick(cpu.0, &mut draws);
+        }
+        let mut own = Seen::new();
+        for _ in 0..OPERATIONS {
+            let before = Simulated::now();
+            let (drawn, read) = shared.operate(cpu.index(), cpus, &mut draws);
+            own.push((drawn, before, Simulated::now(), read));
+        }
+        log.lock().expect("no panic holds it")[cpu.index()] = own;
+        shared.clock[0][1].fetch_add(1, Ordering::Relaxed);
+    };
+    machine.run(main).expect("it ends");
+    machine.check();
+    let mut results = machine.results();
+    // How often the host switched is no result of the model.
+    results.totals.resumes = 0;
+    let mut seen = std::mem::take(&mut *seen.lock().expect("no panic holds it"));
+    // Nothing is said of what comes after the measurement.
+    seen.iter_mut().for_each(|seen| seen.retain(|&(_, _, after, _)| after <= Time::START + measure_until));
+    (seen, format!("{results:?}"))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
+}
+
+#[test]
+fn random_programs_see_the_same_at_the_same_times() {
+    let seeds = match number("HITM_SEED") {
+        Some(seed) => seed..=seed,
+        None => 1..=600 * number("HITM_CASES").unwrap_or(1),
+    };
+    for seed in seeds {
+        let shapes = ["pack:2 l3:1 core:2 pu:2", "pack:1 l3:2 core:2 pu:1", "core:1 pu:4", "pack:2 l3:2 core:2 pu:2"];
+        let shape = shapes[seed as usize % shapes.len()];
+        let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
+        let [ahead, in_turn] = [true, false].map(|look_ahead| run(shape, seed, arbitration, look_ahead));
+        let first = ahead.0.iter().zip(&in_turn.0).enumerate().filter_map(|(cpu, (ahead, in_turn))| {
+            let (index, pair) = ahead.iter().zip(in_turn).enumerate().find(|(_, (ahead, in_turn))| ahead != in_turn)?;
+            Some((pair.1.1, format!("cpu {cpu}, operation {index}: {pair:?}")))
+        });
+        if let Some((_, first)) = first.min() {
+            panic!("HITM_SEED={seed} on {shape}: looking ahead and not, {first}");
+        }
+        assert!(ahead.1 == in_turn.1, "HITM_SEED={seed} on {shape}: the counts differ");
+    }
+}

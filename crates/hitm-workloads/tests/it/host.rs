@@ -1,0 +1,62 @@
+//! A workload on a simulated machine, whichever it is.
+
+use std::sync::{Arc, Mutex};
+
+use hitm::{Handle, Mitigation, Roles};
+use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
+use hitm_sched::check::Snapshot;
+use hitm_workloads::meter::Window;
+
+/// A run that has ended.
+pub(crate) struct Ran<W> {
+    pub(crate) machine: Machine,
+    pub(crate) runtime: Handle<Simulated>,
+    /// What was started.
+    pub(crate) workload: W,
+}
+
+/// Runs what `start` starts on `machine`, measured in `window`.
+pub(crate) fn run<W: 'static>(
+    machine: &str,
+    mitigation: &str,
+    window: Window,
+    config: Config,
+    roles: Roles,
+    start: impl Fn(&Handle<Simulated>) -> W + 'static,
+) -> Ran<W> {
+    let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
+    let config = Config { measure_from: window.warm_up, measure_until: window.warm_up + window.measured, ..config };
+    let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
+    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
+    let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), Some(roles)));
+    let started = Arc::new(Mutex::new(None));
+    let (handle, slot) = (runtime.clone(), started.clone());
+    let ended = machine.run(move |cpu| {
+        if cpu.index() == 0 {
+            *slot.lock().expect("no panic holds it") = Some(start(&handle));
+        }
+        handle.run_cpu(cpu);
+    });
+    ended.expect("the workload ends");
+    machine.check();
+    let workload = started.lock().expect("no panic holds it").take().expect("started");
+    Ran { machine, runtime, workload }
+}
+
+impl<W> Ran<W> {
+    pub(crate) fn roles(&self) -> &Roles {
+        self.runtime.roles().expect("made with roles")
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.machine.enter(|| self.runtime.scheduler().snapshot())
+    }
+}
+
+/// What `snapshot` violates, of a run whose CPUs left while interrupts were under way: one that was not taken may have ended a push
+/// chain.
+pub(crate) fn violations_at_the_end(snapshot: &Snapshot) -> Vec<String> {
+    let mut violations = snapshot.violations();
+    violations.retain(|violation| !violation.contains("a push chain is under way"));
+    violations
+}
