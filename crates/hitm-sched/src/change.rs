@@ -2,8 +2,9 @@
 //!
 //! **Origin.** Linux's bracket: off the queue if queued, put if running, change, on the queue, set if running, then look at
 //! what follows from it. A priority that is lowered within the class goes to the head of its new level, since the task
-//! did not give up the CPU. Differences: a waiting task that becomes more urgent, or may run elsewhere, is pushed at
-//! once; a queue that a change makes less urgent pulls, whichever task was changed.
+//! did not give up the CPU. Differences: a waiting task is pushed after every change, since who looked for work
+//! meanwhile has not found it, and since it may be more urgent now, or allowed elsewhere; a queue that a change makes less
+//! urgent pulls, whichever task was changed.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -71,8 +72,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     self.resched(rq);
                 }
             }
-            // More urgent than it was, and still not enough to run here: perhaps it is elsewhere.
-            Some(curr) if self.tasks.get(curr).prio() <= prio => rq.request_balance(BALANCE_PUSH),
+            // Not urgent enough to run here.
+            Some(curr) if self.tasks.get(curr).prio() <= prio => {}
             _ => self.resched(rq),
         }
     }
@@ -88,19 +89,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if task.on_rq.get() == 0 {
             return;
         }
-        let runs = rq.curr() == Some(id);
-        match (runs, allowed.contains(rq.cpu)) {
-            (true, true) => {}
-            // It goes when its CPU leaves it.
-            (true, false) => self.resched(&rq),
-            (false, false) => self.expel(&mut rq, id),
-            // It waits, and may go now where it might not.
-            (false, true) => rq.request_balance(BALANCE_PUSH),
+        if !allowed.contains(rq.cpu) {
+            if rq.curr() == Some(id) {
+                // It goes when its CPU leaves it.
+                self.resched(&rq);
+            } else {
+                self.expel(&mut rq, id);
+            }
         }
         self.run_balance(&mut rq);
     }
 
-    /// Off the queue, change, on the queue. A running task keeps its place at the head of its priority.
+    /// Off the queue, change, on the queue. A running task keeps its place at the head of its priority; for one that waits a push is
+    /// put off.
     fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
         let task = self.tasks.get(id);
         let queued = task.on_rq.get() != 0;
@@ -109,12 +110,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         let running = rq.curr() == Some(id);
-        let announced = self.rd.config.shipped && task.announced.get() != 0;
         self.dequeue(rq, id);
         change();
         self.enqueue(rq, id, lowered || running);
-        if announced {
-            // What still waits is announced again.
+        if !running {
+            // Who looked for work meanwhile has not found it.
             rq.request_balance(BALANCE_PUSH);
         }
     }

@@ -7,6 +7,8 @@
 //! says whether there is an entry, once set or clear has returned; (3) the running task and tasks that may run on one
 //! CPU only are never in the list.
 
+use std::sync::atomic::Ordering;
+
 use hitm_memory::{PlainWord, Platform};
 
 use crate::list::{Links, List, Ring};
@@ -51,6 +53,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.insert_node(rq, id, prio);
         if prio.0 < rq.rt.highest_prio_next.get() {
             rq.rt.highest_prio_next.set(prio.0);
+            if rq.rt.overloaded.get() != 0 && !self.rd.config.push_by_interrupt {
+                // SeqCst: who pushes this task looks at other CPUs' priorities next, and one of them that becomes less urgent looks at this
+                // priority after its own (`pull_from`): one of the two must see the other. Pairs with the operations on cpupri's
+                // counts before that look. A queue that was not overloaded is announced by such an operation, below.
+                P::fence(Ordering::SeqCst);
+            }
         }
         if rq.rt.overloaded.get() == 0 {
             if rq.online.get() != 0 && !self.rd.config.shipped {
