@@ -4,16 +4,19 @@
 //! invariants of the mechanisms and nothing of how they are kept: it derives from the lists alone what every other word
 //! ought to be.
 
+use std::collections::BTreeMap;
+
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use crate::announce::Announced;
 use crate::cpupri_vecs::CpupriVecs;
 use crate::prio::{Level, Prio};
 use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::RunQueue;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
-use crate::waiting::{WaitingSnapshot, is_narrow};
+use crate::waiting::WaitingSnapshot;
 
 /// One queue.
 #[derive(Clone, Debug)]
@@ -55,8 +58,8 @@ pub struct TaskSnapshot {
     pub on_rq: bool,
     /// Whether it sleeps.
     pub sleeping: bool,
-    /// Whether it is announced as waiting.
-    pub announced: bool,
+    /// Whether it is announced as waiting, and to whom.
+    pub announced: Announced,
 }
 
 /// Everything that a checker looks at.
@@ -116,7 +119,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 cpu: task.cpu(),
                 on_rq: task.on_rq.peek() != 0,
                 sleeping: task.is_sleeping(),
-                announced: task.announced.peek() != 0,
+                announced: Announced::from_word(task.announced.peek()),
             }
         };
         let vecs = self.rd.vecs();
@@ -219,26 +222,32 @@ impl Snapshot {
     }
 
     fn check_waiting(&self, waiting: &WaitingSnapshot, fail: &mut dyn FnMut(String)) {
-        let mut sources = CpuSet::new();
-        let (mut by_cpu, mut anywhere) = (vec![0; self.queues.len()], 0);
+        let (mut sources, mut anywhere) = (CpuSet::new(), 0);
+        let mut slots = BTreeMap::new();
         for task in &self.tasks {
             let queue = &self.queues[task.cpu.index()];
             let waits = queue.pushable.contains(&task.id);
-            if task.announced != waits {
-                fail(format!("task {} is announced: {}, and waits: {waits}", task.id, task.announced));
+            if (task.announced != Announced::No) != waits {
+                fail(format!("task {} is announced: {:?}, and waits: {waits}", task.id, task.announced));
             }
-            if !task.announced {
-                continue;
-            }
-            sources.insert(task.cpu);
-            if is_narrow(task.allowed.len() as u32) {
-                task.allowed.iter().filter(|&cpu| cpu != task.cpu).for_each(|cpu| by_cpu[cpu.index()] += 1);
-            } else {
-                anywhere += 1;
+            match task.announced {
+                Announced::No => {}
+                Announced::Each => {
+                    let others = task.allowed.iter().filter(|&cpu| cpu != task.cpu);
+                    others.for_each(|cpu| *slots.entry((cpu, task.cpu)).or_insert(0) += 1);
+                }
+                Announced::All => {
+                    anywhere += 1;
+                    sources.insert(task.cpu);
+                }
             }
         }
-        if (&waiting.by_cpu, waiting.anywhere, &waiting.sources) != (&by_cpu, anywhere, &sources) {
-            fail(format!("{waiting:?}, the tasks say {by_cpu:?}, {anywhere} anywhere, {sources:?}"));
+        let mut by_cpu = vec![0; self.queues.len()];
+        slots.iter().for_each(|(&(cpu, _), &count)| by_cpu[cpu.index()] += count as i32);
+        let slots = slots.into_iter().map(|((cpu, source), count)| (cpu, source, count)).collect();
+        let told = WaitingSnapshot { by_cpu, slots, anywhere, sources };
+        if *waiting != told {
+            fail(format!("{waiting:?}, the tasks say {told:?}"));
         }
     }
 

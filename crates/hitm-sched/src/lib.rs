@@ -19,6 +19,7 @@ mod list;
 mod rq;
 pub mod task;
 
+mod announce;
 mod change;
 mod enqueue;
 mod hotplug;

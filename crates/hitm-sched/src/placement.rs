@@ -110,4 +110,49 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         cursor.set(cpu.0);
         Some(cpu)
     }
+
+    /// A CPU that runs something less urgent than `id` and is not `busy`: the nearest that idles, else the least urgent of all.
+    pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
+        let task = self.tasks.get(id);
+        if !task.can_move() {
+            return None;
+        }
+        let mut left = self.candidates(id);
+        busy.iter().for_each(|cpu| left.remove(cpu));
+        let cursor = &self.rqs[P::current_cpu()].cursor;
+        let mut least = (task.prio(), None);
+        for around in &self.neighbourhoods[task.cpu().index()] {
+            let mut near = left.clone();
+            near.intersect(around);
+            // Peek: as in `any_of`.
+            let mut next = near.first_from(CpuId((cursor.peek() + 1) % self.topology.cpus() as u32));
+            while let Some(cpu) = next {
+                near.remove(cpu);
+                left.remove(cpu);
+                let highest = self.rqs[cpu].highest();
+                if !highest.is_real_time() {
+                    cursor.set(cpu.0);
+                    return Some(cpu);
+                }
+                if highest > least.0 {
+                    least = (highest, Some(cpu));
+                }
+                next = near.first_from(cpu);
+            }
+        }
+        least.1
+    }
+
+    /// Whether any CPU that `id` may run on runs something less urgent than `id`.
+    pub(crate) fn any_less_urgent(&self, id: TaskId) -> bool {
+        let prio = self.tasks.get(id).prio();
+        self.candidates(id).iter().any(|cpu| self.rqs[cpu].highest() > prio)
+    }
+
+    /// The active CPUs that `id` may run on.
+    fn candidates(&self, id: TaskId) -> CpuSet {
+        let mut cpus = self.tasks.allowed(id).load();
+        cpus.intersect(&self.rd.active.load());
+        cpus
+    }
 }

@@ -42,7 +42,7 @@ described! {
         pub(crate) pushable_tasks: Links<M> = described,
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
-        /// Tasks of the pushable list that are announced as waiting: see [`waiting`](crate::waiting).
+        /// Tasks of the pushable list that are announced to all: see [`announce`](crate::announce).
         pub(crate) announced: M::Plain<u32>,
         throttling: [u32; 10],
     }

@@ -100,7 +100,7 @@ described! {
         pushable: LineStart,
         /// The priority at which it was put into the pushable list.
         pub(crate) pushable_prio: M::Plain<i32>,
-        /// 1 while it is announced as waiting.
+        /// How it is announced as waiting: see [`Announced`](crate::announce::Announced).
         pub(crate) announced: M::Plain<u32>,
         /// Its place among the first nodes of each priority.
         pub(crate) prio_list: Links<M> = described,

@@ -1,0 +1,154 @@
+//! Announcing what waits to those CPUs alone that could take it, and getting it from there.
+//!
+//! **Claim.** A task that waits because every CPU it may use is busy with something as urgent is announced to just those CPUs, or,
+//! when it may use many, to all. A CPU that becomes less urgent looks at its own line and at one an LLC.
+//!
+//! **Origin.** Ours. The kernel has a CPU push as soon as it has a task that may move, and has a CPU that becomes less urgent ask all
+//! that are overloaded.
+//!
+//! **Protocol.** Who announces: (1) looks for a place and finds none; (2) writes the [words](crate::waiting); (3) fences; (4) looks once
+//! more. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) reads the words. Either the second look sees
+//! the priority or the words show the announcement.
+//!
+//! **Invariants.** With nothing in flight every task that could move and does not run is announced, and nothing else.
+//!
+//! **Memory ordering.**
+//!
+//! | one side | other side | what follows |
+//! |---|---|---|
+//! | `announce`: words, fence SeqCst, priorities | `pull_waiting`: priority, fence SeqCst, words | one of them sees the other |
+//!
+//! **Cost.** A wakeup that finds its CPU idle: nothing. Becoming less urgent: the own line and one an LLC, all of which hit while
+//! nobody waits. Waiting: a line for each CPU that may help, twice.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{CpuSet, PlainWord, Platform};
+
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+use crate::stats::Count;
+use crate::task::TaskId;
+
+/// Tasks that may use no more CPUs than this are announced to each of them. Each costs a read-modify-write of a line that only that
+/// CPU reads; a task that may use more costs one of a line that all read when they become less urgent.
+const NARROW: u32 = 16;
+
+/// How a task is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Announced {
+    /// Not at all.
+    No = 0,
+    /// To each CPU that it may use.
+    Each = 1,
+    /// To all.
+    All = 2,
+}
+
+impl Announced {
+    /// From what a task keeps.
+    pub(crate) fn from_word(word: u32) -> Self {
+        match word {
+            0 => Self::No,
+            1 => Self::Each,
+            _ => Self::All,
+        }
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    fn announced(&self, id: TaskId) -> Announced {
+        Announced::from_word(self.tasks.get(id).announced.get())
+    }
+
+    /// Announces what waits on `rq` and is not announced. Whether there was any: then the caller looks for places once more.
+    pub(crate) fn announce(&self, rq: &RqGuard<'_, P>) -> bool {
+        if rq.needs_resched() {
+            // The CPU looks again before anything here has waited.
+            return false;
+        }
+        let mut any = false;
+        let mut next = self.first_pushable(rq);
+        while let Some(id) = next {
+            if self.announced(id) == Announced::No {
+                any = true;
+                self.tell(rq, id);
+            }
+            next = self.next_pushable(rq, id);
+        }
+        if any {
+            // SeqCst: between the announcement and the caller's second look. Pairs with the fence in `pull_waiting`.
+            P::fence(Ordering::SeqCst);
+        }
+        any
+    }
+
+    fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let task = self.tasks.get(id);
+        self.stats.add(Count::OverloadSet);
+        if task.cpus_allowed_count.get() <= NARROW && self.rd.waiting.tell(rq.cpu, &self.others(rq, id)) {
+            task.announced.set(Announced::Each as u32);
+            return;
+        }
+        task.announced.set(Announced::All as u32);
+        let before = rq.rt.announced.get();
+        rq.rt.announced.set(before + 1);
+        self.rd.waiting.tell_all(rq.cpu, before == 0);
+    }
+
+    /// `id`, which was in the pushable list of `rq`, does not wait there any more.
+    pub(crate) fn withdraw(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        match self.announced(id) {
+            Announced::No => return,
+            Announced::Each => self.rd.waiting.withdraw(rq.cpu, &self.others(rq, id)),
+            Announced::All => {
+                let left = rq.rt.announced.get() - 1;
+                rq.rt.announced.set(left);
+                self.rd.waiting.withdraw_from_all(rq.cpu, left == 0);
+            }
+        }
+        self.stats.add(Count::OverloadClear);
+        self.tasks.get(id).announced.set(Announced::No as u32);
+    }
+
+    /// The CPUs but that of `rq` that `id` may use. The same at its announcement and its withdrawal: what a task may use changes
+    /// while it is on no queue.
+    fn others(&self, rq: &RqGuard<'_, P>, id: TaskId) -> CpuSet {
+        let mut others = self.tasks.allowed(id).load();
+        others.remove(rq.cpu);
+        others
+    }
+
+    /// Gets what waits elsewhere and is more urgent than what is queued here.
+    pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
+        // SeqCst: between this queue's new priority and the words. Pairs with the fence in `announce`.
+        P::fence(Ordering::SeqCst);
+        let (near, anywhere) = self.rd.waiting.any_for(rq.cpu);
+        if !near && !anywhere {
+            return;
+        }
+        // Acquire: what was published with the announcements. Pairs with the Releases in `waiting`.
+        P::fence(Ordering::Acquire);
+        self.stats.add(Count::Pull);
+        let mut pulled = false;
+        let here = rq.cpu;
+        if near {
+            for cpu in self.rd.waiting.sources_for(here).iter() {
+                pulled |= self.pull_from(rq, cpu);
+            }
+        }
+        if anywhere {
+            for cpu in self.rd.waiting.all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
+                if !self.rd.waiting.any_for(here).1 {
+                    break;
+                }
+                pulled |= self.pull_from(rq, cpu);
+            }
+        }
+        if pulled {
+            self.resched(rq);
+        }
+    }
+}
