@@ -129,8 +129,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if !near && !anywhere {
             return;
         }
-        // Acquire: what was published with the announcements. Pairs with the Releases in `waiting`.
-        P::fence(Ordering::Acquire);
         self.stats.add(Count::Pull);
         let mut pulled = false;
         let here = rq.cpu;

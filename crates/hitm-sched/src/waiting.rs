@@ -14,12 +14,8 @@
 //! (3) the bit of a source is set while a task of its queue is counted in `waiting_anywhere`. At any time: (4) a slot that is taken is
 //! written under its source's lock alone, so its owner reads and stores it; only taking a free one is a race.
 //!
-//! **Memory ordering.**
-//!
-//! | release side | acquire side | what is published |
-//! |---|---|---|
-//! | `tell`, add to the count Release | `sources_for`, load Relaxed, then fence Acquire | the slot |
-//! | `tell_many`, add to the LLC's word Release | as above | the source's bit |
+//! **Memory ordering.** None of their own: whoever tells fences afterwards and looks once more, and whoever is told has fenced before it
+//! reads, so that what one of them does not see of these words the other makes up for; see [`announce`](crate::announce).
 //!
 //! **Layout.** A line a CPU: count and slots are read together. A line an LLC for the counts, and one or more for the bits.
 //!
@@ -94,34 +90,43 @@ impl<M: Memory> WaitingFor<M> {
 
     /// One more task of `source`; false when there is no slot for it.
     fn enter(&self, source: CpuId) -> bool {
-        match self.slot_of(source) {
-            Some((_, value)) if value.trailing_ones() >= COUNT_BITS => return false,
-            // Relaxed: published by the count.
-            Some((slot, value)) => slot.store(value + 1, Ordering::Relaxed),
-            None => {
-                let take = |slot: &&M::Atomic<u32>| {
-                    // Relaxed: as above; a free slot holds nothing.
-                    slot.load(Ordering::Relaxed) == 0
-                        && slot.compare_exchange(0, first_of(source), Ordering::Relaxed, Ordering::Relaxed).is_ok()
-                };
-                if !self.sources.iter().any(|slot| take(&slot)) {
-                    return false;
-                }
+        // First the operation that takes the line, so that all others find it. Relaxed: whoever sees the count and not yet the slot has
+        // looked before the fence in `announce`, and is seen by the look that follows it.
+        self.tasks.fetch_add(1, Ordering::Relaxed);
+        let entered = match self.slot_of(source) {
+            Some((_, value)) if value.trailing_ones() >= COUNT_BITS => false,
+            Some((slot, value)) => {
+                // Relaxed: before the fence in `announce`, as above.
+                slot.store(value + 1, Ordering::Relaxed);
+                true
             }
+            None => self.take_slot(source),
+        };
+        if !entered {
+            // Relaxed: who saw it looks in vain.
+            self.tasks.fetch_sub(1, Ordering::Relaxed);
         }
-        // Release: publishes the slot. Pairs with the fence in `sources_for`.
-        self.tasks.fetch_add(1, Ordering::Release);
-        true
+        entered
+    }
+
+    /// Takes a free slot for the first task of `source`. False when there is none.
+    fn take_slot(&self, source: CpuId) -> bool {
+        self.sources.iter().any(|slot| {
+            // Relaxed: a free slot holds nothing; published by the fence in `announce`.
+            let taken = || slot.compare_exchange(0, first_of(source), Ordering::Relaxed, Ordering::Relaxed);
+            // Relaxed: as above.
+            slot.load(Ordering::Relaxed) == 0 && taken().is_ok()
+        })
     }
 
     /// One task of `source` less.
     fn leave(&self, source: CpuId) {
+        // First the operation that takes the line. Relaxed: who misses what leaves misses nothing, who sees it looks in vain.
+        self.tasks.fetch_sub(1, Ordering::Relaxed);
         let Some((slot, value)) = self.slot_of(source) else { unreachable!("its task was entered") };
         let left = if value == first_of(source) { 0 } else { value - 1 };
-        // Relaxed: who still reads the old value looks in vain at worst.
-        slot.store(left, Ordering::Relaxed);
         // Relaxed: as above.
-        self.tasks.fetch_sub(1, Ordering::Relaxed);
+        slot.store(left, Ordering::Relaxed);
     }
 
     fn sources(&self) -> impl Iterator<Item = (CpuId, u32)> {
@@ -156,11 +161,11 @@ impl<M: Memory> Waiting<M> {
     /// Tells all CPUs of a task that waits on `source`, the `first` one there or a further one.
     pub(crate) fn tell_all(&self, source: CpuId, first: bool) {
         if first {
-            // Relaxed: published by the count.
+            // Relaxed: before the fence in `announce`.
             self.all_sources().set(source, Ordering::Relaxed);
         }
-        // Release: publishes the bit. Pairs with the fence in `sources_for`.
-        self.anywhere.cell_of(source).fetch_add(1, Ordering::Release);
+        // Relaxed: as above.
+        self.anywhere.cell_of(source).fetch_add(1, Ordering::Relaxed);
     }
 
     /// The task of which [`Waiting::tell_all`] told does not wait on `source` any more, nor does another if it was the `last`.
@@ -176,7 +181,7 @@ impl<M: Memory> Waiting<M> {
     /// Whether something waits that is told to `cpu` alone with few others, and whether something is told to all.
     #[track_caller]
     pub(crate) fn any_for(&self, cpu: CpuId) -> (bool, bool) {
-        // Relaxed, here and inside: the caller has fenced before, and fences before it looks where.
+        // Relaxed, here and inside: the caller has fenced.
         (self.by_cpu[cpu].tasks.load(Ordering::Relaxed) > 0, self.anywhere.sum_of_parts(cpu, 0) > 0)
     }
 
