@@ -319,25 +319,39 @@ impl Engine {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();
-        // A line that takes no part it has looked at in its turn.
-        if !self.is_free(line) {
-            let stores = &self.cpus[self.current as usize].stores;
-            // What it has stored itself wakes it when it takes effect.
-            let has_stored = stores.asked_for(line);
-            let is_known = if has_stored { !stores.is_due(line, since) } else { self.directory.is_quiet(line) };
-            let is_certain = self.acts_at(since) || is_known && self.is_sure(line, since);
-            if !is_certain {
-                self.resume_at(since);
-                return Issue::Later;
-            }
-            if !has_stored && !self.directory.can_read(self.current, line) {
+        match self.sees_writes(line, since) {
+            Some(true) => {}
+            Some(false) => {
                 self.cpu().window.clear();
                 return Issue::Now;
+            }
+            None => {
+                self.resume_at(since);
+                return Issue::Later;
             }
         }
         self.wait_for(Waits::Spin { line, offset: address % hitm_memory::LINE, site, since });
         self.spinners.add(line, self.current);
         Issue::Wait
+    }
+
+    /// Whether the next write to `line`, which the current CPU has just looked at, tells it of everything that it has not seen. Not
+    /// known yet if others may have their turn first.
+    fn sees_writes(&mut self, line: u32, now: u64) -> Option<bool> {
+        if self.is_over(now) {
+            // Accesses are in order then, and do not move lines; only what an earlier fill showed may be old.
+            return Some(!self.cpu().window.has_filled(line));
+        }
+        if self.is_free(line) {
+            // It has looked in its turn.
+            return Some(true);
+        }
+        let stores = &self.cpus[self.current as usize].stores;
+        // What it has stored itself tells it when it takes effect.
+        let has_stored = stores.asked_for(line);
+        let is_known = if has_stored { !stores.is_due(line, now) } else { self.directory.is_quiet(line) };
+        let is_certain = self.acts_at(now) || is_known && self.is_sure(line, now);
+        is_certain.then(|| has_stored || self.directory.can_read(self.current, line))
     }
 
     /// The line that the current CPU spun on was written.

@@ -180,3 +180,27 @@ fn random_programs_see_the_same_at_the_same_times() {
         assert!(ahead.1 == in_turn.1, "HITM_SEED={seed} on {shape}: the counts differ");
     }
 }
+
+/// Whoever waits for a word when the measurement ends, and lines are not followed any more, still sees it written.
+#[test]
+fn a_turn_is_passed_on_after_the_measurement() {
+    for (seed, shape) in
+        (1..=60).flat_map(|seed| ["core:1 pu:3", "core:3 pu:1", "pack:3 l3:1 core:1 pu:1"].map(|shape| (seed, shape)))
+    {
+        let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
+        let cpus = topology.cpus() as u32;
+        let costs = Costs::of(&topology, CostSet::Linux);
+        let measure_until = Span::from_nanos(20_000 + 37 * seed);
+        let machine = Machine::new(topology, costs, Config { seed, measure_until, ..Config::default() });
+        let shared = machine.enter(Shared::new);
+        let main = move |cpu: CpuId| {
+            let turns = shared.word(0, 0);
+            for _ in 0..60 {
+                // Relaxed: nothing is published.
+                let turn = Simulated::spin_while(turns, |turn| turn % cpus != cpu.0);
+                turns.store(turn + 1, Ordering::Relaxed);
+            }
+        };
+        machine.run(main).unwrap_or_else(|stalled| panic!("seed {seed}, {shape}: {stalled}"));
+    }
+}
