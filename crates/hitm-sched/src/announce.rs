@@ -12,16 +12,10 @@
 //!
 //! **Invariants.** With nothing in flight every task that could move and does not run is announced, and nothing else.
 //!
-//! **Memory ordering.**
-//!
-//! | one side | other side | what follows |
-//! |---|---|---|
-//! | `announce`: words, fence SeqCst, priorities | `pull_waiting`: priority, fence SeqCst, words | one of them sees the other |
+//! **Memory ordering.** That of the [words](crate::waiting), which fence.
 //!
 //! **Cost.** A wakeup that finds its CPU idle: nothing. Becoming less urgent: the own line and one an LLC, all of which hit while
 //! nobody waits. Waiting: a line for each CPU that may help, twice.
-
-use std::sync::atomic::Ordering;
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 
@@ -79,8 +73,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             next = self.next_pushable(rq, id);
         }
         if any {
-            // SeqCst: between the announcement and the caller's second look. Pairs with the fence in `pull_waiting`.
-            P::fence(Ordering::SeqCst);
+            self.rd.waiting.told();
         }
         any
     }
@@ -123,8 +116,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Gets what waits elsewhere and is more urgent than what is queued here.
     pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
-        // SeqCst: between this queue's new priority and the words. Pairs with the fence in `announce`.
-        P::fence(Ordering::SeqCst);
         let (near, anywhere) = self.rd.waiting.any_for(rq.cpu);
         if !near && !anywhere {
             return;
@@ -139,7 +130,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         if anywhere {
             for cpu in self.rd.waiting.all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
-                if !self.rd.waiting.any_for(here).1 {
+                if !self.rd.waiting.any_for_all(here) {
                     break;
                 }
                 pulled |= self.pull_from(rq, cpu);

@@ -14,8 +14,14 @@
 //! (3) the bit of a source is set while a task of its queue is counted in `waiting_anywhere`. At any time: (4) a slot that is taken is
 //! written under its source's lock alone, so its owner reads and stores it; only taking a free one is a race.
 //!
-//! **Memory ordering.** None of their own: whoever tells fences afterwards and looks once more, and whoever is told has fenced before it
-//! reads, so that what one of them does not see of these words the other makes up for; see [`announce`](crate::announce).
+//! **Memory ordering.**
+//!
+//! | one side | other side | what follows |
+//! |---|---|---|
+//! | words, fence SeqCst in `told`, a look at priorities | a priority, fence SeqCst in `any_for`, words | one of them sees the other |
+//!
+//! Whoever sees a count and not yet the slot or the bit has looked before the other's fence, so the other sees its priority. The model
+//! checker runs these words: `waiting/loom.rs`.
 //!
 //! **Layout.** A line a CPU: count and slots are read together. A line an LLC for the counts, and one or more for the bits.
 //!
@@ -91,12 +97,12 @@ impl<M: Memory> WaitingFor<M> {
     /// One more task of `source`; false when there is no slot for it.
     fn enter(&self, source: CpuId) -> bool {
         // First the operation that takes the line, so that all others find it. Relaxed: whoever sees the count and not yet the slot has
-        // looked before the fence in `announce`, and is seen by the look that follows it.
+        // looked before the fence in `told`, and is seen by the look that follows it.
         self.tasks.fetch_add(1, Ordering::Relaxed);
         let entered = match self.slot_of(source) {
             Some((_, value)) if value.trailing_ones() >= COUNT_BITS => false,
             Some((slot, value)) => {
-                // Relaxed: before the fence in `announce`, as above.
+                // Relaxed: before the fence in `told`, as above.
                 slot.store(value + 1, Ordering::Relaxed);
                 true
             }
@@ -112,7 +118,7 @@ impl<M: Memory> WaitingFor<M> {
     /// Takes a free slot for the first task of `source`. False when there is none.
     fn take_slot(&self, source: CpuId) -> bool {
         self.sources.iter().any(|slot| {
-            // Relaxed: a free slot holds nothing; published by the fence in `announce`.
+            // Relaxed: a free slot holds nothing; published by the fence in `told`.
             let taken = || slot.compare_exchange(0, first_of(source), Ordering::Relaxed, Ordering::Relaxed);
             // Relaxed: as above.
             slot.load(Ordering::Relaxed) == 0 && taken().is_ok()
@@ -161,7 +167,7 @@ impl<M: Memory> Waiting<M> {
     /// Tells all CPUs of a task that waits on `source`, the `first` one there or a further one.
     pub(crate) fn tell_all(&self, source: CpuId, first: bool) {
         if first {
-            // Relaxed: before the fence in `announce`.
+            // Relaxed: before the fence in `told`.
             self.all_sources().set(source, Ordering::Relaxed);
         }
         // Relaxed: as above.
@@ -178,11 +184,26 @@ impl<M: Memory> Waiting<M> {
         }
     }
 
-    /// Whether something waits that is told to `cpu` alone with few others, and whether something is told to all.
-    #[track_caller]
+    /// Ends the telling: whoever was told sees it from now on, or has written before what the caller looks at next.
+    pub(crate) fn told(&self) {
+        // SeqCst: between what was told and the teller's second look. Pairs with the fence in `any_for`.
+        M::fence(Ordering::SeqCst);
+    }
+
+    /// Whether something waits that is told to `cpu` and few others, and whether something is told to all. Asked after a write: whoever
+    /// tells and is not seen here sees that.
     pub(crate) fn any_for(&self, cpu: CpuId) -> (bool, bool) {
-        // Relaxed, here and inside: the caller has fenced.
-        (self.by_cpu[cpu].tasks.load(Ordering::Relaxed) > 0, self.anywhere.sum_of_parts(cpu, 0) > 0)
+        // SeqCst: between that write and these words. Pairs with the fence in `told`.
+        M::fence(Ordering::SeqCst);
+        // Relaxed: fenced.
+        (self.by_cpu[cpu].tasks.load(Ordering::Relaxed) > 0, self.any_for_all(cpu))
+    }
+
+    /// Whether something is told to all, as `cpu` sees it.
+    #[track_caller]
+    pub(crate) fn any_for_all(&self, cpu: CpuId) -> bool {
+        // Relaxed inside: the caller has fenced.
+        self.anywhere.sum_of_parts(cpu, 0) > 0
     }
 
     /// The CPUs on which tasks wait that are told to `cpu` and few others.
@@ -223,3 +244,6 @@ impl<M: Memory> fmt::Debug for Waiting<M> {
         f.debug_struct("Waiting").field("anywhere", &self.anywhere).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod loom;
