@@ -113,5 +113,6 @@ fn broken_announcements_are_noticed() {
         no fences, told to all | waiting: who waits is seen, or sees who idles | loom, property
         a count is not written | waiting: who waits is seen, or sees who idles | loom, property
         a slot is not freed    | waiting: at rest the slots are what was told  | loom, property
-    "#]].assert_eq(&table(&rows));
+    "#]]
+    .assert_eq(&table(&rows));
 }
