@@ -73,7 +73,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             next = self.next_pushable(rq, id);
         }
         if any {
-            self.rd.waiting.told();
+            self.rd.waiting().told();
         }
         any
     }
@@ -81,25 +81,25 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
         self.stats.add(Count::OverloadSet);
-        if task.cpus_allowed_count.get() <= NARROW && self.rd.waiting.tell(rq.cpu, &self.others(rq, id)) {
+        if task.cpus_allowed_count.get() <= NARROW && self.rd.waiting().tell(rq.cpu, &self.others(rq, id)) {
             task.announced.set(Announced::Each as u32);
             return;
         }
         task.announced.set(Announced::All as u32);
         let before = rq.rt.announced.get();
         rq.rt.announced.set(before + 1);
-        self.rd.waiting.tell_all(rq.cpu, before == 0);
+        self.rd.waiting().tell_all(rq.cpu, before == 0);
     }
 
     /// `id`, which was in the pushable list of `rq`, does not wait there any more.
     pub(crate) fn withdraw(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         match self.announced(id) {
             Announced::No => return,
-            Announced::Each => self.rd.waiting.withdraw(rq.cpu, &self.others(rq, id)),
+            Announced::Each => self.rd.waiting().withdraw(rq.cpu, &self.others(rq, id)),
             Announced::All => {
                 let left = rq.rt.announced.get() - 1;
                 rq.rt.announced.set(left);
-                self.rd.waiting.withdraw_from_all(rq.cpu, left == 0);
+                self.rd.waiting().withdraw_from_all(rq.cpu, left == 0);
             }
         }
         self.stats.add(Count::OverloadClear);
@@ -116,7 +116,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Gets what waits elsewhere and is more urgent than what is queued here.
     pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
-        let (near, anywhere) = self.rd.waiting.any_for(rq.cpu);
+        let (near, anywhere) = self.rd.waiting().any_for(rq.cpu);
         if !near && !anywhere {
             return;
         }
@@ -124,13 +124,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut pulled = false;
         let here = rq.cpu;
         if near {
-            for cpu in self.rd.waiting.sources_for(here).iter() {
+            for cpu in self.rd.waiting().sources_for(here).iter() {
                 pulled |= self.pull_from(rq, cpu);
             }
         }
         if anywhere {
-            for cpu in self.rd.waiting.all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
-                if !self.rd.waiting.any_for_all(here) {
+            for cpu in self.rd.waiting().all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
+                if !self.rd.waiting().any_for_all(here) {
                     break;
                 }
                 pulled |= self.pull_from(rq, cpu);

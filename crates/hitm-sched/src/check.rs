@@ -16,7 +16,7 @@ use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::RunQueue;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
-use crate::waiting::WaitingSnapshot;
+use crate::waiting::{Waiting, WaitingSnapshot};
 
 /// One queue.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             queues: self.topology.cpu_ids().map(queue).collect(),
             tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
             levels: (0..levels).map(Level).map(level).collect(),
-            waiting: self.rd.config.shipped.then(|| self.rd.waiting.snapshot()),
+            waiting: self.rd.waiting.as_ref().map(Waiting::snapshot),
             overload_count: self.rd.overload_count(),
             overload_bits: self.rd.overload_bits(),
             push_chain_active: self.rd.push_chain_active(),

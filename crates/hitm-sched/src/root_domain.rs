@@ -274,7 +274,7 @@ pub struct RootDomain<M: Memory, R> {
     pub(crate) active: CpuMask<M>,
     pub(crate) config: RootDomainConfig,
     /// Who waits for whom, where [`RootDomainConfig::shipped`].
-    pub(crate) waiting: Waiting<M>,
+    pub(crate) waiting: Option<Waiting<M>>,
 }
 
 impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
@@ -306,7 +306,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
             no_count: PlacedSlice::new("rto_count_unused", None, None, 1, &no_fields, |_| M::Atomic::new(0)),
             active: CpuMask::new("cpu_active_mask", None, topology, &CpuSet::new()),
             config,
-            waiting: Waiting::new(topology),
+            waiting: config.shipped.then(|| Waiting::new(topology)),
         }
     }
 
@@ -334,7 +334,17 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
         let words = size_of::<R>();
-        (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes() + self.waiting.bytes())
+        let waiting = self.waiting.as_ref().map_or(0, Waiting::bytes);
+        (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes() + waiting)
+    }
+
+    /// Who waits for whom.
+    ///
+    /// # Panics
+    /// When nobody keeps that: see [`RootDomainConfig::shipped`].
+    #[inline(always)]
+    pub(crate) fn waiting(&self) -> &Waiting<M> {
+        self.waiting.as_ref().expect("who waits is kept")
     }
 
     /// CPUs that may get tasks.

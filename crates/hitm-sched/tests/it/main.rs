@@ -1,5 +1,6 @@
 //! The scheduler core from outside.
 
+mod costs;
 mod equivalence;
 mod loom;
 mod push;

@@ -1,0 +1,202 @@
+//! What each mitigation costs: the memory of the root domain, and how many lines beside a CPU's own queue and the task an event touches.
+//!
+//! An event's figures are lines and, after a slash, read-modify-writes. `shipped` is compared with the baseline; the table stands in
+//! `docs/costs.md`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+
+use expect_test::expect_file;
+use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
+use hitm_memory::{CpuSet, Memory, Span};
+use hitm_sched::mitigation::Mitigation;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::{CpuId, Topology};
+
+/// The mitigations of the table.
+const MITIGATIONS: [&str; 14] = [
+    "baseline",
+    "cpupri-split",
+    "cpupri-split-compact",
+    "root-domain-reordered",
+    "rto-count=node",
+    "rto-count=llc",
+    "rto-count=cpu",
+    "cpupri-mask=node",
+    "cpupri-mask=llc",
+    "cpupri-mask=cpu",
+    "rto-mask=node",
+    "all",
+    "pull-by-locks",
+    "shipped",
+];
+
+/// The machines of the table: the seeds' one, and one of eight CPUs.
+const MACHINES: [&str; 2] = ["gnr-2x120", "l3:1 core:4 pu:2"];
+
+/// Lines touched, and read-modify-writes.
+type Touched = (usize, u64);
+
+/// Accesses and read-modify-writes by object, its number and the line in it.
+type Counts = BTreeMap<(String, usize, u32), [u64; 2]>;
+
+struct Bench {
+    machine: Machine,
+    sched: Arc<dyn Scheduling<Simulated>>,
+    topology: Arc<Topology>,
+}
+
+impl Bench {
+    fn new(topology: &str, mitigation: &str) -> Self {
+        let topology = Arc::new(hitm_topology::parse(topology).expect(topology));
+        let costs = Costs::of(&topology, CostSet::Linux);
+        let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
+        let machine = Machine::new(topology.clone(), costs, config);
+        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
+        let sched = machine.enter(|| mitigation.scheduler(topology.clone()));
+        Self { machine, sched, topology }
+    }
+
+    /// Every CPU does `f` in turn; CPU 0 first.
+    fn each<R: Send + 'static>(&self, f: impl Fn(CpuId, &dyn Scheduling<Simulated>) -> Option<R> + 'static) -> Vec<R> {
+        let results = Arc::new(Mutex::new(Vec::new()));
+        let (sched, out) = (self.sched.clone(), results.clone());
+        let main = move |cpu: CpuId| {
+            let result = f(cpu, &*sched);
+            out.lock().expect("no panic holds it").extend(result);
+            // What this CPU has stored has taken effect when the event is over.
+            Simulated::fence(std::sync::atomic::Ordering::SeqCst);
+        };
+        self.machine.run(main).expect("every CPU returns");
+        std::mem::take(&mut *results.lock().expect("no panic holds it"))
+    }
+
+    fn on<R: Send + 'static>(&self, cpu: u32, f: impl Fn(&dyn Scheduling<Simulated>) -> R + 'static) -> R {
+        let mut results = self.each(move |here, sched| (here == CpuId(cpu)).then(|| f(sched)));
+        results.pop().expect("it ran")
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for line in self.machine.results().lines {
+            let [accesses, rmws] = counts.entry((line.object.clone(), line.index.unwrap_or(0), line.line)).or_default();
+            for access in &line.accesses {
+                *accesses += access.hits + access.misses;
+                *rmws += if access.kind == Kind::Rmw { access.hits + access.misses } else { 0 };
+            }
+        }
+        counts
+    }
+
+    /// What CPU 0 touches, beside its own queue and the tasks, while it does `f`.
+    fn touched(&self, f: impl Fn(&dyn Scheduling<Simulated>) + 'static) -> Touched {
+        let before = self.counts();
+        self.on(0, f);
+        let mut touched = (0, 0);
+        for (key, after) in self.counts() {
+            let before = before.get(&key).copied().unwrap_or_default();
+            let own = key.0.starts_with("task") || key.0 == "rq" && key.1 == 0;
+            if !own && after[0] > before[0] {
+                touched = (touched.0 + 1, touched.1 + after[1] - before[1]);
+            }
+        }
+        touched
+    }
+
+    /// A sleeping task that may run on the first `cpus` CPUs.
+    fn task(&self, cpus: usize) -> TaskId {
+        let allowed: CpuSet = (0..cpus as u32).map(CpuId).collect();
+        self.on(0, move |sched| sched.create(&attributes(allowed.clone())))
+    }
+}
+
+fn attributes(allowed: CpuSet) -> Attributes {
+    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed }
+}
+
+fn run(sched: &dyn Scheduling<Simulated>) {
+    if let Some(next) = sched.switch(Why::Preempt) {
+        sched.begin_poll(next);
+    }
+}
+
+/// An event of the table, and what CPU 0 touches in it.
+type Event = (&'static str, Touched);
+
+/// A task that runs alone: it wakes, begins and sleeps.
+fn alone(bench: &Bench) -> [Event; 3] {
+    let task = bench.task(bench.topology.cpus());
+    // Once before: the first time brings what is only ever read.
+    bench.on(0, move |sched| _ = sched.wake(task));
+    bench.on(0, run);
+    bench.on(0, |sched| _ = sched.switch(Why::Block));
+    [
+        ("wake, its CPU idles", bench.touched(move |sched| _ = sched.wake(task))),
+        ("idle to busy", bench.touched(run)),
+        ("busy to idle", bench.touched(|sched| _ = sched.switch(Why::Block))),
+    ]
+}
+
+/// A task that may use the first `allowed` CPUs wakes while all CPUs are busy, or all but the last that it may use.
+fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> Touched {
+    let task = bench.task(allowed);
+    bench.each(move |cpu, sched| {
+        if one_idles && cpu.index() + 1 == allowed {
+            return None::<()>;
+        }
+        let own = sched.create(&attributes(CpuSet::from_iter([cpu])));
+        sched.wake(own);
+        run(sched);
+        None
+    });
+    bench.touched(move |sched| _ = sched.wake(task))
+}
+
+fn events(topology: &str, mitigation: &str) -> Vec<Event> {
+    let bench = || Bench::new(topology, mitigation);
+    let cpus = bench().topology.cpus();
+    let mut events = alone(&bench()).to_vec();
+    events.push(("wake, another idles", among_busy(&bench(), cpus, true)));
+    events.push(("wake, none idles", among_busy(&bench(), cpus, false)));
+    events.push(("the same, 8 CPUs allowed", among_busy(&bench(), 8, false)));
+    events
+}
+
+fn table(topology: &str) -> String {
+    let mut text = format!("## {topology}\n\n");
+    for (index, mitigation) in MITIGATIONS.iter().enumerate() {
+        let (words, all) = Bench::new(topology, mitigation).sched.root_domain_bytes();
+        let events = events(topology, mitigation);
+        if index == 0 {
+            let names: Vec<&str> = events.iter().map(|&(name, _)| name).collect();
+            writeln!(text, "| mitigation | bytes | with all that it leads to | {} |", names.join(" | "))
+                .expect("a string");
+            writeln!(text, "|{}", "---|".repeat(3 + names.len())).expect("a string");
+        }
+        write!(text, "| `{mitigation}` | {words} | {all} |").expect("a string");
+        events.iter().for_each(|(_, (lines, rmws))| write!(text, " {lines}/{rmws} |").expect("a string"));
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn what_each_mitigation_costs() {
+    let head = "# What each mitigation costs\n\nThe memory of the root domain, and what a CPU touches in an event beside its own queue and the \
+        tasks:\nlines, and after the slash read-modify-writes. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- costs`, \
+        which compares it.\n";
+    let tables: Vec<String> = MACHINES.iter().map(|topology| table(topology)).collect();
+    expect_file!["../../../../docs/costs.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));
+}
+
+/// On a machine of eight CPUs, where contention is no matter, ours is no dearer.
+#[test]
+fn shipped_touches_no_more_than_the_baseline_on_few_cpus() {
+    let [baseline, shipped] = ["baseline", "shipped"].map(|mitigation| events(MACHINES[1], mitigation));
+    for ((event, (before, _)), (_, (after, _))) in baseline.into_iter().zip(shipped) {
+        assert!(after <= before, "{event}: {after} lines, the baseline {before}");
+    }
+}
