@@ -200,6 +200,16 @@ impl LoadWindow {
         self.add(NO_LINE);
     }
 
+    /// An access to `line` of another kind than those that a fill serves.
+    #[inline]
+    pub(crate) fn follow(&mut self, kind: Kind, line: u32) {
+        match kind {
+            Kind::Load => self.add(line),
+            Kind::Store => self.end_fill(),
+            Kind::Rmw => self.clear(),
+        }
+    }
+
     /// A load of `line`, which is here or asked for.
     #[inline]
     pub(crate) fn add(&mut self, line: u32) {

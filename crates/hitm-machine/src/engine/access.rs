@@ -69,18 +69,21 @@ impl Engine {
             return false;
         }
         let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
-        let cpu = &mut self.cpus[self.current as usize];
-        match kind {
-            Kind::Load => cpu.window.add(line),
-            Kind::Store => cpu.window.end_fill(),
-            Kind::Rmw => cpu.window.clear(),
-        }
+        self.cpu().window.follow(kind, line);
+        self.found(touch, line, clock, done);
+        true
+    }
+
+    /// The current CPU finds `line` at `clock`, and goes on at `done`.
+    #[inline]
+    fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
         self.hit(touch, line, done);
-        if kind.is_write() {
-            self.keep_overwritten(touch, clock);
+        if touch.kind.is_write() {
+            if !self.acts_at(clock) {
+                self.keep_overwritten(touch, clock);
+            }
             self.wrote_line(line, done);
         }
-        true
     }
 
     /// Issues an access of the current CPU.
@@ -123,31 +126,17 @@ impl Engine {
             return Issue::Forwarded(value);
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
-        let mut done =
-            if free { Some(clock + cost) } else { self.directory.hit(self.current, line, touch.kind, clock) };
+        let done = if free { Some(clock + cost) } else { self.directory.hit(self.current, line, touch.kind, clock) };
         if done.is_none() && touch.kind == Kind::Load && self.cpu().window.covers(line) {
             if early {
                 self.resume_at(clock);
                 return Issue::Later;
             }
-            // What an earlier fill brought serves later loads of the same window, also when the line has gone since.
-            self.cpu().window.end_fill();
-            self.cpu().window.pass();
-            if let Some(value) = self.value_before_ahead(touch, line) {
-                self.hit(touch, line, clock + cost);
-                return Issue::Forwarded(value);
-            }
-            done = Some(clock + cost);
-        } else if touch.kind == Kind::Load {
-            self.cpu().window.add(line);
+            return self.read_covered(touch, line, clock + cost);
         }
-        self.leave_window(touch.kind);
+        self.cpu().window.follow(touch.kind, line);
         if let Some(done) = done {
-            self.hit(touch, line, done);
-            if touch.kind.is_write() {
-                self.keep_overwritten(touch, clock);
-                self.wrote_line(line, done);
-            }
+            self.found(touch, line, clock, done);
             return Issue::Now;
         }
         self.cpu().window.end_fill();
@@ -188,13 +177,13 @@ impl Engine {
         self.free_lines.get(line as usize).is_some_and(|&free| free)
     }
 
-    /// What an access does to the window of loads before it.
-    fn leave_window(&mut self, kind: Kind) {
-        match kind {
-            Kind::Load => {}
-            Kind::Store => self.cpu().window.end_fill(),
-            Kind::Rmw => self.cpu().window.clear(),
-        }
+    /// A load of a line that has gone since an earlier fill of the window, which serves this load too.
+    fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
+        let value = self.value_before_ahead(touch, line);
+        self.cpu().window.end_fill();
+        self.cpu().window.pass();
+        self.hit(touch, line, done);
+        value.map_or(Issue::Now, Issue::Forwarded)
     }
 
     /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU has stored is missing from it: a

@@ -135,13 +135,10 @@ impl Engine {
         self.cpus[number as usize].next_interrupt().min(new)
     }
 
-    /// The current CPU writes a word that it has, and keeps what it held if others come before that have not had their turns. For one
-    /// kind of access reads a line without asking for it, a load that an earlier fill serves: it must not see what is written later.
-    #[inline]
+    /// The current CPU is about to write a word at `at`, and others come before that have not had their turns: keeps what it held.
+    /// For one kind of access reads a line without asking for it, a load that an earlier fill serves, and must not see what is written
+    /// later.
     pub(super) fn keep_overwritten(&mut self, touch: &Touch, at: u64) {
-        if self.acts_at(at) {
-            return;
-        }
         // SAFETY: the word that is touched is a live one of this size.
         let value = unsafe { read_word(touch.word, touch.size) };
         self.cpu().overwritten.push(Overwritten { address: touch.address(), value, at });
