@@ -1,6 +1,7 @@
 //! Cases by seed, how many of them, and how to see one again.
 //!
-//! `HITM_SEED=17` runs seed 17 alone; `HITM_CASES=100` runs a hundred times as many seeds as usual.
+//! `HITM_SEED=17` runs seed 17 alone; `HITM_CASES=100` runs a hundred times as many seeds as usual; `HITM_MITIGATION=all` has random
+//! runs use that mitigation alone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -19,8 +20,10 @@ pub(crate) fn each(test: &str, usual: u64, once: &[u64], case: impl Fn(u64)) {
     for seed in seeds.chain(once.iter().copied()) {
         // The case is over when it panics; nothing of it is looked at again.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| case(seed))) {
+            let mitigation = std::env::var("HITM_MITIGATION")
+                .map_or_else(|_| String::new(), |name| format!("HITM_MITIGATION={name} "));
             eprintln!(
-                "seed {seed} fails; again: HITM_SEED={seed} cargo test -p hitm-sched --test it -- --exact {test}"
+                "seed {seed} fails; again: {mitigation}HITM_SEED={seed} cargo test -p hitm-sched --test it -- --exact {test}"
             );
             resume_unwind(panic);
         }

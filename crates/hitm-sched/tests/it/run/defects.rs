@@ -92,7 +92,7 @@ fn checker(check: Check) -> &'static str {
 fn first_caught(row: &Row) -> Result<u64, Vec<(Check, String)>> {
     let mut others = Vec::new();
     for seed in 1..=SEEDS {
-        let plan = Plan::new(seed);
+        let plan = Plan::drawn(seed);
         let outcome = match row.broken {
             Broken::Runtime(mistake) => simulated::run::<Simulated>(&plan, mistake, true),
             Broken::Scheduler(flaw) => flawed::with(flaw, || simulated::run::<Flawed>(&plan, Mistake::None, true)),

@@ -82,6 +82,11 @@ pub(crate) const MITIGATIONS: [&str; 15] = [
 
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::drawn(seed).with_asked_mitigation()
+    }
+
+    /// As [`Plan::new`], whatever the environment asks for.
+    pub(crate) fn drawn(seed: u64) -> Self {
         let mut random = Random::new(seed, 0);
         let (topology, cpus) = TOPOLOGIES[random.below(TOPOLOGIES.len() as u64) as usize];
         Self::on(topology, cpus, seed, &mut random)
@@ -89,14 +94,19 @@ impl Plan {
 
     /// A machine of more CPUs than a word has bits.
     pub(crate) fn large(seed: u64) -> Self {
-        Self::on("pack:2 l3:2 core:9 pu:2", 72, seed, &mut Random::new(seed, 0))
+        Self::on("pack:2 l3:2 core:9 pu:2", 72, seed, &mut Random::new(seed, 0)).with_asked_mitigation()
+    }
+
+    /// `HITM_MITIGATION=shipped` has every plan run that one.
+    fn with_asked_mitigation(self) -> Self {
+        let Ok(name) = std::env::var("HITM_MITIGATION") else { return self };
+        let known = MITIGATIONS.into_iter().find(|&known| known == name);
+        let mitigation = known.unwrap_or_else(|| panic!("HITM_MITIGATION is one of {MITIGATIONS:?}, not `{name}`"));
+        Self { mitigation, ..self }
     }
 
     fn on(topology: &str, cpus: u32, seed: u64, random: &mut Random) -> Self {
-        let drawn = MITIGATIONS[random.below(MITIGATIONS.len() as u64) as usize];
-        // `HITM_MITIGATION=shipped` has every plan run that one.
-        let asked = std::env::var("HITM_MITIGATION").ok();
-        let mitigation = asked.and_then(|name| MITIGATIONS.into_iter().find(|&known| known == name)).unwrap_or(drawn);
+        let mitigation = MITIGATIONS[random.below(MITIGATIONS.len() as u64) as usize];
         let mut weights = vec![(Operation::Wake, 10 + random.below(30))];
         // A feature in three is off.
         for operation in [Operation::Make, Operation::SetPrio, Operation::SetAllowed, Operation::Hotplug] {
