@@ -145,22 +145,16 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn writer(&self, line: u32) -> Option<u32> {
-        let line = &self.lines[line as usize];
-        let is_owned = matches!(line.state(), State::Owned(_)) && line.thread != NO_THREAD;
-        is_owned.then(|| u32::from(line.thread))
+        // A line that nobody owns has no such thread.
+        let thread = self.lines[line as usize].thread;
+        (thread != NO_THREAD).then(|| u32::from(thread))
     }
 
     /// Whether `cpu` has a copy of `line` that nobody has written since it came.
     #[inline]
     #[must_use]
     pub fn can_read(&self, cpu: u32, line: u32) -> bool {
-        let core = self.latencies.core_of(cpu);
-        let line = &self.lines[line as usize];
-        match line.state() {
-            State::Uncached => false,
-            State::Owned(owner) => owner == core && (line.thread == NO_THREAD || u32::from(line.thread) == cpu),
-            State::Shared => self.contended[line.contended as usize].copies.since(core).is_some(),
-        }
+        !self.lacks(cpu, line) && self.writer(line).is_none_or(|writer| writer == cpu)
     }
 
     /// Whether the core of `cpu` has no copy of `line`.
@@ -530,6 +524,8 @@ impl Directory {
     /// As said.
     pub fn check(&self) {
         for (index, line) in self.lines.iter().enumerate() {
+            let is_owned = matches!(line.state(), State::Owned(_));
+            assert!(is_owned || line.thread == NO_THREAD, "line {index} has a writer and no owner");
             let Some(contended) = self.contended.get(line.contended as usize) else { continue };
             let valid = contended.copies.valid();
             assert_eq!(line.wanted, !contended.queue.is_empty(), "line {index}: whether somebody waits");

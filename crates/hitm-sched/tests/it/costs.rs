@@ -5,16 +5,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
 
 use expect_test::expect_file;
-use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
-use hitm_memory::{CpuSet, Memory, Span};
+use hitm_machine::{Kind, Simulated};
+use hitm_memory::CpuSet;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
-use hitm_topology::{CpuId, Topology};
+use hitm_topology::CpuId;
+
+use crate::bench;
 
 /// The mitigations of the table.
 const MITIGATIONS: [&str; 14] = [
@@ -43,40 +44,15 @@ type Touched = (usize, u64);
 /// Accesses and read-modify-writes by object, its number and the line in it.
 type Counts = BTreeMap<(String, usize, u32), [u64; 2]>;
 
-struct Bench {
-    machine: Machine,
-    sched: Arc<dyn Scheduling<Simulated>>,
-    topology: Arc<Topology>,
-}
+/// Any mitigation's scheduler.
+type Sched = dyn Scheduling<Simulated>;
+
+type Bench = bench::Bench<Sched>;
 
 impl Bench {
     fn new(topology: &str, mitigation: &str) -> Self {
-        let topology = Arc::new(hitm_topology::parse(topology).expect(topology));
-        let costs = Costs::of(&topology, CostSet::Linux);
-        let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
-        let machine = Machine::new(topology.clone(), costs, config);
         let mitigation = Mitigation::parse(mitigation).expect(mitigation);
-        let sched = machine.enter(|| mitigation.scheduler(topology.clone()));
-        Self { machine, sched, topology }
-    }
-
-    /// Every CPU does `f` in turn; CPU 0 first.
-    fn each<R: Send + 'static>(&self, f: impl Fn(CpuId, &dyn Scheduling<Simulated>) -> Option<R> + 'static) -> Vec<R> {
-        let results = Arc::new(Mutex::new(Vec::new()));
-        let (sched, out) = (self.sched.clone(), results.clone());
-        let main = move |cpu: CpuId| {
-            let result = f(cpu, &*sched);
-            out.lock().expect("no panic holds it").extend(result);
-            // What this CPU has stored has taken effect when the event is over.
-            Simulated::fence(std::sync::atomic::Ordering::SeqCst);
-        };
-        self.machine.run(main).expect("every CPU returns");
-        std::mem::take(&mut *results.lock().expect("no panic holds it"))
-    }
-
-    fn on<R: Send + 'static>(&self, cpu: u32, f: impl Fn(&dyn Scheduling<Simulated>) -> R + 'static) -> R {
-        let mut results = self.each(move |here, sched| (here == CpuId(cpu)).then(|| f(sched)));
-        results.pop().expect("it ran")
+        Self::with(topology, false, |topology| mitigation.scheduler(topology))
     }
 
     fn counts(&self) -> Counts {
@@ -92,7 +68,7 @@ impl Bench {
     }
 
     /// What CPU 0 touches, beside its own queue and the tasks, while it does `f`.
-    fn touched(&self, f: impl Fn(&dyn Scheduling<Simulated>) + 'static) -> Touched {
+    fn touched(&self, f: impl Fn(&Sched) + 'static) -> Touched {
         let before = self.counts();
         self.on(0, f);
         let mut touched = (0, 0);
@@ -117,7 +93,7 @@ fn attributes(allowed: CpuSet) -> Attributes {
     Attributes { prio: Prio(49), policy: Policy::Fifo, allowed }
 }
 
-fn run(sched: &dyn Scheduling<Simulated>) {
+fn run(sched: &Sched) {
     if let Some(next) = sched.switch(Why::Preempt) {
         sched.begin_poll(next);
     }
@@ -127,8 +103,8 @@ fn run(sched: &dyn Scheduling<Simulated>) {
 type Event = (&'static str, Touched);
 
 /// A task that runs alone: it wakes, begins and sleeps.
-fn alone(bench: &Bench) -> [Event; 3] {
-    let task = bench.task(bench.topology.cpus());
+fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
+    let task = bench.task(cpus);
     // Once before: the first time brings what is only ever read.
     bench.on(0, move |sched| _ = sched.wake(task));
     bench.on(0, run);
@@ -144,21 +120,19 @@ fn alone(bench: &Bench) -> [Event; 3] {
 fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> Touched {
     let task = bench.task(allowed);
     bench.each(move |cpu, sched| {
-        if one_idles && cpu.index() + 1 == allowed {
-            return None::<()>;
+        if !one_idles || cpu.index() + 1 != allowed {
+            let own = sched.create(&attributes(CpuSet::from_iter([cpu])));
+            sched.wake(own);
+            run(sched);
         }
-        let own = sched.create(&attributes(CpuSet::from_iter([cpu])));
-        sched.wake(own);
-        run(sched);
-        None
     });
     bench.touched(move |sched| _ = sched.wake(task))
 }
 
 fn events(topology: &str, mitigation: &str) -> Vec<Event> {
     let bench = || Bench::new(topology, mitigation);
-    let cpus = bench().topology.cpus();
-    let mut events = alone(&bench()).to_vec();
+    let cpus = hitm_topology::parse(topology).expect(topology).cpus();
+    let mut events = alone(&bench(), cpus).to_vec();
     events.push(("wake, another idles", among_busy(&bench(), cpus, true)));
     events.push(("wake, none idles", among_busy(&bench(), cpus, false)));
     events.push(("the same, 8 CPUs allowed", among_busy(&bench(), 8, false)));

@@ -1,5 +1,6 @@
 //! The scheduler core from outside.
 
+mod bench;
 mod costs;
 mod equivalence;
 mod loom;

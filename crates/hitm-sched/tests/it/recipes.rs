@@ -9,14 +9,16 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use expect_test::expect;
-use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
-use hitm_memory::{AtomicWord, CpuSet, Memory, Platform, Span};
+use hitm_machine::{Kind, Simulated};
+use hitm_memory::{AtomicWord, CpuSet, Platform};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::Prio;
 use hitm_sched::root_domain::{Baseline, Counted, Parts, RootDomainConfig, RootDomainWords};
 use hitm_sched::scheduler::{Scheduler, Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
+
+use crate::bench;
 
 /// The baseline's scheduler.
 type Sched = Scheduler<Simulated, Baseline<Simulated, Parts<Packed<Simulated>, Counted<Simulated>>>>;
@@ -27,35 +29,11 @@ const SHARED: [&str; 4] = ["root_domain", "cpupri_mask", "rto_mask_bits", "cpu_t
 /// Loads, stores, read-modify-writes, and grants that took the line from another core.
 type Counts = BTreeMap<(String, String), [u64; 4]>;
 
-struct Bench {
-    machine: Machine,
-    sched: Arc<Sched>,
-}
+type Bench = bench::Bench<Sched>;
 
 impl Bench {
     fn new(topology: &str) -> Self {
-        let topology = Arc::new(hitm_topology::parse(topology).expect(topology));
-        let costs = Costs::of(&topology, CostSet::Linux);
-        let config = Config { jitter: 0.0, start_spread: Span::ZERO, check_races: true, ..Config::default() };
-        let machine = Machine::new(topology.clone(), costs, config);
-        let sched = machine.enter(|| Arc::new(Sched::new(topology, RootDomainConfig::default())));
-        Self { machine, sched }
-    }
-
-    /// `cpu` does `f`, the others nothing.
-    fn on<R: 'static>(&self, cpu: u32, f: impl Fn(&Sched) -> R + 'static) -> R {
-        let result = Arc::new(std::cell::RefCell::new(None));
-        let (sched, out) = (self.sched.clone(), result.clone());
-        let main = move |here| {
-            if here == CpuId(cpu) {
-                *out.borrow_mut() = Some(f(&sched));
-            }
-            // What this CPU has stored has taken effect when the event is over.
-            Simulated::fence(std::sync::atomic::Ordering::SeqCst);
-        };
-        self.machine.run(main).expect("every CPU returns");
-        assert_eq!(self.machine.races(), Vec::<String>::new());
-        result.take().expect("it ran")
+        Self::with(topology, true, |topology| Arc::new(Sched::new(topology, RootDomainConfig::default())))
     }
 
     fn counts(&self) -> Counts {

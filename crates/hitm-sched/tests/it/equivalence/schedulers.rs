@@ -1,8 +1,7 @@
 //! Whole schedulers: every mitigation, driven as a runtime drives it.
 //!
 //! A mitigation changes where words stand and how masks are split, never what is decided: the traces of two of them are the same,
-//! letter by letter. Only `pull-by-locks` and `shipped` decide
-//! otherwise; those that have the first are compared with each other.
+//! letter by letter. Only `pull-by-locks` and `shipped` decide otherwise; those that have the first are compared with each other.
 //! All must do what the [model](super::model) says.
 
 use std::fmt::Write;
@@ -274,9 +273,9 @@ fn check_same(seed: u64, reference: &str, mitigations: impl Iterator<Item = Stri
 #[test]
 fn every_mitigation_decides_the_same() {
     seeds::each("equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
-        let by_locks = |name: &String| name.contains("pull-by-locks") || name == "shipped";
-        check_same(seed, "baseline", names().into_iter().filter(|name| !by_locks(name)));
-        let joined = names().into_iter().filter(|name| !by_locks(name)).map(|name| format!("{name}+pull-by-locks"));
+        let apart = |name: &String| name.contains("pull-by-locks") || name == "shipped";
+        check_same(seed, "baseline", names().into_iter().filter(|name| !apart(name)));
+        let joined = names().into_iter().filter(|name| !apart(name)).map(|name| format!("{name}+pull-by-locks"));
         check_same(seed, "pull-by-locks", joined);
         // It decides by itself: the model checks what.
         let _decided = trace(seed, "shipped");

@@ -1,0 +1,52 @@
+//! A scheduler on a simulated machine where one thing happens at a time.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
+use hitm_memory::{Memory, Span};
+use hitm_topology::{CpuId, Topology};
+
+/// The machine, and a scheduler of it.
+pub(crate) struct Bench<S: ?Sized> {
+    pub(crate) machine: Machine,
+    pub(crate) sched: Arc<S>,
+}
+
+impl<S: ?Sized + 'static> Bench<S> {
+    /// What `make` makes, on a machine whose costs never vary.
+    pub(crate) fn with(topology: &str, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
+        let topology = Arc::new(hitm_topology::parse(topology).expect(topology));
+        let costs = Costs::of(&topology, CostSet::Linux);
+        let config = Config { jitter: 0.0, start_spread: Span::ZERO, check_races, ..Config::default() };
+        let machine = Machine::new(topology.clone(), costs, config);
+        let sched = machine.enter(|| make(topology));
+        Self { machine, sched }
+    }
+
+    /// Every CPU does `f`.
+    pub(crate) fn each(&self, f: impl Fn(CpuId, &S) + 'static) {
+        let sched = self.sched.clone();
+        let main = move |cpu| {
+            f(cpu, &sched);
+            // SeqCst: what this CPU has stored has taken effect when the event is over.
+            Simulated::fence(Ordering::SeqCst);
+        };
+        self.machine.run(main).expect("every CPU returns");
+        assert_eq!(self.machine.races(), Vec::<String>::new());
+    }
+
+    /// `cpu` does `f`, the others nothing.
+    pub(crate) fn on<R: 'static>(&self, cpu: u32, f: impl Fn(&S) -> R + 'static) -> R {
+        let result = Rc::new(RefCell::new(None));
+        let out = result.clone();
+        self.each(move |here, sched| {
+            if here == CpuId(cpu) {
+                *out.borrow_mut() = Some(f(sched));
+            }
+        });
+        result.take().expect("it ran")
+    }
+}
