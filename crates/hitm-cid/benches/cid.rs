@@ -2,11 +2,11 @@
 //!
 //! | case | one operation |
 //! |---|---|
-//! | `reads` | reading which slot is this thread's, on one thread: the result is added up |
+//! | `reads` | reading which slot is this thread's, on one thread |
 //! | `counters` | adding one to a counter, with 1 to 16 threads that do nothing else |
 //!
 //! A round runs every contender once, in an order that turns by one each round, so that what disturbs the machine disturbs all
-//! of them; the medians of the rounds are compared. In `counters` a figure is the time from the first thread's start to the last
+//! of them. Shown are the median and the least of the rounds, each over that of the first row. In `counters` a figure is the time from the first thread's start to the last
 //! one's end, over all that was added: half the time of one add where two CPUs add side by side.
 //!
 //! Rivals in `counters`:
@@ -46,7 +46,7 @@ struct Size {
 }
 
 /// Half a minute in all on two CPUs.
-const FULL: Size = Size { rounds: 15, reads: 4_000_000, adds: 4_000_000 };
+const FULL: Size = Size { rounds: 101, reads: 200_000, adds: 800_000 };
 /// For tests: that it works.
 const TINY: Size = Size { rounds: 1, reads: 1_000, adds: 1_600 };
 
@@ -56,18 +56,26 @@ thread_local! {
     /// As fast as a thread-local variable is: no destructor, no initialisation.
     static CONST: Cell<usize> = const { Cell::new(1) };
     /// With an initialisation at the first use.
-    static LAZY: Cell<usize> = Cell::new(black_box(1));
+    static LAZY: Cell<usize> = Cell::new(cpus());
     /// Which slot is this thread's.
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// The figures of one contender, in nanoseconds an operation.
+struct Figures {
+    least: f64,
+    median: f64,
 }
 
-/// Runs the contenders round by round; their medians, in nanoseconds an operation.
-fn medians<C>(rounds: usize, contenders: &[C], run: impl Fn(&C) -> f64) -> Vec<f64> {
+impl Figures {
+    fn of(mut rounds: Vec<f64>) -> Self {
+        rounds.sort_by(f64::total_cmp);
+        Self { least: rounds[0], median: rounds[rounds.len() / 2] }
+    }
+}
+
+/// Runs the contenders round by round.
+fn compare<C>(rounds: usize, contenders: &[C], run: impl Fn(&C) -> f64) -> Vec<Figures> {
     let mut nanos = vec![Vec::new(); contenders.len()];
     for round in 0..rounds {
         for turn in 0..contenders.len() {
@@ -75,19 +83,28 @@ fn medians<C>(rounds: usize, contenders: &[C], run: impl Fn(&C) -> f64) -> Vec<f
             nanos[next].push(run(&contenders[next]));
         }
     }
-    nanos.iter_mut().map(|nanos| median(nanos)).collect()
+    nanos.into_iter().map(Figures::of).collect()
+}
+
+/// Prints `rows` of a case, each over the first; `last` is a further column.
+fn print<'a>(case: &str, what: &str, rows: impl Iterator<Item = (&'a str, Figures, String)>, last: &str) {
+    println!("{case:<9} {what:<24} {:>11} {:>6} {:>11} {:>6} {last:>8}", "median (ns)", "ratio", "least (ns)", "ratio");
+    let mut first = None;
+    for (name, Figures { least, median }, last) in rows {
+        let (first_median, first_least) = *first.get_or_insert((median, least));
+        let (median_ratio, least_ratio) = (median / first_median, least / first_least);
+        println!("{:<9} {name:<24} {median:>11.2} {median_ratio:>6.2} {least:>11.2} {least_ratio:>6.2} {last:>8}", "");
+    }
 }
 
 /// Times `read`, in a loop of its own for each contender.
 #[inline(always)]
-fn time_reads(reads: u64, read: impl Fn() -> usize) -> f64 {
+fn time_reads<T>(reads: u64, read: impl Fn() -> T) -> f64 {
     let start = Instant::now();
-    let mut sum = 0_usize;
     for _ in 0..reads {
         // Opaque, so that no read is left out or moved.
-        sum = sum.wrapping_add(black_box(read()));
+        black_box(read());
     }
-    black_box(sum);
     start.elapsed().as_secs_f64() * 1e9 / reads as f64
 }
 
@@ -98,24 +115,17 @@ fn reads(size: Size) {
     let (ids, slots): (ThreadLocal<usize>, PerCid<usize>) = (ThreadLocal::new(), PerCid::new(|| 1));
     let contenders: [Reader<'_>; 8] = [
         ("const thread-local", &|reads| time_reads(reads, || CONST.get())),
-        ("current()", &|reads| time_reads(reads, || current().key())),
+        ("current()", &|reads| time_reads(reads, current)),
         ("lazy thread-local", &|reads| time_reads(reads, || LAZY.get())),
         ("thread_local's get", &|reads| time_reads(reads, || *ids.get_or(|| 1))),
         ("PerCid::get", &|reads| time_reads(reads, || *slots.get())),
         ("sched_getcpu", &|reads| time_reads(reads, processor)),
-        ("thread::current().id()", &|reads| {
-            time_reads(reads, || {
-                black_box(thread::current().id());
-                1
-            })
-        }),
+        ("thread::current().id()", &|reads| time_reads(reads, || thread::current().id())),
         ("nothing", &|reads| time_reads(reads, || 1)),
     ];
-    let nanos = medians(size.rounds, &contenders, |(_, run)| run(size.reads));
-    println!("{:<10} {:<24} {:>12} {:>24}", "reads", "", "median (ns)", "over const thread-local");
-    for ((name, _), value) in contenders.iter().zip(&nanos) {
-        println!("{:<10} {name:<24} {value:>12.2} {:>24.2}", "", value / nanos[0]);
-    }
+    let figures = compare(size.rounds, &contenders, |(_, run)| run(size.reads));
+    let rows = contenders.iter().zip(figures).map(|((name, _), figures)| (*name, figures, String::new()));
+    print("reads", "", rows, "");
 }
 
 /// The C library's idea of the CPU: read from the same area where it has one.
@@ -269,22 +279,14 @@ fn counters(size: Size) {
     for threads in THREADS {
         let bytes: Vec<_> = ADDERS.iter().map(|_| Cell::new(0)).collect();
         let contenders: Vec<_> = ADDERS.iter().zip(&bytes).collect();
-        let nanos = medians(size.rounds, &contenders, |((_, run), bytes)| {
+        let figures = compare(size.rounds, &contenders, |((_, run), bytes)| {
             let (nanos, taken) = run(threads, size.adds);
             bytes.set(taken.max(bytes.get()));
             nanos
         });
-        println!(
-            "{:<10} {:<24} {:>12} {:>24} {:>8}",
-            "counters",
-            format!("{threads} threads"),
-            "median (ns)",
-            "over ours",
-            "bytes"
-        );
-        for ((name, _), (value, bytes)) in ADDERS.iter().zip(nanos.iter().zip(&bytes)) {
-            println!("{:<10} {name:<24} {value:>12.2} {:>24.2} {:>8}", "", value / nanos[0], bytes.get());
-        }
+        let rows = contenders.iter().zip(figures);
+        let rows = rows.map(|(((name, _), bytes), figures)| (*name, figures, bytes.get().to_string()));
+        print("counters", &format!("{threads} threads"), rows, "bytes");
     }
 }
 

@@ -16,25 +16,73 @@
 //! absent before 6.3.
 
 use std::arch::asm;
-use std::ffi::{CStr, c_ulong};
+use std::cell::Cell;
+use std::ffi::{CStr, c_ulong, c_void};
+use std::mem::offset_of;
 
-use crate::cid::IDS_MAX;
 use crate::support::Support;
+
+/// The area, as the kernel's interface fixes it (`struct rseq`, include/uapi/linux/rseq.h).
+#[repr(C, align(32))]
+struct Fields {
+    _cpu_id_start: u32,
+    cpu_id: u32,
+    _rseq_cs: u64,
+    _flags: u32,
+    _node_id: u32,
+    mm_cid: u32,
+}
 
 /// The size of the first form's fields.
 const FIRST_FEATURES: u64 = 20;
 /// The size of the first form's area.
 const FIRST_AREA: u64 = 32;
-/// Where the field `cpu_id` begins.
-const CPU: isize = 4;
-/// Where the field `mm_cid` begins.
-const ID: isize = 24;
-/// Where it ends.
+/// Where the id ends.
 const ID_END: u64 = 28;
 /// The auxiliary vector's entry for how many bytes of the area the kernel fills in (`AT_RSEQ_FEATURE_SIZE`).
 const FEATURE_SIZE: c_ulong = 27;
+/// What `cpu_id` holds before an area is registered.
+const UNREGISTERED: u32 = u32::MAX;
 
-/// Where the area is, from the thread pointer; a multiple of four. Proof that the C library has an area in every thread that
+const _: () = assert!(
+    offset_of!(Fields, cpu_id) == 4
+        && offset_of!(Fields, _node_id) as u64 == FIRST_FEATURES
+        && offset_of!(Fields, mm_cid) as u64 + 4 == ID_END
+        && size_of::<Fields>() as u64 == FIRST_AREA,
+    "the fields stand where the kernel has them"
+);
+
+/// An area that is never live.
+static NOT_LIVE: Fields =
+    Fields { _cpu_id_start: 0, cpu_id: UNREGISTERED, _rseq_cs: 0, _flags: 0, _node_id: 0, mm_cid: 0 };
+
+thread_local! {
+    /// This thread's area, or [`NOT_LIVE`] until it was [attached](Area::attach). It lasts as long as the thread.
+    static AREA: Cell<*const Fields> = const { Cell::new(&raw const NOT_LIVE) };
+}
+
+/// The running thread's id; none when its area is not live, or was not [attached](Area::attach) yet.
+///
+/// The kernel may give the thread another id right after it was read: it is an id that this thread has had during the call.
+#[inline(always)]
+pub(crate) fn id() -> Option<u32> {
+    let area = AREA.get();
+    // SAFETY: a static, or this thread's area, which lasts as long as the thread.
+    let cpu = unsafe { &raw const (*area).cpu_id };
+    // SAFETY: as above. The kernel writes for this thread alone and not while it runs, so the word is read whole. Volatile,
+    // since it may have changed since the last call behind the compiler's back.
+    let cpu = unsafe { cpu.read_volatile() };
+    // What says that an area is not live is negative.
+    if cpu.cast_signed() < 0 {
+        return None;
+    }
+    // SAFETY: a live area is not the static, and `Area` was proof that this thread's reaches as far.
+    let id = unsafe { &raw const (*area).mm_cid };
+    // SAFETY: as for the CPU's number.
+    Some(unsafe { id.read_volatile() })
+}
+
+/// Where the areas are, from the thread pointer; a multiple of four. Proof that the C library has an area in every thread that
 /// it made, at least [`ID_END`] bytes large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area(isize);
@@ -51,9 +99,9 @@ fn live_bytes(library: u64, kernel: u64) -> u64 {
 /// The value of a variable of the C library.
 fn variable<T: Copy>(name: &CStr) -> Option<T> {
     // SAFETY: the name is a C string, and the handle stands for the whole program.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.cast::<T>();
+    let address: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     // SAFETY: the caller names a variable of this type, which the C library sets before any code of ours runs and never after.
-    (!address.is_null()).then(|| unsafe { address.read() })
+    (!address.is_null()).then(|| unsafe { address.cast::<T>().read() })
 }
 
 impl Area {
@@ -71,14 +119,14 @@ impl Area {
             return Err(Support::NoId);
         }
         // The area begins at a multiple of 32, and thread pointers are multiples of 16.
-        (offset & 3 == 0).then_some(Self(offset)).ok_or(Support::NoArea)
+        // SAFETY: the C library has areas of this size there, as it says.
+        unsafe { Self::of_offset(offset) }.ok_or(Support::NoArea)
     }
 
-    /// The area that stands `offset` from the thread pointer, or none for a number that is no multiple of four.
+    /// The areas that stand `offset` from the thread pointer, or none for a number that is no multiple of four.
     ///
     /// # Safety
-    /// A multiple of four came from [`offset`](Self::offset).
-    #[inline(always)]
+    /// In every thread, an area of [`ID_END`] bytes or more stands at `offset`, if it is a multiple of four.
     pub(crate) const unsafe fn of_offset(offset: isize) -> Option<Self> {
         if offset & 3 == 0 { Some(Self(offset)) } else { None }
     }
@@ -87,48 +135,26 @@ impl Area {
         self.0
     }
 
-    /// The running thread's id; none when its area is not live.
-    ///
-    /// The kernel may give the thread another id between the two reads, or right after them: it is an id that this thread
-    /// has had during the call.
-    #[inline(always)]
-    pub(crate) fn id(self) -> Option<u32> {
-        let (cpu, id) = (self.field::<CPU>(), self.field::<ID>());
-        // The numbers that say that the area is not live are negative, as an i32; so neither is below the bound.
-        if cpu | id < IDS_MAX { Some(id) } else { None }
+    /// Has [`id`] read the running thread's area from here on.
+    pub(crate) fn attach(self) {
+        AREA.set(std::ptr::with_exposed_provenance(thread_pointer().wrapping_add_signed(self.0)));
     }
+}
 
-    /// Field `FIELD` of the running thread's area. The kernel writes it at any moment, so it is never assumed to be as it was.
+/// The running thread's pointer, from which the C library counts.
+fn thread_pointer() -> usize {
+    let pointer: usize;
     #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    fn field<const FIELD: isize>(self) -> u32 {
-        let value: u32;
-        // SAFETY: the thread pointer is the base of `fs`, and the area (`self`) stands at the offset from it in every thread
-        // that the C library made, for as long as the thread runs. The kernel writes for this thread alone and not while it
-        // runs, so the four aligned bytes are read whole. Without `pure`, the read happens each time, as a volatile one.
-        unsafe {
-            asm!("mov {value:e}, dword ptr fs:[{offset} + {field}]",
-                value = lateout(reg) value, offset = in(reg) self.0, field = const FIELD,
-                options(nostack, preserves_flags, readonly));
-        }
-        value
+    // SAFETY: the word at the base of `fs` is the thread pointer itself (the processor's ABI supplement on thread-local storage).
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }
-
-    /// Field `FIELD` of the running thread's area. The kernel writes it at any moment, so it is never assumed to be as it was.
     #[cfg(target_arch = "aarch64")]
-    #[inline(always)]
-    fn field<const FIELD: isize>(self) -> u32 {
-        let value: u32;
-        // SAFETY: `tpidr_el0` is the thread pointer, and the area (`self`) stands at the offset from it in every thread that
-        // the C library made, for as long as the thread runs. The kernel writes for this thread alone and not while it runs,
-        // so the four aligned bytes are read whole. Without `pure`, the read happens each time, as a volatile one.
-        unsafe {
-            asm!("mrs {pointer}, tpidr_el0", "add {pointer}, {pointer}, {offset}", "ldr {value:w}, [{pointer}, #{field}]",
-                pointer = out(reg) _, value = lateout(reg) value, offset = in(reg) self.0, field = const FIELD,
-                options(nostack, preserves_flags, readonly));
-        }
-        value
+    // SAFETY: reads the register that is the thread pointer.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
     }
+    pointer
 }
 
 #[cfg(test)]

@@ -4,6 +4,12 @@ use std::convert::Infallible;
 
 use crate::support::Support;
 
+/// None.
+#[inline(always)]
+pub(crate) const fn id() -> Option<u32> {
+    None
+}
+
 /// There is none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area(Infallible);
@@ -15,17 +21,15 @@ impl Area {
 
     /// # Safety
     /// None is needed: it is as unsafe as where there is an area.
-    #[inline(always)]
     pub(crate) const unsafe fn of_offset(_offset: isize) -> Option<Self> {
         None
     }
 
-    pub(crate) fn offset(self) -> isize {
+    pub(crate) const fn offset(self) -> isize {
         match self.0 {}
     }
 
-    #[inline(always)]
-    pub(crate) fn id(self) -> Option<u32> {
+    pub(crate) fn attach(self) {
         match self.0 {}
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! Every method carries `#[track_caller]`, so that a test can name an operation by the file that performs it.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
 /// A word of 64 bits. The default is zero.
 pub(crate) trait AtomicBits: Default + Send + Sync {
+    /// A fence for words of this type.
+    #[track_caller]
+    fn fence(order: Ordering);
+
     #[track_caller]
     fn load(&self, order: Ordering) -> u64;
 
@@ -34,6 +38,11 @@ pub(crate) unsafe trait AtomicPointer<T>: Default {
 }
 
 impl AtomicBits for AtomicU64 {
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        fence(order);
+    }
+
     #[inline(always)]
     fn load(&self, order: Ordering) -> u64 {
         self.load(order)

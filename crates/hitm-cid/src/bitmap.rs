@@ -12,11 +12,16 @@
 //! newcomer included, all count for N(k - 1), which is at most A - BITS (k - 1). Who takes bit b of word k does so in the
 //! moment in which all bits below b are taken, so b + 1 is at most A - BITS k, and the id BITS k + b is below A.
 //!
-//! **Memory ordering.**
+//! **Memory ordering.** That argument speaks of moments, so a thread must not see one word as it is and the next as it was
+//! before: a fence stands before each word that a thread turns to, which puts all their accesses into one order.
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
-//! | `fetch_and` in `give_back` | the successful compare-exchange in `take` | all that the former holder did with the id |
+//! | the fence in `give_back`, with its `fetch_and` | the successful compare-exchange in `take` | all that the former holder did with the id |
+//!
+//! | forbidden | by | what it would do |
+//! |---|---|---|
+//! | a thread sees a word full by an id that was taken after another was given back, and that other one still taken | the fences in `take` and `give_back` | ids above the bound |
 
 use std::sync::atomic::Ordering;
 
@@ -42,11 +47,14 @@ impl<W: AtomicBits, P: AtomicPointer<W>, const BITS: u32, const FIRST: usize, co
     pub(crate) fn take(&self) -> Option<u32> {
         for number in 0.. {
             let word = self.words.get_or_grow(number)?;
+            // SeqCst: a word that is seen full was full after all that was seen of the words below; pairs with itself and with
+            // the fence in `give_back`.
+            W::fence(Ordering::SeqCst);
             // Relaxed: a guess, which the compare-exchange verifies.
             let mut seen = word.load(Ordering::Relaxed);
             while seen != Self::FULL {
                 let bit = seen.trailing_ones();
-                // Acquire: pairs with the Release in `give_back`, so that the former holder is done with the id.
+                // Acquire: pairs with the fence in `give_back`, so that the former holder is done with the id.
                 // Relaxed on failure: a better guess.
                 match word.compare_exchange(seen, seen | 1 << bit, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => return Some(number as u32 * BITS + bit),
@@ -61,8 +69,11 @@ impl<W: AtomicBits, P: AtomicPointer<W>, const BITS: u32, const FIRST: usize, co
     pub(crate) fn give_back(&self, id: u32) {
         let word = self.words.get((id / BITS) as usize).expect("who holds the id has made its word");
         let bit = 1 << (id % BITS);
-        // Release: pairs with the Acquire in `take`; all that was done with the id is done before.
-        let before = word.fetch_and(!bit, Ordering::Release);
+        // SeqCst: what this thread takes next is seen only together with this; pairs with the fence in `take`. It also
+        // releases what was done with the id, to the Acquire in `take`.
+        W::fence(Ordering::SeqCst);
+        // Relaxed: the fence says it all.
+        let before = word.fetch_and(!bit, Ordering::Relaxed);
         debug_assert!(before & bit != 0, "id {id} is given back twice");
     }
 

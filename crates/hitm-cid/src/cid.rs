@@ -24,7 +24,7 @@ pub enum Source {
 pub struct Cid(u32);
 
 impl Cid {
-    /// The kernel's id `index`, which is below [`IDS_MAX`].
+    /// The kernel's id `index`, which is below [`IDS_MAX`] as long as the kernel keeps its word: that is not checked here.
     #[inline(always)]
     pub(crate) const fn kernel(index: u32) -> Self {
         Self(index << 1)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::area::Area;
+use crate::area::{self, Area};
 use crate::cid::Cid;
 use crate::own;
 use crate::support::Support;
@@ -32,30 +32,26 @@ const _: () = assert!(UNDECIDED & NO_AREA & NOT_REGISTERED & NO_ID & PLATFORM & 
 #[must_use]
 #[inline]
 pub fn current() -> Cid {
-    // Relaxed: the number is all there is; no memory is published with it.
-    let source = SOURCE.load(Ordering::Relaxed);
-    match area(source).and_then(Area::id) {
+    match area::id() {
         Some(id) => Cid::kernel(id),
         None => other(),
     }
 }
 
-/// The area that `source`, read from [`SOURCE`], stands for.
-#[inline(always)]
-fn area(source: isize) -> Option<Area> {
-    // SAFETY: `decide` is the only one to write it: an area's offset, or an odd number.
-    unsafe { Area::of_offset(source) }
-}
-
-/// As `current`, where the source is not known yet, or the kernel has no id for this thread.
+/// As `current`, where this thread's area was not looked for yet, or is not live.
 #[inline(never)]
+#[cold]
 fn other() -> Cid {
-    area(decide()).and_then(Area::id).map_or_else(|| Cid::own(own::current()), Cid::kernel)
+    // SAFETY: `decide` is the only one to make this number: an area's offset, or an odd number.
+    if let Some(area) = unsafe { Area::of_offset(decide()) } {
+        area.attach();
+    }
+    area::id().map_or_else(|| Cid::own(own::current()), Cid::kernel)
 }
 
 /// What [`SOURCE`] holds, decided if it was not.
 fn decide() -> isize {
-    // Relaxed: as in `current`; who sees it undecided decides the same once more.
+    // Relaxed: the number is all there is, no memory is published with it; who sees it undecided decides the same again.
     let known = SOURCE.load(Ordering::Relaxed);
     if known != UNDECIDED {
         return known;

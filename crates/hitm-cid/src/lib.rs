@@ -23,6 +23,8 @@ mod bitmap;
 mod cid;
 mod counter;
 mod current;
+#[cfg(test)]
+mod loom;
 mod own;
 mod per_cid;
 mod pool;

@@ -58,8 +58,9 @@ const _: () = assert!(Pointers::<()>::CAPACITY == 2 * IDS_MAX as usize, "there i
 /// });
 /// assert_eq!(WORDS.fold(0, |count, _, words| count + words.lock().unwrap().len()), 3);
 /// ```
-// Aligned so that a neighbour's writes do not take away the pointers, which every access reads.
-#[repr(align(128))]
+// Aligned so that a neighbour's writes do not take away the pointers, which every access reads; in this order, so that those in
+// place begin a line.
+#[repr(C, align(128))]
 pub struct PerCid<T, F = fn() -> T> {
     slots: Pointers<T>,
     make: F,

@@ -22,7 +22,6 @@ use std::sync::atomic::Ordering;
 use crate::atomics::AtomicPointer;
 
 /// What `pointer` is set to, if it is.
-#[track_caller]
 #[inline(always)]
 fn found<T, P: AtomicPointer<T>>(pointer: &P) -> Option<NonNull<T>> {
     // Acquire: pairs with the Release in `publish`; without it the elements could be seen as they were before they were made.
@@ -30,7 +29,6 @@ fn found<T, P: AtomicPointer<T>>(pointer: &P) -> Option<NonNull<T>> {
 }
 
 /// Sets `pointer` to `fresh`. An error gives `fresh` back, and whatever somebody else had set.
-#[track_caller]
 fn publish<T, P: AtomicPointer<T>>(pointer: &P, fresh: NonNull<T>) -> Result<(), (NonNull<T>, NonNull<T>)> {
     // Release: publishes what stands behind `fresh`; pairs with the Acquire in `found` and below.
     // Acquire on failure: what the other thread made is used from here on.
@@ -51,7 +49,6 @@ impl<T, P: AtomicPointer<T>> OnceBox<T, P> {
     }
 
     /// The value, if it was made.
-    #[track_caller]
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&T> {
         // SAFETY: a pointer that is set came from `Box::leak` in `get_or_make`, and only `drop` takes it back. The Acquire
@@ -60,7 +57,6 @@ impl<T, P: AtomicPointer<T>> OnceBox<T, P> {
     }
 
     /// The value; made by `make` if there is none.
-    #[track_caller]
     pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;
@@ -106,7 +102,8 @@ enum Place {
     Segment { number: usize, offset: usize },
 }
 
-/// The table; see the module.
+/// The table; see the module. In this order, so that the elements in place begin where the table does.
+#[repr(C)]
 pub(crate) struct Table<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> {
     first: [E; FIRST],
     segments: [P; SEGMENTS],
@@ -137,7 +134,6 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E,
     }
 
     /// Element `index`, if there is one yet.
-    #[track_caller]
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> Option<&E> {
         match Self::place(index) {
@@ -147,7 +143,6 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E,
     }
 
     /// The elements of a segment, if there are any yet.
-    #[track_caller]
     #[inline]
     fn segment(&self, number: usize) -> Option<&[E]> {
         let first = found(self.segments.get(number)?)?;
@@ -157,7 +152,6 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E,
     }
 
     /// The elements that there are, with their places.
-    #[track_caller]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &E)> {
         let segments = (0..SEGMENTS).filter_map(|number| Some((Self::segment_len(number), self.segment(number)?)));
         let all = std::iter::once((0, self.first.as_slice())).chain(segments);
@@ -167,7 +161,6 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E,
 
 impl<E: Default, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E, P, FIRST, SEGMENTS> {
     /// Element `index`, made with its whole segment if there is none; none beyond the table's capacity.
-    #[track_caller]
     pub(crate) fn get_or_grow(&self, index: usize) -> Option<&E> {
         if index >= Self::CAPACITY {
             return None;
@@ -178,7 +171,6 @@ impl<E: Default, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize>
         self.get(index)
     }
 
-    #[track_caller]
     fn grow(&self, number: usize) {
         let fresh: Box<[E]> = (0..Self::segment_len(number)).map(|_| E::default()).collect();
         let fresh = NonNull::from(Box::leak(fresh)).cast::<E>();
