@@ -78,6 +78,7 @@ impl<W: AtomicBits, P: AtomicPointer<W>, const BITS: u32, const FIRST: usize, co
     }
 
     /// Frees every id but `kept`. Only where nobody else is left, in the child after a fork.
+    #[cfg(any(unix, test))]
     pub(crate) fn keep_only(&self, kept: Option<u32>) {
         for (number, word) in self.words.iter() {
             let keep = kept.filter(|id| (id / BITS) as usize == number).map_or(0, |id| 1 << (id % BITS));

@@ -3,14 +3,15 @@
 use std::sync::Barrier;
 use std::thread;
 
-/// Whether this runs under valgrind or Miri, which take 50 times as long: then a twentieth of the work will do.
+/// Whether this runs under valgrind or Miri, where everything takes longer.
 pub(crate) fn slow() -> bool {
     cfg!(miri) || std::env::var_os("HITM_CID_SLOW").is_some()
 }
 
-/// `count`, or less where everything is slow.
+/// `count`, or less where everything is slow: valgrind takes some 50 times as long, Miri some thousand times.
 pub(crate) fn scaled(count: usize) -> usize {
-    if slow() { (count / 20).max(2) } else { count }
+    let part = if cfg!(miri) { 1_000 } else { 20 };
+    if slow() { (count / part).max(2) } else { count }
 }
 
 /// CPUs that may ever exist on this machine: the kernel's ids are below. More than any machine where it cannot be known.
