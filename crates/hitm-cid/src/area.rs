@@ -2,7 +2,7 @@
 //!
 //! Linux writes a few fields into an area of each thread that has registered one (`rseq`, since 4.18), before the thread goes on
 //! in user space after it was preempted, migrated or interrupted by a signal. The C library registers the area (glibc since
-//! 2.35) and says where it is, as an offset from the thread pointer that is the same in every thread. This module reads two of
+//! 2.35) and says where it is, as an offset from the thread pointer that is the same in every thread. This crate reads two of
 //! the fields. It registers nothing and writes nothing.
 //!
 //! | offset | field | meaning here |
@@ -16,22 +16,11 @@
 //! absent before 6.3.
 
 use std::arch::asm;
-use std::cell::Cell;
 use std::ffi::{CStr, c_ulong, c_void};
 use std::mem::offset_of;
 
+use crate::fields::{self, Fields};
 use crate::support::Support;
-
-/// The area, as the kernel's interface fixes it (`struct rseq`, include/uapi/linux/rseq.h).
-#[repr(C, align(32))]
-struct Fields {
-    _cpu_id_start: u32,
-    cpu_id: u32,
-    _rseq_cs: u64,
-    _flags: u32,
-    _node_id: u32,
-    mm_cid: u32,
-}
 
 /// The size of the first form's fields.
 const FIRST_FEATURES: u64 = 20;
@@ -41,46 +30,13 @@ const FIRST_AREA: u64 = 32;
 const ID_END: u64 = 28;
 /// The auxiliary vector's entry for how many bytes of the area the kernel fills in (`AT_RSEQ_FEATURE_SIZE`).
 const FEATURE_SIZE: c_ulong = 27;
-/// What `cpu_id` holds before an area is registered.
-const UNREGISTERED: u32 = u32::MAX;
-
 const _: () = assert!(
     offset_of!(Fields, cpu_id) == 4
         && offset_of!(Fields, _node_id) as u64 == FIRST_FEATURES
-        && offset_of!(Fields, mm_cid) as u64 + 4 == ID_END
+        && offset_of!(Fields, id) as u64 + 4 == ID_END
         && size_of::<Fields>() as u64 == FIRST_AREA,
     "the fields stand where the kernel has them"
 );
-
-/// An area that is never live.
-static NOT_LIVE: Fields =
-    Fields { _cpu_id_start: 0, cpu_id: UNREGISTERED, _rseq_cs: 0, _flags: 0, _node_id: 0, mm_cid: 0 };
-
-thread_local! {
-    /// This thread's area, or [`NOT_LIVE`] until it was [attached](Area::attach). It lasts as long as the thread.
-    static AREA: Cell<*const Fields> = const { Cell::new(&raw const NOT_LIVE) };
-}
-
-/// The running thread's id; none when its area is not live, or was not [attached](Area::attach) yet.
-///
-/// The kernel may give the thread another id right after it was read: it is an id that this thread has had during the call.
-#[inline(always)]
-pub(crate) fn id() -> Option<u32> {
-    let area = AREA.get();
-    // SAFETY: a static, or this thread's area, which lasts as long as the thread.
-    let cpu = unsafe { &raw const (*area).cpu_id };
-    // SAFETY: as above. The kernel writes for this thread alone and not while it runs, so the word is read whole. Volatile,
-    // since it may have changed since the last call behind the compiler's back.
-    let cpu = unsafe { cpu.read_volatile() };
-    // What says that an area is not live is negative.
-    if cpu.cast_signed() < 0 {
-        return None;
-    }
-    // SAFETY: a live area is not the static, and `Area` was proof that this thread's reaches as far.
-    let id = unsafe { &raw const (*area).mm_cid };
-    // SAFETY: as for the CPU's number.
-    Some(unsafe { id.read_volatile() })
-}
 
 /// Where the areas are, from the thread pointer; a multiple of four. Proof that the C library has an area in every thread that
 /// it made, at least [`ID_END`] bytes large.
@@ -135,9 +91,11 @@ impl Area {
         self.0
     }
 
-    /// Has [`id`] read the running thread's area from here on.
+    /// Has the running thread read its id from its area from here on.
     pub(crate) fn attach(self) {
-        AREA.set(std::ptr::with_exposed_provenance(thread_pointer().wrapping_add_signed(self.0)));
+        let area = std::ptr::with_exposed_provenance(thread_pointer().wrapping_add_signed(self.0));
+        // SAFETY: `self` is proof that an area stands there, which lasts as long as the thread, and reaches up to the id's end.
+        unsafe { fields::read_from(area) };
     }
 }
 

@@ -4,12 +4,6 @@ use std::convert::Infallible;
 
 use crate::support::Support;
 
-/// None.
-#[inline(always)]
-pub(crate) const fn id() -> Option<u32> {
-    None
-}
-
 /// There is none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area(Infallible);

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::area::{self, Area};
+use crate::area::Area;
 use crate::cid::Cid;
+use crate::fields;
 use crate::own;
 use crate::support::Support;
 
@@ -32,21 +33,24 @@ const _: () = assert!(UNDECIDED & NO_AREA & NOT_REGISTERED & NO_ID & PLATFORM & 
 #[must_use]
 #[inline]
 pub fn current() -> Cid {
-    match area::id() {
-        Some(id) => Cid::kernel(id),
+    match fields::read() {
+        Some(cid) => cid,
         None => other(),
     }
 }
 
-/// As `current`, where this thread's area was not looked for yet, or is not live.
+/// As `current`, where this thread has not asked yet, or its area is no longer live.
 #[inline(never)]
 #[cold]
 fn other() -> Cid {
     // SAFETY: `decide` is the only one to make this number: an area's offset, or an odd number.
     if let Some(area) = unsafe { Area::of_offset(decide()) } {
         area.attach();
+        if let Some(cid) = fields::read() {
+            return cid;
+        }
     }
-    area::id().map_or_else(|| Cid::own(own::current()), Cid::kernel)
+    Cid::own(own::take())
 }
 
 /// What [`SOURCE`] holds, decided if it was not.
@@ -71,7 +75,7 @@ fn decide() -> isize {
 /// Whether the kernel's ids can be had in this process, and if not, why.
 ///
 /// A single thread may be without one all the same, when somebody else has ended its registration; the
-/// [`source`](Cid::source) of its ids says so.
+/// [`source`](Cid::source) of its ids says so. Such a thread has one of our own until it ends.
 ///
 /// ```
 /// // Printed once at the start, it explains a good deal later.

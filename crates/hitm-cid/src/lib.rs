@@ -73,7 +73,7 @@
 //!
 //! The kernel's are read from the area that the C library registers for each thread (restartable sequences; glibc since 2.35, on
 //! x86-64 and aarch64). This crate registers nothing, so it gets on with every other user of the area, and writes nothing. Each call
-//! checks that the running thread's area is live. A thread whose area is not has an id of our own. The two sources never meet: a [`Cid`]
+//! checks that the running thread's area is live. A thread whose area is not has an id of our own until it ends. The two sources never meet: a [`Cid`]
 //! is equal to another only with the same source, [`Cid::key`] is unique across both, and so is every slot of a [`PerCid`].
 //!
 //! | kernel | what the ids are like |
@@ -144,6 +144,7 @@ mod bitmap;
 mod cid;
 mod counter;
 mod current;
+mod fields;
 // Miri cannot run the model checker's coroutines.
 #[cfg(all(test, not(miri)))]
 mod loom;

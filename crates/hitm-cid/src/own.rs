@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 use crate::at_thread_end;
 use crate::bitmap::Bitmap;
 use crate::cid::IDS_MAX;
+use crate::fields;
 use crate::table::Table;
 
 /// 64 ids a word, 256 in place; 2^16 words at the most.
@@ -29,20 +30,15 @@ static IDS: Ids =
 const NONE: u32 = u32::MAX;
 
 thread_local! {
-    /// The id that this thread holds. It has no destructor, so it can be read until the thread is gone.
+    /// The id that this thread holds, or [`NONE`]. It has no destructor, so it can be read until the thread is gone.
     static HELD: Cell<u32> = const { Cell::new(NONE) };
 }
 
-/// This thread's id.
-pub(crate) fn current() -> u32 {
-    let held = HELD.get();
-    if held == NONE { take() } else { held }
-}
-
-#[cold]
-fn take() -> u32 {
+/// Takes an id for this thread, which reads it from here on. It holds none, since it would have read that.
+pub(crate) fn take() -> u32 {
     let Some(id) = IDS.take() else { panic!("no more than {IDS_MAX} threads can have a concurrency id") };
     HELD.set(id);
+    fields::hold(id);
     at_thread_end::arrange();
     id
 }
@@ -51,6 +47,7 @@ fn take() -> u32 {
 pub(crate) fn give_back() {
     let id = HELD.replace(NONE);
     if id != NONE {
+        fields::forget();
         IDS.give_back(id);
     }
 }
