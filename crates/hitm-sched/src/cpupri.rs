@@ -54,9 +54,10 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Field, Memory, PlacedSlice, PlainWord, ScopedBitmaps};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Field, Form, Memory, PlacedSlice, PlainWord, ScopedSets};
+use hitm_topology::{CpuId, Topology};
 
+use crate::cpupri_counts::{Counter, LevelCounts};
 use crate::cpupri_vecs::CpupriVecs;
 use crate::prio::{Level, Prio};
 
@@ -77,10 +78,27 @@ pub struct Search<'a, M: Memory> {
     pub here: CpuId,
 }
 
+/// How cpupri's sets and counts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpupriForm {
+    /// The sets of CPUs, one a level.
+    pub mask: Form,
+    /// How many CPUs there are at each level. Whole, they are where the vectors have them.
+    pub count: Form,
+    /// How split bitmaps are encoded.
+    pub encoding: Encoding,
+}
+
+impl CpupriForm {
+    /// One bitmap and one count a level.
+    pub const WHOLE: Self = Self { mask: Form::WHOLE, count: Form::WHOLE, encoding: Encoding::Zeros };
+}
+
 /// The parts of cpupri that stand outside the root domain's own lines.
 #[derive(Debug)]
 pub struct Cpupri<M: Memory> {
-    masks: ScopedBitmaps<M>,
+    masks: ScopedSets<M>,
+    counts: LevelCounts<M>,
     /// Each CPU's level, or [`INVALID`]. Written and read by `set` alone.
     cpu_to_pri: PlacedSlice<M, M::Plain<i32>>,
 }
@@ -88,13 +106,15 @@ pub struct Cpupri<M: Memory> {
 impl<M: Memory> Cpupri<M> {
     /// Every CPU offline, with the vectors that go with it.
     #[must_use]
-    pub fn new<V: CpupriVecs<M>>(topology: &Topology, scope: Scope, encoding: Encoding) -> (Self, V) {
-        let masks = ScopedBitmaps::new("cpupri_mask", "level", V::LEVELS, topology, scope, encoding);
+    pub fn new<V: CpupriVecs<M>>(topology: &Topology, form: CpupriForm) -> (Self, V) {
+        let CpupriForm { mask, count, encoding } = form;
+        let masks = ScopedSets::new("cpupri_mask", "level", V::LEVELS, topology, mask, encoding);
+        let counts = LevelCounts::new(V::LEVELS, topology, count);
         let vecs = V::new(|level| masks.pointer_to(level), 0);
         let fields = || vec![Field { count: topology.cpus(), ..Field::word("cpu", 0, 4, "the CPU's level") }];
         let level_of = |_| M::Plain::new(INVALID);
         let cpu_to_pri = PlacedSlice::new("cpu_to_pri", None, None, topology.cpus(), &fields, level_of);
-        (Self { masks, cpu_to_pri }, vecs)
+        (Self { masks, counts, cpu_to_pri }, vecs)
     }
 
     /// `cpu`, whose run queue lock the caller holds, now runs at `prio`; nothing takes it offline.
@@ -115,21 +135,35 @@ impl<M: Memory> Cpupri<M> {
             // Relaxed: published by the add below.
             let pointer = vecs.mask(new).load(Ordering::Relaxed);
             self.masks.row(pointer).set(cpu, BIT_SET);
-            // Release: publishes the bit. Pairs with the Acquire load of the count in `find_at`.
-            #[cfg(not(feature = "other-operation"))]
-            vecs.count(new).fetch_add(1, COUNT_ENTERED);
-            #[cfg(feature = "other-operation")]
-            add_by_compare_exchange::<M>(vecs.count(new));
+            match self.counts.of(vecs, cpu, new) {
+                // Release: publishes the bit. Pairs with the Acquire load of the count in `available_at`.
+                #[cfg(not(feature = "other-operation"))]
+                Counter::Shared(count) => _ = count.fetch_add(1, COUNT_ENTERED),
+                #[cfg(feature = "other-operation")]
+                Counter::Shared(count) => add_by_compare_exchange::<M>(count),
+                // Release: as above.
+                Counter::Own(count) => count.store(1, COUNT_ENTERED),
+            }
         }
         if let Some(old) = old {
-            // Release: publishes the entry at the new level, for a search that no longer finds this one.
-            // Pairs with the Acquire load of the count in `find_at`.
-            vecs.count(old).fetch_sub(1, Ordering::Release);
+            // Release, of both: publishes the entry at the new level, for a search that no longer finds this one.
+            // Pairs with the Acquire load of the count in `available_at`.
+            match self.counts.of(vecs, cpu, old) {
+                Counter::Shared(count) => _ = count.fetch_sub(1, Ordering::Release),
+                // Release: as above.
+                Counter::Own(count) => count.store(0, Ordering::Release),
+            }
             // Relaxed: constant, as above.
             let pointer = vecs.mask(old).load(Ordering::Relaxed);
             // Release: as for the count, for a search that has passed the count. Pairs with the Acquire loads of
             // the bitmap in `find_at`.
             self.masks.row(pointer).clear(cpu, Ordering::Release);
+        }
+        if self.counts.are_stored() && old.is_none_or(|old| new < Some(old)) {
+            // SeqCst: a CPU that has become less urgent, or come online, looks for overloaded ones next; who announces itself as
+            // overloaded searches here next: one of the two must see the other. Pairs with the operation or the fence at the end
+            // of `set_overload`. The adds of other forms are such an operation.
+            M::fence(Ordering::SeqCst);
         }
         own.set(new.map_or(INVALID, |level| level.0 as i32));
     }
@@ -171,9 +205,9 @@ impl<M: Memory> Cpupri<M> {
     /// The pointer to the bitmap of `level`, if an allowed CPU is in it.
     #[inline]
     fn available_at<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, level: Level) -> Option<u64> {
-        // Acquire, also where the count is zero: this level is read before the next one. Pairs with the Releases in
+        // Acquire loads, also where the count is zero: this level is read before the next one. Pair with the Releases in
         // `set_level`.
-        if vecs.count(level).load(Ordering::Acquire) == 0 {
+        if !self.counts.any(vecs, level, search.here) {
             return None;
         }
         // Relaxed: constant.
@@ -182,6 +216,7 @@ impl<M: Memory> Cpupri<M> {
         self.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
     }
 
+    /// The allowed and `active` CPUs at `level`, if there are any.
     #[inline]
     fn find_at<V: CpupriVecs<M>>(
         &self,
@@ -202,13 +237,18 @@ impl<M: Memory> Cpupri<M> {
     /// Bytes of the bitmaps and the array, whole lines.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.masks.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
+        self.masks.bytes() + self.counts.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
     }
 
     /// The CPUs whose bit is at `level`, for checkers.
     pub fn cpus_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> CpuSet {
         // Relaxed: constant; checkers look when nothing is in flight.
         self.masks.row(vecs.mask(level).load(Ordering::Relaxed)).snapshot()
+    }
+
+    /// How many CPUs are counted at `level`, for checkers.
+    pub fn count_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> i32 {
+        self.counts.sum(vecs, level)
     }
 
     /// The level that `cpu` was last set to, for checkers.
