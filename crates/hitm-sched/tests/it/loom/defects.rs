@@ -113,7 +113,22 @@ fn broken_forms_of_cpupri_are_noticed() {
         row("no fence after a fall", Defect::lose(fence), misses(), Property),
         row("no fence after an overload", Defect::lose(overload_fence), misses(), Property),
     ];
-    expect![[""]].assert_eq(&table(&rows));
+    expect![[r#"
+        defect                          | property                                                                            | caught by
+        a part's count entered, Relaxed | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
+        a part's count left, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        parts' counts loaded Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        a part's left before entered    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        a part's count stays            | cpupri 1: at rest counts and bits are as the CPUs' levels                           | loom, property
+        entered bytes stored Relaxed    | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
+        left bytes stored Relaxed       | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        bytes loaded Relaxed            | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        count's byte before the set's   | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
+        left bytes before entered       | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        left bytes stay                 | cpupri 5: no search finds a CPU at its level or above                               | loom, property
+        no fence after a fall           | cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other | loom, property
+        no fence after an overload      | cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other | loom, property
+    "#]].assert_eq(&table(&rows));
 }
 
 #[test]
