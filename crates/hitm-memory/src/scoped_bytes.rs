@@ -195,10 +195,12 @@ impl<'a, M: Memory> BytesRow<'a, M> {
     pub fn next_after(&self, previous: Option<CpuId>, order: Ordering) -> Option<CpuId> {
         let start = previous.map_or(0, |cpu| cpu.index() + 1);
         // A loop: a closure would not be charged to the caller's place.
-        for cpu in (start..self.bytes.place_of.len()).map(|cpu| CpuId(cpu as u32)) {
+        let mut cpu = CpuId(start as u32);
+        while cpu.index() < self.bytes.place_of.len() {
             if self.byte_of(cpu).load(order) != 0 {
                 return Some(cpu);
             }
+            cpu.0 += 1;
         }
         None
     }

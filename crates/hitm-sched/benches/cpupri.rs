@@ -26,7 +26,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use hitm_memory::{CpuMask, CpuSet, Native};
+use hitm_memory::{CpuMask, CpuSet, Encoding, Native};
 use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::{Level, Prio};

@@ -1,12 +1,13 @@
 //! cpupri: which CPUs run something less urgent than this.
 //!
-//! **Claim.** For each priority level a count of the CPUs at it and a bitmap of them. A CPU that changes level does four
-//! read-modify-writes; a search reads counts upward from the lowest level and looks at bitmaps where a count is not zero.
+//! **Claim.** For each priority level a count of the CPUs at it and a set of them. A CPU that changes level does four
+//! read-modify-writes, or stores where sets and counts are bytes; a search reads counts upward from the lowest level and looks at sets
+//! where a count is not zero.
 //! Use it to place a real-time task; a snapshot is all it gives, and callers look again under run queue locks.
 //!
 //! **Origin.** Gregory Haskins, Linux 2.6.25, in the form of v5.11 to v7.1 with 101 levels. Placements: Pan Deng, patches 1 and
 //! 4 of "sched/rt: mitigate root_domain cache line contention", 2025. Differences: the orderings below instead of
-//! full barriers; scopes beyond the node.
+//! full barriers; scopes beyond the node; counts that are split too; sets and counts of one byte a CPU.
 //!
 //! **Roles.** `set` is called under the run queue lock of the CPU that it is about, so two `set`s of one CPU never
 //! overlap. `find` is called by anybody.
@@ -32,6 +33,8 @@
 //!    or above during the whole call.
 //! 6. After the same single-threaded history every placement, scope and encoding gives the same answers.
 //! 7. A `set` to the same level writes nothing.
+//! 8. A CPU that becomes less urgent and then looks for overloaded ones, and one that announces itself as overloaded and then searches, do
+//!    not miss each other.
 //!
 //! **Memory ordering.**
 //!
@@ -41,14 +44,25 @@
 //! | `set` step 4, subtract Release | `find`, load of the old count Acquire | the new count of step 3: invariant 4 |
 //! | `set` step 5, clear Release | `find`, loads of the bitmap Acquire | the new count of step 3, for a search that found the old count and then an empty bitmap: invariant 4 |
 //!
+//! Where sets or counts are bytes, "add" and "clear" are stores of the same ordering. A plain store is right there, also to the byte of a
+//! CPU that is not the caller's: every `set` of a CPU holds that CPU's queue lock (`enqueue` and `dequeue`, which get the lock's guard, and
+//! `hotplug`), so a byte's stores never overlap and follow each other in the lock's order; a byte says of one CPU whether it is in, so no
+//! store overwrites what somebody else said; and stores to the bytes beside it are other locations. A search pairs with a store as with
+//! an add: what it reads is the entry, the leave, or a later store under the same lock, which comes after either.
+//!
+//! Invariant 8 is the shape SB: each of two writes a word and then reads what the other wrote. On x86 an add is a full barrier and
+//! settles it. A store is none, so with counts in bytes the less urgent CPU fences, SeqCst, at the end of `set`, and with the overload
+//! count in bytes the overloaded one at the end of `set_overload`.
+//!
 //! The last pair is needed although no count is decided by it: with Relaxed loads of the bitmap a search can see the old
 //! bit gone and then, one level up, a stale count. The model checker finds it.
 //!
-//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs). The bitmaps stand elsewhere, on lines of their own, one bitmap a
+//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs), and `cpupri_counts` for counts that are split. The bitmaps stand elsewhere, on lines of their own, one bitmap a
 //! level and part. `cpu_to_pri` is a dense array, sixteen CPUs a line, as in the original.
 //!
-//! **Cost.** `set`: four read-modify-writes, four to six lines. `find`: a load a level (a line every four levels when
-//! packed, one each when split) up to the level found, there a load of each bitmap word, twice.
+//! **Cost.** `set`: four read-modify-writes, four to six lines; with bytes, two or four of them are stores. `find`: a load a level
+//! (a line every four levels when packed, one each when split, seven lines a part when the counts are split) up to the level found, there a
+//! load of each bitmap word, or of each allowed byte, twice.
 //!
 //! **Limits.** Not linearisable. A CPU that becomes *less* urgent may be missed by a search; it pulls for itself.
 

@@ -27,7 +27,9 @@ use std::sync::Arc;
 use hitm_memory::{Described, Field, Form, Native, Platform};
 use hitm_topology::{Scope, Topology};
 
+use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::prio::Level;
 use crate::root_domain::{Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig};
 use crate::rq::RunQueue;
 use crate::scheduler::{Scheduler, Scheduling};
@@ -217,14 +219,34 @@ impl Mitigation {
     #[must_use]
     pub fn layout(&self, object: &str) -> Option<(usize, Vec<Field>)> {
         match object {
-            "root_domain" => Some(match self.vectors {
-                Vectors::Packed => self.root_domain_layout::<Packed<Native>>(),
-                Vectors::Split => self.root_domain_layout::<Split<Native>>(),
-                Vectors::Compact => self.root_domain_layout::<Compact<Native>>(),
-            }),
+            "root_domain" => {
+                let (size, mut fields) = match self.vectors {
+                    Vectors::Packed => self.root_domain_layout::<Packed<Native>>(),
+                    Vectors::Split => self.root_domain_layout::<Split<Native>>(),
+                    Vectors::Compact => self.root_domain_layout::<Compact<Native>>(),
+                };
+                self.mark_unused(&mut fields);
+                Some((size, fields))
+            }
+            "cpupri_counts" => Some(cpupri_counts::layout(Level::COUNT)),
             "rq" => Some((size_of::<RunQueue<Native>>(), RunQueue::<Native>::fields())),
             "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
             _ => None,
+        }
+    }
+
+    /// Says of counts that are split that nobody uses the words that they were.
+    fn mark_unused(&self, fields: &mut [Field]) {
+        for field in fields {
+            match field.name {
+                "count" | "count_normal" | "counts" if self.config.cpupri_count != Form::WHOLE => {
+                    field.doc = "not used: the counts are split, see `cpupri_counts`";
+                }
+                "rto_count" if self.config.rto_count != Form::WHOLE && self.order != Order::ReorderedCounts => {
+                    field.doc = "not used: the count is split, each part's or CPU's is outside";
+                }
+                _ => self.mark_unused(&mut field.fields),
+            }
         }
     }
 
@@ -253,7 +275,7 @@ impl Mitigation {
 }
 
 /// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
+pub const LAYOUTS: [&str; 4] = ["root_domain", "cpupri_counts", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
 pub const OBJECTS: [&str; 19] = [
@@ -320,6 +342,23 @@ mod tests {
                 assert_eq!(forms(format!("{key}={form}")), expect, "{key}={form}");
             }
         }
+    }
+
+    #[test]
+    fn counts_that_are_split_are_not_used() {
+        fn unused(fields: &[Field]) -> usize {
+            fields.iter().map(|field| usize::from(field.doc.starts_with("not used")) + unused(&field.fields)).sum()
+        }
+        let check = |name: &str, expect| {
+            let (_, fields) = Mitigation::parse(name).expect(name).layout("root_domain").expect("it is listed");
+            assert_eq!(unused(&fields), expect, "{name}");
+        };
+        check("cpupri-mask=bytes+rto-mask=node", 0);
+        check("cpupri-count=machine", 0);
+        check("cpupri-count=bytes", 1);
+        check("cpupri-split-compact+cpupri-count=node", 2);
+        check("all", 1);
+        check("all+as-posted", 0);
     }
 
     #[test]

@@ -20,13 +20,16 @@
 //! |---|---|---|
 //! | `set`, add to the count Release | `count`, load Relaxed, then fence Acquire | the CPU's bit: invariant 3 |
 //!
+//! Where the count or the set is bytes, "add" is a store of the same ordering, which is right under the lock of the CPU's queue (see
+//! [`cpupri`](crate::cpupri)); a stored count is followed by a fence, for that module's invariant 8.
+//!
 //! Nothing orders the two steps of `clear`: who sees one without the other does useless work.
 //!
 //! **Layout.** Count and the pointer to the bits stand in the root domain; the bits are a line of their own, and so is each
 //! part of a split count.
 //!
-//! **Cost.** Set, clear: one load, two read-modify-writes. Test: one load a part of the count, up to the second
-//! overloaded CPU; one more of the bits when there is just one.
+//! **Cost.** Set, clear: one load, two read-modify-writes; of bytes, stores. Test: one load a part of the count, or a CPU's byte, up to
+//! the second overloaded CPU; one more of the bits when there is just one.
 
 use std::sync::atomic::Ordering;
 
