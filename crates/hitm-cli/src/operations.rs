@@ -73,3 +73,19 @@ pub(crate) fn costs(results: &Results, operations: &[(Count, u64)]) -> Vec<Opera
     };
     OPERATIONS.iter().filter_map(cost).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_functions_of_the_scheduler() {
+        for (file, functions) in OPERATIONS.iter().flat_map(|operation| operation.places) {
+            let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(&path).expect(file);
+            for function in *functions {
+                assert!(text.contains(&format!("fn {function}")), "`{function}` is not in {file} any more");
+            }
+        }
+    }
+}
