@@ -47,6 +47,12 @@ impl CpuSet {
         self.words[index] = word;
     }
 
+    /// Adds a word behind the last.
+    #[inline]
+    pub(crate) fn push_word(&mut self, word: u64) {
+        self.words.push(word);
+    }
+
     /// Adds `cpu`.
     pub fn insert(&mut self, cpu: CpuId) {
         let index = cpu.index() / BITS;
@@ -80,12 +86,7 @@ impl CpuSet {
 
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
-            let some = |word: u64| (word != 0).then_some(word);
-            // Each step drops the lowest bit.
-            std::iter::successors(some(word), move |word| some(word & (word - 1)))
-                .map(move |word| CpuId((index * BITS) as u32 + word.trailing_zeros()))
-        })
+        self.words.iter().enumerate().flat_map(|(index, &word)| ones(index, word))
     }
 
     /// The first CPU at or after `from`, or else the first of all: how a rotating cursor picks.
@@ -101,12 +102,29 @@ impl CpuSet {
             .or_else(|| (0..self.words.len().min(start + 1)).find_map(|index| above(index, u64::MAX)))
     }
 
+    /// The CPUs that `other` has too, from `from` on and around.
+    pub fn common_from<'a>(&'a self, other: &'a Self, from: CpuId) -> impl Iterator<Item = CpuId> + use<'a> {
+        let words = self.words.len().min(other.words.len());
+        let (first, below) = (from.index() / BITS, (1 << (from.index() % BITS)) - 1);
+        let part = move |index: usize, mask: u64| ones(index, self.word(index) & other.word(index) & mask);
+        let after = (first + 1..words).chain(0..first.min(words)).flat_map(move |index| part(index, u64::MAX));
+        part(first, !below).chain(after).chain(part(first, below))
+    }
+
     /// Keeps the CPUs that `other` has too.
     pub fn intersect(&mut self, other: &Self) {
         for (index, word) in self.words.iter_mut().enumerate() {
             *word &= other.word(index);
         }
     }
+}
+
+/// The CPUs of word `index`, ascending.
+fn ones(index: usize, word: u64) -> impl Iterator<Item = CpuId> {
+    let some = |word: u64| (word != 0).then_some(word);
+    // Each step drops the lowest bit.
+    std::iter::successors(some(word), move |word| some(word & (word - 1)))
+        .map(move |word| CpuId((index * BITS) as u32 + word.trailing_zeros()))
 }
 
 impl PartialEq for CpuSet {
@@ -153,6 +171,20 @@ mod tests {
         check(&[5, 70, 200], 71, Some(200));
         check(&[5, 70, 200], 201, Some(5));
         check(&[5, 70, 200], 4_000, Some(5));
+    }
+
+    #[test]
+    fn common_members_come_round() {
+        let check = |a: &[u32], b: &[u32], from: u32, expect: &[u32]| {
+            let (a, b) = (set(a), set(b));
+            assert_eq!(a.common_from(&b, CpuId(from)).map(|cpu| cpu.0).collect::<Vec<_>>(), expect);
+        };
+        check(&[], &[], 5, &[]);
+        check(&[1, 5, 70, 200], &[1, 5, 70, 200, 4_000], 5, &[5, 70, 200, 1]);
+        check(&[1, 5, 70, 200], &[1, 5, 70, 200], 6, &[70, 200, 1, 5]);
+        check(&[1, 5, 70, 200], &[5, 200], 64, &[200, 5]);
+        check(&[1, 5, 70, 90], &[1, 5, 70, 90], 80, &[90, 1, 5, 70]);
+        check(&[1, 5, 70], &[1, 5, 70], 4_000, &[1, 5, 70]);
     }
 
     #[test]

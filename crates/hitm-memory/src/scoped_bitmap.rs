@@ -222,7 +222,7 @@ impl<M: Memory> BitmapRow<'_, M> {
     pub fn intersection(&self, allowed: &CpuMask<M>, order: Ordering) -> CpuSet {
         let mut set = CpuSet::new();
         for index in 0..self.bitmaps.words {
-            set.set_word(index, self.word(index, order) & allowed.word(index));
+            set.push_word(self.word(index, order) & allowed.word(index));
         }
         set
     }
@@ -328,7 +328,17 @@ impl<M: Memory> CpuMask<M> {
     pub fn load(&self) -> CpuSet {
         let mut set = CpuSet::new();
         for index in 0..self.words.len() {
-            set.set_word(index, self.word(index));
+            set.push_word(self.word(index));
+        }
+        set
+    }
+
+    /// A local copy of what both hold.
+    #[track_caller]
+    pub fn intersection(&self, other: &Self) -> CpuSet {
+        let mut set = CpuSet::new();
+        for index in 0..self.words.len() {
+            set.push_word(self.word(index) & other.word(index));
         }
         set
     }

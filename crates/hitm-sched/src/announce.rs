@@ -29,6 +29,9 @@ use crate::task::TaskId;
 /// CPU reads; a task that may use more costs one of a line that all read when they become less urgent.
 const NARROW: u32 = 16;
 
+/// And only where they are at most one in so many of the machine's: few others then read what is told to all.
+const FEW_OF: u32 = 4;
+
 /// How a task is announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -78,10 +81,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         any
     }
 
+    /// Whether a task that may use `allowed` CPUs is announced to each of them.
+    fn is_narrow(&self, allowed: u32) -> bool {
+        allowed <= NARROW && allowed.saturating_mul(FEW_OF) as usize <= self.topology.cpus()
+    }
+
     fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
         self.stats.add(Count::OverloadSet);
-        if task.cpus_allowed_count.get() <= NARROW && self.rd.waiting().tell(rq.cpu, &self.others(rq, id)) {
+        if self.is_narrow(task.cpus_allowed_count.get()) && self.rd.waiting().tell(rq.cpu, &self.others(rq, id)) {
             task.announced.set(Announced::Each as u32);
             return;
         }

@@ -156,16 +156,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
-        let highest = rq.highest();
-        self.move_task(rq, id, to);
+        self.move_away(rq, id, to);
         self.preempt_for(to, id);
         if to.rt.overloaded.get() != 0 {
             // Pushing takes further locks, which the CPU there does when it holds its own alone.
             to.request_balance(BALANCE_PUSH);
             self.resched(to);
-        }
-        if highest < rq.highest() && rq.online.get() != 0 {
-            rq.request_balance(BALANCE_PULL);
         }
     }
 

@@ -31,7 +31,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         rq.online.set(1);
-        if rq.rt.overloaded.get() != 0 && !self.rd.config.shipped {
+        if rq.rt.overloaded.get() != 0 && self.shows_overload(&rq) {
             self.rd.set_overload(cpu);
         }
         self.rd.set_level(cpu, Some(rq.highest()));
@@ -52,7 +52,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return true;
         }
         self.rd.set_active(cpu, false);
-        if rq.rt.overloaded.get() != 0 && !self.rd.config.shipped {
+        if rq.rt.overloaded.get() != 0 && self.shows_overload(&rq) {
             self.rd.clear_overload(cpu);
         }
         self.rd.set_level(cpu, None);

@@ -115,6 +115,13 @@ impl Mitigation {
         }
     }
 
+    /// Our own, which native runtimes use unless told otherwise.
+    #[must_use]
+    pub fn shipped() -> Self {
+        let config = RootDomainConfig { shipped: true, ..RootDomainConfig::default() };
+        Self { name: "shipped".to_owned(), vectors: Vectors::Compact, config, ..Self::baseline() }
+    }
+
     /// The mitigation of a name, or of several joined by `+`.
     ///
     /// # Errors
@@ -122,7 +129,10 @@ impl Mitigation {
     pub fn parse(name: &str) -> Result<Self, UnknownMitigation> {
         let mut mitigation = Self { name: name.to_owned(), ..Self::baseline() };
         let mut as_posted = false;
-        if name != "shipped" && name.split('+').any(|part| part == "shipped") {
+        if name == "shipped" {
+            return Ok(Self::shipped());
+        }
+        if name.split('+').any(|part| part == "shipped") {
             let (part, why) = ("shipped".to_owned(), "stands alone".to_owned());
             return Err(UnknownMitigation { name: name.to_owned(), part, why });
         }
@@ -139,10 +149,6 @@ impl Mitigation {
                 ("cpupri-split", None) => mitigation.set_vectors(Vectors::Split).map_err(|why| fail(&why))?,
                 ("cpupri-split-compact", None) => mitigation.set_vectors(Vectors::Compact).map_err(|why| fail(&why))?,
                 ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
-                ("shipped", None) => {
-                    mitigation.vectors = Vectors::Compact;
-                    mitigation.config.shipped = true;
-                }
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(form)) => mitigation.config.rto_count = form,

@@ -54,7 +54,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Whether any CPU that `id` may run on runs something less urgent than `id`.
     pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
         if self.rd.config.shipped {
-            self.stats.add(Count::Find);
             return self.any_less_urgent(id);
         }
         let search = self.search(id, self.tasks.get(id).prio());
@@ -63,13 +62,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// A CPU that runs something less urgent than `id` and is not `busy`, as near to where it ran as possible.
     pub(crate) fn find_lowest(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
-        if self.rd.config.shipped {
-            self.stats.add(Count::Find);
-            return self.find_near(id, busy);
-        }
         let task = self.tasks.get(id);
         if !task.can_move() {
             return None;
+        }
+        if self.rd.config.shipped {
+            return self.find_near(id, busy);
         }
         let search = self.search(id, task.prio());
         let found = if busy.is_empty() {
@@ -112,23 +110,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// A CPU that runs something less urgent than `id` and is not `busy`: the nearest that idles, else the least urgent of all.
-    pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
+    fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let task = self.tasks.get(id);
-        if !task.can_move() {
-            return None;
-        }
-        let mut left = self.candidates(id);
-        busy.iter().for_each(|cpu| left.remove(cpu));
+        let candidates = self.candidates(id);
         let cursor = &self.rqs[P::current_cpu()].cursor;
+        // Peek: as in `any_of`.
+        let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
         let mut least = (task.prio(), None);
+        let mut nearer: Option<&CpuSet> = None;
         for around in &self.neighbourhoods[task.cpu().index()] {
-            let mut near = left.clone();
-            near.intersect(around);
-            // Peek: as in `any_of`.
-            let mut next = near.first_from(CpuId((cursor.peek() + 1) % self.topology.cpus() as u32));
-            while let Some(cpu) = next {
-                near.remove(cpu);
-                left.remove(cpu);
+            let is_new = |&cpu: &CpuId| !busy.contains(cpu) && nearer.is_none_or(|nearer| !nearer.contains(cpu));
+            for cpu in candidates.common_from(around, from).filter(is_new) {
                 let highest = self.rqs[cpu].highest();
                 if !highest.is_real_time() {
                     cursor.set(cpu.0);
@@ -137,22 +129,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 if highest > least.0 {
                     least = (highest, Some(cpu));
                 }
-                next = near.first_from(cpu);
             }
+            nearer = Some(around);
         }
         least.1
     }
 
     /// Whether any CPU that `id` may run on runs something less urgent than `id`.
-    pub(crate) fn any_less_urgent(&self, id: TaskId) -> bool {
+    fn any_less_urgent(&self, id: TaskId) -> bool {
         let prio = self.tasks.get(id).prio();
         self.candidates(id).iter().any(|cpu| self.rqs[cpu].highest() > prio)
     }
 
-    /// The active CPUs that `id` may run on.
+    /// The active CPUs that `id` may run on, for a search of their queues.
     fn candidates(&self, id: TaskId) -> CpuSet {
-        let mut cpus = self.tasks.allowed(id).load();
-        cpus.intersect(&self.rd.active.load());
-        cpus
+        self.stats.add(Count::Find);
+        self.tasks.allowed(id).intersection(&self.rd.active)
     }
 }

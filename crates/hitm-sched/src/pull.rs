@@ -47,7 +47,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
         // All that follows reads both queues anew.
         let Some(id) = self.pullable(&source, rq) else { return false };
-        self.move_task(&source, id, rq);
+        self.move_away(&source, id, rq);
         true
     }
 

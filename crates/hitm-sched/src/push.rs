@@ -74,7 +74,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             match self.find_lock_lowest(id, rq) {
                 Place::Found(lowest) => {
-                    self.move_task(rq, id, &lowest);
+                    if self.rd.config.lets_go_to_pull() {
+                        self.move_away(rq, id, &lowest);
+                    } else {
+                        self.move_task(rq, id, &lowest);
+                    }
                     self.stats.add(Count::Push);
                     self.resched(&lowest);
                     return true;
@@ -99,6 +103,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.tasks.get(id).cpu.set(to.cpu.0);
         self.stats.add(Count::Migration);
         self.enqueue(to, id, false);
+    }
+
+    /// As [`move_task`](Self::move_task). If `from` was about to run `id`, others have not come because of it: its CPU pulls in that
+    /// switch. It is in one under a pull that lets the lock go, and after a wakeup.
+    pub(crate) fn move_away(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
+        let highest = from.highest();
+        self.move_task(from, id, to);
+        if highest < from.highest() && from.online.get() != 0 {
+            from.request_balance(BALANCE_PULL);
+        }
     }
 
     /// Finds a CPU for `id`, which could move from `rq`, and locks its queue too.

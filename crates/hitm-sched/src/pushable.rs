@@ -44,6 +44,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.nodes(&rq.rt.pushable_tasks).collect()
     }
 
+    /// Whether the root domain is to know that a queue is overloaded: `shipped` tells of tasks, not of queues.
+    pub(crate) fn shows_overload(&self, rq: &RunQueue<P>) -> bool {
+        rq.online.get() != 0 && !self.rd.config.shipped
+    }
+
     /// `id`, which is queued, may move and does not run, could run elsewhere.
     pub(crate) fn enqueue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         self.remove_node(rq, id);
@@ -61,7 +66,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
         }
         if rq.rt.overloaded.get() == 0 {
-            if rq.online.get() != 0 && !self.rd.config.shipped {
+            if self.shows_overload(rq) {
                 self.stats.add(Count::OverloadSet);
                 self.rd.set_overload(rq.cpu);
             }
@@ -81,7 +86,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         rq.rt.highest_prio_next.set(Prio::NONE.0);
         if rq.rt.overloaded.get() != 0 {
-            if rq.online.get() != 0 && !self.rd.config.shipped {
+            if self.shows_overload(rq) {
                 self.stats.add(Count::OverloadClear);
                 self.rd.clear_overload(rq.cpu);
             }

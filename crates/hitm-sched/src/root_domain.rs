@@ -250,6 +250,13 @@ pub struct RootDomainConfig {
     pub shipped: bool,
 }
 
+impl RootDomainConfig {
+    /// Whether a pull takes other queues' locks, so that the puller's own may be let go.
+    pub(crate) fn lets_go_to_pull(&self) -> bool {
+        self.shipped || !self.push_by_interrupt
+    }
+}
+
 impl Default for RootDomainConfig {
     fn default() -> Self {
         Self {

@@ -87,6 +87,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let Some(curr) = rq.curr() else { return };
         let curr = self.tasks.get(curr);
         if !rq.needs_resched() && task.can_move() && (!curr.can_move() || curr.prio() <= task.prio()) {
+            if self.rd.config.shipped {
+                // No place was found for it just now: the push below is the look that follows an announcement.
+                self.announce(rq);
+            }
             self.push_all(rq);
         }
     }

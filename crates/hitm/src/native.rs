@@ -130,23 +130,23 @@ impl Wake for Unpark {
 }
 
 impl NativeRuntime {
-    /// A runtime with `cpus` threads that run wherever the operating system puts them.
+    /// A runtime with `cpus` threads that run wherever the operating system puts them, on [`Mitigation::shipped`].
     ///
     /// # Errors
     /// When there is no machine of so many CPUs or no thread to be had.
     pub fn with_cpus(cpus: usize) -> Result<Self, NativeError> {
         let machine =
             hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(|error| NativeError(error.to_string()))?;
-        Self::new(Arc::new(machine), &Mitigation::baseline(), None, false)
+        Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
     }
 
-    /// A runtime with a thread for each CPU that this process may use, pinned to it.
+    /// A runtime with a thread for each CPU that this process may use, pinned to it, on [`Mitigation::shipped`].
     ///
     /// # Errors
     /// When the machine cannot be read or there is no thread to be had.
     pub fn this_machine() -> Result<Self, NativeError> {
         let machine = hitm_topology::parse("this").map_err(|error| NativeError(error.to_string()))?;
-        Self::new(Arc::new(machine), &Mitigation::baseline(), None, false)
+        Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
     }
 
     /// A runtime with a thread for each CPU of `topology`; each is pinned to that CPU when the topology is this machine's

@@ -148,6 +148,13 @@ impl NativeWorkers {
         Time::from_picos(self.start.elapsed().as_nanos() as u64 * 1_000)
     }
 
+    /// Whether the timer of `worker`, who asks, has expired. The clock is read only if it is set.
+    fn is_due(&self, worker: &Worker) -> bool {
+        // Relaxed: the timer is the worker's own.
+        let timer = worker.timer.load(Ordering::Relaxed);
+        timer != Time::NEVER.as_picos() && timer <= self.now().as_picos()
+    }
+
     fn book(&self, cpu: CpuId, (mode, since): (Mode, Option<Instant>)) {
         if let Some(since) = since {
             let nanos = since.elapsed().as_nanos() as u64;
@@ -243,10 +250,8 @@ impl Platform for Native {
 
     fn interrupt_pending() -> bool {
         with_worker(|workers, worker| {
-            // Relaxed: a hint; `take_interrupts` acquires. The timer is the worker's own.
-            worker.pending.load(Ordering::Relaxed) != 0
-                || worker.timer.load(Ordering::Relaxed) != Time::NEVER.as_picos()
-                    && worker.timer.load(Ordering::Relaxed) <= workers.now().as_picos()
+            // Relaxed: a hint; `take_interrupts` acquires.
+            worker.pending.load(Ordering::Relaxed) != 0 || workers.is_due(worker)
         })
     }
 
@@ -258,9 +263,8 @@ impl Platform for Native {
                 // Acquire: pairs with the Release in `NativeWorkers::interrupt`.
                 _ => worker.pending.swap(0, Ordering::Acquire),
             });
-            // Relaxed: the timer is the worker's own.
-            if worker.timer.load(Ordering::Relaxed) <= workers.now().as_picos() {
-                // Relaxed: as above.
+            if workers.is_due(worker) {
+                // Relaxed: the timer is the worker's own.
                 worker.timer.store(Time::NEVER.as_picos(), Ordering::Relaxed);
                 taken |= Interrupts::TIMER;
             }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use hitm::{Handle, JoinError, NativeRuntime};
+use hitm::{Handle, JoinError, Mitigation, NativeRuntime};
 use hitm_memory::{Native, Platform};
 
 use crate::ledger::Finally;
@@ -30,8 +30,12 @@ impl Host for Native {
     const TIMED: bool = false;
 }
 
-/// Numbers of native threads.
-const THREADS: &[usize] = if cfg!(miri) { &[1, 2] } else { &[1, 2, 4, 8] };
+/// Numbers of native threads, each with the scheduler that users get and with the baseline in turn.
+const THREADS: &[(usize, &str)] = if cfg!(miri) {
+    &[(1, "baseline"), (2, "shipped")]
+} else {
+    &[(1, "baseline"), (2, "shipped"), (4, "baseline"), (8, "shipped")]
+};
 
 /// Makes two tests of each case, one a host.
 macro_rules! every_host {
@@ -89,17 +93,19 @@ where
     F: Future<Output = R> + Send + 'static,
     R: Finally,
 {
-    THREADS.iter().for_each(|&threads| native_with(threads, &case));
+    THREADS.iter().for_each(|&(threads, mitigation)| native_with(threads, mitigation, &case));
 }
 
 /// Runs a case natively.
-pub(crate) fn native_with<F, R>(threads: usize, case: impl Fn(Handle<Native>) -> F)
+pub(crate) fn native_with<F, R>(threads: usize, mitigation: &str, case: impl Fn(Handle<Native>) -> F)
 where
     F: Future<Output = R> + Send + 'static,
     R: Finally,
 {
-    let _here = Here(("native threads", threads));
-    let runtime = NativeRuntime::with_cpus(threads).expect("threads");
+    let _here = Here(("native threads", threads, mitigation));
+    let topology = Arc::new(hitm_topology::parse(&format!("core:{threads} pu:1")).expect("a machine"));
+    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
+    let runtime = NativeRuntime::new(topology, &mitigation, None, false).expect("threads");
     let handle = runtime.handle().clone();
     let result = runtime.run(case);
     drop(runtime);
@@ -121,7 +127,7 @@ mod simulated {
     use std::sync::Mutex;
     use std::task::{Context, Poll, Waker};
 
-    use hitm::{Mitigation, Roles};
+    use hitm::Roles;
     use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Results, Simulated, Stalled};
 
     use super::*;

@@ -155,7 +155,7 @@ async fn the_most_urgent_waiter_is_woken_first<H: Host>(handle: Handle<H>) {
 
 #[test]
 fn the_more_urgent_end_first_on_one_native_cpu() {
-    crate::host::native_with(1, |handle| async move {
+    crate::host::native_with(1, "shipped", |handle| async move {
         handle.set_priority(Priority::fifo(99));
         let diary = Diary::new();
         let task = |n: u8| {

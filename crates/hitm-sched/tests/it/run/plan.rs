@@ -24,6 +24,8 @@ pub(crate) enum Affinities {
     EveryOrOne,
     /// Any set.
     Any,
+    /// Two or three CPUs, or all.
+    Few,
 }
 
 /// A machine, a mitigation, and what happens.
@@ -120,7 +122,7 @@ impl Plan {
             }
         }
         let affinities = [Affinities::Every, Affinities::EveryOrOne, Affinities::Any];
-        Self {
+        let plan = Self {
             seed,
             topology: topology.to_owned(),
             mitigation,
@@ -134,7 +136,10 @@ impl Plan {
             prios: [1, 2, 4, 99][random.below(4) as usize],
             affinities: affinities[random.below(3) as usize],
             weights,
-        }
+        };
+        // Drawn last, so that the seeds from before there were few are what they were.
+        let affinities = if random.below(4) == 0 { Affinities::Few } else { plan.affinities };
+        Self { affinities, ..plan }
     }
 
     pub(crate) fn pick(&self, random: &mut Random) -> Operation {
@@ -161,6 +166,7 @@ impl Plan {
             (Affinities::EveryOrOne, _) | (_, 1) => {
                 CpuSet::from_iter([CpuId(random.below(u64::from(self.cpus)) as u32)])
             }
+            (Affinities::Few, _) => (0..3).map(|_| CpuId(random.below(u64::from(self.cpus)) as u32)).collect(),
             (Affinities::Any, _) => {
                 let mut some: CpuSet = (0..self.cpus).map(CpuId).filter(|_| random.below(2) == 0).collect();
                 some.insert(CpuId(random.below(u64::from(self.cpus)) as u32));
