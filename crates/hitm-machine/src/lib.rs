@@ -56,5 +56,5 @@ pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, fami
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
-pub use results::{AccessResult, LineResult, Place, Results, Theft, Totals};
+pub use results::{AccessResult, LineResult, Place, PlaceResult, Results, Theft, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
