@@ -79,6 +79,13 @@ impl Stats {
         counts[count as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// What one CPU has counted, of its own doing.
+    #[must_use]
+    pub fn on(&self, cpu: CpuId, count: Count) -> u64 {
+        // Relaxed: a statistic.
+        self.cpus[cpu.index()].0[count as usize].load(Ordering::Relaxed)
+    }
+
     /// The sum over all CPUs.
     #[must_use]
     pub fn sum(&self, count: Count) -> u64 {
