@@ -58,7 +58,8 @@ fn main() {
         println!("cargo::rerun-if-changed={}", folder.display());
         sources(&folder, &mut files);
     }
-    files.sort();
+    // In the order of the names as text, in which they are searched: that of paths has `task/loom.rs` before `task.rs`.
+    files.sort_by_key(|file| file.display().to_string());
     let mut table = String::from("&[\n");
     for file in files {
         let Ok(text) = fs::read_to_string(&file) else { continue };

@@ -12,6 +12,7 @@ mod convert;
 mod failure;
 mod json;
 mod native;
+mod operations;
 mod plots;
 mod record;
 mod simulate;

@@ -111,6 +111,7 @@ impl Case {
             switches: 0,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
+            costs: Vec::new(),
             roles: native_roles(runtime.handle().roles(), units),
             wakes: native_wakes(runtime.handle().roles(), units),
             latency: Latency::of(&running.latencies()),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simulated};
-use hitm_memory::Span;
+use hitm_memory::{Span, Time};
 use hitm_sched::mitigation::{Mitigation, OBJECTS};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -43,6 +43,8 @@ pub(crate) struct Outcome {
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
     pub(crate) operations: Vec<(Count, u64)>,
+    /// Of the measured stretch.
+    pub(crate) measured: Vec<(Count, u64)>,
     /// With each seed.
     pub(crate) roles: Vec<Vec<RoleCounts>>,
     pub(crate) wakes: Wakes,
@@ -59,6 +61,7 @@ impl Outcome {
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
         self.operations.extend(other.operations);
+        self.measured.extend(other.measured);
         self.roles.extend(other.roles);
         self.wakes.extend(other.wakes);
         self.wall_seconds += other.wall_seconds;
@@ -115,6 +118,8 @@ impl Case {
         let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config());
         let runtime = machine.enter(|| {
             let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
+            let Window { warm_up, measured } = self.workload.window();
+            scheduler.stats().count_between(Time::START + warm_up, Time::START + warm_up + measured);
             Handle::new(scheduler, self.roles.then(|| self.workload.roles()))
         });
         let started = Arc::new(Mutex::new(None));
@@ -131,12 +136,14 @@ impl Case {
             return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
         }
         let rates = running.as_ref().map_or([f64::NAN; BATCHES], Running::rates);
+        let stats = runtime.scheduler().stats();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
             rates: vec![rates],
             latencies: running.as_ref().map_or_else(Vec::new, Running::latencies),
             results: machine.results(),
-            operations: runtime.scheduler().stats().sums(),
+            operations: stats.sums(),
+            measured: Count::ALL.iter().map(|&count| (count, stats.sum_between(count))).collect(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),
             wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),
             bytes: runtime.scheduler().root_domain_bytes(),

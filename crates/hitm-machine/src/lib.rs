@@ -58,5 +58,5 @@ pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
-pub use results::{AccessResult, LineResult, Place, Results, Theft, Totals};
+pub use results::{AccessResult, LineResult, Place, PlaceResult, Results, Theft, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};

@@ -90,6 +90,17 @@ pub struct LineResult {
     pub accesses: Vec<AccessResult>,
 }
 
+/// What a place in the source did, over all lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlaceResult {
+    /// Accesses, those that found their line too.
+    pub accesses: u64,
+    /// Those that did not.
+    pub misses: u64,
+    /// Cycles waited in all.
+    pub cycles: f64,
+}
+
 /// Sums over all lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -132,6 +143,8 @@ pub struct Results {
     pub totals: Totals,
     /// The lines that anything missed on, in order of address.
     pub lines: Vec<LineResult>,
+    /// What each place in the source did, also on lines that nothing missed on.
+    pub places: BTreeMap<Place, PlaceResult>,
 }
 
 /// Where the simulated memory starts in printed addresses: what a kernel's direct map looks like.
@@ -214,6 +227,9 @@ impl Results {
             *self.line_waits.entry(object.clone()).or_default() += wait;
         }
         self.totals.merge(&other.totals);
+        for (place, other) in &other.places {
+            self.places.entry(place.clone()).or_default().add(other);
+        }
         let mut by_place: BTreeMap<(u64, &str), usize> = BTreeMap::new();
         let known: Vec<(u64, String)> = self.lines.iter().map(|line| (line.address, line.name())).collect();
         for (index, (address, name)) in known.iter().enumerate() {
@@ -237,8 +253,12 @@ impl Results {
         let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
         let mut waits_by_object: FxHashMap<&str, u64> = FxHashMap::default();
         let mut missed_on = vec![false; object_of.len()];
+        let mut by_site: FxHashMap<SiteId, (u64, u64, u64)> = FxHashMap::default();
         for access in engine.records.accesses() {
             totals.add(&access);
+            let (misses, wait) = access.misses.map_or((0, 0), |misses| (misses.misses, misses.wait));
+            let site = by_site.entry(access.site).or_default();
+            *site = (site.0 + access.hits + misses, site.1 + misses, site.2 + wait);
             if let Some(misses) = access.misses {
                 missed_on[access.line as usize] = true;
                 let object = &objects[object_of[access.line as usize] as usize];
@@ -266,12 +286,18 @@ impl Results {
                 accesses,
             }
         });
+        let lines = lines.collect();
+        let touched = by_site.into_iter().filter(|&(_, (accesses, ..))| accesses > 0);
+        let place = |(site, (accesses, misses, wait))| {
+            (names.place(site), PlaceResult { accesses, misses, cycles: names.cycles(wait) })
+        };
         Self {
             clock_ghz: engine.costs.family.clock_ghz.value,
             account: engine.account.clone(),
             line_waits,
             totals,
-            lines: lines.collect(),
+            lines,
+            places: touched.map(place).collect(),
         }
     }
 
@@ -326,6 +352,15 @@ impl AccessResult {
             }
         }
         self.stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+    }
+}
+
+impl PlaceResult {
+    /// Adds what another place, or the same in another run, did.
+    pub fn add(&mut self, other: &Self) {
+        self.accesses += other.accesses;
+        self.misses += other.misses;
+        self.cycles += other.cycles;
     }
 }
 

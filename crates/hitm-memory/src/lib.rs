@@ -23,6 +23,7 @@ mod platform;
 mod scoped_bitmap;
 mod scoped_bytes;
 mod scoped_counter;
+mod scoped_set;
 mod time;
 mod word;
 
@@ -37,7 +38,8 @@ pub use placed::{Placed, PlacedSlice};
 pub use plain::PlainWord;
 pub use platform::{Interrupts, Mode, PathCost, Platform};
 pub use scoped_bitmap::{BitmapRow, CpuMask, Encoding, ScopedBitmaps};
-pub use scoped_bytes::ScopedBytes;
+pub use scoped_bytes::{BytesRow, ScopedBytes};
 pub use scoped_counter::ScopedCounter;
+pub use scoped_set::{Form, ScopedSets, SetRow, UnknownForm};
 pub use time::{Span, Time};
 pub use word::{AtomicWord, Word};

@@ -20,6 +20,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_are_in_the_order_of_the_search() {
+        assert!(FILES.is_sorted_by(|(one, _), (other, _)| one < other));
+        assert!(FILES.len() > 100, "all of the workspace's sources");
+    }
+
+    #[test]
     fn places_have_functions() {
         let text = include_str!("../../hitm-sched/src/cpupri.rs");
         let line = text.lines().position(|line| line.contains(".fetch_add(1, COUNT_ENTERED)")).expect("the add") + 1;

@@ -159,6 +159,9 @@ pub struct Run {
     pub bytes: BTreeMap<String, usize>,
     /// What the scheduler did, counted in the whole run.
     pub operations: BTreeMap<String, u64>,
+    /// What the scheduler's operations touched in the measured stretch; none natively.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<OperationCost>,
     /// What the tasks of each role did, a unit of the metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
@@ -224,6 +227,21 @@ pub struct Side {
     /// Misses of the probe's own lines each, where the kind of access tells the sides apart; none natively.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<f64>,
+}
+
+/// What one operation of the scheduler touched.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct OperationCost {
+    /// What it is called: `search`, `level change`, `look`, `set or clear`.
+    pub name: String,
+    /// How often it was done.
+    pub times: u64,
+    /// Accesses to shared memory, each time.
+    pub accesses: f64,
+    /// Accesses that missed, each time.
+    pub misses: f64,
+    /// Cycles waited for these, each time.
+    pub cycles: f64,
 }
 
 /// What the tasks of one role did.

@@ -36,6 +36,7 @@ pub fn render(file: &ResultFile) -> String {
         text.push_str(&calibration(file, first));
         text.push('\n');
         text.push_str(&table(&group));
+        text.push_str(&costs(&group));
         if first.workload == "pi_stress" {
             text.push_str(&inversions(&group));
         }
@@ -132,6 +133,36 @@ fn table(group: &[&Run]) -> String {
         columns.row(row(run, named));
     }
     columns.render()
+}
+
+/// What the readers' and the writers' side of each mitigation pay, an operation.
+fn costs(group: &[&Run]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for cost in group.iter().flat_map(|run| &run.costs) {
+        if !names.contains(&cost.name.as_str()) {
+            names.push(&cost.name);
+        }
+    }
+    if names.is_empty() {
+        return String::new();
+    }
+    let each = ["accesses", "misses", "cycles"];
+    let heads: Vec<String> =
+        names.iter().flat_map(|name| each.map(|what| format!("{}\n{what}", name.replacen(' ', "\n", 1)))).collect();
+    let mut columns = vec![("mitigation", Align::Left)];
+    columns.extend(heads.iter().map(|head| (head.as_str(), Align::Right)));
+    let mut columns = Columns::new(&columns);
+    for run in group {
+        let cells = |name: &&str| match run.costs.iter().find(|cost| cost.name == **name) {
+            Some(cost) => [format!("{:.1}", cost.accesses), format!("{:.2}", cost.misses), short(cost.cycles)],
+            None => [(); 3].map(|()| "-".to_owned()),
+        };
+        columns.row(std::iter::once(run.mitigation.clone()).chain(names.iter().flat_map(cells)).collect());
+    }
+    format!(
+        "\nwhat readers (search, look) and writers (level change, set or clear of overload) pay each time\n{}",
+        columns.render()
+    )
 }
 
 /// How many inversions there were, and what each took, beside what was measured of the original.

@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use hitm_memory::{CpuMask, CpuSet, Encoding, Native};
-use hitm_sched::cpupri::{Cpupri, Search};
+use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::{Level, Prio};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, Topology};
 
 const CPUS: usize = 480;
 const WORDS: usize = CPUS.div_ceil(u64::BITS as usize);
@@ -54,7 +54,7 @@ struct Generic {
 
 impl Subject for Generic {
     fn new(topology: &Topology, allowed: &CpuSet) -> Self {
-        let (cpupri, vecs) = Cpupri::new(topology, Scope::Machine, Encoding::Zeros);
+        let (cpupri, vecs) = Cpupri::new(topology, CpupriForm::WHOLE);
         Self {
             cpupri,
             vecs: Box::new(vecs),

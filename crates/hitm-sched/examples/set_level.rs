@@ -9,11 +9,11 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use hitm_memory::{Encoding, Native};
-use hitm_sched::cpupri::Cpupri;
+use hitm_memory::Native;
+use hitm_sched::cpupri::{Cpupri, CpupriForm};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::Level;
-use hitm_topology::{CpuId, Scope};
+use hitm_topology::CpuId;
 
 /// Changes in one measurement.
 const CHANGES: u32 = 1_000_000;
@@ -26,7 +26,7 @@ fn change(cpupri: &Cpupri<Native>, vecs: &Packed<Native>, level: Level) {
 
 fn main() {
     let topology = hitm_topology::parse("core:4").expect("a machine of four CPUs");
-    let (cpupri, vecs) = Cpupri::new::<Packed<Native>>(&topology, Scope::Machine, Encoding::Zeros);
+    let (cpupri, vecs) = Cpupri::new::<Packed<Native>>(&topology, CpupriForm::WHOLE);
     let begin = Instant::now();
     for turn in 0..CHANGES {
         change(black_box(&cpupri), black_box(&vecs), Level(1 + turn % 2));

@@ -124,8 +124,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         };
         let vecs = self.rd.vecs();
         let levels = <R::Part as RootDomainParts<P>>::Vecs::LEVELS as u32;
-        // Relaxed: nothing is in flight.
-        let level = |level| (vecs.count(level).load(Ordering::Relaxed), self.rd.cpupri.cpus_at(vecs, level));
+        let level = |level| (self.rd.cpupri.count_at(vecs, level), self.rd.cpupri.cpus_at(vecs, level));
         Snapshot {
             queues: self.topology.cpu_ids().map(queue).collect(),
             tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),

@@ -1,12 +1,13 @@
 //! cpupri: which CPUs run something less urgent than this.
 //!
-//! **Claim.** For each priority level a count of the CPUs at it and a bitmap of them. A CPU that changes level does four
-//! read-modify-writes; a search reads counts upward from the lowest level and looks at bitmaps where a count is not zero.
+//! **Claim.** For each priority level a count of the CPUs at it and a set of them. A CPU that changes level does four
+//! read-modify-writes, or stores where sets and counts are bytes; a search reads counts upward from the lowest level and looks at sets
+//! where a count is not zero.
 //! Use it to place a real-time task; a snapshot is all it gives, and callers look again under run queue locks.
 //!
 //! **Origin.** Gregory Haskins, Linux 2.6.25, in the form of v5.11 to v7.1 with 101 levels. Placements: Pan Deng, patches 1 and
 //! 4 of "sched/rt: mitigate root_domain cache line contention", 2025. Differences: the orderings below instead of
-//! full barriers; scopes beyond the node.
+//! full barriers; scopes beyond the node; counts that are split too; sets and counts of one byte a CPU.
 //!
 //! **Roles.** `set` is called under the run queue lock of the CPU that it is about, so two `set`s of one CPU never
 //! overlap. `find` is called by anybody.
@@ -32,6 +33,8 @@
 //!    or above during the whole call.
 //! 6. After the same single-threaded history every placement, scope and encoding gives the same answers.
 //! 7. A `set` to the same level writes nothing.
+//! 8. A CPU that becomes less urgent and then looks for overloaded ones, and one that announces itself as overloaded and then searches, do
+//!    not miss each other.
 //!
 //! **Memory ordering.**
 //!
@@ -41,22 +44,34 @@
 //! | `set` step 4, subtract Release | `find`, load of the old count Acquire | the new count of step 3: invariant 4 |
 //! | `set` step 5, clear Release | `find`, loads of the bitmap Acquire | the new count of step 3, for a search that found the old count and then an empty bitmap: invariant 4 |
 //!
+//! Where sets or counts are bytes, "add" and "clear" are stores of the same ordering. A plain store is right there, also to the byte of a
+//! CPU that is not the caller's: every `set` of a CPU holds that CPU's queue lock (`enqueue` and `dequeue`, which get the lock's guard, and
+//! `hotplug`), so a byte's stores never overlap and follow each other in the lock's order; a byte says of one CPU whether it is in, so no
+//! store overwrites what somebody else said; and stores to the bytes beside it are other locations. A search pairs with a store as with
+//! an add: what it reads is the entry, the leave, or a later store under the same lock, which comes after either.
+//!
+//! Invariant 8 is the shape SB: each of two writes a word and then reads what the other wrote. On x86 an add is a full barrier and
+//! settles it. A store is none, so with counts in bytes the less urgent CPU fences, SeqCst, at the end of `set`, and with the overload
+//! count in bytes the overloaded one at the end of `set_overload`.
+//!
 //! The last pair is needed although no count is decided by it: with Relaxed loads of the bitmap a search can see the old
 //! bit gone and then, one level up, a stale count. The model checker finds it.
 //!
-//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs). The bitmaps stand elsewhere, on lines of their own, one bitmap a
+//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs), and `cpupri_counts` for counts that are split. The bitmaps stand elsewhere, on lines of their own, one bitmap a
 //! level and part. `cpu_to_pri` is a dense array, sixteen CPUs a line, as in the original.
 //!
-//! **Cost.** `set`: four read-modify-writes, four to six lines. `find`: a load a level (a line every four levels when
-//! packed, one each when split) up to the level found, there a load of each bitmap word, twice.
+//! **Cost.** `set`: four read-modify-writes, four to six lines; with bytes, two or four of them are stores. `find`: a load a level
+//! (a line every four levels when packed, one each when split, seven lines a part when the counts are split) up to the level found, there a
+//! load of each bitmap word, or of each allowed byte, twice.
 //!
 //! **Limits.** Not linearisable. A CPU that becomes *less* urgent may be missed by a search; it pulls for itself.
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Field, Memory, PlacedSlice, PlainWord, ScopedBitmaps};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Field, Form, Memory, PlacedSlice, PlainWord, ScopedSets};
+use hitm_topology::{CpuId, Topology};
 
+use crate::cpupri_counts::{Counter, LevelCounts};
 use crate::cpupri_vecs::CpupriVecs;
 use crate::prio::{Level, Prio};
 
@@ -77,10 +92,27 @@ pub struct Search<'a, M: Memory> {
     pub here: CpuId,
 }
 
+/// How cpupri's sets and counts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpupriForm {
+    /// The sets of CPUs, one a level.
+    pub mask: Form,
+    /// How many CPUs there are at each level. Whole, they are where the vectors have them.
+    pub count: Form,
+    /// How split bitmaps are encoded.
+    pub encoding: Encoding,
+}
+
+impl CpupriForm {
+    /// One bitmap and one count a level.
+    pub const WHOLE: Self = Self { mask: Form::WHOLE, count: Form::WHOLE, encoding: Encoding::Zeros };
+}
+
 /// The parts of cpupri that stand outside the root domain's own lines.
 #[derive(Debug)]
 pub struct Cpupri<M: Memory> {
-    masks: ScopedBitmaps<M>,
+    masks: ScopedSets<M>,
+    counts: LevelCounts<M>,
     /// Each CPU's level, or [`INVALID`]. Written and read by `set` alone.
     cpu_to_pri: PlacedSlice<M, M::Plain<i32>>,
 }
@@ -88,13 +120,15 @@ pub struct Cpupri<M: Memory> {
 impl<M: Memory> Cpupri<M> {
     /// Every CPU offline, with the vectors that go with it.
     #[must_use]
-    pub fn new<V: CpupriVecs<M>>(topology: &Topology, scope: Scope, encoding: Encoding) -> (Self, V) {
-        let masks = ScopedBitmaps::new("cpupri_mask", "level", V::LEVELS, topology, scope, encoding);
+    pub fn new<V: CpupriVecs<M>>(topology: &Topology, form: CpupriForm) -> (Self, V) {
+        let CpupriForm { mask, count, encoding } = form;
+        let masks = ScopedSets::new("cpupri_mask", "level", V::LEVELS, topology, mask, encoding);
+        let counts = LevelCounts::new(V::LEVELS, topology, count);
         let vecs = V::new(|level| masks.pointer_to(level), 0);
         let fields = || vec![Field { count: topology.cpus(), ..Field::word("cpu", 0, 4, "the CPU's level") }];
         let level_of = |_| M::Plain::new(INVALID);
         let cpu_to_pri = PlacedSlice::new("cpu_to_pri", None, None, topology.cpus(), &fields, level_of);
-        (Self { masks, cpu_to_pri }, vecs)
+        (Self { masks, counts, cpu_to_pri }, vecs)
     }
 
     /// `cpu`, whose run queue lock the caller holds, now runs at `prio`; nothing takes it offline.
@@ -115,21 +149,35 @@ impl<M: Memory> Cpupri<M> {
             // Relaxed: published by the add below.
             let pointer = vecs.mask(new).load(Ordering::Relaxed);
             self.masks.row(pointer).set(cpu, BIT_SET);
-            // Release: publishes the bit. Pairs with the Acquire load of the count in `find_at`.
-            #[cfg(not(feature = "other-operation"))]
-            vecs.count(new).fetch_add(1, COUNT_ENTERED);
-            #[cfg(feature = "other-operation")]
-            add_by_compare_exchange::<M>(vecs.count(new));
+            match self.counts.of(vecs, cpu, new) {
+                // Release: publishes the bit. Pairs with the Acquire load of the count in `available_at`.
+                #[cfg(not(feature = "other-operation"))]
+                Counter::Shared(count) => _ = count.fetch_add(1, COUNT_ENTERED),
+                #[cfg(feature = "other-operation")]
+                Counter::Shared(count) => add_by_compare_exchange::<M>(count),
+                // Release: as above.
+                Counter::Own(count) => count.store(1, COUNT_ENTERED),
+            }
         }
         if let Some(old) = old {
-            // Release: publishes the entry at the new level, for a search that no longer finds this one.
-            // Pairs with the Acquire load of the count in `find_at`.
-            vecs.count(old).fetch_sub(1, Ordering::Release);
+            // Release, of both: publishes the entry at the new level, for a search that no longer finds this one.
+            // Pairs with the Acquire load of the count in `available_at`.
+            match self.counts.of(vecs, cpu, old) {
+                Counter::Shared(count) => _ = count.fetch_sub(1, Ordering::Release),
+                // Release: as above.
+                Counter::Own(count) => count.store(0, Ordering::Release),
+            }
             // Relaxed: constant, as above.
             let pointer = vecs.mask(old).load(Ordering::Relaxed);
             // Release: as for the count, for a search that has passed the count. Pairs with the Acquire loads of
             // the bitmap in `find_at`.
             self.masks.row(pointer).clear(cpu, Ordering::Release);
+        }
+        if self.counts.are_stored() && old.is_none_or(|old| new < Some(old)) {
+            // SeqCst: a CPU that has become less urgent, or come online, looks for overloaded ones next; who announces itself as
+            // overloaded searches here next: one of the two must see the other. Pairs with the operation or the fence at the end
+            // of `set_overload`. The adds of other forms are such an operation.
+            M::fence(Ordering::SeqCst);
         }
         own.set(new.map_or(INVALID, |level| level.0 as i32));
     }
@@ -171,9 +219,9 @@ impl<M: Memory> Cpupri<M> {
     /// The pointer to the bitmap of `level`, if an allowed CPU is in it.
     #[inline]
     fn available_at<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, level: Level) -> Option<u64> {
-        // Acquire, also where the count is zero: this level is read before the next one. Pairs with the Releases in
+        // Acquire loads, also where the count is zero: this level is read before the next one. Pair with the Releases in
         // `set_level`.
-        if vecs.count(level).load(Ordering::Acquire) == 0 {
+        if !self.counts.any(vecs, level, search.here) {
             return None;
         }
         // Relaxed: constant.
@@ -182,6 +230,7 @@ impl<M: Memory> Cpupri<M> {
         self.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
     }
 
+    /// The allowed and `active` CPUs at `level`, if there are any.
     #[inline]
     fn find_at<V: CpupriVecs<M>>(
         &self,
@@ -202,13 +251,18 @@ impl<M: Memory> Cpupri<M> {
     /// Bytes of the bitmaps and the array, whole lines.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.masks.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
+        self.masks.bytes() + self.counts.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
     }
 
     /// The CPUs whose bit is at `level`, for checkers.
     pub fn cpus_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> CpuSet {
         // Relaxed: constant; checkers look when nothing is in flight.
         self.masks.row(vecs.mask(level).load(Ordering::Relaxed)).snapshot()
+    }
+
+    /// How many CPUs are counted at `level`, for checkers.
+    pub fn count_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> i32 {
+        self.counts.sum(vecs, level)
     }
 
     /// The level that `cpu` was last set to, for checkers.

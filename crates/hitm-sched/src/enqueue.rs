@@ -14,6 +14,7 @@ use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
 use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
+use crate::stats::Count;
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
@@ -99,7 +100,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if prio < rq.highest() {
             rq.rt.highest_prio_curr.set(prio.0);
             if rq.online.get() != 0 {
-                self.rd.set_level(rq.cpu, Some(prio));
+                self.tell_level(rq, prio);
             }
         }
     }
@@ -115,7 +116,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let now = rq.highest();
         if now != before && rq.online.get() != 0 {
-            self.rd.set_level(rq.cpu, Some(now));
+            self.tell_level(rq, now);
+        }
+    }
+
+    /// The queue's most urgent task is now of `prio`, another than before.
+    fn tell_level(&self, rq: &RqGuard<'_, P>, prio: Prio) {
+        if !self.rd.config.shipped {
+            self.stats.add(Count::LevelChange);
+            self.rd.set_level(rq.cpu, Some(prio));
         }
     }
 

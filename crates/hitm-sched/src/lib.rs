@@ -10,6 +10,7 @@
 pub mod prio;
 
 pub mod cpupri;
+mod cpupri_counts;
 pub mod cpupri_vecs;
 pub mod overload;
 pub mod push_token;

@@ -6,12 +6,17 @@
 //! | `cpupri-split` | patch 1: every level's mask pointer on a line of its own |
 //! | `cpupri-split-compact` | its alternative: counts together, pointers together |
 //! | `root-domain-reordered` | patch 2: the root domain's fields regrouped |
-//! | `rto-count=SCOPE` | the count of overloaded CPUs split; patch 3 is `node` |
-//! | `cpupri-mask=SCOPE` | cpupri's bitmaps split; patch 4 is `node` |
-//! | `rto-mask=SCOPE` | the bitmap of overloaded CPUs split |
+//! | `rto-count=FORM` | the count of overloaded CPUs split; patch 3 is `node` |
+//! | `cpupri-mask=FORM` | cpupri's sets of CPUs split; patch 4 is `node` |
+//! | `cpupri-count=FORM` | cpupri's counts of CPUs split |
+//! | `rto-mask=FORM` | the set of overloaded CPUs split |
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
+//!
+//! A form is a scope (`machine`, `node`, `llc`, `core`, `cpu`), or `bytes`: a byte a CPU, written with a plain store; `bytes:SCOPE` puts the
+//! bytes of each part on lines of their own. Whatever is split takes every form. A count in bytes is a CPU's own 0 or 1: what `=cpu`
+//! counts, without a read-modify-write and without a line a CPU.
 //!
 //! Names are joined by `+`. `as-posted`, joined to patch 3 or 4 or to all, takes the posted diffs as they are stacked: patch 3
 //! on patch 2, with the counts' pointer among the first line's words; patch 4 on patch 1.
@@ -19,10 +24,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hitm_memory::{Described, Field, Native, Platform};
+use hitm_memory::{Described, Field, Form, Native, Platform};
 use hitm_topology::{Scope, Topology};
 
+use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::prio::Level;
 use crate::root_domain::{Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig};
 use crate::rq::RunQueue;
 use crate::scheduler::{Scheduler, Scheduling};
@@ -76,15 +83,20 @@ impl fmt::Display for UnknownMitigation {
 
 impl std::error::Error for UnknownMitigation {}
 
+/// Why what stands behind `=` is refused.
+const NO_FORM: &str =
+    "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
+
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 11] = [
+pub const CATALOGUE: [(&str, &str); 12] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
     ("root-domain-reordered", "patch 2: the root domain's fields regrouped by use"),
-    ("rto-count=node", "patch 3: the count of overloaded CPUs split; also =llc, =core, =cpu"),
-    ("cpupri-mask=node", "patch 4: cpupri's bitmaps split; also =llc, =core, =cpu"),
-    ("rto-mask=node", "the bitmap of overloaded CPUs split; also =llc, =core, =cpu"),
+    ("rto-count=node", "patch 3: the count of overloaded CPUs split; also =llc, =core, =cpu, =bytes"),
+    ("cpupri-mask=node", "patch 4: cpupri's sets of CPUs split; also =llc, =core, =cpu, =bytes"),
+    ("cpupri-count=node", "cpupri's counts of CPUs split; also =llc, =core, =cpu, =bytes"),
+    ("rto-mask=node", "the set of overloaded CPUs split; also =llc, =core, =cpu, =bytes"),
     ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
@@ -127,16 +139,11 @@ impl Mitigation {
         for part in name.split('+') {
             let fail =
                 |why: &str| UnknownMitigation { name: name.to_owned(), part: part.to_owned(), why: why.to_owned() };
-            let (key, scope) = match part.split_once('=') {
+            let (key, form) = match part.split_once('=') {
                 None => (part, None),
-                Some((key, scope)) => {
-                    let scope: Scope = scope
-                        .parse()
-                        .map_err(|_| fail("names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`"))?;
-                    (key, Some(scope))
-                }
+                Some((key, form)) => (key, Some(form.parse::<Form>().map_err(|_| fail(NO_FORM))?)),
             };
-            match (key, scope) {
+            match (key, form) {
                 ("baseline", None) => {}
                 ("all", None) => mitigation.apply_all(),
                 ("cpupri-split", None) => mitigation.set_vectors(Vectors::Split).map_err(|why| fail(&why))?,
@@ -144,10 +151,13 @@ impl Mitigation {
                 ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
-                ("rto-count", Some(scope)) => mitigation.config.rto_count = scope,
-                ("cpupri-mask", Some(scope)) => mitigation.config.cpupri_mask = scope,
-                ("rto-mask", Some(scope)) => mitigation.config.rto_mask = scope,
-                ("rto-count" | "cpupri-mask" | "rto-mask", None) => return Err(fail("needs a scope, as in `=node`")),
+                ("rto-count", Some(form)) => mitigation.config.rto_count = form,
+                ("cpupri-mask", Some(form)) => mitigation.config.cpupri_mask = form,
+                ("cpupri-count", Some(form)) => mitigation.config.cpupri_count = form,
+                ("rto-mask", Some(form)) => mitigation.config.rto_mask = form,
+                ("rto-count" | "cpupri-mask" | "cpupri-count" | "rto-mask", None) => {
+                    return Err(fail("needs a scope, as in `=node`, or `=bytes`"));
+                }
                 (_, Some(_)) => return Err(fail("takes no scope")),
                 (_, None) => return Err(fail("is not known")),
             }
@@ -165,8 +175,8 @@ impl Mitigation {
     fn apply_all(&mut self) {
         self.order = Order::Reordered;
         self.vectors = Vectors::Split;
-        self.config.rto_count = Scope::Node;
-        self.config.cpupri_mask = Scope::Node;
+        self.config.rto_count = Form::Words(Scope::Node);
+        self.config.cpupri_mask = Form::Words(Scope::Node);
     }
 
     fn set_vectors(&mut self, vectors: Vectors) -> Result<(), String> {
@@ -179,7 +189,7 @@ impl Mitigation {
 
     /// The posted stacking.
     fn stack(&mut self) -> Result<(), String> {
-        let (count, mask) = (self.config.rto_count != Scope::Machine, self.config.cpupri_mask != Scope::Machine);
+        let (count, mask) = (self.config.rto_count != Form::WHOLE, self.config.cpupri_mask != Form::WHOLE);
         if !count && !mask {
             return Err("has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`".to_owned());
         }
@@ -215,14 +225,34 @@ impl Mitigation {
     #[must_use]
     pub fn layout(&self, object: &str) -> Option<(usize, Vec<Field>)> {
         match object {
-            "root_domain" => Some(match self.vectors {
-                Vectors::Packed => self.root_domain_layout::<Packed<Native>>(),
-                Vectors::Split => self.root_domain_layout::<Split<Native>>(),
-                Vectors::Compact => self.root_domain_layout::<Compact<Native>>(),
-            }),
+            "root_domain" => {
+                let (size, mut fields) = match self.vectors {
+                    Vectors::Packed => self.root_domain_layout::<Packed<Native>>(),
+                    Vectors::Split => self.root_domain_layout::<Split<Native>>(),
+                    Vectors::Compact => self.root_domain_layout::<Compact<Native>>(),
+                };
+                self.mark_unused(&mut fields);
+                Some((size, fields))
+            }
+            "cpupri_counts" => Some(cpupri_counts::layout(Level::COUNT)),
             "rq" => Some((size_of::<RunQueue<Native>>(), RunQueue::<Native>::fields())),
             "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
             _ => None,
+        }
+    }
+
+    /// Says of counts that are split that nobody uses the words that they were.
+    fn mark_unused(&self, fields: &mut [Field]) {
+        for field in fields {
+            match field.name {
+                "count" | "count_normal" | "counts" if self.config.cpupri_count != Form::WHOLE => {
+                    field.doc = "not used: the counts are split, see `cpupri_counts`";
+                }
+                "rto_count" if self.config.rto_count != Form::WHOLE && self.order != Order::ReorderedCounts => {
+                    field.doc = "not used: the count is split, each part's or CPU's is outside";
+                }
+                _ => self.mark_unused(&mut field.fields),
+            }
         }
     }
 
@@ -251,13 +281,14 @@ impl Mitigation {
 }
 
 /// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 3] = ["root_domain", "rq", "task"];
+pub const LAYOUTS: [&str; 4] = ["root_domain", "cpupri_counts", "rq", "task"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 18] = [
+pub const OBJECTS: [&str; 19] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
+    "cpupri_counts",
     "cpu_to_pri",
     "rto_mask_bits",
     "rto_mask_bits_pointers",
@@ -286,7 +317,7 @@ mod tests {
             let config = mitigation.config;
             assert_eq!(
                 (mitigation.order, mitigation.vectors, config.rto_count, config.cpupri_mask),
-                (order, vectors, rto_count, cpupri_mask),
+                (order, vectors, Form::Words(rto_count), Form::Words(cpupri_mask)),
                 "{name}"
             );
         };
@@ -304,6 +335,39 @@ mod tests {
     }
 
     #[test]
+    fn whatever_is_split_takes_every_form() {
+        for form in Form::all() {
+            let forms = |name: String| {
+                let RootDomainConfig { cpupri_mask, cpupri_count, rto_mask, rto_count, .. } =
+                    Mitigation::parse(&name).expect(&name).config;
+                [cpupri_mask, cpupri_count, rto_mask, rto_count]
+            };
+            for (index, key) in ["cpupri-mask", "cpupri-count", "rto-mask", "rto-count"].into_iter().enumerate() {
+                let mut expect = [Form::WHOLE; 4];
+                expect[index] = form;
+                assert_eq!(forms(format!("{key}={form}")), expect, "{key}={form}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_that_are_split_are_not_used() {
+        fn unused(fields: &[Field]) -> usize {
+            fields.iter().map(|field| usize::from(field.doc.starts_with("not used")) + unused(&field.fields)).sum()
+        }
+        let check = |name: &str, expect| {
+            let (_, fields) = Mitigation::parse(name).expect(name).layout("root_domain").expect("it is listed");
+            assert_eq!(unused(&fields), expect, "{name}");
+        };
+        check("cpupri-mask=bytes+rto-mask=node", 0);
+        check("cpupri-count=machine", 0);
+        check("cpupri-count=bytes", 1);
+        check("cpupri-split-compact+cpupri-count=node", 2);
+        check("all", 1);
+        check("all+as-posted", 0);
+    }
+
+    #[test]
     fn what_does_not_exist_is_refused() {
         let check = |name: &str, expect: &str| assert_eq!(Mitigation::parse(name).unwrap_err().to_string(), expect);
         let list = "`hitm list mitigations` shows what there is";
@@ -311,12 +375,12 @@ mod tests {
         check("", &format!("mitigation ``: `` is not known; {list}"));
         check(
             "all+cpupri-mask",
-            &format!("mitigation `all+cpupri-mask`: `cpupri-mask` needs a scope, as in `=node`; {list}"),
+            &format!("mitigation `all+cpupri-mask`: `cpupri-mask` needs a scope, as in `=node`, or `=bytes`; {list}"),
         );
         check(
             "cpupri-mask=socket",
             &format!(
-                "mitigation `cpupri-mask=socket`: `cpupri-mask=socket` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`; {list}"
+                "mitigation `cpupri-mask=socket`: `cpupri-mask=socket` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`; {list}"
             ),
         );
         check("all=node", &format!("mitigation `all=node`: `all=node` takes no scope; {list}"));

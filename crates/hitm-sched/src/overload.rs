@@ -20,20 +20,60 @@
 //! |---|---|---|
 //! | `set`, add to the count Release | `count`, load Relaxed, then fence Acquire | the CPU's bit: invariant 3 |
 //!
+//! Where the count or the set is bytes, "add" is a store of the same ordering, which is right under the lock of the CPU's queue (see
+//! [`cpupri`](crate::cpupri)); a stored count is followed by a fence, for that module's invariant 8.
+//!
 //! Nothing orders the two steps of `clear`: who sees one without the other does useless work.
 //!
 //! **Layout.** Count and the pointer to the bits stand in the root domain; the bits are a line of their own, and so is each
 //! part of a split count.
 //!
-//! **Cost.** Set, clear: one load, two read-modify-writes. Test: one load a part of the count, up to the second
-//! overloaded CPU; one more of the bits when there is just one.
+//! **Cost.** Set, clear: one load, two read-modify-writes; of bytes, stores. Test: one load a part of the count, or a CPU's byte, up to
+//! the second overloaded CPU; one more of the bits when there is just one.
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Memory};
-use hitm_topology::CpuId;
+use hitm_memory::{AtomicWord, Form, Memory, ScopedBytes, ScopedCounter};
+use hitm_topology::{CpuId, Topology};
 
-use crate::root_domain::{RootDomain, RootDomainWords};
+use crate::root_domain::{CountWord, RootDomain, RootDomainWords};
+
+/// The count of overloaded CPUs, outside the root domain's own word.
+#[derive(Debug)]
+pub(crate) enum OverloadCount<M: Memory> {
+    /// A number, or one a part.
+    Added(ScopedCounter<M>),
+    /// A byte a CPU, 1 while it is overloaded: what a part of one CPU counts, stored instead of added.
+    Stored(ScopedBytes<M>),
+}
+
+impl<M: Memory> OverloadCount<M> {
+    pub(crate) fn new(topology: &Topology, form: Form) -> Self {
+        match form {
+            Form::Words(scope) => Self::Added(ScopedCounter::new("rto_counts", topology, scope)),
+            Form::Bytes(scope) => Self::Stored(ScopedBytes::new("rto_counts", "cpus", 1, topology, scope)),
+        }
+    }
+
+    /// Adds up the parts from the one of `here` onward, until the sum exceeds `limit`. The loads are Relaxed; the caller fences.
+    #[inline]
+    #[track_caller]
+    fn sum_beyond(&self, whole: &M::Atomic<i32>, here: CpuId, limit: i32) -> i32 {
+        match self {
+            Self::Added(counts) => counts.sum_beyond(whole, here, limit),
+            // Relaxed: the caller fences.
+            Self::Stored(bytes) => bytes.row(0).count_beyond(here, limit, Ordering::Relaxed),
+        }
+    }
+
+    /// Bytes that it takes outside the root domain, whole lines.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Added(counts) => counts.bytes(),
+            Self::Stored(bytes) => bytes.bytes(),
+        }
+    }
+}
 
 impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     /// `cpu`, which is online and whose run queue lock the caller holds, has a task that could run elsewhere.
@@ -42,15 +82,37 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         let mask = self.words().rto_mask().load(Ordering::Relaxed);
         // Relaxed: published by the add below.
         self.rto_mask.row(mask).set(cpu, Ordering::Relaxed);
-        // Release: publishes the bit. Pairs with the fence in `overload_elsewhere`: a puller must never see the count
+        // Release, of both: publishes the bit. Pairs with the fence in `overload_elsewhere`: a puller must never see the count
         // and miss the bit.
-        self.rto_counts.cell(self.whole_rto_count(), cpu).fetch_add(1, Ordering::Release);
+        match &self.rto_counts {
+            OverloadCount::Added(counts) => {
+                _ = counts.cell(self.whole_rto_count(), cpu).fetch_add(1, Ordering::Release)
+            }
+            OverloadCount::Stored(bytes) => {
+                self.words().rto_count().follow();
+                // Release: as above.
+                bytes.row(0).set(cpu, Ordering::Release);
+                // SeqCst: who is overloaded looks for a CPU that is less urgent next, and one that becomes so looks for who is
+                // overloaded: one of the two must see the other. Pairs with the operation or the fence at the end of `set_level`.
+                // The add of the other form is such an operation.
+                M::fence(Ordering::SeqCst);
+            }
+        }
     }
 
     /// `cpu`, which is online and whose run queue lock the caller holds, has no such task any more.
     pub fn clear_overload(&self, cpu: CpuId) {
         // Relaxed: in whatever order the two are seen, a puller does useless work at worst.
-        self.rto_counts.cell(self.whole_rto_count(), cpu).fetch_sub(1, Ordering::Relaxed);
+        match &self.rto_counts {
+            OverloadCount::Added(counts) => {
+                _ = counts.cell(self.whole_rto_count(), cpu).fetch_sub(1, Ordering::Relaxed)
+            }
+            OverloadCount::Stored(bytes) => {
+                self.words().rto_count().follow();
+                // Relaxed: as above.
+                bytes.row(0).clear(cpu, Ordering::Relaxed);
+            }
+        }
         // Relaxed: constant.
         let mask = self.words().rto_mask().load(Ordering::Relaxed);
         // Relaxed: as above.

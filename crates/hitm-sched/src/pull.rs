@@ -15,6 +15,7 @@ use crate::task::TaskId;
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Gets what waits elsewhere and is more urgent than what is queued here, or asks for it.
     pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {
+        self.stats.add(Count::Look);
         if self.rd.config.shipped {
             return self.pull_waiting(rq);
         }

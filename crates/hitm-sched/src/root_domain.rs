@@ -19,13 +19,14 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{
-    AtomicWord, CpuMask, CpuSet, Encoding, Memory, Native, Placed, PlacedSlice, PlainWord, RawSpinLock, ScopedBitmaps,
-    ScopedCounter, orders,
+    AtomicWord, CpuMask, CpuSet, Encoding, Form, Memory, Native, Placed, PlacedSlice, PlainWord, RawSpinLock,
+    ScopedSets, orders,
 };
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, Topology};
 
-use crate::cpupri::Cpupri;
+use crate::cpupri::{Cpupri, CpupriForm};
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::overload::OverloadCount;
 use crate::prio::Prio;
 use crate::waiting::Waiting;
 
@@ -233,14 +234,16 @@ orders! {
 /// Where the parts of a root domain that are split are split, and how its protocol runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootDomainConfig {
-    /// The scope of cpupri's bitmaps.
-    pub cpupri_mask: Scope,
+    /// cpupri's sets of CPUs.
+    pub cpupri_mask: Form,
+    /// cpupri's counts of them.
+    pub cpupri_count: Form,
     /// How split bitmaps are encoded.
     pub encoding: Encoding,
-    /// The scope of the bitmap of overloaded CPUs.
-    pub rto_mask: Scope,
-    /// The scope of the count of overloaded CPUs.
-    pub rto_count: Scope,
+    /// The set of overloaded CPUs.
+    pub rto_mask: Form,
+    /// The count of them.
+    pub rto_count: Form,
     /// Whether a pull asks the overloaded CPUs to push, by a chain of interrupts, instead of taking their locks.
     pub push_by_interrupt: bool,
     /// Whether nothing is kept but who waits: see [`waiting`](crate::waiting).
@@ -257,10 +260,11 @@ impl RootDomainConfig {
 impl Default for RootDomainConfig {
     fn default() -> Self {
         Self {
-            cpupri_mask: Scope::Machine,
+            cpupri_mask: Form::WHOLE,
+            cpupri_count: Form::WHOLE,
             encoding: Encoding::ForeignOnes,
-            rto_mask: Scope::Machine,
-            rto_count: Scope::Machine,
+            rto_mask: Form::WHOLE,
+            rto_count: Form::WHOLE,
             push_by_interrupt: true,
             shipped: false,
         }
@@ -273,8 +277,8 @@ pub struct RootDomain<M: Memory, R> {
     words: Placed<M, R>,
     /// The parts of cpupri outside the words.
     pub(crate) cpupri: Cpupri<M>,
-    pub(crate) rto_mask: ScopedBitmaps<M>,
-    pub(crate) rto_counts: ScopedCounter<M>,
+    pub(crate) rto_mask: ScopedSets<M>,
+    pub(crate) rto_counts: OverloadCount<M>,
     /// `rto_count` of orders in which it is a pointer.
     no_count: PlacedSlice<M, M::Atomic<i32>>,
     /// CPUs that may get tasks.
@@ -288,8 +292,10 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     /// A root domain of all CPUs of `topology`, none of them online yet.
     #[must_use]
     pub fn new(topology: &Topology, config: RootDomainConfig) -> Self {
-        let (cpupri, vecs) = Cpupri::new(topology, config.cpupri_mask, config.encoding);
-        let rto_mask = ScopedBitmaps::new("rto_mask_bits", "cpus", 1, topology, config.rto_mask, config.encoding);
+        let encoding = config.encoding;
+        let form = CpupriForm { mask: config.cpupri_mask, count: config.cpupri_count, encoding };
+        let (cpupri, vecs) = Cpupri::new(topology, form);
+        let rto_mask = ScopedSets::new("rto_mask_bits", "cpus", 1, topology, config.rto_mask, encoding);
         let words = R::from_fields(RootDomainFields {
             refcount: M::Atomic::new(topology.cpus() as i32),
             rto_count: <R::Part as RootDomainParts<M>>::Count::new(0),
@@ -309,7 +315,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
             words: Placed::new(words, None, None),
             cpupri,
             rto_mask,
-            rto_counts: ScopedCounter::new("rto_counts", topology, config.rto_count),
+            rto_counts: OverloadCount::new(topology, config.rto_count),
             no_count: PlacedSlice::new("rto_count_unused", None, None, 1, &no_fields, |_| M::Atomic::new(0)),
             active: CpuMask::new("cpu_active_mask", None, topology, &CpuSet::new()),
             config,

@@ -148,7 +148,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
             tasks: TaskTable::new(),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
-            stats: Stats::new(topology.cpus(), P::current_cpu),
+            stats: Stats::new(topology.cpus(), P::current_cpu, P::now),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
             topology,
         };

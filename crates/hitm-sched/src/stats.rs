@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hitm_memory::Time;
 use hitm_topology::CpuId;
 
 macro_rules! counts {
@@ -40,6 +41,10 @@ counts! {
     Migration = "migration",
     /// Searches for CPUs that run something less urgent.
     Find = "find",
+    /// Queues that told cpupri that their most urgent task is more, or less, urgent than before.
+    LevelChange = "level_change",
+    /// Looks of a CPU for tasks that wait elsewhere.
+    Look = "look",
     /// Tasks that were pushed to another CPU.
     Push = "push",
     /// Pulls while another CPU was overloaded.
@@ -54,10 +59,13 @@ counts! {
     OverloadClear = "overload_clear",
 }
 
-/// One CPU's counts, on lines of their own.
+/// One CPU's counts, on lines of their own: all, and those of the stretch that is asked for.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct PerCpuCounts([AtomicU64; Count::ALL.len()]);
+struct PerCpuCounts {
+    all: [AtomicU64; Count::ALL.len()],
+    between: [AtomicU64; Count::ALL.len()],
+}
 
 /// The counts of a scheduler.
 #[derive(Debug)]
@@ -65,32 +73,54 @@ pub struct Stats {
     cpus: Box<[PerCpuCounts]>,
     /// The CPU that counts, for the world at hand.
     here: fn() -> CpuId,
+    /// The time, for the world at hand.
+    now: fn() -> Time,
+    /// The stretch that is asked for, in picoseconds; its beginning is never, where none is.
+    stretch: [AtomicU64; 2],
 }
 
+/// Relaxed: a statistic, nothing is ordered by it.
+const STATISTIC: Ordering = Ordering::Relaxed;
+
 impl Stats {
-    pub(crate) fn new(cpus: usize, here: fn() -> CpuId) -> Self {
-        Self { cpus: (0..cpus).map(|_| PerCpuCounts::default()).collect(), here }
+    pub(crate) fn new(cpus: usize, here: fn() -> CpuId, now: fn() -> Time) -> Self {
+        let stretch = [Time::NEVER, Time::NEVER].map(|time| AtomicU64::new(time.as_picos()));
+        Self { cpus: (0..cpus).map(|_| PerCpuCounts::default()).collect(), here, now, stretch }
+    }
+
+    /// Also counts apart what happens at `from` or later and before `until`: [`Stats::sum_between`]. Call it before the time comes.
+    pub fn count_between(&self, from: Time, until: Time) {
+        for (word, time) in self.stretch.iter().zip([from, until]) {
+            word.store(time.as_picos(), STATISTIC);
+        }
     }
 
     #[inline]
     pub(crate) fn add(&self, count: Count) {
-        let counts = &self.cpus[(self.here)().index()].0;
-        // Relaxed: a statistic.
-        counts[count as usize].fetch_add(1, Ordering::Relaxed);
+        let counts = &self.cpus[(self.here)().index()];
+        counts.all[count as usize].fetch_add(1, STATISTIC);
+        let [from, until] = [0, 1].map(|end| Time::from_picos(self.stretch[end].load(STATISTIC)));
+        if from != Time::NEVER && (from..until).contains(&(self.now)()) {
+            counts.between[count as usize].fetch_add(1, STATISTIC);
+        }
     }
 
     /// What one CPU has counted, of its own doing.
     #[must_use]
     pub fn on(&self, cpu: CpuId, count: Count) -> u64 {
-        // Relaxed: a statistic.
-        self.cpus[cpu.index()].0[count as usize].load(Ordering::Relaxed)
+        self.cpus[cpu.index()].all[count as usize].load(STATISTIC)
     }
 
     /// The sum over all CPUs.
     #[must_use]
     pub fn sum(&self, count: Count) -> u64 {
-        // Relaxed: a statistic.
-        self.cpus.iter().map(|counts| counts.0[count as usize].load(Ordering::Relaxed)).sum()
+        self.cpus.iter().map(|counts| counts.all[count as usize].load(STATISTIC)).sum()
+    }
+
+    /// The sum over all CPUs of what happened in the stretch that [`Stats::count_between`] asked for.
+    #[must_use]
+    pub fn sum_between(&self, count: Count) -> u64 {
+        self.cpus.iter().map(|counts| counts.between[count as usize].load(STATISTIC)).sum()
     }
 
     /// All sums, in the order of [`Count::ALL`].

@@ -48,7 +48,10 @@ impl List {
         let text = match self.what {
             What::Workloads => described(&WORKLOADS),
             What::Mitigations => {
-                format!("{}\nJoin them by `+`: `cpupri-split+rto-count=llc`.\n", described(&CATALOGUE))
+                format!(
+                    "{}\nJoin them by `+`: `cpupri-split+rto-count=llc`. `=bytes` is a byte a CPU, written with a plain store; `=bytes:llc`\nputs the bytes of each LLC on lines of their own.\n",
+                    described(&CATALOGUE)
+                )
             }
             What::Objects => described(&LAYOUTS.map(|name| (name, "`hitm layout` shows it"))),
             What::Machines => {

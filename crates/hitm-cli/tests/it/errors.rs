@@ -403,13 +403,13 @@ fn mitigations() {
     check(
         "run ffmpeg --mitigation rto-count",
         expect![[r#"
-        hitm: mitigation `rto-count`: `rto-count` needs a scope, as in `=node`; `hitm list mitigations` shows what there is
+        hitm: mitigation `rto-count`: `rto-count` needs a scope, as in `=node`, or `=bytes`; `hitm list mitigations` shows what there is
     "#]],
     );
     check(
         "run ffmpeg --mitigation rto-count=galaxy",
         expect![[r#"
-        hitm: mitigation `rto-count=galaxy`: `rto-count=galaxy` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`; `hitm list mitigations` shows what there is
+        hitm: mitigation `rto-count=galaxy`: `rto-count=galaxy` names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`; `hitm list mitigations` shows what there is
     "#]],
     );
     check(
@@ -578,13 +578,13 @@ fn objects() {
     check(
         "layout rto_mask",
         expect![[r#"
-        hitm: object `rto_mask` is not known: take one of `root_domain`, `rq`, `task`
+        hitm: object `rto_mask` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`
     "#]],
     );
     check(
         "layout ''",
         expect![[r#"
-        hitm: object `` is not known: take one of `root_domain`, `rq`, `task`
+        hitm: object `` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`
     "#]],
     );
 }

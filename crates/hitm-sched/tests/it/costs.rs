@@ -18,7 +18,7 @@ use hitm_topology::CpuId;
 use crate::bench;
 
 /// The mitigations of the table.
-const MITIGATIONS: [&str; 14] = [
+const MITIGATIONS: [&str; 26] = [
     "baseline",
     "cpupri-split",
     "cpupri-split-compact",
@@ -26,10 +26,22 @@ const MITIGATIONS: [&str; 14] = [
     "rto-count=node",
     "rto-count=llc",
     "rto-count=cpu",
+    "rto-count=bytes",
     "cpupri-mask=node",
     "cpupri-mask=llc",
     "cpupri-mask=cpu",
+    "cpupri-mask=bytes",
+    "cpupri-mask=bytes:llc",
+    "cpupri-count=node",
+    "cpupri-count=llc",
+    "cpupri-count=core",
+    "cpupri-count=cpu",
+    "cpupri-count=bytes",
     "rto-mask=node",
+    "rto-mask=bytes",
+    "cpupri-split+cpupri-mask=node+cpupri-count=node+rto-count=node+rto-mask=node",
+    "cpupri-split+cpupri-mask=llc+cpupri-count=llc+rto-count=llc+rto-mask=llc",
+    "cpupri-mask=bytes+cpupri-count=bytes+rto-mask=bytes+rto-count=bytes",
     "all",
     "pull-by-locks",
     "shipped",

@@ -61,7 +61,7 @@ impl<P: Platform> Mask<P> {
             bits: match form {
                 MaskForm::Bit => bitmap(Encoding::Zeros),
                 MaskForm::BitForeignOnes => bitmap(Encoding::ForeignOnes),
-                MaskForm::Byte => Bits::Bytes(ScopedBytes::new("probe_mask", topology, scope)),
+                MaskForm::Byte => Bits::Bytes(ScopedBytes::new("probe_mask", "row", 1, topology, scope)),
             },
             everybody: CpuMask::new("probe_everybody", None, topology, &all),
             search,
@@ -75,7 +75,7 @@ impl<P: Platform> Mask<P> {
     pub fn snapshot(&self) -> CpuSet {
         match &self.bits {
             Bits::Bits(bits) => bits.row(bits.pointer_to(0)).snapshot(),
-            Bits::Bytes(bytes) => bytes.snapshot(),
+            Bits::Bytes(bytes) => bytes.row(0).snapshot(),
         }
     }
 
@@ -86,8 +86,8 @@ impl<P: Platform> Mask<P> {
         match (&self.bits, set) {
             (Bits::Bits(bits), true) => bits.row(bits.pointer_to(0)).set(cpu, order),
             (Bits::Bits(bits), false) => bits.row(bits.pointer_to(0)).clear(cpu, order),
-            (Bits::Bytes(bytes), true) => bytes.set(cpu, order),
-            (Bits::Bytes(bytes), false) => bytes.clear(cpu, order),
+            (Bits::Bytes(bytes), true) => bytes.row(0).set(cpu, order),
+            (Bits::Bytes(bytes), false) => bytes.row(0).clear(cpu, order),
         }
     }
 
@@ -100,8 +100,8 @@ impl<P: Platform> Mask<P> {
             (Bits::Bits(bits), Search::All) => {
                 !bits.row(bits.pointer_to(0)).intersection(&self.everybody, order).is_empty()
             }
-            (Bits::Bytes(bytes), Search::Any) => bytes.intersects(&self.everybody, cpu, order),
-            (Bits::Bytes(bytes), Search::All) => !bytes.intersection(&self.everybody, order).is_empty(),
+            (Bits::Bytes(bytes), Search::Any) => bytes.row(0).intersects(&self.everybody, cpu, order),
+            (Bits::Bytes(bytes), Search::All) => !bytes.row(0).intersection(&self.everybody, order).is_empty(),
         }
     }
 }

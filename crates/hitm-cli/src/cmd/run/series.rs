@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::record::{empty_file, machine_of, pairs_per_unit, per_unit, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
-use crate::{convert, json, native, print};
+use crate::{convert, json, native, operations, print};
 
 /// Where a workload runs, how often and for how long, and what is shown of it.
 #[derive(Args, Debug)]
@@ -278,9 +278,9 @@ impl SeriesArgs {
         let relative = baseline.map(|baseline| relative_to(baseline, &case.mitigation, metric));
         let results = &outcome.results;
         let measured = case.workload.window().measured.as_secs_f64() * outcome.seeds.len() as f64;
-        let mut operations = BTreeMap::new();
+        let mut done = BTreeMap::new();
         for (count, times) in &outcome.operations {
-            *operations.entry(count.name().to_owned()).or_default() += times;
+            *done.entry(count.name().to_owned()).or_default() += times;
         }
         let mut notes = Vec::new();
         if let Some(wide) = relative.filter(|relative| relative.interval > GOOD_INTERVAL) {
@@ -314,7 +314,8 @@ impl SeriesArgs {
             misses: results.totals.misses,
             switches: results.totals.resumes,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
-            operations,
+            operations: done,
+            costs: operations::costs(results, &outcome.measured),
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
             latency: Latency::of(&outcome.latencies),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use hitm_machine::Random;
-use hitm_memory::{CpuMask, CpuSet, Encoding, Native};
-use hitm_sched::cpupri::{Cpupri, Search};
+use hitm_memory::{CpuMask, CpuSet, Encoding, Form, Native};
+use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
 use hitm_sched::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
 use hitm_sched::prio::{Level, Prio};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu, any_set, pick};
 use crate::seeds;
@@ -98,14 +98,14 @@ fn history(seed: u64, cpus: u32, calls: usize) -> Vec<Call> {
 }
 
 /// Runs `calls` on one variant beside the model.
-fn check<V: CpupriVecs<Native>>(topology: &Topology, scope: Scope, encoding: Encoding, calls: &[Call]) {
-    let (cpupri, vecs) = Cpupri::<Native>::new::<V>(topology, scope, encoding);
+fn check<V: CpupriVecs<Native>>(topology: &Topology, form: CpupriForm, calls: &[Call]) {
+    let (cpupri, vecs) = Cpupri::<Native>::new::<V>(topology, form);
     let every: CpuSet = topology.cpu_ids().collect();
     let active = CpuMask::new("active", None, topology, &every);
     let mut model = Model { levels: BTreeMap::new(), active: every };
     let mask = |cpus: &CpuSet| CpuMask::<Native>::new("allowed", None, topology, cpus);
     for (index, call) in calls.iter().enumerate() {
-        let context = || format!("call {index}, {call:?}, {scope} {encoding:?} {}", std::any::type_name::<V>());
+        let context = || format!("call {index}, {call:?}, {form:?} {}", std::any::type_name::<V>());
         match call {
             Call::Set { cpu, level } => {
                 cpupri.set_level(&vecs, *cpu, *level);
@@ -138,10 +138,19 @@ fn check<V: CpupriVecs<Native>>(topology: &Topology, scope: Scope, encoding: Enc
 fn at_rest<V: CpupriVecs<Native>>(cpupri: &Cpupri<Native>, vecs: &V, model: &Model) {
     for level in (0..Level::COUNT as u32).map(Level) {
         let expect = model.at(level.0);
-        // Relaxed: one thread.
-        let count = vecs.count(level).load(std::sync::atomic::Ordering::Relaxed);
+        let count = cpupri.count_at(vecs, level);
         assert_eq!((cpupri.cpus_at(vecs, level), count), (expect.clone(), expect.len() as i32), "{level:?}");
     }
+}
+
+/// Every form of the sets beside whole counts, every form of the counts beside whole sets, and both in the same form.
+fn forms() -> Vec<CpupriForm> {
+    let pairs = Form::all().flat_map(|form| [(form, Form::WHOLE), (Form::WHOLE, form), (form, form)]);
+    let encoded = pairs.flat_map(|(mask, count)| {
+        [Encoding::Zeros, Encoding::ForeignOnes].map(|encoding| CpupriForm { mask, count, encoding })
+    });
+    // Bytes are not encoded.
+    encoded.filter(|form| form.encoding == Encoding::Zeros || matches!(form.mask, Form::Words(_))).collect()
 }
 
 #[test]
@@ -149,12 +158,10 @@ fn every_form_finds_the_same() {
     seeds::each("equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 200);
-            for scope in Scope::ALL {
-                for encoding in [Encoding::Zeros, Encoding::ForeignOnes] {
-                    check::<Packed<Native>>(&topology, scope, encoding, &calls);
-                    check::<Split<Native>>(&topology, scope, encoding, &calls);
-                    check::<Compact<Native>>(&topology, scope, encoding, &calls);
-                }
+            for form in forms() {
+                check::<Packed<Native>>(&topology, form, &calls);
+                check::<Split<Native>>(&topology, form, &calls);
+                check::<Compact<Native>>(&topology, form, &calls);
             }
         }
     });

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use hitm_machine::Random;
-use hitm_memory::{Encoding, Native, PlainWord};
+use hitm_memory::{Encoding, Form, Native, PlainWord};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::root_domain::{
     Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomain, RootDomainConfig, RootDomainWords,
 };
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu};
 use crate::seeds;
@@ -110,7 +110,7 @@ fn every_form_announces_the_same() {
     seeds::each("equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 100);
-            for (rto_count, rto_mask) in Scope::ALL.iter().flat_map(|&a| Scope::ALL.map(|b| (a, b))) {
+            for (rto_count, rto_mask) in Form::all().flat_map(|a| Form::all().map(move |b| (a, b))) {
                 for encoding in [Encoding::Zeros, Encoding::ForeignOnes] {
                     let config = RootDomainConfig { rto_count, rto_mask, encoding, ..RootDomainConfig::default() };
                     check::<Baseline<Native, Parts<Vecs, Counted<Native>>>>(&topology, config, &calls);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use hitm_machine::Random;
-use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
+use hitm_memory::{CpuSet, Form, Native, NativeWorkers, Platform};
 use hitm_sched::mitigation::{CATALOGUE, Mitigation};
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
@@ -25,9 +25,9 @@ const OPERATIONS: usize = 150;
 /// Looks of a CPU after which a scheduler that still is not at rest never will be.
 const LOOKS_MAX: usize = 10_000;
 
-/// Every entry of the catalogue with every scope that it takes, and joins of all of them.
+/// Every entry of the catalogue with every form that it takes, and joins of all of them.
 fn names() -> Vec<String> {
-    let scoped = |key: &str| Scope::ALL.map(|scope| format!("{key}={scope}"));
+    let scoped = |key: &str| -> Vec<String> { Form::all().map(|form| format!("{key}={form}")).collect() };
     let split = || Scope::ALL.into_iter().filter(|&scope| scope != Scope::Machine);
     let mut names = Vec::new();
     for (entry, _) in CATALOGUE {
@@ -41,7 +41,10 @@ fn names() -> Vec<String> {
             None => names.push(entry.to_owned()),
         }
     }
-    names.extend(Scope::ALL.map(|scope| format!("cpupri-mask={scope}+rto-mask={scope}+rto-count={scope}")));
+    names.extend(
+        Form::all().map(|form| format!("cpupri-mask={form}+cpupri-count={form}+rto-mask={form}+rto-count={form}")),
+    );
+    names.push("cpupri-split+cpupri-mask=bytes:llc+cpupri-count=node+rto-count=bytes".to_owned());
     names.extend(Scope::ALL.map(|scope| format!("all+rto-mask={scope}+as-posted")));
     names.push("cpupri-split-compact+root-domain-reordered".to_owned());
     names

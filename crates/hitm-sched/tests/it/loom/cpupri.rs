@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_loom::{Loom, Model, require, require_of, thread};
-use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Memory};
-use hitm_sched::cpupri::{Cpupri, Search};
+use hitm_memory::{CpuMask, CpuSet, Encoding, Memory};
+use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
 use hitm_sched::cpupri_vecs::{CpupriVecs, Packed, Split};
 use hitm_sched::prio::{Level, Prio};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, Topology};
+
+use super::overload::{BYTES, CORE, Domain, domain};
 
 /// Invariant 1.
 const AT_REST: &str = "cpupri 1: at rest counts and bits are as the CPUs' levels";
@@ -21,21 +23,24 @@ const LEVELS: usize = 4;
 /// The level of those who search: they look at all below.
 const SEARCHER: u32 = 3;
 
-/// How bitmaps are split: one part, or one a core.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Form {
-    scope: Scope,
-    encoding: Encoding,
-}
+/// One bitmap a level and one count.
+pub(crate) const WHOLE: CpupriForm = CpupriForm::WHOLE;
 
-/// The form that has one bitmap a level.
-pub(crate) const WHOLE: Form = Form { scope: Scope::Machine, encoding: Encoding::Zeros };
+/// One count a core.
+pub(crate) const COUNTS: CpupriForm = CpupriForm { count: CORE, ..WHOLE };
 
-const FORMS: [Form; 4] = [
+/// No read-modify-write.
+pub(crate) const STORED: CpupriForm = CpupriForm { mask: BYTES, count: BYTES, ..WHOLE };
+
+const FORMS: [CpupriForm; 8] = [
     WHOLE,
-    Form { scope: Scope::Machine, encoding: Encoding::ForeignOnes },
-    Form { scope: Scope::Core, encoding: Encoding::Zeros },
-    Form { scope: Scope::Core, encoding: Encoding::ForeignOnes },
+    CpupriForm { encoding: Encoding::ForeignOnes, ..WHOLE },
+    CpupriForm { mask: CORE, ..WHOLE },
+    CpupriForm { mask: CORE, encoding: Encoding::ForeignOnes, ..WHOLE },
+    COUNTS,
+    CpupriForm { mask: CORE, ..COUNTS },
+    CpupriForm { mask: BYTES, ..WHOLE },
+    STORED,
 ];
 
 /// The index, with the words that surround it.
@@ -48,8 +53,8 @@ struct Index<V> {
 
 impl<V: CpupriVecs<Loom>> Index<V> {
     /// CPU `i` is at `levels[i]`; the others are offline.
-    fn new(topology: &Arc<Topology>, form: Form, levels: &[Option<u32>]) -> Arc<Self> {
-        let (cpupri, vecs) = Cpupri::new(topology, form.scope, form.encoding);
+    fn new(topology: &Arc<Topology>, form: CpupriForm, levels: &[Option<u32>]) -> Arc<Self> {
+        let (cpupri, vecs) = Cpupri::new(topology, form);
         let active = CpuMask::new("active", None, topology, &topology.cpu_ids().collect());
         let index = Self { cpupri, vecs, active, topology: topology.clone() };
         for (cpu, &level) in levels.iter().enumerate() {
@@ -64,8 +69,13 @@ impl<V: CpupriVecs<Loom>> Index<V> {
 
     /// What a task of [`SEARCHER`]'s level finds among `cpus`.
     fn find(&self, cpus: &[u32]) -> Option<CpuSet> {
+        self.find_below(SEARCHER, cpus)
+    }
+
+    /// What a task of `level` finds among `cpus`.
+    fn find_below(&self, level: u32, cpus: &[u32]) -> Option<CpuSet> {
         let allowed = CpuMask::new("allowed", None, &self.topology, &set(cpus));
-        let search = Search { prio: Prio(Prio::NONE.0 - SEARCHER as i32), allowed: &allowed, here: CpuId(3) };
+        let search = Search { prio: Prio(Prio::NONE.0 - level as i32), allowed: &allowed, here: CpuId(3) };
         self.cpupri.find(&self.vecs, &search, &self.active)
     }
 
@@ -74,13 +84,17 @@ impl<V: CpupriVecs<Loom>> Index<V> {
         self.cpupri.cpus_at(&self.vecs, Level(level))
     }
 
+    /// The count of `level`, Acquire, as in `find`.
+    fn count(&self, level: u32) -> i32 {
+        self.cpupri.count_at(&self.vecs, Level(level))
+    }
+
     /// With nothing in flight, counts and bits are as `levels` say.
     fn require_at_rest(&self, levels: &[Option<u32>]) {
         for level in 0..LEVELS as u32 {
             let here: CpuSet =
                 (0u32..).zip(levels).filter(|&(_, &at)| at == Some(level)).map(|(cpu, _)| CpuId(cpu)).collect();
-            // Relaxed: nothing is in flight.
-            let count = self.vecs.count(Level(level)).load(Ordering::Relaxed);
+            let count = self.count(level);
             let bits = self.bits(level);
             require_of(AT_REST, bits == here, format_args!("the bits at level {level} are {bits:?}"));
             require_of(AT_REST, count == here.len() as i32, format_args!("{count} are counted at level {level}"));
@@ -110,7 +124,7 @@ struct Moves {
 /// A model in which CPUs move while `observe` runs, and in which the index is at rest afterwards.
 fn model<V: CpupriVecs<Loom>>(
     property: &'static str,
-    form: Form,
+    form: CpupriForm,
     Moves { before, moves, after }: Moves,
     observe: fn(&Index<V>),
 ) -> Model {
@@ -135,7 +149,7 @@ type FewSplit = Split<Loom, LEVELS>;
 const ONE_RISES: Moves = Moves { before: &[Some(0)], moves: &[(0, &[Some(1)])], after: &[Some(1)] };
 
 /// Invariant 4: CPU 0 only becomes more urgent, others move as they like; who may run on CPU 0 finds it.
-fn rising<V: CpupriVecs<Loom>>(form: Form, moves: Moves) -> Model {
+fn rising<V: CpupriVecs<Loom>>(form: CpupriForm, moves: Moves) -> Model {
     model::<V>("cpupri 4: no search fails while a CPU only becomes more urgent", form, moves, |index| {
         let found = index.find(&[0]);
         require(found == Some(set(&[0])), format_args!("a search for CPU 0 finds {found:?}"));
@@ -143,8 +157,8 @@ fn rising<V: CpupriVecs<Loom>>(form: Form, moves: Moves) -> Model {
 }
 
 /// Invariant 4, CPU 0 alone.
-pub(crate) fn one_rises() -> Model {
-    rising::<Few>(WHOLE, ONE_RISES)
+pub(crate) fn one_rises(form: CpupriForm) -> Model {
+    rising::<Few>(form, ONE_RISES)
 }
 
 #[test]
@@ -194,29 +208,27 @@ fn two_that_rise_are_found() {
 }
 
 /// Invariant 3: CPU 0 comes online, an observer reads as `find` does.
-pub(crate) fn one_enters() -> Model {
-    announced(WHOLE, Moves { before: &[None], moves: &[(0, &[Some(1)])], after: &[Some(1)] }, |index| {
-        // Acquire: as in `find`.
-        if index.vecs.count(Level(1)).load(Ordering::Acquire) > 0 {
+pub(crate) fn one_enters(form: CpupriForm) -> Model {
+    announced(form, Moves { before: &[None], moves: &[(0, &[Some(1)])], after: &[Some(1)] }, |index| {
+        if index.count(1) > 0 {
             require(index.bits(1).contains(CpuId(0)), "the count is seen and the bit is not");
         }
     })
 }
 
-fn announced(form: Form, moves: Moves, observe: fn(&Index<Few>)) -> Model {
+fn announced(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
     model("cpupri 3: who sees a CPU's count sees its bit", form, moves, observe)
 }
 
 #[test]
 fn who_sees_a_count_sees_the_bit() {
-    one_enters().check();
+    FORMS.into_iter().for_each(|form| _ = one_enters(form).check());
     // Two come, one of them goes: a count of two is that of both.
     let moves =
         Moves { before: &[None, None], moves: &[(0, &[Some(1)]), (1, &[Some(1), None])], after: &[Some(1), None] };
     for form in FORMS {
         let model = announced(form, moves, |index| {
-            // Acquire: as in `find`.
-            if index.vecs.count(Level(1)).load(Ordering::Acquire) == 2 {
+            if index.count(1) == 2 {
                 require(index.bits(1).contains(CpuId(0)), "both are counted and CPU 0's bit is not seen");
             }
         });
@@ -225,12 +237,12 @@ fn who_sees_a_count_sees_the_bit() {
 }
 
 /// Invariant 2: an observer that sees the bit at `from` gone sees it at `to`.
-fn moving(form: Form, moves: Moves, observe: fn(&Index<Few>)) -> Model {
+fn moving(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
     model("cpupri 2: a CPU that moves has its bit at one of the levels", form, moves, observe)
 }
 
-pub(crate) fn one_moves() -> Model {
-    moving(WHOLE, ONE_RISES, |index| {
+pub(crate) fn one_moves(form: CpupriForm) -> Model {
+    moving(form, ONE_RISES, |index| {
         let left = !index.bits(0).contains(CpuId(0));
         // Acquire: what was published by the clear of the bit that is seen gone.
         Loom::fence(Ordering::Acquire);
@@ -240,7 +252,7 @@ pub(crate) fn one_moves() -> Model {
 
 #[test]
 fn a_cpu_that_moves_is_somewhere() {
-    one_moves().check();
+    FORMS.into_iter().for_each(|form| _ = one_moves(form).check());
     let falls = Moves { before: &[Some(1)], moves: &[(0, &[Some(0)])], after: &[Some(0)] };
     for form in FORMS {
         let model = moving(form, falls, |index| {
@@ -254,11 +266,7 @@ fn a_cpu_that_moves_is_somewhere() {
 }
 
 /// Invariant 5: CPU 0 has risen to the searcher's level before the search; CPU 1 stays and CPU 2 moves.
-pub(crate) fn one_is_above() -> Model {
-    above(WHOLE)
-}
-
-fn above(form: Form) -> Model {
+pub(crate) fn one_is_above(form: CpupriForm) -> Model {
     let moves = Moves {
         before: &[Some(1), Some(1), Some(1)],
         moves: &[(2, &[Some(2), Some(1)])],
@@ -274,16 +282,12 @@ fn above(form: Form) -> Model {
 #[test]
 fn a_cpu_above_is_not_found() {
     for form in FORMS {
-        above(form).check();
+        one_is_above(form).check();
     }
 }
 
 /// Invariant 1: two CPUs come online, move and go offline.
-pub(crate) fn comes_and_goes() -> Model {
-    at_rest(WHOLE)
-}
-
-fn at_rest(form: Form) -> Model {
+pub(crate) fn comes_and_goes(form: CpupriForm) -> Model {
     let moves = Moves {
         before: &[None, Some(1)],
         moves: &[(0, &[Some(1), Some(2)]), (1, &[Some(0), None])],
@@ -295,6 +299,30 @@ fn at_rest(form: Form) -> Model {
 #[test]
 fn at_rest_counts_and_bits_agree() {
     for form in FORMS {
-        at_rest(form).check();
+        comes_and_goes(form).check();
     }
+}
+
+/// CPU 0 becomes less urgent and looks whether CPU 2 is overloaded; CPU 2 becomes so and searches. In forms that add, the adds see to
+/// this, as locked operations do on x86; this is about those that store.
+pub(crate) fn one_falls_while_another_searches() -> Model {
+    let topology = topology();
+    Model::new("cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other", move || {
+        let index = Index::<Few>::new(&topology, STORED, &[Some(2)]);
+        let domain: Arc<Domain> = domain(&topology, BYTES, BYTES);
+        let (falls, looks) = (index.clone(), domain.clone());
+        let falling = thread::spawn(move || {
+            falls.set(0, Some(1));
+            looks.overload_elsewhere(CpuId(0))
+        });
+        domain.set_overload(CpuId(2));
+        let found = index.find_below(2, &[0]);
+        let seen = falling.join().expect("threads return");
+        require(seen || found.is_some(), "neither sees the other");
+    })
+}
+
+#[test]
+fn who_falls_and_who_searches_do_not_miss_each_other() {
+    one_falls_while_another_searches().check();
 }

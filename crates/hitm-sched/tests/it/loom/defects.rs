@@ -1,7 +1,7 @@
 //! Every ordering, and every order of steps, that the mechanisms promise something by: what breaks without it, and what
 //! notices.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use expect_test::expect;
 use hitm_loom::FaultKind::{Property, Race};
@@ -21,21 +21,36 @@ fn broken_cpupri_is_noticed() {
     let bit_set = site(Op::Or, Relaxed);
     let bit_cleared = site(Op::And, Release);
     let rows = [
-        row("entered level's count, Relaxed", Defect::relax(count_entered), cpupri::one_enters(), Property),
-        row("left level's count, Relaxed", Defect::relax(count_left), cpupri::one_rises(), Property),
-        row("left level's bit, Relaxed", Defect::relax(bit_cleared), cpupri::one_rises(), Property),
-        row("left level's bit, Relaxed", Defect::relax(bit_cleared), cpupri::one_moves(), Property),
-        row("counts loaded Relaxed", Defect::relax(site(Op::Load, Acquire).on::<i32>()), cpupri::one_rises(), Property),
+        row(
+            "entered level's count, Relaxed",
+            Defect::relax(count_entered),
+            cpupri::one_enters(cpupri::WHOLE),
+            Property,
+        ),
+        row("left level's count, Relaxed", Defect::relax(count_left), cpupri::one_rises(cpupri::WHOLE), Property),
+        row("left level's bit, Relaxed", Defect::relax(bit_cleared), cpupri::one_rises(cpupri::WHOLE), Property),
+        row("left level's bit, Relaxed", Defect::relax(bit_cleared), cpupri::one_moves(cpupri::WHOLE), Property),
+        row(
+            "counts loaded Relaxed",
+            Defect::relax(site(Op::Load, Acquire).on::<i32>()),
+            cpupri::one_rises(cpupri::WHOLE),
+            Property,
+        ),
         row(
             "bitmaps loaded Relaxed",
             Defect::relax(site(Op::Load, Acquire).on::<u64>()),
-            cpupri::one_rises(),
+            cpupri::one_rises(cpupri::WHOLE),
             Property,
         ),
-        row("count before bit", Defect::delay(bit_set, count_entered), cpupri::one_enters(), Property),
-        row("left before entered", Defect::delay(count_entered, count_left), cpupri::one_rises(), Property),
-        row("left level's bit stays", Defect::lose(bit_cleared), cpupri::one_is_above(), Property),
-        row("left level's count stays", Defect::lose(count_left), cpupri::comes_and_goes(), Property),
+        row("count before bit", Defect::delay(bit_set, count_entered), cpupri::one_enters(cpupri::WHOLE), Property),
+        row(
+            "left before entered",
+            Defect::delay(count_entered, count_left),
+            cpupri::one_rises(cpupri::WHOLE),
+            Property,
+        ),
+        row("left level's bit stays", Defect::lose(bit_cleared), cpupri::one_is_above(cpupri::WHOLE), Property),
+        row("left level's count stays", Defect::lose(count_left), cpupri::comes_and_goes(cpupri::WHOLE), Property),
     ];
     expect![[r#"
         defect                         | property                                                       | caught by
@@ -51,6 +66,69 @@ fn broken_cpupri_is_noticed() {
         left level's count stays       | cpupri 1: at rest counts and bits are as the CPUs' levels      | loom, property
     "#]]
     .assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_forms_of_cpupri_are_noticed() {
+    use cpupri::{COUNTS, STORED};
+    let site = |op, order| Site::new("src/cpupri.rs", op, order).on::<u8>();
+    let counts = |op, order| Site::new("src/cpupri.rs", op, order);
+    let (entered, left) = (site(Op::Store, Release).with(1), site(Op::Store, Release).with(0));
+    let bit_set = site(Op::Store, Relaxed).with(1);
+    let fence = Site::new("src/cpupri.rs", Op::Fence, SeqCst);
+    let overload_fence = Site::new("src/overload.rs", Op::Fence, SeqCst);
+    let misses = cpupri::one_falls_while_another_searches;
+    let rows = [
+        row(
+            "a part's count entered, Relaxed",
+            Defect::relax(counts(Op::Add, Release)),
+            cpupri::one_enters(COUNTS),
+            Property,
+        ),
+        row(
+            "a part's count left, Relaxed",
+            Defect::relax(counts(Op::Sub, Release)),
+            cpupri::one_rises(COUNTS),
+            Property,
+        ),
+        row(
+            "parts' counts loaded Relaxed",
+            Defect::relax(counts(Op::Load, Acquire).on::<i32>()),
+            cpupri::one_rises(COUNTS),
+            Property,
+        ),
+        row(
+            "a part's left before entered",
+            Defect::delay(counts(Op::Add, Release), counts(Op::Sub, Release)),
+            cpupri::one_rises(COUNTS),
+            Property,
+        ),
+        row("a part's count stays", Defect::lose(counts(Op::Sub, Release)), cpupri::comes_and_goes(COUNTS), Property),
+        row("entered bytes stored Relaxed", Defect::relax(entered), cpupri::one_enters(STORED), Property),
+        row("left bytes stored Relaxed", Defect::relax(left), cpupri::one_rises(STORED), Property),
+        row("bytes loaded Relaxed", Defect::relax(site(Op::Load, Acquire)), cpupri::one_rises(STORED), Property),
+        row("count's byte before the set's", Defect::delay(bit_set, entered), cpupri::one_enters(STORED), Property),
+        row("left bytes before entered", Defect::delay(entered, left), cpupri::one_rises(STORED), Property),
+        row("left bytes stay", Defect::lose(left), cpupri::one_is_above(STORED), Property),
+        row("no fence after a fall", Defect::lose(fence), misses(), Property),
+        row("no fence after an overload", Defect::lose(overload_fence), misses(), Property),
+    ];
+    expect![[r#"
+        defect                          | property                                                                            | caught by
+        a part's count entered, Relaxed | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
+        a part's count left, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        parts' counts loaded Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        a part's left before entered    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        a part's count stays            | cpupri 1: at rest counts and bits are as the CPUs' levels                           | loom, property
+        entered bytes stored Relaxed    | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
+        left bytes stored Relaxed       | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        bytes loaded Relaxed            | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        count's byte before the set's   | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
+        left bytes before entered       | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
+        left bytes stay                 | cpupri 5: no search finds a CPU at its level or above                               | loom, property
+        no fence after a fall           | cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other | loom, property
+        no fence after an overload      | cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other | loom, property
+    "#]].assert_eq(&table(&rows));
 }
 
 #[test]

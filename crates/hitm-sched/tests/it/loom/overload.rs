@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_loom::{Loom, Model, require, require_of, thread};
-use hitm_memory::{CpuSet, Encoding, Memory};
+use hitm_memory::{CpuSet, Encoding, Form, Memory};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::root_domain::{Baseline, Counted, Parts, RootDomain, RootDomainConfig};
 use hitm_topology::{CpuId, Scope, Topology};
@@ -13,7 +13,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 pub(crate) type Domain = RootDomain<Loom, Baseline<Loom, Parts<Packed<Loom, 1>, Counted<Loom>>>>;
 
 /// Four CPUs on two cores: `count` and `mask` have one part or two.
-pub(crate) fn domain(topology: &Topology, count: Scope, mask: Scope) -> Arc<Domain> {
+pub(crate) fn domain(topology: &Topology, count: Form, mask: Form) -> Arc<Domain> {
     let config =
         RootDomainConfig { rto_count: count, rto_mask: mask, encoding: Encoding::Zeros, ..RootDomainConfig::default() };
     Arc::new(Domain::new(topology, config))
@@ -23,10 +23,17 @@ pub(crate) fn topology() -> Arc<Topology> {
     Arc::new(hitm_topology::parse("core:2 pu:2").expect("four CPUs"))
 }
 
-const MACHINE: (Scope, Scope) = (Scope::Machine, Scope::Machine);
+const MACHINE: (Form, Form) = (Form::WHOLE, Form::WHOLE);
 
-/// Scopes of the count and of the bits.
-const SCOPES: [(Scope, Scope); 3] = [MACHINE, (Scope::Core, Scope::Machine), (Scope::Core, Scope::Core)];
+/// One part a core.
+pub(crate) const CORE: Form = Form::Words(Scope::Core);
+
+/// A byte a CPU.
+pub(crate) const BYTES: Form = Form::Bytes(Scope::Machine);
+
+/// Forms of the count and of the bits.
+const FORMS: [(Form, Form); 6] =
+    [MACHINE, (CORE, Form::WHOLE), (CORE, CORE), (Form::WHOLE, BYTES), (BYTES, Form::WHOLE), (BYTES, BYTES)];
 
 /// Invariant 1.
 const AT_REST: &str = "overload 1: at rest the count and the bits are those of the overloaded CPUs";
@@ -52,14 +59,14 @@ use Step::{Clear, Set};
 /// is none.
 fn model(
     property: &'static str,
-    scopes: (Scope, Scope),
+    forms: (Form, Form),
     moves: &'static [(u32, &'static [Step])],
     after: Option<&'static [u32]>,
     pull: fn(&Domain),
 ) -> Model {
     let topology = topology();
     Model::new(property, move || {
-        let domain = domain(&topology, scopes.0, scopes.1);
+        let domain = domain(&topology, forms.0, forms.1);
         let mover = |&(cpu, steps): &(u32, &'static [Step])| {
             let domain = domain.clone();
             thread::spawn(move || {
@@ -87,8 +94,8 @@ pub(crate) fn one_sets() -> Model {
     sets(MACHINE)
 }
 
-fn sets(scopes: (Scope, Scope)) -> Model {
-    model(SEEN, scopes, &[(0, &[Set])], Some(&[0]), |domain| {
+fn sets(forms: (Form, Form)) -> Model {
+    model(SEEN, forms, &[(0, &[Set])], Some(&[0]), |domain| {
         if domain.overload_elsewhere(CpuId(1)) {
             require(domain.overload_bits().contains(CpuId(0)), "a pull goes on and does not see whom to pull from");
         }
@@ -97,10 +104,10 @@ fn sets(scopes: (Scope, Scope)) -> Model {
 
 #[test]
 fn a_pull_sees_whom_to_pull_from() {
-    for scopes in SCOPES {
-        sets(scopes).check();
+    for forms in FORMS {
+        sets(forms).check();
         // The puller is overloaded itself, so that a count of one is its own.
-        let own = model(SEEN, scopes, &[(0, &[Set])], Some(&[0, 1]), |domain| {
+        let own = model(SEEN, forms, &[(0, &[Set])], Some(&[0, 1]), |domain| {
             domain.set_overload(CpuId(1));
             if domain.overload_elsewhere(CpuId(1)) {
                 require(domain.overload_bits().contains(CpuId(0)), "a pull goes on for its own CPU's sake");
@@ -113,11 +120,11 @@ fn a_pull_sees_whom_to_pull_from() {
 /// Two become overloaded and one of them ceases to be: a count of two is that of both.
 #[test]
 fn a_clear_hides_no_other_cpu() {
-    for scopes in SCOPES {
+    for forms in FORMS {
         for other in [1, 2] {
             let moves: &[(u32, &[Step])] =
                 if other == 1 { &[(0, &[Set]), (1, &[Set, Clear])] } else { &[(0, &[Set]), (2, &[Set, Clear])] };
-            let model = model(SEEN, scopes, moves, Some(&[0]), |domain| {
+            let model = model(SEEN, forms, moves, Some(&[0]), |domain| {
                 let count = domain.overload_count();
                 // Acquire: as in `overload_elsewhere`.
                 Loom::fence(Ordering::Acquire);
@@ -137,8 +144,8 @@ pub(crate) fn two_come_and_go() -> Model {
     come_and_go(MACHINE)
 }
 
-fn come_and_go(scopes: (Scope, Scope)) -> Model {
-    model(AT_REST, scopes, &[(0, &[Set, Clear]), (2, &[Set, Clear])], Some(&[]), |_| ())
+fn come_and_go(forms: (Form, Form)) -> Model {
+    model(AT_REST, forms, &[(0, &[Set, Clear]), (2, &[Set, Clear])], Some(&[]), |_| ())
 }
 
 /// Invariant 2.
@@ -146,10 +153,10 @@ pub(crate) fn never_negative() -> Model {
     not_negative(MACHINE)
 }
 
-fn not_negative(scopes: (Scope, Scope)) -> Model {
+fn not_negative(forms: (Form, Form)) -> Model {
     let property = "overload 2: no count is negative";
     let moves: &[(u32, &[Step])] = &[(0, &[Set, Clear, Set]), (2, &[Set, Clear])];
-    let model = model(property, scopes, moves, None, |domain| {
+    let model = model(property, forms, moves, None, |domain| {
         let count = domain.overload_count();
         require(count >= 0, format_args!("{count} are counted"));
     });
@@ -158,8 +165,8 @@ fn not_negative(scopes: (Scope, Scope)) -> Model {
 
 #[test]
 fn the_count_is_that_of_the_bits() {
-    for scopes in SCOPES {
-        come_and_go(scopes).check();
-        not_negative(scopes).check();
+    for forms in FORMS {
+        come_and_go(forms).check();
+        not_negative(forms).check();
     }
 }

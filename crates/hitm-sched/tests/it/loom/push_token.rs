@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hitm_loom::{Loom, LoomPlain, Model, require, require_of, thread};
-use hitm_memory::{AtomicWord, Memory, PlainWord};
+use hitm_memory::{AtomicWord, Form, Memory, PlainWord};
 use hitm_sched::root_domain::RootDomainWords;
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, Topology};
 
-use super::overload::{Domain, domain, topology};
+use super::overload::{BYTES, CORE, Domain, domain, topology};
 
 /// A root domain, and a record of what its chains do.
 struct Chains {
@@ -30,13 +30,13 @@ const AT_REST: &str = "push token 2: with no chain under way, nothing is left of
 /// Invariant 4.
 const FREE: &str = "push token 4: who holds the token finds the work free to claim";
 
-/// Scopes of the bits.
-const SCOPES: [Scope; 2] = [Scope::Machine, Scope::Core];
+/// Forms of the bits.
+const FORMS: [Form; 3] = [Form::WHOLE, CORE, BYTES];
 
 impl Chains {
-    fn new(topology: &Topology, scope: Scope) -> Arc<Self> {
+    fn new(topology: &Topology, form: Form) -> Arc<Self> {
         Arc::new(Self {
-            domain: domain(topology, Scope::Machine, scope),
+            domain: domain(topology, Form::WHOLE, form),
             visit: LoomPlain::new(0),
             visited: AtomicU64::new(0),
             cpus: topology.cpus() as i32,
@@ -94,14 +94,14 @@ type Role = fn(&Chains, Option<CpuId>);
 /// A model of chains: after `setup`, `other` runs on a thread of its own beside `own`; with nothing in flight, `verdict`.
 fn model(
     property: &'static str,
-    scope: Scope,
+    form: Form,
     setup: fn(&Chains) -> Option<CpuId>,
     [other, own]: [Role; 2],
     verdict: impl Fn(&Chains) + Send + Sync + 'static,
 ) -> Model {
     let topology = topology();
     Model::new(property, move || {
-        let chains = Chains::new(&topology, scope);
+        let chains = Chains::new(&topology, form);
         let first = setup(&chains);
         let others = chains.clone();
         let other = thread::spawn(move || other(&others, first));
@@ -118,10 +118,10 @@ fn two_pull_from_one(property: &'static str) -> Model {
         chains.domain.set_overload(CpuId(2));
         None
     };
-    two_pull(property, Scope::Machine, setup)
+    two_pull(property, Form::WHOLE, setup)
 }
 
-fn two_pull(property: &'static str, scope: Scope, setup: fn(&Chains) -> Option<CpuId>) -> Model {
+fn two_pull(property: &'static str, form: Form, setup: fn(&Chains) -> Option<CpuId>) -> Model {
     let roles: [Role; 2] = [
         |chains, _| {
             chains.pull(0);
@@ -130,7 +130,7 @@ fn two_pull(property: &'static str, scope: Scope, setup: fn(&Chains) -> Option<C
             chains.pull(1);
         },
     ];
-    model(property, scope, setup, roles, |_| ())
+    model(property, form, setup, roles, |_| ())
 }
 
 /// Invariant 1.
@@ -151,20 +151,20 @@ pub(crate) fn free_to_claim() -> Model {
 #[test]
 fn at_most_one_chain_is_under_way() {
     one_chain().check();
-    for scope in SCOPES {
+    for form in FORMS {
         let setup = |chains: &Chains| {
             chains.domain.set_overload(CpuId(2));
             chains.domain.set_overload(CpuId(3));
             None
         };
-        two_pull("push token 1: at most one chain is under way, of two CPUs", scope, setup).preemptions(3).check();
+        two_pull("push token 1: at most one chain is under way, of two CPUs", form, setup).preemptions(3).check();
     }
 }
 
 const ACCOUNTED: &str = "push token 3: who accounts for a request sees the CPUs that it is for";
 
 /// Invariant 3: CPU 0 is overloaded, which CPU 1 knows; it asks for a push while CPU 3 does.
-fn meets_a_starter(scope: Scope, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
+fn meets_a_starter(form: Form, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
     let roles: [Role; 2] = [
         |chains, _| {
             chains.domain.set_overload(CpuId(0));
@@ -174,7 +174,7 @@ fn meets_a_starter(scope: Scope, verdict: impl Fn(&Chains) + Send + Sync + 'stat
             chains.pull(3);
         },
     ];
-    model(ACCOUNTED, scope, |_| None, roles, verdict)
+    model(ACCOUNTED, form, |_| None, roles, verdict)
 }
 
 fn require_served(chains: &Chains) {
@@ -182,14 +182,14 @@ fn require_served(chains: &Chains) {
 }
 
 pub(crate) fn a_request_meets_a_starter() -> Model {
-    meets_a_starter(Scope::Machine, require_served)
+    meets_a_starter(Form::WHOLE, require_served)
 }
 
 /// Invariant 3, cumulative: CPU 1 knows of CPU 0 from its announcement alone.
 pub(crate) fn a_request_for_another() -> Model {
     let topology = topology();
     let model = Model::new(ACCOUNTED, move || {
-        let chains = Chains::new(&topology, Scope::Machine);
+        let chains = Chains::new(&topology, Form::WHOLE);
         let overloaded = chains.clone();
         let overloaded = thread::spawn(move || overloaded.domain.set_overload(CpuId(0)));
         let puller = chains.clone();
@@ -214,16 +214,16 @@ pub(crate) fn a_request_for_another() -> Model {
 #[test]
 fn an_accounted_request_is_served() {
     a_request_meets_a_starter().check();
-    meets_a_starter(Scope::Core, require_served).preemptions(3).check();
+    meets_a_starter(CORE, require_served).preemptions(3).check();
     a_request_for_another().check();
 }
 
 /// A request that meets a chain, and no other starter, is not lost.
 pub(crate) fn a_request_meets_a_chain() -> Model {
-    meets_a_chain(Scope::Machine)
+    meets_a_chain(Form::WHOLE)
 }
 
-fn meets_a_chain(scope: Scope) -> Model {
+fn meets_a_chain(form: Form) -> Model {
     let setup = |chains: &Chains| {
         chains.domain.set_overload(CpuId(2));
         chains.domain.request_push(CpuId(3))
@@ -240,7 +240,7 @@ fn meets_a_chain(scope: Scope) -> Model {
         },
     ];
     let model =
-        model("push token: no request is lost unless its starter leaves at step 2", scope, setup, roles, |chains| {
+        model("push token: no request is lost unless its starter leaves at step 2", form, setup, roles, |chains| {
             require(chains.has_accounted(), "a request is not accounted for");
             require(chains.has_visited(0), "a request is lost");
         });
@@ -249,8 +249,8 @@ fn meets_a_chain(scope: Scope) -> Model {
 
 #[test]
 fn a_request_that_meets_a_chain_is_served() {
-    for scope in SCOPES {
-        meets_a_chain(scope).check();
+    for form in FORMS {
+        meets_a_chain(form).check();
     }
 }
 
@@ -259,7 +259,7 @@ fn a_request_that_meets_a_chain_is_served() {
 fn a_request_is_lost_when_its_starter_leaves() {
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
     let record = outcomes.clone();
-    let model = meets_a_starter(Scope::Machine, move |chains| {
+    let model = meets_a_starter(Form::WHOLE, move |chains| {
         record.lock().expect("not poisoned").insert((chains.has_accounted(), chains.has_visited(0)));
     });
     model.preemptions(3).check();
@@ -272,7 +272,7 @@ fn a_request_is_lost_when_its_starter_leaves() {
 pub(crate) fn two_claim() -> Model {
     let topology = topology();
     Model::new("push token 5: who finds the work claimed is served by a later run", move || {
-        let domain = domain(&topology, Scope::Machine, Scope::Machine);
+        let domain = domain(&topology, Form::WHOLE, Form::WHOLE);
         let messages: Arc<[<Loom as Memory>::Atomic<u32>; 2]> = Arc::new(std::array::from_fn(|_| AtomicWord::new(0)));
         let seen = Arc::new(AtomicU64::new(0));
         let claim = |index: usize| {

@@ -64,7 +64,7 @@ const TOPOLOGIES: [(&str, u32); 9] = [
 ];
 
 /// All mitigations that differ in what is executed.
-pub(crate) const MITIGATIONS: [&str; 15] = [
+pub(crate) const MITIGATIONS: [&str; 20] = [
     "baseline",
     "cpupri-split",
     "cpupri-split-compact",
@@ -73,6 +73,11 @@ pub(crate) const MITIGATIONS: [&str; 15] = [
     "cpupri-mask=node",
     "cpupri-mask=llc+rto-mask=llc+rto-count=llc",
     "cpupri-mask=cpu+rto-mask=cpu+rto-count=cpu",
+    "cpupri-count=llc",
+    "cpupri-mask=node+cpupri-count=cpu",
+    "cpupri-mask=bytes+rto-mask=bytes:llc",
+    "cpupri-mask=bytes:node+cpupri-count=bytes+rto-mask=bytes+rto-count=bytes",
+    "cpupri-count=bytes:llc+rto-count=bytes:core+pull-by-locks",
     "all",
     "all+as-posted",
     "rto-count=node+as-posted",

@@ -1,0 +1,91 @@
+//! What the scheduler's operations touched: from what a machine counted by place in the source, and how often each was done.
+//!
+//! A search and a look are the readers' side of what mitigations split, a change of level and an announcement the writers'. Each is
+//! one or a few functions; the machine charges an access to the place that asked for it. Accesses are counted and not lines: how many different
+//! lines an event touches stands in `docs/costs.md`.
+
+use hitm_machine::{PlaceResult, Results};
+use hitm_report::functions::function_at;
+use hitm_report::result::OperationCost;
+use hitm_sched::stats::Count;
+
+/// An operation: its name in reports, what counts it, and its functions by file.
+struct Operation {
+    name: &'static str,
+    counts: &'static [Count],
+    places: &'static [(&'static str, &'static [&'static str])],
+}
+
+const OPERATIONS: [Operation; 4] = [
+    Operation {
+        name: "search",
+        counts: &[Count::Find],
+        places: &[
+            ("hitm-sched/src/cpupri.rs", &["available_at", "find_at"]),
+            ("hitm-sched/src/placement.rs", &["find_near", "any_less_urgent", "candidates"]),
+        ],
+    },
+    Operation {
+        name: "level change",
+        counts: &[Count::LevelChange],
+        places: &[("hitm-sched/src/cpupri.rs", &["set_level"])],
+    },
+    Operation {
+        name: "look",
+        counts: &[Count::Look],
+        places: &[("hitm-sched/src/overload.rs", &["overload_elsewhere"]), ("hitm-sched/src/waiting.rs", &["any_for"])],
+    },
+    Operation {
+        name: "set or clear",
+        counts: &[Count::OverloadSet, Count::OverloadClear],
+        places: &[
+            ("hitm-sched/src/overload.rs", &["set_overload", "clear_overload"]),
+            (
+                "hitm-sched/src/waiting.rs",
+                &["tell", "withdraw", "tell_all", "withdraw_from_all", "enter", "leave", "take_slot", "slot_of"],
+            ),
+        ],
+    },
+];
+
+/// What each operation touched, of those that were done.
+pub(crate) fn costs(results: &Results, operations: &[(Count, u64)]) -> Vec<OperationCost> {
+    let cost = |operation: &Operation| {
+        let counted = operations.iter().filter(|(count, _)| operation.counts.contains(count));
+        let times: u64 = counted.map(|(_, times)| times).sum();
+        let mut touched = PlaceResult::default();
+        for (place, did) in &results.places {
+            let function = function_at(&place.file, place.line);
+            let own = |(file, functions): &&(&str, &[&str])| {
+                *file == &*place.file && function.is_some_and(|function| functions.contains(&function))
+            };
+            if operation.places.iter().any(|places| own(&places)) {
+                touched.add(did);
+            }
+        }
+        (times > 0).then(|| OperationCost {
+            name: operation.name.to_owned(),
+            times,
+            accesses: touched.accesses as f64 / times as f64,
+            misses: touched.misses as f64 / times as f64,
+            cycles: touched.cycles / times as f64,
+        })
+    };
+    OPERATIONS.iter().filter_map(cost).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_functions_of_the_scheduler() {
+        for (file, functions) in OPERATIONS.iter().flat_map(|operation| operation.places) {
+            let path = format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(&path).expect(file);
+            for function in *functions {
+                assert!(text.contains(&format!("fn {function}")), "`{function}` is not in {file} any more");
+            }
+        }
+    }
+}
