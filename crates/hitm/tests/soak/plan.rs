@@ -85,8 +85,8 @@ const MITIGATIONS: [&str; 14] = [
     "all+pull-by-locks+rto-mask=core",
 ];
 
-/// Mutexes of a kind that the tasks of a run share: few, so that they meet.
-pub(crate) const MUTEXES: usize = 4;
+/// Mutexes of a kind that the tasks of a run share: few enough that tasks meet, and not so few that most of them wait there.
+pub(crate) const MUTEXES: usize = 12;
 
 /// Bounded queues between them, and their room.
 pub(crate) const QUEUES: usize = 2;
@@ -163,7 +163,7 @@ impl Plan {
         // A step in five is off, but for those that are faults.
         let weights = WEIGHTS.into_iter().filter(|&(step, _)| random.below(5) > 0 || is_fault(step));
         let weights = weights.collect();
-        let long_rest = (random.below(4) == 0).then(|| random.below(6));
+        let long_rest = (random.below(2) == 0).then(|| random.below(6));
         Self {
             seed,
             topology,
