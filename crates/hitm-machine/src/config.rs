@@ -3,6 +3,7 @@
 use hitm_memory::Span;
 
 use crate::coherence::Arbitration;
+use crate::faults::Faults;
 
 /// Which objects take part in the coherence model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Coherence {
 /// The setting of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Seeds the jitter and the start phases.
+    /// Seeds the jitter, the start phases and the faults.
     pub seed: u64,
     /// Who is served next on a contended line.
     pub arbitration: Arbitration,
@@ -28,6 +29,8 @@ pub struct Config {
     pub coherence: Coherence,
     /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in lock-step.
     pub jitter: f64,
+    /// What goes wrong, beside the jitter.
+    pub faults: Option<Faults>,
     /// CPUs start within this time of each other.
     pub start_spread: Span,
     /// What happens before this time is not counted.
@@ -51,6 +54,7 @@ impl Default for Config {
             coherence: Coherence::default(),
             // A tenth: switch and system call times of one machine vary by more in the sources.
             jitter: 0.1,
+            faults: None,
             start_spread: Span::from_micros(20),
             measure_from: Span::ZERO,
             measure_until: Span::from_picos(u64::MAX),

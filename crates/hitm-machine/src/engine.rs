@@ -28,6 +28,7 @@ use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::cpu::{Cpu, LoadWindow, Waits};
+use crate::faults::{FaultState, Taken};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
@@ -102,6 +103,7 @@ pub(crate) struct Engine {
     grants: Vec<Grant>,
     /// When the run before ended on the last CPU.
     ended_at: u64,
+    pub(crate) faults: Option<FaultState>,
 }
 
 fn picos(nanos: f64) -> u64 {
@@ -156,6 +158,7 @@ impl Engine {
             resumes: 0,
             grants: Vec::new(),
             ended_at: 0,
+            faults: config.faults.map(|faults| FaultState::new(faults, config.seed, topology.cpus())),
             store_places: costs.structure.store_buffer.value as usize,
             directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
             config,
@@ -262,6 +265,17 @@ impl Engine {
         let clock = self.clock();
         self.account[part] += until.clamp(from, to) - clock.clamp(from, to);
         self.cpu().clock = until;
+    }
+
+    /// The current CPU may be taken away here.
+    fn may_be_taken(&mut self, at: Taken, part: Part) {
+        let Some(faults) = &mut self.faults else { return };
+        let span = faults.taken(self.current, at);
+        if span > 0 {
+            let clock = self.clock();
+            self.cpu().window.clear();
+            self.advance(clock + span, part);
+        }
     }
 
     /// Something was entered that may come before the current CPU's next action.

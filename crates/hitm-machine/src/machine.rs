@@ -15,6 +15,7 @@ use crate::calendar::Turn;
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
+use crate::faults::FaultCounts;
 use crate::results::Results;
 use crate::stack::ColouredStack;
 use crate::world::World;
@@ -186,6 +187,12 @@ impl Machine {
         let mut engine = self.world.engine.borrow_mut();
         engine.records.settle();
         Results::of(&engine)
+    }
+
+    /// What went wrong so far. Nothing unless [`Config::faults`] is set.
+    #[must_use]
+    pub fn faults(&self) -> FaultCounts {
+        self.world.engine.borrow().faults.as_ref().map_or_else(FaultCounts::default, |faults| faults.counts)
     }
 
     /// Bytes of the table of lines: see [`Directory::table_bytes`](crate::coherence::Directory::table_bytes).

@@ -228,6 +228,24 @@ impl World {
         result
     }
 
+    /// Runs `f` as if no CPU ran: what it touches costs nothing, and nobody is told of it.
+    pub(crate) fn aside<R>(&self, f: impl FnOnce() -> R) -> R {
+        /// Goes on with the CPU, also when `f` panics.
+        struct Back<'a>(&'a Cell<Option<u32>>, Option<u32>);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        if self.current.get().is_some() {
+            // What the CPU itself has stored is to be seen too, and what others did before now.
+            self.serialize();
+            self.settle();
+        }
+        let _back = Back(&self.current, self.current.take());
+        f()
+    }
+
     /// What a CPU waits for, in words.
     pub(crate) fn describe_wait(&self, cpu: u32) -> String {
         let engine = self.engine.borrow();

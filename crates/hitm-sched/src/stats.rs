@@ -105,6 +105,12 @@ impl Stats {
         }
     }
 
+    /// What one CPU has counted, of its own doing.
+    #[must_use]
+    pub fn on(&self, cpu: CpuId, count: Count) -> u64 {
+        self.cpus[cpu.index()].all[count as usize].load(STATISTIC)
+    }
+
     /// The sum over all CPUs.
     #[must_use]
     pub fn sum(&self, count: Count) -> u64 {

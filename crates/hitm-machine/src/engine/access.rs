@@ -10,6 +10,7 @@ use crate::account::Part;
 use crate::calendar::Event;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
 use crate::cpu::{LineBytes, Waits};
+use crate::faults::Taken;
 
 /// What becomes of an access that is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,16 @@ impl Engine {
                 self.keep_overwritten(touch, clock);
             }
             self.wrote_line(line, done);
+            self.took_effect(touch.kind);
+        }
+    }
+
+    /// An access of the current CPU that wrote has taken effect.
+    #[inline]
+    fn took_effect(&mut self, kind: Kind) {
+        if kind == Kind::Rmw && self.faults.is_some() {
+            let part = self.cpu().part_of_access(Part::Hits);
+            self.may_be_taken(Taken::AfterRmw, part);
         }
     }
 
@@ -281,6 +292,7 @@ impl Engine {
         self.advance_waiting(until);
         if touch.kind.is_write() {
             self.wrote_line(line, self.clock());
+            self.took_effect(touch.kind);
         }
     }
 

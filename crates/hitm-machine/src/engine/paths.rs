@@ -9,6 +9,7 @@ use crate::account::Part;
 use crate::calendar::Event;
 use crate::coherence::Distance;
 use crate::cpu::Waits;
+use crate::faults::{Late, Taken};
 
 impl Engine {
     /// Books a path of the kernel.
@@ -20,6 +21,7 @@ impl Engine {
             PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
         };
         self.spend(cost, part);
+        self.may_be_taken(Taken::OnPath, part);
     }
 
     fn spend(&mut self, cost: u64, part: Part) {
@@ -69,17 +71,24 @@ impl Engine {
             return;
         }
         self.spend(self.paths.interrupt_send, Part::Interrupts);
-        let delivery = self.delivery(target);
-        let at = self.clock() + self.jittered(delivery);
+        let at = self.delivered(target, Late::Interrupt);
         self.cpus[target as usize].interrupts_due.push(at);
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
     }
 
-    fn delivery(&self, target: u32) -> u64 {
+    /// When an interrupt that the current CPU sends now reaches `target`.
+    fn delivered(&mut self, target: u32, what: Late) -> u64 {
         let latencies = self.directory.latencies();
         let far =
             latencies.distance(latencies.core_of(self.current), latencies.core_of(target)) == Distance::OtherPackage;
-        self.paths.interrupt_delivery + if far { self.paths.interrupt_delivery_other_package } else { 0 }
+        let delivery =
+            self.paths.interrupt_delivery + if far { self.paths.interrupt_delivery_other_package } else { 0 };
+        self.clock() + self.jittered(delivery) + self.late(what)
+    }
+
+    /// By how much later comes what the current CPU sends or sets now.
+    fn late(&mut self, what: Late) -> u64 {
+        self.faults.as_mut().map_or(0, |faults| faults.late(self.current, what))
     }
 
     pub(super) fn deliver(&mut self, number: u32, interrupts: Interrupts, time: u64) {
@@ -131,8 +140,8 @@ impl Engine {
         cpu.timer_generation += 1;
         if at != Time::NEVER {
             let generation = cpu.timer_generation;
-            let due = at.as_picos().max(now) + slack;
-            cpu.interrupts_due.push(due);
+            let due = at.as_picos().max(now) + slack + self.late(Late::Timer);
+            self.cpu().interrupts_due.push(due);
             self.enter_event(due, Event::Timer { cpu: number, generation });
         }
     }
@@ -162,8 +171,7 @@ impl Engine {
         }
         for &cpu in &woken {
             self.spend(self.paths.interrupt_send, Part::Interrupts);
-            let delivery = self.delivery(cpu);
-            let at = self.clock() + self.jittered(delivery);
+            let at = self.delivered(cpu, Late::Unpark);
             self.entered(cpu, at);
         }
         woken.len()

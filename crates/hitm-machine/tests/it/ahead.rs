@@ -1,12 +1,14 @@
 //! Looking ahead changes the speed and nothing else: random programs see the same values at the same times, and the machine counts
 //! the same, whether its CPUs look ahead or take turns.
 //!
+//! Every program runs on a machine without faults or with them.
+//!
 //! `HITM_SEED=17` runs program 17 alone; `HITM_CASES=100` runs a hundred times as many as usual.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, FaultCounts, Faults, Machine, Simulated};
 use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
 
@@ -117,14 +119,29 @@ impl Shared {
     }
 }
 
-/// Runs program `seed`; what each CPU saw, and all that the machine counted.
-fn run(shape: &str, seed: u64, arbitration: Arbitration, look_ahead: bool) -> (Vec<Seen>, String) {
+/// Faults that come often beside the programs' few hundred operations.
+const FAULTS: Faults = Faults {
+    late: 0.3,
+    late_by: Span::from_micros(3),
+    taken_after_rmw: 0.1,
+    taken_on_path: 0.1,
+    taken_for: Span::from_micros(2),
+};
+
+/// Runs program `seed`; what each CPU saw, all that the machine counted, and what went wrong.
+fn run(
+    shape: &str,
+    seed: u64,
+    arbitration: Arbitration,
+    faults: Option<Faults>,
+    look_ahead: bool,
+) -> (Vec<Seen>, String, FaultCounts) {
     let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
     let cpus = topology.cpus();
     let costs = Costs::of(&topology, CostSet::Linux);
     let measure_until = [Span::from_picos(u64::MAX), Span::from_micros(15)][seed as usize / 4 % 2];
     let start_spread = Span::from_nanos(200);
-    let config = Config { seed, arbitration, look_ahead, start_spread, measure_until, ..Config::default() };
+    let config = Config { seed, arbitration, faults, look_ahead, start_spread, measure_until, ..Config::default() };
     let machine = Machine::new(topology, costs, config);
     let shared = machine.enter(Shared::new);
     let seen = Arc::new(Mutex::new(vec![Seen::new(); cpus]));
@@ -151,12 +168,27 @@ fn run(shape: &str, seed: u64, arbitration: Arbitration, look_ahead: bool) -> (V
     let mut seen = std::mem::take(&mut *seen.lock().expect("no panic holds it"));
     // Nothing is said of what comes after the measurement.
     seen.iter_mut().for_each(|seen| seen.retain(|&(_, _, after, _)| after <= Time::START + measure_until));
-    (seen, format!("{results:?}"))
+    (seen, format!("{results:?}"), machine.faults())
 }
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
+}
+
+fn check(shape: &str, seed: u64, faults: Option<Faults>) -> FaultCounts {
+    let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
+    let [ahead, in_turn] = [true, false].map(|look_ahead| run(shape, seed, arbitration, faults, look_ahead));
+    let first = ahead.0.iter().zip(&in_turn.0).enumerate().filter_map(|(cpu, (ahead, in_turn))| {
+        let (index, pair) = ahead.iter().zip(in_turn).enumerate().find(|(_, (ahead, in_turn))| ahead != in_turn)?;
+        Some((pair.1.1, format!("cpu {cpu}, operation {index}: {pair:?}")))
+    });
+    if let Some((_, first)) = first.min() {
+        panic!("HITM_SEED={seed} on {shape}, {faults:?}: looking ahead and not, {first}");
+    }
+    assert!(ahead.1 == in_turn.1, "HITM_SEED={seed} on {shape}, {faults:?}: the counts differ");
+    assert_eq!(ahead.2, in_turn.2, "HITM_SEED={seed} on {shape}: the faults");
+    ahead.2
 }
 
 #[test]
@@ -165,20 +197,20 @@ fn random_programs_see_the_same_at_the_same_times() {
         Some(seed) => seed..=seed,
         None => 1..=600 * number("HITM_CASES").unwrap_or(1),
     };
+    let mut came = [0; 4];
     for seed in seeds {
         let shapes = ["pack:2 l3:1 core:2 pu:2", "pack:1 l3:2 core:2 pu:1", "core:1 pu:4", "pack:2 l3:2 core:2 pu:2"];
         let shape = shapes[seed as usize % shapes.len()];
-        let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
-        let [ahead, in_turn] = [true, false].map(|look_ahead| run(shape, seed, arbitration, look_ahead));
-        let first = ahead.0.iter().zip(&in_turn.0).enumerate().filter_map(|(cpu, (ahead, in_turn))| {
-            let (index, pair) = ahead.iter().zip(in_turn).enumerate().find(|(_, (ahead, in_turn))| ahead != in_turn)?;
-            Some((pair.1.1, format!("cpu {cpu}, operation {index}: {pair:?}")))
-        });
-        if let Some((_, first)) = first.min() {
-            panic!("HITM_SEED={seed} on {shape}: looking ahead and not, {first}");
+        assert_eq!(check(shape, seed, None), FaultCounts::default());
+        let FaultCounts { late_interrupts, late_timers, taken_after_rmw, taken_on_path, .. } =
+            check(shape, seed, Some(FAULTS));
+        let counts = [late_interrupts, late_timers, taken_after_rmw, taken_on_path];
+        for (total, count) in came.iter_mut().zip(counts) {
+            *total += count;
         }
-        assert!(ahead.1 == in_turn.1, "HITM_SEED={seed} on {shape}: the counts differ");
     }
+    // A program has 300 operations a CPU; few of them set a timer.
+    assert!(number("HITM_SEED").is_some() || came.iter().all(|&total| total > 500), "faults that came: {came:?}");
 }
 
 /// Whoever waits for a word when the measurement ends, and lines are not followed any more, still sees it written.

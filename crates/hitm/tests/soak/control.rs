@@ -1,0 +1,269 @@
+//! Who makes tasks, brings all to rest, and looks.
+//!
+//! The controller is the most urgent task. **At rest** all others sleep over something; or, at every second rest, they compute: then
+//! as many run as there are CPUs, and the others wait in the queues. The controller does as they do, until a stretch has passed in which
+//! nobody else called the scheduler; that stretch is longer than anybody who has anything to do goes without.
+//!
+//! What it looks at it looks at aside: that takes no simulated time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hitm::Priority;
+use hitm_machine::{Random, Simulated};
+use hitm_memory::{Platform, Span, Time};
+use hitm_sched::check::Snapshot;
+use hitm_sched::task::TaskId;
+
+use crate::ledger::{Books, Check, Doing, Entry};
+use crate::plan::{MUTEXES, Plan};
+use crate::task::{spawn, within};
+use crate::world::{Signal, World};
+
+/// More urgent than all that are controlled.
+pub(crate) const CONTROLLER: Priority = Priority::fifo(99);
+
+/// The stream of the controller's random numbers.
+const STREAM: u64 = 1;
+
+/// Stretches without rest after which there never will be one.
+const ROUNDS_MAX: u64 = 400;
+
+/// Longer than a round-robin turn of 100 ms.
+const LONG: Span = Span::from_micros(130_000);
+
+/// How much later than it should a sleep ends at most where nothing goes wrong: the timer's slack, and the way to the CPU.
+const SLACK: Span = Span::from_micros(20);
+
+/// What a machine that comes to rest takes at most, after the last thing that was done to it and where nothing goes wrong: a push
+/// chain visits CPUs one by one, each some microseconds, and as many contend for a line.
+fn settles_within(plan: &Plan) -> Span {
+    let alone = Span::from_micros(60) + Span::from_micros(5) * u64::from(plan.cpus);
+    // Each visit may be late and meet a CPU that is away, which few in a row are.
+    let faults = plan.faults.late_by + plan.faults.taken_for;
+    alone + Span::from_nanos(plan.burst_nanos) + faults * 12
+}
+
+/// A run from its first task to its last.
+pub(crate) async fn control<P: Platform>(world: Arc<World<P>>) {
+    let random = &mut Random::new(world.plan.seed, STREAM);
+    world.sched.set_controller(world.handle.current().expect("this is a task"));
+    for rest in 0..world.plan.rests {
+        let until = world.plan.operations * (rest + 1) / world.plan.rests;
+        while world.sched.operations() < until && world.ledger.is_clean() {
+            fill(&world, random);
+            reap(&world).await;
+            world.handle.sleep(Span::from_nanos(10_000 + random.below(100_000))).await;
+            P::settle();
+        }
+        if world.plan.long_rest == Some(rest) {
+            world.set_signal(Signal::Hold);
+            world.handle.compute(LONG).await;
+        }
+        come_to_rest(&world, if rest % 2 == 0 { Signal::Hold } else { Signal::Sleep }).await;
+        if !world.ledger.is_clean() {
+            break;
+        }
+        world.set_signal(Signal::Go);
+    }
+    world.set_signal(Signal::End);
+    end(&world, random).await;
+    let mut books = world.books();
+    books.entries.iter_mut().for_each(|entry| entry.aborted = true);
+}
+
+/// As many tasks as ought to live.
+fn fill<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
+    while let Some((serial, task)) = spawn(world, random) {
+        world.publish(serial, task);
+    }
+}
+
+/// Takes the results of those that have ended.
+async fn reap<P: Platform>(world: &Arc<World<P>>) {
+    for task in world.take_ended() {
+        // Somebody may be about to do something to it, and drops it then.
+        if let Ok((serial, task)) = Arc::try_unwrap(task) {
+            let result = task.await;
+            world.check_result(serial, result);
+        }
+    }
+}
+
+/// Waits for the tasks that can be reached, and aborts those that do not end. Who cannot be reached and waits for ever is ended by
+/// the runtime's end.
+async fn end<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
+    let patience = Some(Span::from_micros(500));
+    while let Some(task) = world.take_any(random) {
+        // Somebody may be about to do something to it.
+        let Ok((serial, mut task)) = Arc::try_unwrap(task) else { continue };
+        let mut result = within(&world.handle, patience, &mut task).await;
+        if result.is_none() {
+            world.books().entry(serial).aborted = true;
+            task.abort();
+            result = Some(task.await);
+        }
+        world.check_result(serial, result.expect("it has ended"));
+    }
+}
+
+/// Asks all to come to rest, waits until they have, and looks.
+async fn come_to_rest<P: Platform>(world: &Arc<World<P>>, signal: Signal) {
+    world.set_signal(signal);
+    let asked = world.handle.now();
+    let mut rounds = 0;
+    loop {
+        P::settle();
+        let before = world.sched.of_others();
+        match signal {
+            // Who computes keeps its CPU: to sleep would move others.
+            Signal::Hold => world.handle.compute(world.plan.quiet()).await,
+            _ => world.handle.sleep(world.plan.quiet()).await,
+        }
+        P::settle();
+        if world.sched.of_others() == before {
+            break;
+        }
+        rounds += 1;
+        if rounds == ROUNDS_MAX {
+            world
+                .ledger
+                .find(Check::NotQuiet, format!("the scheduler is still called after {rounds} stretches of quiet"));
+            return;
+        }
+    }
+    let now = world.handle.now();
+    Simulated::aside(|| look(world, signal, [asked, now]));
+}
+
+/// Everything that must hold at rest. It was asked for, and came about.
+fn look<P: Platform>(world: &World<P>, signal: Signal, [asked, now]: [Time; 2]) {
+    let snapshot = world.handle.scheduler().snapshot();
+    let mut books = world.ledger.books();
+    let mut found: Vec<(Check, String)> = Vec::new();
+    found.extend(snapshot.violations().into_iter().map(|what| (Check::Snapshot, what)));
+    found.extend(snapshot.priority_inversions().into_iter().map(|what| (Check::Inversion, what)));
+    look_at_cpus(&books, &snapshot, &mut found);
+    look_at_tasks(world, &books, &snapshot, signal, now, &mut found);
+    look_at_urgency(world, &books, &snapshot, &mut found);
+    // What ended by itself was the last thing that was done, or what somebody did.
+    let over = books.entries.iter().map(|entry| entry.until).filter(|&until| until <= now);
+    let disturbed = over.chain([asked, books.stirred]).max().expect("one at least");
+    let settled = world.sched.last().since(disturbed);
+    let bound = settles_within(&world.plan);
+    if settled > bound {
+        found.push((Check::Settled, format!("settled in {settled}, not in {bound}")));
+    }
+    books.settled.push(settled);
+    found.into_iter().for_each(|(check, what)| books.find(check, format!("at {:.6} s: {what}", now.as_secs_f64())));
+}
+
+fn look_at_cpus(books: &Books, snapshot: &Snapshot, found: &mut Vec<(Check, String)>) {
+    for (cpu, queue) in (0..).map(hitm_topology::CpuId).zip(&snapshot.queues) {
+        let online = !books.offline.contains(cpu);
+        if queue.online != online {
+            found.push((Check::Snapshot, format!("cpu {cpu}: online is {}, it was set to {online}", queue.online)));
+        }
+        let running = queue.running.and_then(|id| snapshot.tasks.iter().find(|task| task.id == id));
+        // Affinity gives way when none of a task's CPUs is there, until the task wakes again.
+        if let Some(task) = running
+            && !books.hotplug
+            && !task.allowed.contains(cpu)
+        {
+            found.push((Check::LostTask, format!("cpu {cpu} runs task {}, which may not run there", task.id)));
+        }
+    }
+}
+
+fn look_at_tasks<P: Platform>(
+    world: &World<P>,
+    books: &Books,
+    snapshot: &Snapshot,
+    signal: Signal,
+    now: Time,
+    found: &mut Vec<(Check, String)>,
+) {
+    let known: BTreeMap<TaskId, _> = snapshot.tasks.iter().map(|task| (task.id, task)).collect();
+    let running: Vec<TaskId> = snapshot.queues.iter().filter_map(|queue| queue.running).collect();
+    let sleeps = |entry: &Entry| entry.id.and_then(|id| known.get(&id)).is_some_and(|task| task.sleeping);
+    let living = books.living().count();
+    // The controller is one too.
+    if known.len() != living + 1 {
+        found.push((Check::LostTask, format!("{living} tasks live, the scheduler has {}", known.len() - 1)));
+    }
+    let late = SLACK + world.plan.faults.late_by + world.plan.faults.taken_for;
+    for (serial, entry) in books.living() {
+        let Some((id, task)) = entry.id.and_then(|id| Some((id, known.get(&id)?))) else {
+            found.push((Check::LostTask, format!("task {serial} ({:?}) is unknown to the scheduler", entry.id)));
+            continue;
+        };
+        let mut find = |check, what: String| found.push((check, format!("task {serial} (number {id}) {what}")));
+        if entry.aborted && (task.sleeping || running.contains(&id)) {
+            find(Check::Abort, format!("was aborted and lives ({:?})", entry.doing));
+        } else if task.sleeping {
+            let lost = books.wakeup_lost(entry, now, late, &|entry| !sleeps(entry));
+            lost.into_iter().for_each(|what| find(Check::LostWake, what));
+        } else if signal == Signal::Sleep {
+            find(Check::NotQuiet, format!("does not sleep at rest ({:?})", entry.doing));
+        } else if running.contains(&id) && entry.doing != Doing::Holds {
+            find(Check::NotQuiet, format!("runs at rest and does {:?}", entry.doing));
+        }
+        if entry.allowed.as_ref().is_some_and(|allowed| *allowed != task.allowed) {
+            find(Check::LostTask, format!("may run on {:?}, it was set to {:?}", task.allowed, entry.allowed));
+        }
+    }
+}
+
+/// A task is as urgent as itself and all that wait for what it owns, and for what those own, and so on.
+fn look_at_urgency<P: Platform>(
+    world: &World<P>,
+    books: &Books,
+    snapshot: &Snapshot,
+    found: &mut Vec<(Check, String)>,
+) {
+    let serials: BTreeMap<TaskId, u32> =
+        books.living().filter_map(|(serial, entry)| Some((entry.id?, serial))).collect();
+    let looks: [_; MUTEXES] = std::array::from_fn(|mutex| world.pi_mutexes[mutex].look());
+    // Who was made the owner and has not run yet waits no longer, whatever the books say.
+    let owner = |mutex: usize| {
+        let told = looks[mutex].owner.and_then(|id| serials.get(&id).copied());
+        told.or(books.pi_mutexes.owner[mutex])
+    };
+    let mut urgency: BTreeMap<u32, Option<u8>> = books.living().map(|(serial, entry)| (serial, entry.own)).collect();
+    let waits = |entry: &Entry| if let Doing::PiMutex(mutex) = entry.doing { Some(mutex) } else { None };
+    // A chain has at most as many links as there are mutexes.
+    for _ in 0..MUTEXES {
+        for (serial, mutex) in books.living().filter_map(|(serial, entry)| Some((serial, waits(entry)?))) {
+            let Some(owner) = owner(mutex).filter(|&owner| owner != serial) else { continue };
+            let lent = urgency[&serial];
+            urgency.entry(owner).and_modify(|own| *own = own.zip(lent).map(|(own, lent)| own.max(lent)));
+        }
+    }
+    for task in &snapshot.tasks {
+        let Some(&serial) = serials.get(&task.id) else { continue };
+        let (own, expect) = (books.entries[serial as usize].own, urgency[&serial]);
+        if expect.is_some() && task.prio.rt_priority() != expect {
+            let text =
+                format!("task {serial} is {:?}, it ought to be {expect:?} and is {own:?}", task.prio.rt_priority());
+            found.push((Check::Urgency, format!("{text} by itself")));
+        }
+        let lent = expect > own;
+        World::<P>::add(&world.lent, u64::from(lent));
+        World::<P>::add(&world.chains, u64::from(lent && waits(&books.entries[serial as usize]).is_some()));
+    }
+    for (mutex, look) in looks.iter().enumerate() {
+        if let Some((owns, told)) = books.pi_mutexes.owner[mutex].zip(look.owner)
+            && serials.get(&told) != Some(&owns)
+        {
+            found.push((Check::Owner, format!("PI mutex {mutex} is task {owns}'s, it says number {told}'s")));
+        }
+        if look.owner.is_none() && !look.waiters.is_empty() {
+            found.push((Check::LostWake, format!("PI mutex {mutex} is free, and {:?} wait for it", look.waiters)));
+        }
+        let prio_of = |id| snapshot.tasks.iter().find(|task| task.id == id).map(|task| task.prio);
+        let stand = look.waiters.iter().all(|&(prio, id)| prio_of(id) == Some(prio));
+        if !stand || !look.waiters.is_sorted_by_key(|&(prio, _)| prio) {
+            found.push((Check::Urgency, format!("the queue of PI mutex {mutex}: {:?}", look.waiters)));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! A scheduler that counts: its calls, the branches that they took, and when the last one was.
+//!
+//! **An operation** is a call that takes a lock of the scheduler or may: making a task, queueing it, waking it, looking for the next
+//! (whether it is another or the same), the end of a turn, a change of priority or affinity, a CPU that goes or comes, a push work.
+//! A look at a hint is none.
+//!
+//! All words here are the host's: they cost the simulated machine no time. Whoever writes or reads them settles before, so that they
+//! change in the order of simulated time.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hitm_memory::{CpuSet, Interrupts, Platform, Time};
+use hitm_sched::check::Snapshot;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::stats::{Count, Stats};
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::{CpuId, Topology};
+
+use crate::defects::Flaw;
+
+/// One host thread runs a machine: Relaxed orders enough.
+const ORDER: Ordering = Ordering::Relaxed;
+
+/// What a call came to, beside what the scheduler counts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Branch {
+    /// A wakeup of a task that was awake.
+    AwakeAlready,
+    /// A look that left the CPU its task.
+    SameTask,
+    /// One that found none.
+    Idle,
+    /// The end of a turn with equals to go first.
+    Rotated,
+    /// A task became more urgent, or less.
+    Raised,
+    Lowered,
+    /// A CPU went with tasks queued on it, which were queued elsewhere.
+    LeftTasks,
+    /// The last CPU was asked to go, and stayed.
+    LastStays,
+    /// Push works that were done.
+    PushWork,
+}
+
+impl Branch {
+    pub(crate) const ALL: [(Self, &'static str); 9] = [
+        (Self::AwakeAlready, "awake_already"),
+        (Self::SameTask, "same_task"),
+        (Self::Idle, "idle"),
+        (Self::Rotated, "rotated"),
+        (Self::Raised, "raised"),
+        (Self::Lowered, "lowered"),
+        (Self::LeftTasks, "offline_moves"),
+        (Self::LastStays, "last_cpu_stays"),
+        (Self::PushWork, "push_work"),
+    ];
+}
+
+/// Where a task was last seen: a hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Asleep,
+    Queued,
+    Running,
+}
+
+pub(crate) struct Counted<P: Platform> {
+    inner: Arc<dyn Scheduling<P>>,
+    flaw: Flaw,
+    operations: AtomicU64,
+    /// Operations that were not about the controller alone.
+    of_others: AtomicU64,
+    /// When the last of those ended, picoseconds.
+    last: AtomicU64,
+    /// The controller's number, counted from 1; 0 before it is known.
+    controller: AtomicU64,
+    branches: [AtomicU64; Branch::ALL.len()],
+    /// Times that a flaw could have shown.
+    chances: AtomicU64,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    /// By number.
+    tasks: Vec<Option<Place>>,
+    /// By CPU.
+    running: Vec<Option<TaskId>>,
+}
+
+impl<P: Platform> Counted<P> {
+    pub(crate) fn new(inner: Arc<dyn Scheduling<P>>, flaw: Flaw) -> Arc<Self> {
+        let running = vec![None; inner.topology().cpus()];
+        Arc::new(Self {
+            inner,
+            flaw,
+            operations: AtomicU64::new(0),
+            of_others: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            controller: AtomicU64::new(0),
+            branches: Default::default(),
+            chances: AtomicU64::new(0),
+            places: Mutex::new(Places { running, ..Places::default() }),
+        })
+    }
+
+    /// Operations so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(ORDER)
+    }
+
+    /// Operations so far that were not about the controller alone.
+    pub(crate) fn of_others(&self) -> u64 {
+        self.of_others.load(ORDER)
+    }
+
+    /// This is the controller.
+    pub(crate) fn set_controller(&self, task: TaskId) {
+        self.controller.store(u64::from(task.0) + 1, ORDER);
+    }
+
+    fn is_controller(&self, task: TaskId) -> bool {
+        self.controller.load(ORDER) == u64::from(task.0) + 1
+    }
+
+    /// When the last operation ended that was not about the controller alone.
+    pub(crate) fn last(&self) -> Time {
+        Time::from_picos(self.last.load(ORDER))
+    }
+
+    pub(crate) fn branch(&self, branch: Branch) -> u64 {
+        self.branches[branch as usize].load(ORDER)
+    }
+
+    /// Where a task was last seen; none before it was made.
+    pub(crate) fn place(&self, task: TaskId) -> Option<Place> {
+        self.places().tasks.get(task.0 as usize).copied()?
+    }
+
+    /// Whether the flaw, if it is `flaw`, shows this time: once in so many.
+    pub(crate) fn slips(&self, flaw: Flaw, one_in: u64) -> bool {
+        self.flaw == flaw && self.chances.fetch_add(1, ORDER) % one_in == one_in - 1
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn see(&self, task: TaskId, place: Place) {
+        let mut places = self.places();
+        let count = places.tasks.len().max(task.0 as usize + 1);
+        places.tasks.resize(count, None);
+        places.tasks[task.0 as usize] = Some(place);
+    }
+
+    fn reached(&self, branch: Branch) {
+        self.branches[branch as usize].fetch_add(1, ORDER);
+    }
+
+    /// An operation.
+    fn counted<R>(&self, f: impl FnOnce(&dyn Scheduling<P>) -> R) -> R {
+        self.begins();
+        let result = f(&*self.inner);
+        P::settle();
+        self.is_of_others();
+        result
+    }
+
+    /// An operation begins.
+    fn begins(&self) {
+        P::settle();
+        self.operations.fetch_add(1, ORDER);
+    }
+
+    /// The operation that has just ended was not about the controller alone.
+    fn is_of_others(&self) {
+        self.of_others.fetch_add(1, ORDER);
+        self.last.fetch_max(P::now().as_picos(), ORDER);
+    }
+}
+
+impl<P: Platform> Scheduling<P> for Counted<P> {
+    fn create(&self, attributes: &Attributes) -> TaskId {
+        self.counted(|inner| inner.create(attributes))
+    }
+
+    fn prepare(&self, attributes: &Attributes) -> TaskId {
+        let id = self.counted(|inner| inner.prepare(attributes));
+        self.see(id, Place::Asleep);
+        id
+    }
+
+    fn start(&self, task: TaskId) {
+        P::settle();
+        self.see(task, Place::Queued);
+        self.counted(|inner| inner.start(task));
+    }
+
+    fn free(&self, task: TaskId) {
+        self.inner.free(task);
+    }
+
+    fn wake(&self, task: TaskId) -> bool {
+        self.begins();
+        if self.slips(Flaw::LosesWakeups, 150) {
+            return false;
+        }
+        let before = self.place(task);
+        if before == Some(Place::Asleep) {
+            self.see(task, Place::Queued);
+        }
+        let woke = self.inner.wake(task);
+        P::settle();
+        if !self.is_controller(task) {
+            self.is_of_others();
+        }
+        if !woke {
+            self.reached(Branch::AwakeAlready);
+        }
+        woke
+    }
+
+    fn kick(&self, task: TaskId) {
+        self.inner.kick(task);
+    }
+
+    fn begin_poll(&self, task: TaskId) {
+        self.inner.begin_poll(task);
+    }
+
+    fn switch(&self, why: Why) -> Option<TaskId> {
+        self.begins();
+        let cpu = P::current_cpu();
+        let left = self.places().running[cpu.index()].take();
+        if let Some(left) = left {
+            let place = if matches!(why, Why::Yield | Why::Preempt) { Place::Queued } else { Place::Asleep };
+            self.see(left, place);
+        }
+        let next = self.inner.switch(why);
+        P::settle();
+        let mut involved = left.iter().chain(&next);
+        if involved.clone().next().is_none() || involved.any(|&task| !self.is_controller(task)) {
+            self.is_of_others();
+        }
+        match next {
+            None => self.reached(Branch::Idle),
+            Some(next) => {
+                if left == Some(next) {
+                    self.reached(Branch::SameTask);
+                }
+                self.see(next, Place::Running);
+                self.places().running[cpu.index()] = Some(next);
+            }
+        }
+        next
+    }
+
+    fn needs_resched(&self) -> bool {
+        self.inner.needs_resched()
+    }
+
+    fn handle(&self, interrupts: Interrupts) {
+        if interrupts.contains(Interrupts::PUSH) {
+            self.counted(|inner| inner.handle(interrupts));
+            self.reached(Branch::PushWork);
+        } else {
+            self.inner.handle(interrupts);
+        }
+    }
+
+    fn is_round_robin(&self, task: TaskId) -> bool {
+        self.inner.is_round_robin(task)
+    }
+
+    fn end_of_slice(&self) -> bool {
+        let rotated = self.counted(|inner| inner.end_of_slice());
+        if rotated {
+            self.reached(Branch::Rotated);
+        }
+        rotated
+    }
+
+    fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
+        let before = self.inner.prio_of(task);
+        P::settle();
+        if before < prio && self.slips(Flaw::KeepsWhatWasLent, 8) {
+            return;
+        }
+        match prio.cmp(&before) {
+            std::cmp::Ordering::Less => self.reached(Branch::Raised),
+            std::cmp::Ordering::Greater => self.reached(Branch::Lowered),
+            std::cmp::Ordering::Equal => {}
+        }
+        self.counted(|inner| inner.set_prio(task, prio, policy));
+    }
+
+    fn set_allowed(&self, task: TaskId, allowed: &CpuSet) {
+        self.counted(|inner| inner.set_allowed(task, allowed));
+    }
+
+    fn set_offline(&self, cpu: CpuId) -> bool {
+        // This CPU queues a task elsewhere in this call alone: it takes no interrupt meanwhile.
+        let moved = || self.inner.stats().on(P::current_cpu(), Count::Migration);
+        let before = moved();
+        let gone = self.counted(|inner| inner.set_offline(cpu));
+        if moved() > before {
+            self.reached(Branch::LeftTasks);
+        }
+        if !gone {
+            self.reached(Branch::LastStays);
+        }
+        gone
+    }
+
+    fn set_online(&self, cpu: CpuId) {
+        self.counted(|inner| inner.set_online(cpu));
+    }
+
+    fn running(&self, cpu: CpuId) -> Option<TaskId> {
+        self.inner.running(cpu)
+    }
+
+    fn prio_of(&self, task: TaskId) -> Prio {
+        self.inner.prio_of(task)
+    }
+
+    fn allowed(&self, task: TaskId) -> CpuSet {
+        self.inner.allowed(task)
+    }
+
+    fn stats(&self) -> &Stats {
+        self.inner.stats()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
+    }
+
+    fn root_domain_bytes(&self) -> (usize, usize) {
+        self.inner.root_domain_bytes()
+    }
+
+    fn topology(&self) -> &Arc<Topology> {
+        self.inner.topology()
+    }
+}
+
+impl<P: Platform> Counted<P> {
+    /// What the scheduler counted itself.
+    pub(crate) fn sums(&self) -> Vec<(Count, u64)> {
+        self.inner.stats().sums()
+    }
+}
+
+impl<P: Platform> fmt::Debug for Counted<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counted").field("operations", &self.operations()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,241 @@
+//! What the tasks of a run share, and what they do to each other through it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as HostMutex, MutexGuard as HostGuard, PoisonError};
+
+use hitm::sync::{Barrier, Futex, Mutex, PiMutex, Queue};
+use hitm::{Handle, JoinError, JoinHandle};
+use hitm_machine::Random;
+use hitm_memory::{AtomicWord, Platform, Span, Time};
+use hitm_sched::task::TaskId;
+
+use crate::counted::{Counted, Place};
+use crate::ledger::{Books, Check, Doing, Ledger};
+use crate::plan::{MUTEXES, PARTIES, Plan, QUEUES, ROOM};
+use crate::tally::Fault;
+
+/// What all look at between steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Signal {
+    /// Go on.
+    Go,
+    /// Come to rest, asleep.
+    Sleep,
+    /// Come to rest at work.
+    Hold,
+    /// Come to your end.
+    End,
+}
+
+/// What a planned panic says.
+pub(crate) struct Planned;
+
+/// A task that can be reached: its number in the books, and its handle.
+pub(crate) type Reached<P> = Arc<(u32, JoinHandle<P, u32>)>;
+
+pub(crate) struct World<P: Platform> {
+    pub(crate) handle: Handle<P>,
+    pub(crate) sched: Arc<Counted<P>>,
+    pub(crate) plan: Plan,
+    pub(crate) ledger: Ledger,
+    pub(crate) mutexes: [Mutex<P, u64>; MUTEXES],
+    pub(crate) pi_mutexes: [PiMutex<P, u64>; MUTEXES],
+    pub(crate) queues: [Queue<P, u32>; QUEUES],
+    pub(crate) barrier: Barrier<P>,
+    signal: Futex<P>,
+    reachable: HostMutex<Vec<Reached<P>>>,
+    faults: [AtomicU64; Fault::COUNT],
+    /// Times that a task was seen at rest with more than its own priority, and that it waited for a mutex itself then.
+    pub(crate) lent: AtomicU64,
+    pub(crate) chains: AtomicU64,
+    /// Locks that were refused because they would have waited for themselves, and owners that were told of a death.
+    pub(crate) deadlocks: AtomicU64,
+    pub(crate) deaths_told: AtomicU64,
+}
+
+/// One host thread runs a machine.
+const HOST: Ordering = Ordering::Relaxed;
+
+/// A wait that the books know of; when it is dropped, it is over.
+pub(crate) struct Wait<'a, P: Platform> {
+    world: &'a World<P>,
+    serial: u32,
+}
+
+impl<P: Platform> Drop for Wait<'_, P> {
+    fn drop(&mut self) {
+        self.world.note(self.serial, Doing::Runs, Time::NEVER);
+    }
+}
+
+impl<P: Platform> World<P> {
+    pub(crate) fn new(handle: Handle<P>, sched: Arc<Counted<P>>, plan: Plan) -> Arc<Self> {
+        Arc::new(Self {
+            sched,
+            plan,
+            ledger: Ledger::default(),
+            mutexes: std::array::from_fn(|_| Mutex::new(&handle, 0)),
+            pi_mutexes: std::array::from_fn(|_| PiMutex::new(&handle, 0)),
+            queues: std::array::from_fn(|_| Queue::new(&handle, ROOM)),
+            barrier: Barrier::new(&handle, PARTIES),
+            signal: Futex::new(&handle, Signal::Go as u32),
+            reachable: HostMutex::default(),
+            faults: std::array::from_fn(|_| AtomicU64::new(0)),
+            lent: AtomicU64::new(0),
+            chains: AtomicU64::new(0),
+            deadlocks: AtomicU64::new(0),
+            deaths_told: AtomicU64::new(0),
+            handle,
+        })
+    }
+
+    /// The books as they are at the caller's time.
+    pub(crate) fn books(&self) -> HostGuard<'_, Books> {
+        P::settle();
+        self.ledger.books()
+    }
+
+    /// Says what a task is at, which is something that it does.
+    pub(crate) fn note(&self, serial: u32, doing: Doing, until: Time) {
+        let mut books = self.books();
+        let entry = books.entry(serial);
+        (entry.doing, entry.until) = (doing, until);
+        books.stirred = books.stirred.max(P::now());
+    }
+
+    /// A task waits until the result is dropped.
+    pub(crate) fn wait(&self, serial: u32, doing: Doing, patience: Option<Span>) -> Wait<'_, P> {
+        self.note(serial, doing, patience.map_or(Time::NEVER, |patience| self.handle.now() + patience));
+        Wait { world: self, serial }
+    }
+
+    pub(crate) fn came(&self, fault: Fault) {
+        self.faults[fault as usize].fetch_add(1, HOST);
+    }
+
+    /// How often a fault came.
+    pub(crate) fn count(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize].load(HOST)
+    }
+
+    pub(crate) fn add(count: &AtomicU64, more: u64) {
+        count.fetch_add(more, HOST);
+    }
+
+    /// Whether a task waits on a queue of the scheduler, as far as is known.
+    pub(crate) fn is_queued(&self, task: TaskId) -> bool {
+        P::settle();
+        self.sched.place(task) == Some(Place::Queued)
+    }
+
+    // ---- rest ----
+
+    /// What is asked of all.
+    pub(crate) fn signal(&self) -> u32 {
+        // Acquire: pairs with the Release in `set_signal`.
+        self.signal.word().load(Ordering::Acquire)
+    }
+
+    /// Asks something of all.
+    pub(crate) fn set_signal(&self, signal: Signal) {
+        // Release: pairs with the Acquire in `signal`.
+        self.signal.word().store(signal as u32, Ordering::Release);
+        self.signal.wake(usize::MAX);
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.signal() == Signal::End as u32
+    }
+
+    /// Rests while all are to.
+    pub(crate) async fn pause(&self, serial: u32) {
+        /// A stretch of work at rest: long enough to be cheap, and it is preempted anyhow.
+        const STRETCH: Span = Span::from_micros(200);
+        let [sleep, hold] = [Signal::Sleep, Signal::Hold].map(|signal| signal as u32);
+        loop {
+            let signal = self.signal();
+            if signal == sleep {
+                let _rests = self.wait(serial, Doing::Rests, None);
+                self.signal.wait(sleep).await;
+            } else if signal == hold {
+                let _holds = self.wait(serial, Doing::Holds, None);
+                while self.signal() == hold {
+                    self.handle.compute(STRETCH).await;
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    // ---- tasks that can be reached ----
+
+    fn reachable(&self) -> HostGuard<'_, Vec<Reached<P>>> {
+        P::settle();
+        self.reachable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn publish(&self, serial: u32, task: JoinHandle<P, u32>) {
+        self.reachable().push(Arc::new((serial, task)));
+    }
+
+    /// Those that have ended; others cannot reach them any more.
+    pub(crate) fn take_ended(&self) -> Vec<Reached<P>> {
+        let ended: Vec<bool> = self.books().entries.iter().map(|entry| entry.drops > 0).collect();
+        self.reachable().extract_if(.., |task| ended[task.0 as usize]).collect()
+    }
+
+    /// One of the tasks that can be reached.
+    pub(crate) fn any(&self, random: &mut Random) -> Option<Reached<P>> {
+        let reachable = self.reachable();
+        let count = reachable.len() as u64;
+        (count > 0).then(|| reachable[random.below(count) as usize].clone())
+    }
+
+    /// One that cannot be reached from now on by others.
+    pub(crate) fn take_any(&self, random: &mut Random) -> Option<Reached<P>> {
+        let mut reachable = self.reachable();
+        let count = reachable.len() as u64;
+        (count > 0).then(|| reachable.swap_remove(random.below(count) as usize))
+    }
+
+    /// Takes a task that has ended from among those that can be reached; false when somebody else has.
+    pub(crate) fn take(&self, task: &Reached<P>) -> bool {
+        let mut reachable = self.reachable();
+        let place = reachable.iter().position(|other| Arc::ptr_eq(other, task));
+        let found = place.map(|place| reachable.swap_remove(place));
+        drop(reachable);
+        found.is_some()
+    }
+
+    /// A task has ended: compares what its handle says with the books.
+    pub(crate) fn check_result(&self, serial: u32, result: Result<u32, JoinError>) {
+        let wrong = {
+            let mut books = self.books();
+            let entry = books.entry(serial).clone();
+            if entry.drops == 0 {
+                books.find(Check::Joined, format!("task {serial} is joined before its future is dropped"));
+            }
+            match &result {
+                Ok(value) if *value == serial && entry.done => None,
+                Ok(value) => Some(format!("gives {value}, its end was reached: {}", entry.done)),
+                Err(error) if error.is_aborted() => (!entry.aborted).then(|| "was aborted by nobody".to_owned()),
+                Err(_) => (!entry.panics).then(|| "panicked without a plan".to_owned()),
+            }
+        };
+        let mut wrong = wrong;
+        if let Err(error) = result
+            && error.is_panic()
+            && let Ok(payload) = error.into_panic()
+            && !payload.is::<Planned>()
+        {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            wrong = Some(format!("panicked: {text}"));
+        }
+        if let Some(wrong) = wrong {
+            self.ledger.find(Check::Joined, format!("task {serial} {wrong}"));
+        }
+    }
+}
