@@ -208,6 +208,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn free(&self, task: TaskId) {
+        // Nobody runs it any more. But who frees it may know that from elsewhere, and the next task of this number is made after all that
+        // the CPU which left this one did: the look pairs with that CPU's Release.
+        self.tasks.get(task).wait_off_cpu();
         self.tasks.free(task);
     }
 

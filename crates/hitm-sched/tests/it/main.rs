@@ -4,6 +4,7 @@ mod bench;
 mod costs;
 mod equivalence;
 mod loom;
+mod numbers;
 mod push;
 mod recipes;
 mod run;
