@@ -22,8 +22,8 @@ use crate::plan::Plan;
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
 
-/// Seeds of a usual run: a minute on two cores.
-const USUAL: u64 = 60;
+/// Seeds of a usual run: about a minute on two cores.
+const USUAL: u64 = 40;
 
 /// Runs between two lines that say how far a long soak is, and between two histograms.
 const TELLS_EVERY: u64 = 20;
