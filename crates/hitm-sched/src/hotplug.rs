@@ -8,6 +8,8 @@
 //! **Locks.** One CPU comes or goes at a time: the set of active CPUs is read and written as a whole, and the last one
 //! must stay. That lock is taken before all others.
 
+use std::sync::atomic::Ordering;
+
 use hitm_memory::{PlainWord, Platform, RawSpinLock, described};
 use hitm_topology::CpuId;
 
@@ -36,6 +38,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         self.rd.set_level(cpu, Some(rq.highest()));
         self.rd.set_active(cpu, true);
+        // SeqCst: this CPU looks for overloaded ones next, and one of them that announces itself looks for an active CPU: one of the two must
+        // see the other. Pairs with the operation or the fence at the end of `set_overload`.
+        P::fence(Ordering::SeqCst);
         // Others are overloaded perhaps, and have looked for a place when there was none.
         self.pull(&mut rq);
     }
