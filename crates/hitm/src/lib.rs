@@ -49,7 +49,7 @@ pub use native::{NativeError, NativeRuntime};
 pub use options::{Priority, SpawnOptions};
 pub use roles::{Role, RoleCounts, Roles};
 pub use runtime::Handle;
-pub use time::Sleep;
+pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
 pub use hitm_memory::{CpuSet, Span, Time};

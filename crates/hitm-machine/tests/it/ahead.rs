@@ -2,15 +2,16 @@
 //! the same, whether its CPUs look ahead or take turns.
 //!
 //! Every program runs on a machine without faults or with them.
-//!
-//! `HITM_SEED=17` runs program 17 alone; `HITM_CASES=100` runs a hundred times as many as usual.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use hitm_machine::{Arbitration, Config, CostSet, Costs, FaultCounts, Faults, Machine, Simulated};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, FaultCounts, Faults, Machine, Random, Simulated};
 use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
+
+use crate::TARGET;
 
 /// Four words stand on one line.
 const WORDS: usize = 4;
@@ -24,19 +25,7 @@ const OPERATIONS: usize = 300;
 type Line = [<Simulated as Memory>::Atomic<u32>; WORDS];
 
 /// What one CPU saw: the operation, its time before and after, and what it read.
-type Seen = Vec<(usize, Time, Time, u64)>;
-
-/// SplitMix64.
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut draw = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((draw ^ draw >> 31) % limit as u64) as usize
-    }
-}
+type Seen = Vec<(u64, Time, Time, u64)>;
 
 /// The words that all CPUs touch.
 struct Shared {
@@ -59,26 +48,26 @@ impl Shared {
     }
 
     /// One operation of the program. CPUs favour one line each, which makes it theirs now and then.
-    fn operate(&self, cpu: usize, cpus: usize, draws: &mut Draws) -> (usize, u64) {
-        let line = if draws.below(2) == 0 { cpu % LINES } else { draws.below(LINES) };
-        let word = self.word(line, draws.below(WORDS));
-        let drawn = draws.below(100);
+    fn operate(&self, cpu: usize, cpus: usize, random: &mut Random) -> (u64, u64) {
+        let line = if random.below(2) == 0 { cpu % LINES } else { random.below(LINES as u64) as usize };
+        let word = self.word(line, random.below(WORDS as u64) as usize);
+        let drawn = random.below(100);
         let read = match drawn {
             // Relaxed throughout: the machine's order is that of x86 whatever is asked, and nothing is concluded from a value.
             0..45 => u64::from(word.load(Ordering::Relaxed)),
             45..70 => {
-                word.store((draws.below(1 << 20) * cpus + cpu) as u32, Ordering::Relaxed);
+                word.store(random.below(1 << 20) as u32 * cpus as u32 + cpu as u32, Ordering::Relaxed);
                 0
             }
             70..80 => u64::from(word.fetch_add(1, Ordering::Relaxed)),
-            80..88 => Simulated::compute(Span::from_nanos(draws.below(300) as u64)).as_picos(),
+            80..88 => Simulated::compute(Span::from_nanos(random.below(300))).as_picos(),
             88..90 => {
                 Simulated::fence(Ordering::SeqCst);
                 0
             }
             90..93 => {
                 // A CPU of another number: who works is interrupted.
-                let target = (cpu + 1 + draws.below(cpus - 1)) % cpus;
+                let target = (cpu + 1 + random.below(cpus as u64 - 1) as usize) % cpus;
                 Simulated::interrupt(CpuId(target as u32), Interrupts::RESCHEDULE);
                 0
             }
@@ -94,12 +83,12 @@ impl Shared {
                 0
             }
             98 => {
-                Simulated::set_timer(Simulated::now() + Span::from_nanos(draws.below(400) as u64));
+                Simulated::set_timer(Simulated::now() + Span::from_nanos(random.below(400)));
                 Simulated::wait_for_interrupt();
                 0
             }
             _ => {
-                Simulated::set_timer(Simulated::now() + Span::from_nanos(draws.below(400) as u64));
+                Simulated::set_timer(Simulated::now() + Span::from_nanos(random.below(400)));
                 0
             }
         };
@@ -107,10 +96,10 @@ impl Shared {
     }
 
     /// The last CPU's program: every tick ends what others wait for.
-    fn tick(&self, others: u32, draws: &mut Draws) {
+    fn tick(&self, others: u32, random: &mut Random) {
         let [ticks, ended, ..] = &self.clock[0];
         while ended.load(Ordering::Relaxed) != others {
-            Simulated::compute(Span::from_nanos(100 + draws.below(500) as u64));
+            Simulated::compute(Span::from_nanos(100 + random.below(500)));
             ticks.store(ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             Simulated::fence(Ordering::SeqCst);
             Simulated::unpark(ticks, usize::MAX);
@@ -126,6 +115,7 @@ const FAULTS: Faults = Faults {
     taken_after_rmw: 0.1,
     taken_on_path: 0.1,
     taken_for: Span::from_micros(2),
+    lost: 0.02,
 };
 
 /// Runs program `seed`; what each CPU saw, all that the machine counted, and what went wrong.
@@ -147,14 +137,14 @@ fn run(
     let seen = Arc::new(Mutex::new(vec![Seen::new(); cpus]));
     let log = seen.clone();
     let main = move |cpu: CpuId| {
-        let mut draws = Draws(seed << 16 | u64::from(cpu.0));
+        let mut random = Random::new(seed, u64::from(cpu.0));
         if cpu.index() + 1 == cpus {
-            return shared.tick(cpu.0, &mut draws);
+            return shared.tick(cpu.0, &mut random);
         }
         let mut own = Seen::new();
         for _ in 0..OPERATIONS {
             let before = Simulated::now();
-            let (drawn, read) = shared.operate(cpu.index(), cpus, &mut draws);
+            let (drawn, read) = shared.operate(cpu.index(), cpus, &mut random);
             own.push((drawn, before, Simulated::now(), read));
         }
         log.lock().expect("no panic holds it")[cpu.index()] = own;
@@ -171,11 +161,6 @@ fn run(
     (seen, format!("{results:?}"), machine.faults())
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
-}
-
 fn check(shape: &str, seed: u64, faults: Option<Faults>) -> FaultCounts {
     let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
     let [ahead, in_turn] = [true, false].map(|look_ahead| run(shape, seed, arbitration, faults, look_ahead));
@@ -184,33 +169,30 @@ fn check(shape: &str, seed: u64, faults: Option<Faults>) -> FaultCounts {
         Some((pair.1.1, format!("cpu {cpu}, operation {index}: {pair:?}")))
     });
     if let Some((_, first)) = first.min() {
-        panic!("HITM_SEED={seed} on {shape}, {faults:?}: looking ahead and not, {first}");
+        panic!("on {shape}, {faults:?}: looking ahead and not, {first}");
     }
-    assert!(ahead.1 == in_turn.1, "HITM_SEED={seed} on {shape}, {faults:?}: the counts differ");
-    assert_eq!(ahead.2, in_turn.2, "HITM_SEED={seed} on {shape}: the faults");
+    assert!(ahead.1 == in_turn.1, "on {shape}, {faults:?}: the counts differ");
+    assert_eq!(ahead.2, in_turn.2, "on {shape}: the faults");
     ahead.2
 }
 
 #[test]
 fn random_programs_see_the_same_at_the_same_times() {
-    let seeds = match number("HITM_SEED") {
-        Some(seed) => seed..=seed,
-        None => 1..=600 * number("HITM_CASES").unwrap_or(1),
-    };
-    let mut came = [0; 4];
-    for seed in seeds {
+    let came = RefCell::new([0; 4]);
+    hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_at_the_same_times", 600, &[], |seed| {
         let shapes = ["pack:2 l3:1 core:2 pu:2", "pack:1 l3:2 core:2 pu:1", "core:1 pu:4", "pack:2 l3:2 core:2 pu:2"];
         let shape = shapes[seed as usize % shapes.len()];
         assert_eq!(check(shape, seed, None), FaultCounts::default());
         let FaultCounts { late_interrupts, late_timers, taken_after_rmw, taken_on_path, .. } =
             check(shape, seed, Some(FAULTS));
         let counts = [late_interrupts, late_timers, taken_after_rmw, taken_on_path];
-        for (total, count) in came.iter_mut().zip(counts) {
+        for (total, count) in came.borrow_mut().iter_mut().zip(counts) {
             *total += count;
         }
-    }
+    });
     // A program has 300 operations a CPU; few of them set a timer.
-    assert!(number("HITM_SEED").is_some() || came.iter().all(|&total| total > 500), "faults that came: {came:?}");
+    let is_one = hitm_seeds::number("HITM_SEED").is_some();
+    assert!(is_one || came.borrow().iter().all(|&total| total > 500), "faults that came: {came:?}");
 }
 
 /// Whoever waits for a word when the measurement ends, and lines are not followed any more, still sees it written.

@@ -5,3 +5,6 @@ mod faults;
 mod instructions;
 mod stores;
 mod stream;
+
+/// How `cargo test` is told to run these.
+const TARGET: &str = "-p hitm-machine --test it";

@@ -150,7 +150,7 @@ fn faults(random: &mut Random) -> Faults {
     let (late, taken_after_rmw, taken_on_path) =
         (of([0.005, 0.03, 0.2]), of([0.0005, 0.002, 0.01]), of([0.0005, 0.002, 0.01]));
     let mut span = || Span::from_micros([5, 20, 60][random.below(3) as usize]);
-    Faults { late, late_by: span(), taken_after_rmw, taken_on_path, taken_for: span() }
+    Faults { late, late_by: span(), taken_after_rmw, taken_on_path, taken_for: span(), lost: 0.0 }
 }
 
 impl Plan {
@@ -198,14 +198,7 @@ impl Plan {
     }
 
     pub(crate) fn pick(&self, random: &mut Random) -> Step {
-        let mut left = random.below(self.weights.iter().map(|(_, weight)| weight).sum());
-        for &(step, weight) in &self.weights {
-            match left.checked_sub(weight) {
-                None => return step,
-                Some(rest) => left = rest,
-            }
-        }
-        unreachable!("what is left is below the sum")
+        random.weighted(&self.weights)
     }
 
     /// The steps of a task's life.

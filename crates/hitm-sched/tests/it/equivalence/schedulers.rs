@@ -17,7 +17,7 @@ use hitm_topology::{CpuId, Scope};
 
 use super::model::Model;
 use super::{TOPOLOGIES, any_cpu, any_set, pick};
-use crate::seeds;
+use crate::TARGET;
 
 /// Operations of a history.
 const OPERATIONS: usize = 150;
@@ -275,7 +275,7 @@ fn check_same(seed: u64, reference: &str, mitigations: impl Iterator<Item = Stri
 
 #[test]
 fn every_mitigation_decides_the_same() {
-    seeds::each("equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
+    hitm_seeds::each(TARGET, "equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
         let apart = |name: &String| name.contains("pull-by-locks") || name == "shipped";
         check_same(seed, "baseline", names().into_iter().filter(|name| !apart(name)));
         let joined = names().into_iter().filter(|name| !apart(name)).map(|name| format!("{name}+pull-by-locks"));
