@@ -68,7 +68,7 @@ fn is_fault(step: Step) -> bool {
 }
 
 /// The mitigations that differ in what is executed; ours, which is what people run, in one plan of four.
-const MITIGATIONS: [&str; 14] = [
+const MITIGATIONS: [&str; 17] = [
     "baseline",
     "cpupri-split",
     "cpupri-split-compact",
@@ -77,6 +77,9 @@ const MITIGATIONS: [&str; 14] = [
     "cpupri-mask=node",
     "cpupri-mask=llc+rto-mask=llc+rto-count=llc",
     "cpupri-mask=cpu+rto-mask=cpu+rto-count=cpu",
+    "cpupri-mask=bytes+rto-mask=bytes:llc",
+    "cpupri-mask=bytes:node+cpupri-count=bytes+rto-mask=bytes+rto-count=bytes",
+    "cpupri-count=bytes:llc+rto-count=bytes:core+pull-by-locks",
     "all",
     "all+as-posted",
     "rto-count=node+as-posted",
