@@ -47,7 +47,7 @@ async fn every_poll_is_where_it_may_be<H: Host>(handle: Handle<H>) {
         let options = SpawnOptions {
             priority: Priority::fifo(1 + random.below(5) as u8),
             cpus: Some(allowed.clone()),
-            role: None,
+            ..SpawnOptions::default()
         };
         let look = move || {
             let cpu = H::current_cpu();
@@ -113,7 +113,7 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
     for number in 0..2 * cpus as u64 + 3 {
         let allowed = some_cpus(&mut random, cpus);
         let said = Arc::new(Mutex::new(Said { now: allowed.clone(), before: None, changing: false }));
-        let options = SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), role: None };
+        let options = SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), role: None, tenant: None };
         let seen = said.clone();
         let look = move || {
             H::settle();

@@ -63,7 +63,7 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
         random: Random::new(plan.seed, FIRST_STREAM + u64::from(serial)),
     };
     let priority = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
-    let options = SpawnOptions { priority, cpus: Some(allowed), role: None };
+    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: None };
     let task = world.handle.spawn(options, live(actor, bomb, steps));
     world.books().entry(serial).id = Some(task.id());
     Some((serial, task))
