@@ -74,15 +74,8 @@ impl Cache {
 
     /// What it has: set by set, the lines used longest ago first.
     pub(super) fn lines(&self) -> impl Iterator<Item = u32> {
-        self.sets.iter().flatten().copied()
-    }
-
-    /// Empties it; what it had, as [`lines`](Self::lines) has it.
-    fn drain(&mut self) -> Vec<u32> {
-        if std::mem::take(&mut self.lines) == 0 {
-            return Vec::new();
-        }
-        self.sets.iter_mut().flat_map(|set| set.drain(..)).collect()
+        let sets = if self.lines == 0 { &[] } else { self.sets.as_slice() };
+        sets.iter().flatten().copied()
     }
 }
 
@@ -217,17 +210,17 @@ impl Caches {
         core.idle = core.idle.saturating_sub(1);
     }
 
-    /// If the core has idled until `now` for so long that it has put away what it had: empties it, and says what it had.
-    pub(super) fn flush(&mut self, core: u32, now: u64) -> Vec<u32> {
+    /// If the core has idled until `now` for so long that it has put away what it had: what the caller has to
+    /// [`take`](Self::take) from it.
+    pub(super) fn to_flush(&mut self, core: u32, now: u64) -> Vec<u32> {
         let own = &mut self.cores[core as usize];
         let since = now.saturating_sub(own.idle_since);
         if own.idle < own.threads || self.flushed_after.is_none_or(|after| since <= after) {
             return Vec::new();
         }
-        own.level_1.drain();
-        let had = own.level_2.drain();
-        self.moves.flushes += u64::from(!had.is_empty());
-        had
+        let has: Vec<u32> = own.level_2.lines().collect();
+        self.moves.flushes += u64::from(!has.is_empty());
+        has
     }
 
     /// Panics when level 1 of a core has what its level 2 lacks.
@@ -333,10 +326,11 @@ mod tests {
         (caches.wakes(0), caches.wakes(0));
         caches.fill(0, 7);
         caches.idles(0, 10);
-        assert_eq!(caches.flush(0, 1_000), [0; 0], "the other thread is at work");
+        assert_eq!(caches.to_flush(0, 1_000), [0; 0], "the other thread is at work");
         caches.idles(0, 50);
-        assert_eq!(caches.flush(0, 150), [0; 0]);
-        assert_eq!(caches.flush(0, 151), [7]);
-        assert_eq!((caches.level(0, 7), caches.flush(0, 152).len(), caches.moves.flushes), (None, 0, 1));
+        assert_eq!(caches.to_flush(0, 150), [0; 0]);
+        assert_eq!(caches.to_flush(0, 151), [7]);
+        caches.take(0, 7);
+        assert_eq!((caches.level(0, 7), caches.to_flush(0, 152).len(), caches.moves.flushes), (None, 0, 1));
     }
 }

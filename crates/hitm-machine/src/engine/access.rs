@@ -138,6 +138,11 @@ impl Engine {
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
         let done = if free { Some(clock + cost) } else { self.look_up(touch.kind, line, clock) };
+        if done.is_none() && early && self.directory.has_capacity() {
+            // Whose the line is may change with what others have no room for.
+            self.resume_at(clock);
+            return Issue::Later;
+        }
         if done.is_none() && touch.kind == Kind::Load && self.cpu().window.covers(line) {
             if early {
                 self.resume_at(clock);

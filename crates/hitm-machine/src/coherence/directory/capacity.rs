@@ -236,7 +236,11 @@ impl Directory {
     /// A core that has idled for long by `now` has put what it had into level 3.
     fn settle_core(&mut self, core: u32, now: u64) {
         let Some(caches) = &mut self.caches else { return };
-        for line in caches.flush(core, now) {
+        for line in caches.to_flush(core, now) {
+            // One after the other: each stands in one place or the other.
+            if let Some(caches) = &mut self.caches {
+                caches.take(core, line);
+            }
             self.fall(core, line);
         }
     }
