@@ -2,6 +2,7 @@
 
 use hitm_memory::Span;
 
+use crate::capacity::Capacity;
 use crate::coherence::Arbitration;
 use crate::faults::Faults;
 
@@ -27,6 +28,8 @@ pub struct Config {
     pub arbitration: Arbitration,
     /// Which objects take part in the coherence model.
     pub coherence: Coherence,
+    /// What caches hold, as [`Costs::capacity`](crate::Costs::capacity) has it; none for all that ever came: no line is evicted.
+    pub capacity: Option<Capacity>,
     /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in lock-step.
     pub jitter: f64,
     /// What goes wrong, beside the jitter.
@@ -52,6 +55,7 @@ impl Default for Config {
             seed: 1,
             arbitration: Arbitration::default(),
             coherence: Coherence::default(),
+            capacity: None,
             // A tenth: switch and system call times of one machine vary by more in the sources.
             jitter: 0.1,
             faults: None,

@@ -10,6 +10,8 @@ use hitm_memory::Span;
 use hitm_topology::Topology;
 use serde::Deserialize;
 
+use crate::capacity::Caches;
+
 /// A number of a cost table: nanoseconds, or what its name says.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -50,6 +52,9 @@ struct Cpus {
     /// The highest clock of these in gigahertz, where it differs from that of the table.
     #[serde(default)]
     clock_ghz: Option<f64>,
+    /// KiB of level 3 in an LLC domain of these, where it differs from that of the table.
+    #[serde(default)]
+    level_3_kib: Option<usize>,
 }
 
 /// The costs of one family of machines, in nanoseconds.
@@ -105,6 +110,9 @@ pub struct Family {
     pub memory_remote: Cost,
     /// Leaving the idle state.
     pub idle_exit: Cost,
+    /// What its caches hold, where that is known: see [`Costs::capacity`].
+    #[serde(default)]
+    pub(crate) caches: Option<Caches>,
 }
 
 /// A write to a line that is shared across packages costs what one to a line that is owned there costs.
@@ -158,6 +166,8 @@ pub struct Paths {
     pub interrupt_entry: Cost,
     /// From a timer's expiry to its interrupt.
     pub timer_slack: Cost,
+    /// Giving memory to a page that is touched for the first time, from the access to its repetition.
+    pub page_fault: Cost,
 }
 
 /// All that a machine costs.
@@ -312,6 +322,7 @@ impl Costs {
             ("interrupt_delivery_other_package_ns", &mut paths.interrupt_delivery_other_package),
             ("interrupt_entry_ns", &mut paths.interrupt_entry),
             ("timer_slack_ns", &mut paths.timer_slack),
+            ("page_fault_ns", &mut paths.page_fault),
         ];
         let named = named.map(|(name, cost)| (name.to_owned(), &mut cost.value));
         named.into_iter().chain(hops).chain(optional).collect()
@@ -347,6 +358,7 @@ impl Costs {
             Some(&self.paths.interrupt_delivery_other_package),
             Some(&self.paths.interrupt_entry),
             Some(&self.paths.timer_slack),
+            Some(&self.paths.page_fault),
             Some(&family.idle_exit),
         ]
         .into_iter()
@@ -379,7 +391,8 @@ impl Family {
         self.clock_ghz.value /= scale;
         let clocked =
             [&mut self.load_hit, &mut self.rmw_hit, &mut self.same_core, &mut self.same_llc, &mut self.llc_read];
-        clocked.into_iter().for_each(|cost| cost.value *= scale);
+        let level_2 = self.caches.as_mut().map(|caches| &mut caches.level_2_hit);
+        clocked.into_iter().chain(level_2).for_each(|cost| cost.value *= scale);
         let note = format!(
             "costs inside a core and an LLC domain were measured at {measured} GHz and are scaled to this processor's {clock} GHz"
         );
@@ -402,9 +415,13 @@ fn nearest_family(topology: &Topology) -> (Family, Option<String>) {
         families.iter().find(|family| pick(family).iter().any(|cpus| cpus.include(model)))
     };
     if let Some(own) = among(|family| &family.own) {
-        let clock =
-            topology.vendor_family().and_then(|model| own.own.iter().find(|cpus| cpus.include(model))?.clock_ghz);
-        return own.clone().at_clock(clock);
+        let model = topology.vendor_family().expect("a table was found by it");
+        let cpus = own.own.iter().find(|cpus| cpus.include(model)).expect("the table includes it");
+        let mut own = own.clone();
+        if let (Some(caches), Some(kib)) = (&mut own.caches, cpus.level_3_kib) {
+            caches.set_level_3(kib);
+        }
+        return own.at_clock(cpus.clock_ghz);
     }
     let near = among(|family| &family.near);
     let family = near.or_else(|| families.iter().find(|family| family.name == FALLBACK)).expect("the fall-back exists");

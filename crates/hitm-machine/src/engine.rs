@@ -2,11 +2,12 @@
 //! once or says [`Step::Suspend`], and the caller switches.
 //!
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU may run before others have their
-//! turn. [`paths`]: what takes time but no line. [`spinners`]: who waits for a line to be written. [`stores`]: the way of plain
+//! turn. [`levels`]: which cache serves an access, where caches have sizes. [`paths`]: what takes time but no line. [`spinners`]: who waits for a line to be written. [`stores`]: the way of plain
 //! stores to memory.
 
 mod access;
 mod ahead;
+mod levels;
 mod paths;
 mod spinners;
 mod stores;
@@ -20,6 +21,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
+pub(crate) use self::levels::Served;
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
@@ -57,6 +59,7 @@ struct PathCosts {
     interrupt_entry: u64,
     idle_exit: u64,
     timer_slack: u64,
+    page_fault: u64,
 }
 
 /// All state of a machine.
@@ -101,6 +104,8 @@ pub(crate) struct Engine {
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
+    /// What served accesses, where caches have sizes.
+    pub(crate) served: Served,
     /// When the run before ended on the last CPU.
     ended_at: u64,
     pub(crate) faults: Option<FaultState>,
@@ -126,8 +131,13 @@ impl Engine {
             interrupt_entry: picos(costs.paths.interrupt_entry.value),
             idle_exit: picos(costs.family.idle_exit.value),
             timer_slack: picos(costs.paths.timer_slack.value),
+            page_fault: picos(costs.paths.page_fault.value),
         };
         let follow_ups = costs.structure.follow_up_hits.value as u8;
+        let mut directory = Directory::new(latencies, config.arbitration, follow_ups, config.seed);
+        if let Some(capacity) = &config.capacity {
+            directory = directory.with_capacity(capacity);
+        }
         let calendar = Calendar::new(topology.cpus());
         let cpu = |cpu: CpuId| {
             // A stream a CPU: what one draws does not depend on when others do.
@@ -157,10 +167,11 @@ impl Engine {
             accesses_without_progress: 0,
             resumes: 0,
             grants: Vec::new(),
+            served: Served::default(),
             ended_at: 0,
             faults: config.faults.map(|faults| FaultState::new(faults, config.seed, topology.cpus())),
             store_places: costs.structure.store_buffer.value as usize,
-            directory: Directory::new(latencies, config.arbitration, follow_ups, config.seed),
+            directory,
             config,
             costs,
             topology,
@@ -218,6 +229,13 @@ impl Engine {
         cpu.clock = self.ended_at + cpu.random.below(spread + 1);
         cpu.finished = false;
         self.calendar.set(number, cpu.clock);
+        self.directory.wakes(number, cpu.clock);
+    }
+
+    /// The run of the current CPU has ended: it idles from now on.
+    pub(crate) fn finish(&mut self) {
+        self.cpu().finished = true;
+        self.directory.idles(self.current, self.clock());
     }
 
     /// A run has ended on all CPUs. Time does not go back: lines are as the last of them left them.
@@ -328,6 +346,7 @@ impl Engine {
         }
         let wait = grant.at - grant.request.time + grant.request.way;
         let Request { line, access, cpu, kernel, .. } = grant.request;
+        self.count_served(grant);
         self.records.miss(line, access, cpu, &grant.miss, wait, kernel);
     }
 

@@ -33,6 +33,7 @@
 mod account;
 mod arena;
 mod calendar;
+mod capacity;
 pub mod coherence;
 mod config;
 mod costs;
@@ -51,6 +52,7 @@ mod stack;
 mod world;
 
 pub use account::{Account, Part};
+pub use capacity::{CacheSize, Capacity};
 pub use coherence::{Arbitration, Distance, Kind, Latencies};
 pub use config::{Coherence, Config};
 pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, families};
@@ -58,5 +60,5 @@ pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
-pub use results::{AccessResult, LineResult, Place, PlaceResult, Results, Theft, Totals};
+pub use results::{AccessResult, Levels, LineResult, Place, PlaceResult, Results, Theft, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};

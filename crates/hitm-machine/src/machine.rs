@@ -168,7 +168,7 @@ impl Machine {
         match result {
             CoroutineResult::Yield(()) => None,
             CoroutineResult::Return(result) => {
-                self.world.engine.borrow_mut().cpus[cpu as usize].finished = true;
+                self.world.engine.borrow_mut().finish();
                 Some(result)
             }
         }

@@ -177,6 +177,7 @@ struct Note {
     wait: u64,
     distance: Distance,
     dirty: bool,
+    level_3: bool,
     kernel: bool,
 }
 
@@ -245,8 +246,8 @@ impl Records {
         if self.misses_noted.len() == NOTES {
             self.count_misses();
         }
-        let Miss { distance, dirty, thief } = *miss;
-        self.misses_noted.push(Note { line, key: Key(id), thief, cpu, wait, distance, dirty, kernel });
+        let Miss { distance, dirty, thief, level_3 } = *miss;
+        self.misses_noted.push(Note { line, key: Key(id), thief, cpu, wait, distance, dirty, level_3, kernel });
     }
 
     /// Counts what was noted. Before this the counts are not complete.
@@ -362,7 +363,8 @@ impl Misses {
                 }
             }
         }
-        if note.key.kind().is_write() && distance.is_cache() {
+        // What stood in a level 3 was no core's.
+        if note.key.kind().is_write() && distance.is_cache() && !note.level_3 {
             self.transfers += 1;
         }
     }

@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::account::{Account, Part};
 use crate::arena::Object;
-use crate::coherence::{AccessId, Distance, Kind};
-use crate::engine::Engine;
+use crate::coherence::{AccessId, Distance, Kind, Moves};
+use crate::engine::{Engine, Served};
 use crate::histogram::Histogram;
 use crate::records::{Access, Misses, Records, Theft as Stolen};
 use crate::site::SiteId;
@@ -120,6 +120,55 @@ pub struct Totals {
     pub hitm_remote: u64,
     /// Times that a virtual CPU was resumed, over the whole run.
     pub resumes: u64,
+    /// What served the accesses; only where caches have sizes: [`Config::capacity`](crate::Config::capacity).
+    pub levels: Option<Levels>,
+}
+
+/// Accesses by what served them. All of them add up to [`Totals::accesses`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// Level 1 of the core, its store buffer, or an earlier fill.
+    pub level_1: u64,
+    /// Level 2 of the core.
+    pub level_2: u64,
+    /// Level 3 of the LLC domain, while no core owned the line.
+    pub level_3: u64,
+    /// Level 3 of another LLC domain.
+    pub other_level_3: u64,
+    /// Another core, or another thread of the core.
+    pub cores: u64,
+    /// Memory.
+    pub memory: u64,
+    /// Lines that went from a core to level 3, over the whole run.
+    pub fallen: u64,
+    /// Lines that went from level 3 to memory, over the whole run.
+    pub lost: u64,
+    /// Times that a core which had idled for long had put what it had into level 3, over the whole run.
+    pub flushes: u64,
+}
+
+impl Levels {
+    fn merge(&mut self, other: &Self) {
+        let Self { level_1, level_2, level_3, other_level_3, cores, memory, fallen, lost, flushes } = other;
+        self.level_1 += level_1;
+        self.level_2 += level_2;
+        self.level_3 += level_3;
+        self.other_level_3 += other_level_3;
+        self.cores += cores;
+        self.memory += memory;
+        self.fallen += fallen;
+        self.lost += lost;
+        self.flushes += flushes;
+    }
+
+    /// Of a run with so many accesses, if its caches had sizes.
+    fn of(engine: &Engine, accesses: u64) -> Option<Self> {
+        let moves = engine.directory.moves()?;
+        let Served { level_2, level_3, other_level_3, cores, memory } = engine.served;
+        let level_1 = accesses - (level_2 + level_3 + other_level_3 + cores + memory);
+        let Moves { fallen, lost, flushes } = moves;
+        Some(Self { level_1, level_2, level_3, other_level_3, cores, memory, fallen, lost, flushes })
+    }
 }
 
 impl Totals {
@@ -265,6 +314,7 @@ impl Results {
                 *waits_by_object.entry(&object.name).or_default() += misses.kernel_wait;
             }
         }
+        totals.levels = Levels::of(engine, totals.accesses());
         let waited = waits_by_object.into_iter().filter(|&(_, wait)| wait > 0);
         let line_waits = waited.map(|(name, wait)| (name.to_owned(), wait)).collect();
         // Most lines are only ever touched by one core.
@@ -366,7 +416,7 @@ impl PlaceResult {
 
 impl Totals {
     fn merge(&mut self, other: &Self) {
-        let Self { loads, stores, rmws, misses, transfers, hitm_local, hitm_remote, resumes } = other;
+        let Self { loads, stores, rmws, misses, transfers, hitm_local, hitm_remote, resumes, levels } = other;
         self.loads += loads;
         self.stores += stores;
         self.rmws += rmws;
@@ -375,6 +425,9 @@ impl Totals {
         self.hitm_local += hitm_local;
         self.hitm_remote += hitm_remote;
         self.resumes += resumes;
+        if let Some(levels) = levels {
+            self.levels.get_or_insert_default().merge(levels);
+        }
     }
 
     fn add(&mut self, access: &Access<'_>) {

@@ -301,6 +301,11 @@ impl Platform for Simulated {
         on_cpu(|world, _| world.engine.borrow_mut().charge(path));
     }
 
+    fn first_touch<T>(range: &[T]) {
+        let start = range.as_ptr().addr();
+        on_cpu(|world, _| world.first_touch(start, start + size_of_val(range)));
+    }
+
     fn enter(mode: Mode) -> Mode {
         on_cpu(|world, cpu| std::mem::replace(&mut world.engine.borrow_mut().cpus[cpu as usize].mode, mode))
             .unwrap_or(mode)

@@ -169,6 +169,13 @@ impl World {
         self.settle();
     }
 
+    /// The memory in `start..end` is touched for the first time, by the current CPU. A fault serialises.
+    pub(crate) fn first_touch(&self, start: usize, end: usize) {
+        self.serialize();
+        self.settle();
+        self.engine.borrow_mut().first_touch(start, end);
+    }
+
     /// Waits until the line of `address` is written.
     pub(crate) fn spin_on(&self, address: usize, caller: Site) {
         let issued = loop {

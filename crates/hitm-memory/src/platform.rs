@@ -84,11 +84,13 @@ pub enum PathCost {
     InterruptEntry,
     /// Leaving the idle state when work arrives.
     IdleExit,
+    /// Giving memory to a page that is touched for the first time: see [`Platform::first_touch`].
+    PageFault,
 }
 
 impl PathCost {
     /// Every stretch.
-    pub const ALL: [Self; 4] = [Self::SystemCall, Self::Switch, Self::InterruptEntry, Self::IdleExit];
+    pub const ALL: [Self; 5] = [Self::SystemCall, Self::Switch, Self::InterruptEntry, Self::IdleExit, Self::PageFault];
 }
 
 /// A machine: memory, and the CPUs around it. All functions speak of the CPU that calls them.
@@ -113,6 +115,15 @@ pub trait Platform: Memory {
 
     /// Books `path`. No effect natively.
     fn charge(path: PathCost);
+
+    /// Says that the CPU touches `range` now, and that nobody has before: [`PathCost::PageFault`] is booked for each page that so many
+    /// bytes fill, and from now on the memory is that of the CPU's package, as the kernel places memory where it is first touched.
+    /// What is in it stays.
+    ///
+    /// No effect natively: there the kernel does it at the first access.
+    fn first_touch<T>(range: &[T]) {
+        _ = range;
+    }
 
     /// Books what follows as `mode`; returns what it was booked as before.
     fn enter(mode: Mode) -> Mode;

@@ -88,6 +88,14 @@ impl Copies {
         self.valid.push(core);
     }
 
+    /// `core` has a valid copy no more, and nobody took it.
+    pub(super) fn drop(&mut self, core: u32) {
+        let copy = self.entry(core);
+        debug_assert!(copy.valid, "core {core} had no copy");
+        (copy.valid, copy.thief) = (false, NO_ACCESS);
+        self.valid.retain(|&known| known != core);
+    }
+
     /// `core` gets the only copy at `since`; `thief` takes all others.
     pub(super) fn take(&mut self, core: u32, since: u64, thief: AccessId) {
         for index in 0..self.valid.len() {
@@ -118,6 +126,16 @@ mod tests {
         assert_eq!(copies.valid(), [3]);
         assert_eq!((copies.since(3), copies.since(7)), (Some(500), None));
         assert_eq!((copies.thief(3), copies.thief(7), copies.thief(39)), (NO_ACCESS, 77, 77));
+    }
+
+    #[test]
+    fn a_copy_that_is_dropped_was_not_taken() {
+        let mut copies = Copies::new(4, 0, 1);
+        (copies.add(1, 2), copies.add(2, 3));
+        copies.drop(1);
+        assert_eq!((copies.valid(), copies.since(1), copies.thief(1)), ([0, 2].as_slice(), None, NO_ACCESS));
+        copies.add(1, 9);
+        assert_eq!(copies.since(1), Some(9));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! The directory: the state of every line, and what happens to it at an access.
 
+mod capacity;
+mod check;
+
+use super::caches::Caches;
 use super::copies::Copies;
 use super::line::{Line, NO_THREAD, NOBODY, Packed, State};
 use super::queue::Queue;
@@ -33,6 +37,8 @@ pub struct Directory {
     follow_up_hits: u8,
     lines: Vec<Line>,
     contended: Vec<Contended>,
+    /// What cores and domains have room for; unlimited when none.
+    caches: Option<Box<Caches>>,
     /// Counts arrivals.
     tickets: u64,
     /// Counts transfers.
@@ -54,6 +60,7 @@ impl Directory {
             follow_up_hits,
             lines: Vec::new(),
             contended: Vec::new(),
+            caches: None,
             tickets: 0,
             transfers: 0,
             seed,
@@ -101,6 +108,7 @@ impl Directory {
 
     /// Gives a line a new home and forgets its copies: its memory was freed and is used anew. Nobody may wait for it.
     pub fn recycle(&mut self, line: u32, home: u16) {
+        self.forget_places(line);
         let line = &mut self.lines[line as usize];
         (line.state, line.dirty, line.home, line.thread) = (Packed::UNCACHED, false, home, NO_THREAD);
         debug_assert_eq!(line.under_way, 0, "a freed line is asked for");
@@ -138,7 +146,8 @@ impl Directory {
     #[must_use]
     pub fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
         let is_own = self.owned_by_core_of(cpu, line) && u32::from(self.lines[line as usize].thread) == cpu;
-        is_own.then(|| self.lines[line as usize].filled_at)
+        let is_here = is_own && self.is_in_core(self.latencies.core_of(cpu), line);
+        is_here.then(|| self.lines[line as usize].filled_at)
     }
 
     /// The one CPU that may write `line` without asking for it.
@@ -229,7 +238,7 @@ impl Directory {
         let core = self.latencies.core_of(request.cpu);
         match self.lines[request.line as usize].state() {
             State::Owned(owner) if owner == core => self.arrive_own(request),
-            State::Uncached => (Outcome::Granted(self.fetch(request, core)), None),
+            State::Uncached => (Outcome::Granted(self.fetch(request, core, request.time)), None),
             _ => self.arrive_other(request, core),
         }
     }
@@ -244,6 +253,11 @@ impl Directory {
 
     /// From one thread of a core to another, not before `now`.
     fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
+        let core = self.latencies.core_of(request.cpu);
+        if !self.is_in_core(core, request.line) {
+            return self.fetch(request, core, now);
+        }
+        self.fill(core, request.line);
         let line = &mut self.lines[request.line as usize];
         let free = now.max(line.filled_at).max(line.busy_until);
         // A request that finds the line free was on its way already; one that waited starts when it becomes free.
@@ -257,30 +271,38 @@ impl Directory {
             line.thread = NO_THREAD;
         }
         line.dirty |= request.kind.is_write();
-        let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+        let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
         Grant { request, at, done, miss }
     }
 
-    /// The first access to a line.
-    fn fetch(&mut self, request: Request, core: u32) -> Grant {
+    /// No core has the line: from level 3 of its owner's domain, which is that of `core`, or else from memory. Not before `now`.
+    fn fetch(&mut self, request: Request, core: u32, now: u64) -> Grant {
         let domain = self.latencies.domain_of(core);
-        let home = u32::from(self.lines[request.line as usize].home);
+        let line = &self.lines[request.line as usize];
+        let (home, level_3) = (u32::from(line.home), line.state() != State::Uncached);
+        let latency = if level_3 { self.latencies.llc_read } else { self.latencies.memory(domain, home) };
+        let thief = if level_3 { self.thief(request.line, request.cpu) } else { NO_ACCESS };
         let line = &mut self.lines[request.line as usize];
-        let at = line.busy_until.max(request.time) + request.left_of(self.latencies.memory(domain, home));
+        let at = line.busy_until.max(request.time).max(now) + request.left_of(latency);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
         line.state = State::Owned(core).into();
-        line.dirty = request.kind.is_write();
+        line.dirty = request.kind.is_write() || level_3 && line.dirty;
         line.thread = request.cpu as u16;
         (line.filled_at, line.busy_until) = (at, done);
         line.follow_ups = self.follow_up_hits;
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
-            contended.copies.take(core, at, NO_ACCESS);
+            let takes = level_3 && request.kind.is_write();
+            contended.copies.take(core, at, if takes { request.access } else { NO_ACCESS });
             contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
-            contended.queue.move_to(if self.arbitration.has_domains() { domain } else { 0 });
+            if contended.queue.is_empty() {
+                contended.queue.move_to(if self.arbitration.has_domains() { domain } else { 0 });
+            }
         }
+        self.arrives_alone(core, request.line);
         let near = self.latencies.package_of(domain) == home;
-        let distance = if near { Distance::Memory } else { Distance::RemoteMemory };
-        Grant { request, at, done, miss: Miss { distance, dirty: false, thief: NO_ACCESS } }
+        let memory = if near { Distance::Memory } else { Distance::RemoteMemory };
+        let distance = if level_3 { Distance::SameLlc } else { memory };
+        Grant { request, at, done, miss: Miss { distance, dirty: false, thief, level_3 } }
     }
 
     /// Another core owns the line, or several share it.
@@ -290,10 +312,12 @@ impl Directory {
         let contended = &self.contended[line.contended as usize];
         if request.kind == Kind::Load
             && let Some(since) = contended.copies.since(core)
+            && self.is_in_core(core, request.line)
         {
             // The sibling's fill serves this one too.
             let at = since.max(request.time);
-            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+            self.fill(core, request.line);
+            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
             return (Outcome::Granted(Grant { request, at, done: at, miss }), None);
         }
         if line.busy_until > request.time || line.wanted {
@@ -376,6 +400,9 @@ impl Directory {
             // The sibling got it while this one waited.
             return self.hand_to_sibling(request, now);
         }
+        if let Some(grant) = self.serve_from_level_3(request, core, now) {
+            return grant;
+        }
         let line = &self.lines[request.line as usize];
         let copies = &self.contended[line.contended as usize].copies;
         if request.kind == Kind::Load
@@ -383,11 +410,13 @@ impl Directory {
         {
             // The core's own store got it while this one waited, and another's load made it shared.
             let at = since.max(now);
-            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS };
+            self.fill(core, request.line);
+            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
             return Grant { request, at, done: at, miss };
         }
         let thief = copies.thief(core);
-        let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
+        let level_3 = self.is_in_level_3_alone(request.line, core);
+        let (dirty, distance) = (line.dirty && !level_3, self.distance_to_holder(request.line, core));
         let (at, done) = if request.kind == Kind::Load {
             let at = self.grant_load(&request, core, now, queued);
             (at, at)
@@ -399,7 +428,8 @@ impl Directory {
             let line = &self.lines[request.line as usize];
             self.contended[line.contended as usize].queue.move_to(domain);
         }
-        Grant { request, at, done, miss: Miss { distance, dirty, thief } }
+        self.fill(core, request.line);
+        Grant { request, at, done, miss: Miss { distance, dirty, thief, level_3 } }
     }
 
     /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
@@ -473,6 +503,7 @@ impl Directory {
         };
         let at = self.arrival(request, now, queued, latency);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
+        self.forget_places(request.line);
         let line = &mut self.lines[request.line as usize];
         line.state = State::Owned(core).into();
         line.dirty = true;
@@ -516,31 +547,6 @@ impl Directory {
         let core = self.latencies.core_of(cpu);
         let contended = self.contended.get(self.lines[line as usize].contended as usize);
         contended.map_or(NO_ACCESS, |contended| contended.copies.thief(core))
-    }
-
-    /// Panics when a line breaks an invariant of the module's documentation: for tests.
-    ///
-    /// # Panics
-    /// As said.
-    pub fn check(&self) {
-        for (index, line) in self.lines.iter().enumerate() {
-            let is_owned = matches!(line.state(), State::Owned(_));
-            assert!(is_owned || line.thread == NO_THREAD, "line {index} has a writer and no owner");
-            let Some(contended) = self.contended.get(line.contended as usize) else { continue };
-            let valid = contended.copies.valid();
-            assert_eq!(line.wanted, !contended.queue.is_empty(), "line {index}: whether somebody waits");
-            match line.state() {
-                State::Uncached => {}
-                State::Owned(owner) => assert_eq!(valid, [owner], "line {index} is owned by one core"),
-                State::Shared => assert!(valid.len() >= 2, "line {index} is shared by {valid:?}"),
-            }
-            if line.state() != State::Uncached {
-                for (domain, copies) in contended.domains.iter().enumerate() {
-                    let count = valid.iter().filter(|&&core| self.latencies.domain_of(core) == domain).count();
-                    assert_eq!(copies.count as usize, count, "line {index}: copies in domain {domain}");
-                }
-            }
-        }
     }
 }
 

@@ -42,12 +42,15 @@
 
 use std::borrow::Cow;
 
+mod caches;
 mod copies;
 mod directory;
 mod latency;
 mod line;
 mod queue;
 
+pub use caches::Level;
+pub(crate) use caches::Moves;
 pub use directory::Directory;
 pub use latency::{Distance, Latencies};
 
@@ -173,4 +176,6 @@ pub struct Miss {
     pub dirty: bool,
     /// The store or RMW whose grant took this core's copy; none when it never had one.
     pub thief: AccessId,
+    /// Whether a level 3 had it and no core: never when caches have no sizes.
+    pub level_3: bool,
 }

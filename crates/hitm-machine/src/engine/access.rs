@@ -69,7 +69,7 @@ impl Engine {
         if !is_certain {
             return false;
         }
-        let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
+        let Some(done) = self.look_up(kind, line, clock) else { return false };
         self.cpu().window.follow(kind, line);
         self.found(touch, line, clock, done);
         true
@@ -137,7 +137,12 @@ impl Engine {
             return Issue::Forwarded(value);
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
-        let done = if free { Some(clock + cost) } else { self.directory.hit(self.current, line, touch.kind, clock) };
+        let done = if free { Some(clock + cost) } else { self.look_up(touch.kind, line, clock) };
+        if done.is_none() && early && self.directory.has_capacity() {
+            // Whose the line is may change with what others have no room for.
+            self.resume_at(clock);
+            return Issue::Later;
+        }
         if done.is_none() && touch.kind == Kind::Load && self.cpu().window.covers(line) {
             if early {
                 self.resume_at(clock);

@@ -94,6 +94,9 @@ impl Engine {
     /// Whether it is certain what the current CPU finds at `line`, to which nothing is under way, at `time`.
     #[inline]
     pub(super) fn is_sure(&mut self, line: u32, time: u64) -> bool {
+        if self.directory.has_capacity() && !self.is_sure_of_level(line) {
+            return false;
+        }
         if !self.directory.owned_by_core_of(self.current, line) {
             return time < self.ahead.sure_before;
         }

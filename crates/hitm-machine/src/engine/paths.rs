@@ -19,6 +19,7 @@ impl Engine {
             PathCost::Switch => (self.paths.switch, Part::Switches),
             PathCost::InterruptEntry => (self.paths.interrupt_entry, Part::Interrupts),
             PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
+            PathCost::PageFault => (self.paths.page_fault, Part::SystemCalls),
         };
         self.spend(cost, part);
         self.may_be_taken(Taken::OnPath, part);
@@ -123,14 +124,21 @@ impl Engine {
         let since = self.clock();
         self.cpu().window.clear();
         self.wait_for(Waits::Interrupt { since });
+        self.directory.idles(self.current, since);
         Step::Suspend
     }
 
     /// An interrupt ended the current CPU's idling.
     pub(crate) fn end_idle(&mut self) {
         let Waits::Interrupt { .. } = self.cpu().waits else { return };
+        self.end_idling();
+    }
+
+    /// What the current CPU waited for without a task has come.
+    fn end_idling(&mut self) {
         self.cpu().waits = Waits::Nothing;
         let now = self.turn_time();
+        self.directory.wakes(self.current, now);
         self.advance(now, Part::Idle);
         self.charge(PathCost::IdleExit);
     }
@@ -155,15 +163,13 @@ impl Engine {
         self.accesses_without_progress = 0;
         let since = self.clock();
         self.wait_for(Waits::Park { address, site, since });
+        self.directory.idles(self.current, since);
         self.parked.entry(address).or_default().push(self.current);
     }
 
     /// The current CPU was unparked.
     pub(crate) fn end_park(&mut self) {
-        self.cpu().waits = Waits::Nothing;
-        let now = self.turn_time();
-        self.advance(now, Part::Idle);
-        self.charge(PathCost::IdleExit);
+        self.end_idling();
     }
 
     /// Wakes up to `count` CPUs that are parked on `address`, in the order in which they parked.

@@ -173,7 +173,7 @@ impl Engine {
             self.enter_event(at, Event::Commit { cpu: number });
             return false;
         }
-        if self.directory.hit(number, store.line, Kind::Store, now).is_some() {
+        if self.store_finds(number, store.line, now) {
             return true;
         }
         self.ask_for_store(number, store.line, store.access, store.kernel, now);

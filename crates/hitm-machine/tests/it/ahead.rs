@@ -1,13 +1,15 @@
 //! Looking ahead changes the speed and nothing else: random programs see the same values at the same times, and the machine counts
 //! the same, whether its CPUs look ahead or take turns.
 //!
-//! Every program runs on a machine without faults or with them.
+//! Every program runs on a machine without faults or with them, and with caches that hold all or hardly anything.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use hitm_machine::{Arbitration, Config, CostSet, Costs, FaultCounts, Faults, Machine, Random, Simulated};
+use hitm_machine::{
+    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, FaultCounts, Faults, Levels, Machine, Random, Simulated,
+};
 use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
 
@@ -118,20 +120,56 @@ const FAULTS: Faults = Faults {
     lost: 0.02,
 };
 
-/// Runs program `seed`; what each CPU saw, all that the machine counted, and what went wrong.
-fn run(
-    shape: &str,
-    seed: u64,
-    arbitration: Arbitration,
+/// Caches for one to four lines in level 1 and 2 and one to six in level 3, of cores that have flushed after as little as a CPU idles.
+fn small(seed: u64) -> Capacity {
+    let mut random = Random::new(seed, 1 << 20);
+    let mut size =
+        |sets, ways| CacheSize { sets: 1 + random.below(sets) as usize, ways: 1 + random.below(ways) as usize };
+    let (level_1, level_2, level_3) = (size(2, 1), size(2, 2), size(2, 3));
+    let flushed_after = [None, Some(Span::ZERO), Some(Span::from_nanos(600))][random.below(3) as usize];
+    Capacity { level_1, level_2, level_3, level_2_hit: Span::from_nanos(4), flushed_after }
+}
+
+/// A machine to run a program on.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    shape: &'static str,
     faults: Option<Faults>,
-    look_ahead: bool,
-) -> (Vec<Seen>, String, FaultCounts) {
+    capacity: Option<Capacity>,
+}
+
+/// What a program did.
+struct Ran {
+    /// By CPU.
+    seen: Vec<Seen>,
+    /// All that the machine counted.
+    results: String,
+    faults: FaultCounts,
+    levels: Option<Levels>,
+    resumes: u64,
+}
+
+const FOREVER: Span = Span::from_picos(u64::MAX);
+
+/// Until when program `seed` is measured.
+fn measure_until(seed: u64) -> Span {
+    [FOREVER, Span::from_micros(15)][seed as usize / 4 % 2]
+}
+
+/// Runs program `seed`.
+fn run(setting: Setting, seed: u64, look_ahead: bool) -> Ran {
+    let Setting { shape, faults, capacity } = setting;
+    let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
     let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
     let cpus = topology.cpus();
-    let costs = Costs::of(&topology, CostSet::Linux);
-    let measure_until = [Span::from_picos(u64::MAX), Span::from_micros(15)][seed as usize / 4 % 2];
+    let mut costs = Costs::of(&topology, CostSet::Linux);
+    if capacity.is_some() {
+        costs.structure.overlapped_misses.value = [1.0, 10.0][seed as usize / 8 % 2];
+    }
+    let measure_until = measure_until(seed);
     let start_spread = Span::from_nanos(200);
-    let config = Config { seed, arbitration, faults, look_ahead, start_spread, measure_until, ..Config::default() };
+    let config =
+        Config { seed, arbitration, faults, capacity, look_ahead, start_spread, measure_until, ..Config::default() };
     let machine = Machine::new(topology, costs, config);
     let shared = machine.enter(Shared::new);
     let seen = Arc::new(Mutex::new(vec![Seen::new(); cpus]));
@@ -154,37 +192,46 @@ fn run(
     machine.check();
     let mut results = machine.results();
     // How often the host switched is no result of the model.
-    results.totals.resumes = 0;
+    let resumes = std::mem::take(&mut results.totals.resumes);
+    let levels = results.totals.levels;
     let mut seen = std::mem::take(&mut *seen.lock().expect("no panic holds it"));
     // Nothing is said of what comes after the measurement.
     seen.iter_mut().for_each(|seen| seen.retain(|&(_, _, after, _)| after <= Time::START + measure_until));
-    (seen, format!("{results:?}"), machine.faults())
+    Ran { seen, results: format!("{results:?}"), faults: machine.faults(), levels, resumes }
 }
 
-fn check(shape: &str, seed: u64, faults: Option<Faults>) -> FaultCounts {
-    let arbitration = [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(2)][seed as usize % 3];
-    let [ahead, in_turn] = [true, false].map(|look_ahead| run(shape, seed, arbitration, faults, look_ahead));
-    let first = ahead.0.iter().zip(&in_turn.0).enumerate().filter_map(|(cpu, (ahead, in_turn))| {
+/// What one program did, the same with and without look-ahead.
+fn check(setting: Setting, seed: u64) -> [Ran; 2] {
+    let ran = [true, false].map(|look_ahead| run(setting, seed, look_ahead));
+    let [ahead, in_turn] = &ran;
+    let first = ahead.seen.iter().zip(&in_turn.seen).enumerate().filter_map(|(cpu, (ahead, in_turn))| {
         let (index, pair) = ahead.iter().zip(in_turn).enumerate().find(|(_, (ahead, in_turn))| ahead != in_turn)?;
         Some((pair.1.1, format!("cpu {cpu}, operation {index}: {pair:?}")))
     });
     if let Some((_, first)) = first.min() {
-        panic!("on {shape}, {faults:?}: looking ahead and not, {first}");
+        panic!("seed {seed}, {setting:?}: looking ahead and not, {first}");
     }
-    assert!(ahead.1 == in_turn.1, "on {shape}, {faults:?}: the counts differ");
-    assert_eq!(ahead.2, in_turn.2, "on {shape}: the faults");
-    ahead.2
+    assert!(ahead.results == in_turn.results, "seed {seed}, {setting:?}: the counts differ");
+    // Nothing is said of what goes wrong after the measurement either.
+    if measure_until(seed) == FOREVER {
+        assert_eq!(ahead.faults, in_turn.faults, "seed {seed}, {setting:?}: the faults");
+    }
+    ran
+}
+
+fn shape(seed: u64) -> &'static str {
+    let shapes = ["pack:2 l3:1 core:2 pu:2", "pack:1 l3:2 core:2 pu:1", "core:1 pu:4", "pack:2 l3:2 core:2 pu:2"];
+    shapes[seed as usize % shapes.len()]
 }
 
 #[test]
 fn random_programs_see_the_same_at_the_same_times() {
     let came = RefCell::new([0; 4]);
     hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_at_the_same_times", 600, &[], |seed| {
-        let shapes = ["pack:2 l3:1 core:2 pu:2", "pack:1 l3:2 core:2 pu:1", "core:1 pu:4", "pack:2 l3:2 core:2 pu:2"];
-        let shape = shapes[seed as usize % shapes.len()];
-        assert_eq!(check(shape, seed, None), FaultCounts::default());
+        let setting = |faults| Setting { shape: shape(seed), faults, capacity: None };
+        assert_eq!(check(setting(None), seed)[0].faults, FaultCounts::default());
         let FaultCounts { late_interrupts, late_timers, taken_after_rmw, taken_on_path, .. } =
-            check(shape, seed, Some(FAULTS));
+            check(setting(Some(FAULTS)), seed)[0].faults;
         let counts = [late_interrupts, late_timers, taken_after_rmw, taken_on_path];
         for (total, count) in came.borrow_mut().iter_mut().zip(counts) {
             *total += count;
@@ -193,6 +240,27 @@ fn random_programs_see_the_same_at_the_same_times() {
     // A program has 300 operations a CPU; few of them set a timer.
     let is_one = hitm_seeds::number("HITM_SEED").is_some();
     assert!(is_one || came.borrow().iter().all(|&total| total > 500), "faults that came: {came:?}");
+}
+
+#[test]
+fn random_programs_see_the_same_from_small_caches() {
+    let came = RefCell::new([0; 7]);
+    hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_from_small_caches", 600, &[], |seed| {
+        let shape = [shape(seed), "pack:2 l3:2 core:2 pu:1"][seed as usize / 2 % 2];
+        let faults = [None, Some(FAULTS)][seed as usize / 5 % 2];
+        let [ahead, in_turn] = check(Setting { shape, faults, capacity: Some(small(seed)) }, seed);
+        let levels = ahead.levels.expect("caches have sizes");
+        let saved = in_turn.resumes - ahead.resumes.min(in_turn.resumes);
+        let Levels { level_2, level_3, other_level_3, fallen, lost, flushes, .. } = levels;
+        for (total, count) in
+            came.borrow_mut().iter_mut().zip([level_2, level_3, other_level_3, fallen, lost, flushes, saved])
+        {
+            *total += count;
+        }
+    });
+    // It is no test if lines stay where they are, or if nobody looks ahead.
+    let is_one = hitm_seeds::number("HITM_SEED").is_some();
+    assert!(is_one || came.borrow().iter().all(|&total| total > 1_000), "what came: {came:?}");
 }
 
 /// Whoever waits for a word when the measurement ends, and lines are not followed any more, still sees it written.

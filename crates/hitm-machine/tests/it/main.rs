@@ -1,6 +1,7 @@
 //! Tests of the whole machine, from outside.
 
 mod ahead;
+mod caches;
 mod faults;
 mod instructions;
 mod stores;

@@ -1,0 +1,58 @@
+//! Whether the directory keeps its own invariants: for tests.
+
+use super::super::line::{NO_THREAD, State};
+use super::Directory;
+
+impl Directory {
+    /// Panics when a line breaks an invariant of the module's documentation: for tests.
+    ///
+    /// # Panics
+    /// As said.
+    pub fn check(&self) {
+        for (index, line) in self.lines.iter().enumerate() {
+            let is_owned = matches!(line.state(), State::Owned(_));
+            assert!(is_owned || line.thread == NO_THREAD, "line {index} has a writer and no owner");
+            let Some(contended) = self.contended.get(line.contended as usize) else { continue };
+            let valid = contended.copies.valid();
+            assert_eq!(line.wanted, !contended.queue.is_empty(), "line {index}: whether somebody waits");
+            match line.state() {
+                State::Uncached => {}
+                State::Owned(owner) => assert_eq!(valid, [owner], "line {index} is owned by one core"),
+                State::Shared => assert!(valid.len() >= 2, "line {index} is shared by {valid:?}"),
+            }
+            if line.state() != State::Uncached {
+                for (domain, copies) in contended.domains.iter().enumerate() {
+                    let count = valid.iter().filter(|&&core| self.latencies.domain_of(core) == domain).count();
+                    assert_eq!(copies.count as usize, count, "line {index}: copies in domain {domain}");
+                }
+            }
+        }
+        self.check_places();
+    }
+
+    /// Every copy stands in a cache, and every cache has copies.
+    fn check_places(&self) {
+        let Some(caches) = &self.caches else { return };
+        caches.check();
+        for index in 0..self.lines.len() as u32 {
+            for core in self.cores_with(index) {
+                let domain = self.latencies.domain_of(core);
+                let (in_core, in_level_3) = (caches.level(core, index).is_some(), caches.level_3(domain).has(index));
+                assert!(in_core || in_level_3, "line {index}: the copy of core {core} is nowhere");
+                let owned = matches!(self.lines[index as usize].state(), State::Owned(_));
+                assert!(!(owned && in_core && in_level_3), "line {index}: core {core} has it, and level 3 too");
+            }
+        }
+        for core in 0..self.latencies.cores() as u32 {
+            for line in caches.of_core(core).lines() {
+                assert!(self.cores_with(line).contains(&core), "core {core} has line {line} and no copy of it");
+            }
+        }
+        for domain in 0..self.latencies.domains() {
+            for line in caches.level_3(domain).lines() {
+                let here = self.cores_with(line).iter().any(|&core| self.latencies.domain_of(core) == domain);
+                assert!(here, "level 3 of domain {domain} has line {line} and nobody a copy of it");
+            }
+        }
+    }
+}
