@@ -1,24 +1,21 @@
 //! Where a scheduler tells a map's allocator what happens.
 //!
-//! **Protocol.** A switch, under the queue's lock: (1) what runs is stored, the map beside the task; (2) a fence, unless both tasks
-//! are of one map; (3) the task that was left gives up what it has to; (4) the next one gets its id. A task is of its map from
-//! when it is made until its number is given back.
+//! **Protocol.** A switch, under the queue's lock: (1) what runs is told, unless both tasks are of one map; (2) the task that was left
+//! gives up what it has to; (3) the next one gets its id. A task is of its map from when it is made until its number is given back.
 
-use std::sync::atomic::Ordering;
-
-use hitm_memory::{AtomicWord, CpuSet, Memory, PlainWord, Platform};
+use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds};
+use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, running};
 use crate::root_domain::RootDomainWords;
-use crate::rq::{RqGuard, RunQueue};
+use crate::rq::RqGuard;
 use crate::scheduler::{Scheduler, Why};
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Runs for Scheduler<P, R> {
     #[track_caller]
     fn runs(&self, cpu: CpuId, map: MapId) -> bool {
-        self.rqs[cpu].runs_map(map)
+        running::is::<P>(&self.rqs[cpu].curr_map, map)
     }
 }
 
@@ -57,9 +54,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let [prev, next] = [prev, next].map(|task| task.and_then(|id| self.ids_of(id)));
         let [before, after] = [prev, next].map(|ids| ids.map(|(_, map, _)| map));
         if before != after && self.maps.are_swept() {
-            rq.set_curr_map(after);
-            // SeqCst: who takes an id away from this CPU sees what runs, or is seen below. Pairs with the fence of a remote clear.
-            P::fence(Ordering::SeqCst);
+            running::set::<P>(&rq.curr_map, after);
         }
         if let Some((task, _, map)) = prev {
             map.switch_out(rq.cpu, task, why == Why::Exit);
@@ -121,20 +116,5 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     pub(crate) fn map_snapshot(&self, map: MapId) -> MapSnapshot {
         self.maps.get(map).snapshot()
-    }
-}
-
-impl<M: Memory> RunQueue<M> {
-    /// Whether a task of `map` runs here.
-    #[track_caller]
-    fn runs_map(&self, map: MapId) -> bool {
-        // Acquire: sees what the last task of the map did here. Pairs with `set_curr_map`.
-        self.curr_map.load(Ordering::Acquire) == map.0 + 1
-    }
-
-    #[track_caller]
-    fn set_curr_map(&self, map: Option<MapId>) {
-        // Release: publishes what the task that was left did. Pairs with `runs_map`.
-        self.curr_map.store(map.map_or(0, |map| map.0 + 1), Ordering::Release);
     }
 }

@@ -27,8 +27,12 @@ use hitm_topology::CpuId;
 mod bits;
 mod hooks;
 mod per_cpu;
+mod running;
 mod shipped;
 mod table;
+
+#[cfg(test)]
+mod loom;
 
 pub use table::MAPS_MAX;
 pub(crate) use table::Maps;
@@ -123,6 +127,10 @@ pub(crate) trait Allocator<M: Memory>: Debug + Send + Sync {
 
     /// What is done now and then, without any lock, by the task that was hit by the tick.
     fn scan(&self, runs: &dyn Runs);
+
+    /// Takes away what `cpu` keeps, as the first remote clear of a scan would.
+    #[cfg(test)]
+    fn take_away(&self, cpu: CpuId, runs: &dyn Runs);
 
     /// Forgets everything: no task is left.
     fn reset(&self);

@@ -446,6 +446,13 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
         }
     }
 
+    #[cfg(test)]
+    fn take_away(&self, cpu: CpuId, runs: &dyn Runs) {
+        if let Some((cpu, id, _)) = self.valid().find(|&(valid, ..)| valid == cpu) {
+            self.remote_clear(cpu, id, runs);
+        }
+    }
+
     fn reset(&self) {
         for entry in self.entries.iter() {
             // Relaxed, all of them: no task is left, and the next one begins by a lock.

@@ -128,6 +128,12 @@ impl<M: Memory> ShippedIds<M> {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn limit(&self) -> u32 {
+        // Relaxed: nothing is in flight.
+        self.words.limit.load(Ordering::Relaxed)
+    }
+
     /// The word of an id; none of no id.
     fn word(&self, id: u32) -> Option<&M::Atomic<u32>> {
         Some(&self.slots.get(id as usize)?.word)
@@ -256,7 +262,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
         let word = self.word(id).expect("a task that runs has an id");
         // Release: publishes what the task did with the id's data. Pairs with `take_if`.
         let before = word.fetch_and(!IN_USE, Ordering::Release);
-        debug_assert_ne!(before & IN_USE, 0, "id {id} is given back twice");
+        assert_ne!(before & IN_USE, 0, "id {id} is given back twice");
     }
 
     fn switch_in(&self, cpu: CpuId, task: &TaskIds<M>) {
@@ -280,6 +286,9 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
     }
 
     fn scan(&self, _runs: &dyn Runs) {}
+
+    #[cfg(test)]
+    fn take_away(&self, _cpu: CpuId, _runs: &dyn Runs) {}
 
     fn reset(&self) {
         let CidMap { limit, spread, allowed, .. } = &*self.words;
