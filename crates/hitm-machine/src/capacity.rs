@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn tables_give_the_published_sizes() {
         let genoa = capacity("epyc-9654-2x96").expect("a table with sizes");
-        let kib = |size: CacheSize| size.lines() * LINE >> 10;
+        let kib = |size: CacheSize| (size.lines() * LINE) >> 10;
         assert_eq!([genoa.level_1, genoa.level_2, genoa.level_3].map(kib), [32, 1_024, 32_768]);
         assert_eq!([genoa.level_1, genoa.level_2, genoa.level_3].map(|size| size.sets), [64, 2_048, 32_768]);
         let named = genoa.parameters();

@@ -289,7 +289,8 @@ mod tests {
                 }
                 let mut lines: Vec<u32> = cache.lines().collect();
                 let mut expect: Vec<u32> = naive.0.iter().map(|&(line, _)| line).collect();
-                (lines.sort_unstable(), expect.sort_unstable());
+                lines.sort_unstable();
+                expect.sort_unstable();
                 assert_eq!((lines.len(), &lines), (cache.lines, &expect), "seed {seed}, step {now}");
             }
             assert!(evictions > 0, "seed {seed}: a cache of {size:?} is never full");
@@ -323,7 +324,8 @@ mod tests {
     #[test]
     fn a_core_is_empty_once_all_its_threads_have_idled_for_long() {
         let mut caches = caches(2, Some(100));
-        (caches.wakes(0), caches.wakes(0));
+        caches.wakes(0);
+        caches.wakes(0);
         caches.fill(0, 7);
         caches.idles(0, 10);
         assert_eq!(caches.flushed(0, 1_000), [0; 0], "the other thread is at work");
