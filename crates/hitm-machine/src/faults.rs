@@ -8,7 +8,7 @@
 //! **Determinism.** Each CPU draws from a stream of its own, in the order of its own program, so faults are the same whether CPUs look
 //! ahead or not. They draw nothing from the stream of the jitter: turned off, nothing else changes.
 
-use hitm_memory::Span;
+use hitm_memory::{Interrupts, Span};
 
 use crate::random::Random;
 
@@ -25,6 +25,9 @@ pub struct Faults {
     pub taken_on_path: f64,
     /// For how long at most. Its time goes on being booked as what it was doing: it does not notice.
     pub taken_for: Span,
+    /// The chance that an interrupt never comes, of those that a scheduler sends: the ones by which a runtime ends its CPUs' lives do
+    /// ([`Interrupts::CONTROL`]). Machines do not lose them; it shows that a checker would notice.
+    pub lost: f64,
 }
 
 /// How often what went wrong.
@@ -86,6 +89,14 @@ impl FaultState {
         draw(&mut self.randoms[cpu as usize], late, late_by, count)
     }
 
+    /// Whether `interrupts`, which `cpu` sends, never come.
+    pub(crate) fn loses(&mut self, cpu: u32, interrupts: Interrupts) -> bool {
+        // Nothing is drawn where nothing is lost, which is everywhere but in one test.
+        self.faults.lost > 0.0
+            && interrupts != Interrupts::CONTROL
+            && self.randoms[cpu as usize].unit() < self.faults.lost
+    }
+
     /// For how many picoseconds `cpu` is taken away.
     pub(crate) fn taken(&mut self, cpu: u32, at: Taken) -> u64 {
         let Faults { taken_after_rmw, taken_on_path, taken_for, .. } = self.faults;
@@ -118,6 +129,7 @@ mod tests {
             taken_after_rmw: 1.0,
             taken_on_path: 0.0,
             taken_for: Span::from_nanos(10),
+            lost: 0.5,
         };
         let mut state = FaultState::new(faults, 7, 2);
         let late: Vec<u64> = (0..4_000).map(|_| state.late(1, Late::Timer)).filter(|&by| by > 0).collect();
@@ -128,5 +140,8 @@ mod tests {
         assert!(taken.iter().all(|&span| (1..=10_000).contains(&span)));
         assert_eq!(state.taken(0, Taken::OnPath), 0);
         assert_eq!(state.counts, FaultCounts { taken_after_rmw: 1_000, ..state.counts });
+        let lost = (0..1_000).filter(|_| state.loses(1, Interrupts::PUSH)).count();
+        assert!((400..600).contains(&lost), "{lost} of 1,000 for a chance of a half");
+        assert!((0..1_000).all(|_| !state.loses(1, Interrupts::CONTROL)));
     }
 }

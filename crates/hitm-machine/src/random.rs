@@ -31,6 +31,21 @@ impl Random {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
+    /// One of `choices`, each as often as its weight beside the others'.
+    ///
+    /// # Panics
+    /// When the weights sum to 0.
+    pub fn weighted<T: Copy>(&mut self, choices: &[(T, u64)]) -> T {
+        let mut left = self.below(choices.iter().map(|(_, weight)| weight).sum());
+        for &(choice, weight) in choices {
+            match left.checked_sub(weight) {
+                None => return choice,
+                Some(rest) => left = rest,
+            }
+        }
+        unreachable!("what is left is below the sum")
+    }
+
     /// A factor within `spread` of 1, evenly.
     pub fn around_one(&mut self, spread: f64) -> f64 {
         1.0 + spread * (2.0 * self.unit() - 1.0)

@@ -85,6 +85,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.bracket(&rq, id, false, || {
             self.tasks.allowed(id).store(allowed);
             task.cpus_allowed_count.set(allowed.len() as u32);
+            self.allow_ids(id, allowed);
         });
         if task.on_rq.get() == 0 {
             return;

@@ -41,6 +41,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         rq.rt.set_active(prio, true);
         task.on_list.set(1);
         task.on_rq.set(1);
+        self.arrive_ids(rq, id);
         rq.rt.rt_nr_running.set(rq.rt.rt_nr_running.get() + 1);
         rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() + task.round_robin.get());
         self.raise_prio(rq, prio);

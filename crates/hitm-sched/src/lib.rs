@@ -20,6 +20,8 @@ mod list;
 mod rq;
 pub mod task;
 
+pub mod cid;
+
 mod announce;
 mod change;
 mod enqueue;

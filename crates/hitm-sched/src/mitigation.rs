@@ -11,6 +11,7 @@
 //! | `cpupri-count=FORM` | cpupri's counts of CPUs split |
 //! | `rto-mask=FORM` | the set of overloaded CPUs split |
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
+//! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`](crate::cid) |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
 //!
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use hitm_memory::{Described, Field, Form, Native, Platform};
 use hitm_topology::{Scope, Topology};
 
+use crate::cid::Variant;
 use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
 use crate::prio::Level;
@@ -88,7 +90,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 12] = [
+pub const CATALOGUE: [(&str, &str); 13] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -98,6 +100,7 @@ pub const CATALOGUE: [(&str, &str); 12] = [
     ("cpupri-count=node", "cpupri's counts of CPUs split; also =llc, =core, =cpu, =bytes"),
     ("rto-mask=node", "the set of overloaded CPUs split; also =llc, =core, =cpu, =bytes"),
     ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
+    ("cid-recent", "concurrency ids: a CPU asks for the one that it had before (v6.13 of Linux)"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
@@ -118,7 +121,7 @@ impl Mitigation {
     /// Our own, which native runtimes use unless told otherwise.
     #[must_use]
     pub fn shipped() -> Self {
-        let config = RootDomainConfig { shipped: true, ..RootDomainConfig::default() };
+        let config = RootDomainConfig { shipped: true, cids: Variant::Shipped, ..RootDomainConfig::default() };
         Self { name: "shipped".to_owned(), vectors: Vectors::Compact, config, ..Self::baseline() }
     }
 
@@ -149,6 +152,7 @@ impl Mitigation {
                 ("cpupri-split", None) => mitigation.set_vectors(Vectors::Split).map_err(|why| fail(&why))?,
                 ("cpupri-split-compact", None) => mitigation.set_vectors(Vectors::Compact).map_err(|why| fail(&why))?,
                 ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
+                ("cid-recent", None) => mitigation.config.cids = Variant::Recent,
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(form)) => mitigation.config.rto_count = form,

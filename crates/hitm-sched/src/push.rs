@@ -102,6 +102,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.dequeue(from, id);
         self.tasks.get(id).cpu.set(to.cpu.0);
         self.stats.add(Count::Migration);
+        self.leave_cpu(id, from.cpu);
         self.enqueue(to, id, false);
     }
 

@@ -24,6 +24,7 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Topology};
 
+use crate::cid::Variant;
 use crate::cpupri::{Cpupri, CpupriForm};
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
 use crate::overload::OverloadCount;
@@ -248,6 +249,8 @@ pub struct RootDomainConfig {
     pub push_by_interrupt: bool,
     /// Whether nothing is kept but who waits: see [`waiting`](crate::waiting).
     pub shipped: bool,
+    /// How concurrency ids are handed out.
+    pub cids: Variant,
 }
 
 impl RootDomainConfig {
@@ -267,6 +270,7 @@ impl Default for RootDomainConfig {
             rto_count: Form::WHOLE,
             push_by_interrupt: true,
             shipped: false,
+            cids: Variant::Baseline,
         }
     }
 }

@@ -69,6 +69,8 @@ described! {
         need_resched: M::Atomic<u32>,
         /// What is to be done before the lock is released: push, pull.
         pub(crate) balance: M::Plain<u32>,
+        /// The map of the running task, counted from 1; 0 for none. Read by who takes ids away.
+        pub(crate) curr_map: M::Atomic<u32>,
         local_line: LineStart,
         /// Where the last search of this CPU for any of several CPUs ended. Its own.
         pub(crate) cursor: M::Plain<u32>,
@@ -142,6 +144,7 @@ impl<M: Memory> RunQueue<M> {
             curr: M::Plain::new(0),
             need_resched: M::Atomic::new(0),
             balance: M::Plain::new(0),
+            curr_map: M::Atomic::new(0),
             local_line: LineStart,
             cursor: M::Plain::new(0),
         }

@@ -15,6 +15,7 @@ use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, Platform, RawSpinLock};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::check::Snapshot;
+use crate::cid::{MapId, MapSnapshot, Maps};
 use crate::hotplug::Hotplug;
 use crate::prio::Prio;
 use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
@@ -107,6 +108,27 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Where a task may run.
     fn allowed(&self, task: TaskId) -> CpuSet;
 
+    /// Makes a map: what tasks share whose concurrency ids differ from each other's.
+    ///
+    /// # Panics
+    /// When [`MAPS_MAX`](crate::cid::MAPS_MAX) maps live.
+    fn make_map(&self) -> MapId;
+
+    /// Gives a map back. The numbers of all its tasks were given back.
+    fn free_map(&self, map: MapId);
+
+    /// The concurrency id of the running task; none when it has no map. It may be another one after every switch.
+    fn cid(&self) -> Option<u32>;
+
+    /// Whether a CPU that runs a task of a map is to call [`tick`](Scheduling::tick) every few milliseconds.
+    fn has_ticks(&self) -> bool;
+
+    /// A tick of this CPU, while a task of a map runs: some allocators of ids clear up then, at the running task's cost.
+    fn tick(&self);
+
+    /// The ids of a map, for checkers. Only when nothing is in flight.
+    fn map_snapshot(&self, map: MapId) -> MapSnapshot;
+
     /// The counts.
     fn stats(&self) -> &Stats;
 
@@ -126,6 +148,7 @@ pub struct Scheduler<P: Platform, R: RootDomainWords<P>> {
     pub(crate) rd: RootDomain<P, R>,
     pub(crate) rqs: PerCpu<P, RunQueue<P>>,
     pub(crate) tasks: TaskTable<P>,
+    pub(crate) maps: Maps<P>,
     pub(crate) hotplug: Placed<P, Hotplug<P>>,
     pub(crate) stats: Stats,
     /// For every CPU the sets around it, smallest first: core, LLC, node, machine.
@@ -147,6 +170,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             rd: RootDomain::new(&topology, config),
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
             tasks: TaskTable::new(),
+            maps: Maps::new(config.cids, topology.clone()),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
             stats: Stats::new(topology.cpus(), P::current_cpu, P::now),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
@@ -200,7 +224,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
-        self.tasks.create(&self.topology, attributes, cpu)
+        let id = self.tasks.create(&self.topology, attributes, cpu);
+        self.join_map(id, attributes.map, &attributes.allowed);
+        id
     }
 
     fn start(&self, task: TaskId) {
@@ -211,6 +237,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         // Nobody runs it any more. But who frees it may know that from elsewhere, and the next task of this number is made after all that
         // the CPU which left this one did: the look pairs with that CPU's Release.
         self.tasks.get(task).wait_off_cpu();
+        self.leave_map(task);
         self.tasks.free(task);
     }
 
@@ -279,6 +306,30 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
 
     fn allowed(&self, task: TaskId) -> CpuSet {
         self.tasks.allowed(task).load()
+    }
+
+    fn make_map(&self) -> MapId {
+        self.maps.make()
+    }
+
+    fn free_map(&self, map: MapId) {
+        self.maps.give_back(map);
+    }
+
+    fn cid(&self) -> Option<u32> {
+        self.current_id()
+    }
+
+    fn has_ticks(&self) -> bool {
+        self.maps.are_swept()
+    }
+
+    fn tick(&self) {
+        self.tick_ids();
+    }
+
+    fn map_snapshot(&self, map: MapId) -> MapSnapshot {
+        self.map_snapshot(map)
     }
 
     fn stats(&self) -> &Stats {

@@ -41,6 +41,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.put(&rq, prev);
         }
         self.begin(&rq, next);
+        self.switch_ids(&rq, prev, why, next);
         P::charge(PathCost::Switch);
         if let Some(prev) = prev {
             self.tasks.get(prev).clear_on_cpu();

@@ -33,6 +33,7 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Topology};
 
+use crate::cid::{MapId, TaskIds};
 use crate::list::Links;
 use crate::prio::Prio;
 
@@ -65,6 +66,8 @@ pub struct Attributes {
     pub policy: Policy,
     /// Where it may run.
     pub allowed: CpuSet,
+    /// Whose concurrency ids it has; none for none. Made by [`Scheduling::make_map`](crate::scheduler::Scheduling::make_map).
+    pub map: Option<MapId>,
 }
 
 const SLEEPING: u32 = 1;
@@ -96,6 +99,8 @@ described! {
         pub(crate) run_list: Links<M> = described,
         /// 1 while it is in a priority's list.
         pub(crate) on_list: M::Plain<u32>,
+        /// Its concurrency id.
+        pub(crate) ids: TaskIds<M> = described,
         /// The pushable list's own line begins.
         pushable: LineStart,
         /// The priority at which it was put into the pushable list.
@@ -135,6 +140,7 @@ impl<M: Memory> Task<M> {
             rt_entity: LineStart,
             run_list: Links::unlinked(),
             on_list: M::Plain::new(0),
+            ids: TaskIds::new(),
             pushable: LineStart,
             pushable_prio: M::Plain::new(0),
             announced: M::Plain::new(0),

@@ -46,6 +46,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if chosen != before {
                 self.stats.add(Count::Migration);
                 task.cpu.set(chosen.0);
+                self.leave_cpu(id, before);
             }
             let rq = self.lock(chosen);
             if rq.online.get() != 0 {

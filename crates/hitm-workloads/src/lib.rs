@@ -4,6 +4,7 @@
 //! no field of the scheduler.
 
 pub mod bursts;
+pub mod cid_bursts;
 pub mod cyclic;
 pub mod ffmpeg;
 pub mod meter;

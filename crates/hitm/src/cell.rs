@@ -28,6 +28,7 @@ use crate::roles::Role;
 use crate::runtime::Inner;
 use crate::sync::pi_chain::TaskPi;
 use crate::sync::pi_mutex::Deferred;
+use crate::tenant::Tenant;
 use crate::worker::SLICE;
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -58,6 +59,8 @@ enum Parking {
 pub(crate) struct Cell<P: Platform> {
     pub(crate) id: TaskId,
     pub(crate) role: Option<Role>,
+    /// Kept until the task's number was given back.
+    pub(crate) tenant: Option<Tenant>,
     runtime: Weak<Inner<P>>,
     task: Mutex<Option<Task>>,
     finish: Arc<dyn Finish>,
@@ -89,12 +92,14 @@ impl<P: Platform> Cell<P> {
         runtime: Weak<Inner<P>>,
         id: TaskId,
         role: Option<Role>,
+        tenant: Option<Tenant>,
         task: Task,
         finish: Arc<dyn Finish>,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             role,
+            tenant,
             runtime,
             task: Mutex::new(Some(task)),
             finish,

@@ -38,6 +38,7 @@ mod roles;
 mod runtime;
 mod spawn;
 mod table;
+mod tenant;
 mod time;
 mod work;
 mod worker;
@@ -49,7 +50,8 @@ pub use native::{NativeError, NativeRuntime};
 pub use options::{Priority, SpawnOptions};
 pub use roles::{Role, RoleCounts, Roles};
 pub use runtime::Handle;
-pub use time::Sleep;
+pub use tenant::Tenant;
+pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
 pub use hitm_memory::{CpuSet, Span, Time};

@@ -1,7 +1,7 @@
 //! What a CPU keeps for itself beside the scheduler's words: the task that it polls, and its timer.
 //!
-//! **Protocol** of the timer. It is set to the earliest of what waits for it: sleeps that began here, and the end of a
-//! round-robin task's turn. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
+//! **Protocol** of the timer. It is set to the earliest of what waits for it: sleeps that began here, the end of a
+//! round-robin task's turn, and the next tick while a task runs whose concurrency ids want some. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
 //! that ends early costs nothing.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,6 +19,8 @@ pub(crate) struct Local {
     running: AtomicU32,
     /// When the present task's turn is over.
     turn_ends: AtomicU64,
+    /// When the next tick of a task that has a tenant is due.
+    tick: AtomicU64,
     /// What the timer is set to.
     armed: AtomicU64,
     /// The sleeps that began here. Others take theirs out.
@@ -33,6 +35,7 @@ impl Local {
         Self {
             running: AtomicU32::new(0),
             turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
+            tick: AtomicU64::new(Time::NEVER.as_picos()),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
             timers: Timers::default(),
         }
@@ -58,10 +61,20 @@ impl Local {
         self.turn_ends.store(at.as_picos(), OWN);
     }
 
+    /// When the next tick is due.
+    pub(crate) fn tick(&self) -> Time {
+        Time::from_picos(self.tick.load(OWN))
+    }
+
+    /// Sets when the next tick is due. The caller arms the timer.
+    pub(crate) fn set_tick(&self, at: Time) {
+        self.tick.store(at.as_picos(), OWN);
+    }
+
     /// Sets the timer to the earliest of what waits for it, unless it expires before that anyway.
     pub(crate) fn arm<P: Platform>(&self) {
         P::settle();
-        let wanted = self.timers.next().min(self.turn_ends());
+        let wanted = self.timers.next().min(self.turn_ends()).min(self.tick());
         if wanted.as_picos() < self.armed.load(OWN) {
             self.armed.store(wanted.as_picos(), OWN);
             P::set_timer(wanted);

@@ -5,6 +5,7 @@ use hitm_sched::prio::Prio;
 use hitm_sched::task::Policy;
 
 use crate::roles::Role;
+use crate::tenant::Tenant;
 
 /// How urgent a task is and how it shares its CPU with equals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +50,8 @@ pub struct SpawnOptions {
     pub cpus: Option<CpuSet>,
     /// What it is counted as.
     pub role: Option<Role>,
+    /// Whose concurrency ids it has; none for none.
+    pub tenant: Option<Tenant>,
 }
 
 impl From<Priority> for SpawnOptions {

@@ -24,6 +24,7 @@ use crate::options::SpawnOptions;
 use crate::population::Stop;
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
+use crate::tenant::Tenant;
 
 impl<P: Platform> Handle<P> {
     /// Starts a task. It may run before this returns.
@@ -57,10 +58,11 @@ impl<P: Platform> Handle<P> {
             prio: options.priority.prio,
             policy: options.priority.policy,
             allowed: options.cpus.map_or_else(|| self.topology().cpu_ids().collect(), |cpus| self.on_machine(&cpus)),
+            map: options.tenant.as_ref().map(Tenant::map),
         };
         let packet = Packet::new();
         let task = Box::pin(Deliver::<P, F>::new(future, packet.clone()));
-        let cell = self.start(&attributes, role, task, packet.clone());
+        let cell = self.start(&attributes, role, options.tenant, task, packet.clone());
         JoinHandle::new(self.clone(), cell, packet)
     }
 
@@ -70,11 +72,18 @@ impl<P: Platform> Handle<P> {
         }
     }
 
-    fn start(&self, attributes: &Attributes, role: Option<Role>, task: Task, finish: Arc<dyn Finish>) -> Arc<Cell<P>> {
+    fn start(
+        &self,
+        attributes: &Attributes,
+        role: Option<Role>,
+        tenant: Option<Tenant>,
+        task: Task,
+        finish: Arc<dyn Finish>,
+    ) -> Arc<Cell<P>> {
         let runtime = &*self.0;
         let (cell, admitted) = runtime.system_call(|| {
             let id = runtime.sched.prepare(attributes);
-            let cell = Cell::new(Arc::downgrade(&self.0), id, role, task, finish);
+            let cell = Cell::new(Arc::downgrade(&self.0), id, role, tenant, task, finish);
             P::settle();
             let admitted = runtime.population.enter();
             if admitted {

@@ -4,9 +4,10 @@
 //! queue until it is due or dropped, so its presence there is all the state that it has.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -90,6 +91,18 @@ pub struct Sleep<P: Platform> {
     registered: Option<(CpuId, Key)>,
 }
 
+/// The time of a [`Handle::timeout`] has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time has passed")
+    }
+}
+
+impl Error for Elapsed {}
+
 impl<P: Platform> Handle<P> {
     /// Sleeps for `span` from now; never less. Later by the time that the CPU where it began takes to look: it looks at once
     /// when it idles or computes, else at its next task.
@@ -110,6 +123,35 @@ impl<P: Platform> Handle<P> {
     /// Sleeps until `deadline`; not at all when it has passed.
     pub fn sleep_until(&self, deadline: Time) -> Sleep<P> {
         Sleep { runtime: self.clone(), deadline, registered: None }
+    }
+
+    /// Waits for `future`, but no longer than `patience`. The future is polled first, so one that is ready wins whatever the time;
+    /// one that is given up is dropped where it waits, and what that does is told where it was made ([`sync`](crate::sync)). To go on
+    /// with it later, pass `&mut future`.
+    ///
+    /// ```
+    /// # use hitm::sync::Mutex;
+    /// # use hitm::{Elapsed, NativeRuntime, Span};
+    /// # let runtime = NativeRuntime::with_cpus(1).unwrap();
+    /// # runtime.run(|handle| async move {
+    /// let mutex = Mutex::new(&handle, 7);
+    /// let guard = handle.timeout(Span::from_micros(50), mutex.lock()).await.unwrap();
+    /// assert_eq!(handle.timeout(Span::from_micros(50), mutex.lock()).await.err(), Some(Elapsed));
+    /// # drop(guard);
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Elapsed`] when the time has passed first.
+    pub async fn timeout<F: Future>(&self, patience: Span, future: F) -> Result<F::Output, Elapsed> {
+        let (mut future, mut over) = (pin!(future), pin!(self.sleep(patience)));
+        poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Ok(value));
+            }
+            over.as_mut().poll(context).map(|()| Err(Elapsed))
+        })
+        .await
     }
 }
 

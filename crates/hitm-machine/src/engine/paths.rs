@@ -72,6 +72,10 @@ impl Engine {
             return;
         }
         self.spend(self.paths.interrupt_send, Part::Interrupts);
+        let sender = self.current;
+        if self.faults.as_mut().is_some_and(|faults| faults.loses(sender, interrupts)) {
+            return;
+        }
         let at = self.delivered(target, Late::Interrupt);
         self.cpus[target as usize].interrupts_due.push(at);
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });

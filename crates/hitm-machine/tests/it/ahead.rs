@@ -2,17 +2,18 @@
 //! the same, whether its CPUs look ahead or take turns.
 //!
 //! Every program runs on a machine without faults or with them, and with caches that hold all or hardly anything.
-//!
-//! `HITM_SEED=17` runs program 17 alone; `HITM_CASES=100` runs a hundred times as many as usual.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hitm_machine::{
-    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, FaultCounts, Faults, Levels, Machine, Simulated,
+    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, FaultCounts, Faults, Levels, Machine, Random, Simulated,
 };
 use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
+
+use crate::TARGET;
 
 /// Four words stand on one line.
 const WORDS: usize = 4;
@@ -26,19 +27,7 @@ const OPERATIONS: usize = 300;
 type Line = [<Simulated as Memory>::Atomic<u32>; WORDS];
 
 /// What one CPU saw: the operation, its time before and after, and what it read.
-type Seen = Vec<(usize, Time, Time, u64)>;
-
-/// SplitMix64.
-struct Draws(u64);
-
-impl Draws {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut draw = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((draw ^ draw >> 31) % limit as u64) as usize
-    }
-}
+type Seen = Vec<(u64, Time, Time, u64)>;
 
 /// The words that all CPUs touch.
 struct Shared {
@@ -61,26 +50,26 @@ impl Shared {
     }
 
     /// One operation of the program. CPUs favour one line each, which makes it theirs now and then.
-    fn operate(&self, cpu: usize, cpus: usize, draws: &mut Draws) -> (usize, u64) {
-        let line = if draws.below(2) == 0 { cpu % LINES } else { draws.below(LINES) };
-        let word = self.word(line, draws.below(WORDS));
-        let drawn = draws.below(100);
+    fn operate(&self, cpu: usize, cpus: usize, random: &mut Random) -> (u64, u64) {
+        let line = if random.below(2) == 0 { cpu % LINES } else { random.below(LINES as u64) as usize };
+        let word = self.word(line, random.below(WORDS as u64) as usize);
+        let drawn = random.below(100);
         let read = match drawn {
             // Relaxed throughout: the machine's order is that of x86 whatever is asked, and nothing is concluded from a value.
             0..45 => u64::from(word.load(Ordering::Relaxed)),
             45..70 => {
-                word.store((draws.below(1 << 20) * cpus + cpu) as u32, Ordering::Relaxed);
+                word.store(random.below(1 << 20) as u32 * cpus as u32 + cpu as u32, Ordering::Relaxed);
                 0
             }
             70..80 => u64::from(word.fetch_add(1, Ordering::Relaxed)),
-            80..88 => Simulated::compute(Span::from_nanos(draws.below(300) as u64)).as_picos(),
+            80..88 => Simulated::compute(Span::from_nanos(random.below(300))).as_picos(),
             88..90 => {
                 Simulated::fence(Ordering::SeqCst);
                 0
             }
             90..93 => {
                 // A CPU of another number: who works is interrupted.
-                let target = (cpu + 1 + draws.below(cpus - 1)) % cpus;
+                let target = (cpu + 1 + random.below(cpus as u64 - 1) as usize) % cpus;
                 Simulated::interrupt(CpuId(target as u32), Interrupts::RESCHEDULE);
                 0
             }
@@ -96,12 +85,12 @@ impl Shared {
                 0
             }
             98 => {
-                Simulated::set_timer(Simulated::now() + Span::from_nanos(draws.below(400) as u64));
+                Simulated::set_timer(Simulated::now() + Span::from_nanos(random.below(400)));
                 Simulated::wait_for_interrupt();
                 0
             }
             _ => {
-                Simulated::set_timer(Simulated::now() + Span::from_nanos(draws.below(400) as u64));
+                Simulated::set_timer(Simulated::now() + Span::from_nanos(random.below(400)));
                 0
             }
         };
@@ -109,10 +98,10 @@ impl Shared {
     }
 
     /// The last CPU's program: every tick ends what others wait for.
-    fn tick(&self, others: u32, draws: &mut Draws) {
+    fn tick(&self, others: u32, random: &mut Random) {
         let [ticks, ended, ..] = &self.clock[0];
         while ended.load(Ordering::Relaxed) != others {
-            Simulated::compute(Span::from_nanos(100 + draws.below(500) as u64));
+            Simulated::compute(Span::from_nanos(100 + random.below(500)));
             ticks.store(ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             Simulated::fence(Ordering::SeqCst);
             Simulated::unpark(ticks, usize::MAX);
@@ -128,14 +117,16 @@ const FAULTS: Faults = Faults {
     taken_after_rmw: 0.1,
     taken_on_path: 0.1,
     taken_for: Span::from_micros(2),
+    lost: 0.02,
 };
 
 /// Caches for one to four lines in level 1 and 2 and one to six in level 3, of cores that have flushed after as little as a CPU idles.
 fn small(seed: u64) -> Capacity {
-    let mut draws = Draws(seed);
-    let mut size = |sets: usize, ways: usize| CacheSize { sets: 1 + draws.below(sets), ways: 1 + draws.below(ways) };
+    let mut random = Random::new(seed, 1 << 20);
+    let mut size =
+        |sets, ways| CacheSize { sets: 1 + random.below(sets) as usize, ways: 1 + random.below(ways) as usize };
     let (level_1, level_2, level_3) = (size(2, 1), size(2, 2), size(2, 3));
-    let flushed_after = [None, Some(Span::ZERO), Some(Span::from_nanos(600))][draws.below(3)];
+    let flushed_after = [None, Some(Span::ZERO), Some(Span::from_nanos(600))][random.below(3) as usize];
     Capacity { level_1, level_2, level_3, level_2_hit: Span::from_nanos(4), flushed_after }
 }
 
@@ -184,14 +175,14 @@ fn run(setting: Setting, seed: u64, look_ahead: bool) -> Ran {
     let seen = Arc::new(Mutex::new(vec![Seen::new(); cpus]));
     let log = seen.clone();
     let main = move |cpu: CpuId| {
-        let mut draws = Draws(seed << 16 | u64::from(cpu.0));
+        let mut random = Random::new(seed, u64::from(cpu.0));
         if cpu.index() + 1 == cpus {
-            return shared.tick(cpu.0, &mut draws);
+            return shared.tick(cpu.0, &mut random);
         }
         let mut own = Seen::new();
         for _ in 0..OPERATIONS {
             let before = Simulated::now();
-            let (drawn, read) = shared.operate(cpu.index(), cpus, &mut draws);
+            let (drawn, read) = shared.operate(cpu.index(), cpus, &mut random);
             own.push((drawn, before, Simulated::now(), read));
         }
         log.lock().expect("no panic holds it")[cpu.index()] = own;
@@ -209,11 +200,6 @@ fn run(setting: Setting, seed: u64, look_ahead: bool) -> Ran {
     Ran { seen, results: format!("{results:?}"), faults: machine.faults(), levels, resumes }
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
-}
-
 /// What one program did, the same with and without look-ahead.
 fn check(setting: Setting, seed: u64) -> [Ran; 2] {
     let ran = [true, false].map(|look_ahead| run(setting, seed, look_ahead));
@@ -223,21 +209,14 @@ fn check(setting: Setting, seed: u64) -> [Ran; 2] {
         Some((pair.1.1, format!("cpu {cpu}, operation {index}: {pair:?}")))
     });
     if let Some((_, first)) = first.min() {
-        panic!("HITM_SEED={seed}, {setting:?}: looking ahead and not, {first}");
+        panic!("seed {seed}, {setting:?}: looking ahead and not, {first}");
     }
-    assert!(ahead.results == in_turn.results, "HITM_SEED={seed}, {setting:?}: the counts differ");
+    assert!(ahead.results == in_turn.results, "seed {seed}, {setting:?}: the counts differ");
     // Nothing is said of what goes wrong after the measurement either.
     if measure_until(seed) == FOREVER {
-        assert_eq!(ahead.faults, in_turn.faults, "HITM_SEED={seed}, {setting:?}: the faults");
+        assert_eq!(ahead.faults, in_turn.faults, "seed {seed}, {setting:?}: the faults");
     }
     ran
-}
-
-fn seeds() -> std::ops::RangeInclusive<u64> {
-    match number("HITM_SEED") {
-        Some(seed) => seed..=seed,
-        None => 1..=600 * number("HITM_CASES").unwrap_or(1),
-    }
 }
 
 fn shape(seed: u64) -> &'static str {
@@ -247,37 +226,41 @@ fn shape(seed: u64) -> &'static str {
 
 #[test]
 fn random_programs_see_the_same_at_the_same_times() {
-    let mut came = [0; 4];
-    for seed in seeds() {
+    let came = RefCell::new([0; 4]);
+    hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_at_the_same_times", 600, &[], |seed| {
         let setting = |faults| Setting { shape: shape(seed), faults, capacity: None };
         assert_eq!(check(setting(None), seed)[0].faults, FaultCounts::default());
         let FaultCounts { late_interrupts, late_timers, taken_after_rmw, taken_on_path, .. } =
             check(setting(Some(FAULTS)), seed)[0].faults;
         let counts = [late_interrupts, late_timers, taken_after_rmw, taken_on_path];
-        for (total, count) in came.iter_mut().zip(counts) {
+        for (total, count) in came.borrow_mut().iter_mut().zip(counts) {
             *total += count;
         }
-    }
+    });
     // A program has 300 operations a CPU; few of them set a timer.
-    assert!(number("HITM_SEED").is_some() || came.iter().all(|&total| total > 500), "faults that came: {came:?}");
+    let is_one = hitm_seeds::number("HITM_SEED").is_some();
+    assert!(is_one || came.borrow().iter().all(|&total| total > 500), "faults that came: {came:?}");
 }
 
 #[test]
 fn random_programs_see_the_same_from_small_caches() {
-    let mut came = [0; 7];
-    for seed in seeds() {
+    let came = RefCell::new([0; 7]);
+    hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_from_small_caches", 600, &[], |seed| {
         let shape = [shape(seed), "pack:2 l3:2 core:2 pu:1"][seed as usize / 2 % 2];
         let faults = [None, Some(FAULTS)][seed as usize / 5 % 2];
         let [ahead, in_turn] = check(Setting { shape, faults, capacity: Some(small(seed)) }, seed);
         let levels = ahead.levels.expect("caches have sizes");
         let saved = in_turn.resumes - ahead.resumes.min(in_turn.resumes);
         let Levels { level_2, level_3, other_level_3, fallen, lost, flushes, .. } = levels;
-        for (total, count) in came.iter_mut().zip([level_2, level_3, other_level_3, fallen, lost, flushes, saved]) {
+        for (total, count) in
+            came.borrow_mut().iter_mut().zip([level_2, level_3, other_level_3, fallen, lost, flushes, saved])
+        {
             *total += count;
         }
-    }
+    });
     // It is no test if lines stay where they are, or if nobody looks ahead.
-    assert!(number("HITM_SEED").is_some() || came.iter().all(|&total| total > 1_000), "what came: {came:?}");
+    let is_one = hitm_seeds::number("HITM_SEED").is_some();
+    assert!(is_one || came.borrow().iter().all(|&total| total > 1_000), "what came: {came:?}");
 }
 
 /// Whoever waits for a word when the measurement ends, and lines are not followed any more, still sees it written.

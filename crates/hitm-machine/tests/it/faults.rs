@@ -14,6 +14,7 @@ const NONE: Faults = Faults {
     taken_after_rmw: 0.0,
     taken_on_path: 0.0,
     taken_for: Span::from_micros(50),
+    lost: 0.0,
 };
 
 fn machine(faults: Option<Faults>) -> Machine {

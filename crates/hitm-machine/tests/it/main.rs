@@ -6,3 +6,6 @@ mod faults;
 mod instructions;
 mod stores;
 mod stream;
+
+/// How `cargo test` is told to run these.
+const TARGET: &str = "-p hitm-machine --test it";

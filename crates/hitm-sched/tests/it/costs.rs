@@ -102,7 +102,7 @@ impl Bench {
 }
 
 fn attributes(allowed: CpuSet) -> Attributes {
-    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed }
+    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None }
 }
 
 fn run(sched: &Sched) {

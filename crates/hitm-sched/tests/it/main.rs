@@ -8,4 +8,6 @@ mod numbers;
 mod push;
 mod recipes;
 mod run;
-mod seeds;
+
+/// How `cargo test` is told to run these.
+const TARGET: &str = "-p hitm-sched --test it";

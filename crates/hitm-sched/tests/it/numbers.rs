@@ -22,7 +22,7 @@ fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
     let ended = Rc::new(Cell::new(None));
     bench.each(move |cpu, sched| {
         let allowed = CpuSet::from_iter([CpuId(1)]);
-        let attributes = Attributes { prio: Prio(49), policy: Policy::Fifo, allowed };
+        let attributes = Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None };
         if cpu == CpuId(1) {
             let task = sched.create(&attributes);
             sched.wake(task);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use hitm::{CpuSet, Handle, Priority, Span, SpawnOptions};
+use hitm_machine::Random;
 use hitm_topology::CpuId;
 
 use crate::host::Host;
@@ -16,37 +17,22 @@ every_host!(
     a_set_that_excludes_the_only_free_cpu_waits,
 );
 
-/// A sequence without pattern, the same everywhere.
-pub(crate) struct Scatter(u64);
-
-impl Scatter {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % bound
-    }
-
-    /// Some CPUs of a machine, one at least.
-    pub(crate) fn cpus(&mut self, count: usize) -> CpuSet {
-        let mut cpus: CpuSet = (0..count as u32).map(CpuId).filter(|_| self.below(3) == 0).collect();
-        cpus.insert(CpuId(self.below(count) as u32));
-        cpus
-    }
+/// Some CPUs of a machine, one at least.
+pub(crate) fn some_cpus(random: &mut Random, count: usize) -> CpuSet {
+    let count = count as u32;
+    let mut cpus: CpuSet = (0..count).map(CpuId).filter(|_| random.below(3) == 0).collect();
+    cpus.insert(CpuId(random.below(u64::from(count)) as u32));
+    cpus
 }
 
 /// Works, waits and yields, `steps` times.
 pub(crate) async fn wander<H: Host>(handle: Handle<H>, seed: u64, steps: usize) {
-    let mut scatter = Scatter::new(seed);
+    let mut random = Random::new(seed, 0);
     for _ in 0..steps {
-        match scatter.below(4) {
+        match random.below(4) {
             0 => handle.yield_now().await,
-            1 => handle.sleep(Span::from_micros(scatter.below(20) as u64)).await,
-            2 => handle.compute(Span::from_micros(scatter.below(20) as u64)).await,
+            1 => handle.sleep(Span::from_micros(random.below(20))).await,
+            2 => handle.compute(Span::from_micros(random.below(20))).await,
             _ => handle.checkpoint().await,
         }
     }
@@ -54,14 +40,14 @@ pub(crate) async fn wander<H: Host>(handle: Handle<H>, seed: u64, steps: usize) 
 
 async fn every_poll_is_where_it_may_be<H: Host>(handle: Handle<H>) {
     let cpus = handle.topology().cpus();
-    let mut scatter = Scatter::new(1);
+    let mut random = Random::new(1, 0);
     let mut tasks = Vec::new();
     for number in 0..3 * cpus as u64 + 5 {
-        let allowed = scatter.cpus(cpus);
+        let allowed = some_cpus(&mut random, cpus);
         let options = SpawnOptions {
-            priority: Priority::fifo(1 + scatter.below(5) as u8),
+            priority: Priority::fifo(1 + random.below(5) as u8),
             cpus: Some(allowed.clone()),
-            role: None,
+            ..SpawnOptions::default()
         };
         let look = move || {
             let cpu = H::current_cpu();
@@ -85,7 +71,11 @@ async fn a_task_that_changes_its_own_cpus_moves<H: Host>(handle: Handle<H>) {
                 me.set_cpus(&CpuSet::from_iter([cpu]));
                 match step % 3 {
                     0 => me.yield_now().await,
-                    1 => me.sleep(Span::from_micros(3)).await,
+                    1 => {
+                        me.sleep(Span::from_micros(3)).await;
+                        // A sleep whose time is over when it begins does not leave its CPU.
+                        me.checkpoint().await;
+                    }
                     _ => me.checkpoint().await,
                 }
                 assert_eq!(H::current_cpu(), cpu, "step {step}");
@@ -118,12 +108,12 @@ impl Said {
 
 async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
     let cpus = handle.topology().cpus();
-    let mut scatter = Scatter::new(7);
+    let mut random = Random::new(7, 0);
     let mut tasks = Vec::new();
     for number in 0..2 * cpus as u64 + 3 {
-        let allowed = scatter.cpus(cpus);
+        let allowed = some_cpus(&mut random, cpus);
         let said = Arc::new(Mutex::new(Said { now: allowed.clone(), before: None, changing: false }));
-        let options = SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), role: None };
+        let options = SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), role: None, tenant: None };
         let seen = said.clone();
         let look = move || {
             H::settle();
@@ -135,8 +125,8 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
     }
     handle.set_priority(Priority::fifo(3));
     for _ in 0..40 {
-        let (task, said) = &tasks[scatter.below(tasks.len())];
-        let cpus = scatter.cpus(cpus);
+        let (task, said) = &tasks[random.below(tasks.len() as u64) as usize];
+        let cpus = some_cpus(&mut random, cpus);
         {
             H::settle();
             let mut said = said.lock().expect("nobody panics with it");
@@ -148,7 +138,7 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
             H::settle();
             said.lock().expect("nobody panics with it").changing = false;
         }
-        wander(handle.clone(), scatter.below(1_000) as u64, 2).await;
+        wander(handle.clone(), random.below(1_000), 2).await;
     }
     for (task, _) in tasks {
         joined(task).await;

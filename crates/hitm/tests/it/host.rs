@@ -159,11 +159,6 @@ mod simulated {
     /// Shapes: one CPU, two cores, two cores of two threads, and two packages of two LLCs each.
     pub(crate) const MACHINES: [&str; 4] = ["core:1 pu:1", "core:2 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"];
 
-    /// How many times as many seeds as usual: for a search in the background.
-    fn effort() -> u64 {
-        std::env::var("HITM_EFFORT").map_or(1, |effort| effort.parse().expect("`HITM_EFFORT` is a number"))
-    }
-
     /// Every machine with both arbitration policies, the other parameters varying along.
     fn setups() -> impl Iterator<Item = Setup> {
         let variants = [
@@ -173,8 +168,8 @@ mod simulated {
             (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
             (5, Arbitration::Fifo, "shipped", CostSet::Runtime),
         ];
-        let shapes =
-            (0..effort()).flat_map(move |more| MACHINES.map(|machine| (machine, more * variants.len() as u64)));
+        let shapes = (0..hitm_seeds::number("HITM_CASES").unwrap_or(1))
+            .flat_map(move |more| MACHINES.map(|machine| (machine, more * variants.len() as u64)));
         shapes.flat_map(move |(machine, more)| {
             variants.map(|(seed, arbitration, mitigation, costs)| {
                 let (of, seed) = (Setup::of(machine), seed + more);

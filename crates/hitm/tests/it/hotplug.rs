@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hitm::{Handle, Priority, Span};
+use hitm_machine::Random;
 use hitm_topology::CpuId;
 
-use crate::affinity::{Scatter, wander};
+use crate::affinity::wander;
 use crate::host::Host;
 use crate::stage::{joined, on_cpu};
 use crate::watch::polled;
@@ -25,16 +26,16 @@ async fn work_goes_on_while_cpus_come_and_go<H: Host>(handle: Handle<H>) {
         let priority = Priority::fifo(1 + (number % 4) as u8);
         tasks.push(handle.spawn(priority, wander(handle.clone(), number, 60)));
     }
-    let mut scatter = Scatter::new(3);
+    let mut random = Random::new(3, 0);
     handle.set_priority(Priority::fifo(9));
     for _ in 0..30 {
-        let cpu = CpuId(scatter.below(cpus) as u32);
-        if scatter.below(2) == 0 {
+        let cpu = CpuId(random.below(cpus as u64) as u32);
+        if random.below(2) == 0 {
             handle.set_offline(cpu);
         } else {
             handle.set_online(cpu);
         }
-        wander(handle.clone(), scatter.below(1_000) as u64, 3).await;
+        wander(handle.clone(), random.below(1_000), 3).await;
     }
     handle.topology().cpu_ids().for_each(|cpu| handle.set_online(cpu));
     for task in tasks {

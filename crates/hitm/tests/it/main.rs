@@ -37,3 +37,4 @@ mod slices;
 
 mod affinity;
 mod hotplug;
+mod tenants;

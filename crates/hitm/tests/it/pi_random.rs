@@ -3,14 +3,12 @@
 //! A ledger that knows nothing of the queues holds who owns what and who wants what. At rest it works out how urgent each task ought to
 //! be: the most urgent of itself and of those that want what it owns, and so on.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
 
 use hitm::sync::{Futex, PiLockError, PiMutex, PiMutexGuard};
 use hitm::{Handle, JoinHandle, Priority, Span};
+use hitm_machine::Random;
 use hitm_memory::{AtomicWord, Platform};
 
 use crate::stage::joined;
@@ -25,21 +23,8 @@ const ROUNDS: usize = 40;
 const LEAST: u8 = 2;
 const MOST: u8 = 60;
 
-/// A small generator of random numbers (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    fn priority(&mut self) -> u8 {
-        LEAST + self.below(u64::from(MOST - LEAST)) as u8
-    }
+fn any_priority(random: &mut Random) -> u8 {
+    LEAST + random.below(u64::from(MOST - LEAST)) as u8
 }
 
 /// Who owns what, who wants what, as the tasks themselves say it.
@@ -127,7 +112,11 @@ impl<P: Platform> World<P> {
     /// Takes a mutex for a task; none when it gave up or may not.
     async fn take(&self, task: usize, mutex: usize, patience: Option<Span>) -> Option<Owned<'_, P>> {
         self.facts().wants[task] = Some(mutex);
-        let taken = within(&self.handle, patience, self.mutexes[mutex].lock()).await;
+        let lock = self.mutexes[mutex].lock();
+        let taken = match patience {
+            Some(patience) => self.handle.timeout(patience, lock).await.ok(),
+            None => Some(lock.await),
+        };
         let mut facts = self.facts();
         facts.wants[task] = None;
         let (guard, died) = match taken {
@@ -150,19 +139,6 @@ impl<P: Platform> World<P> {
     }
 }
 
-/// What `future` gives, if it does so in time.
-async fn within<P: Platform, F: Future>(handle: &Handle<P>, patience: Option<Span>, future: F) -> Option<F::Output> {
-    let Some(patience) = patience else { return Some(future.await) };
-    let (mut future, mut over) = (pin!(future), pin!(handle.sleep(patience)));
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        over.as_mut().poll(context).map(|()| None)
-    })
-    .await
-}
-
 /// What a task does all its life.
 async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
     struct Gone<P: Platform>(Arc<World<P>>, usize);
@@ -172,7 +148,7 @@ async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
         }
     }
     let _gone = Gone(world.clone(), task);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed, 0);
     for _ in 0..ROUNDS {
         let mut owned: Vec<Owned<'_, P>> = Vec::new();
         for _ in 0..1 + random.below(3) {
@@ -199,7 +175,7 @@ async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
             std::panic::resume_unwind(Box::new("as planned"));
         }
         if random.below(8) == 0 {
-            let priority = random.priority();
+            let priority = any_priority(&mut random);
             world.facts().own[task] = priority;
             world.handle.set_priority(Priority::fifo(priority));
         }
@@ -240,8 +216,8 @@ fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
 
 /// Runs the tasks; brings them to rest so often and checks. Returns what was seen.
 async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> Seen {
-    let mut random = Random(seed);
-    let own = std::array::from_fn(|_| random.priority());
+    let mut random = Random::new(seed, 0);
+    let own = std::array::from_fn(|_| any_priority(&mut random));
     let world = Arc::new(World {
         mutexes: std::array::from_fn(|_| PiMutex::new(&handle, 0)),
         rest: Futex::new(&handle, 0),
@@ -262,7 +238,7 @@ async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> See
         check(&world, &tasks);
         let task = random.below(TASKS as u64) as usize;
         if !world.facts().gone[task] {
-            let priority = random.priority();
+            let priority = any_priority(&mut random);
             world.facts().own[task] = priority;
             handle.set_priority_of(&tasks[task], Priority::fifo(priority));
             check(&world, &tasks);

@@ -16,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hitm_machine::Simulated;
+use hitm_seeds::number;
 
 use crate::defects::Flaw;
 use crate::plan::Plan;
@@ -49,15 +50,6 @@ struct Campaign {
     is_long: bool,
 }
 
-fn variable(name: &str) -> Option<String> {
-    env::var(name).ok()
-}
-
-fn number(name: &str) -> Option<u64> {
-    let text = variable(name)?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{text}`")))
-}
-
 fn extent(text: &str) -> Extent {
     let (digits, of): (&str, fn(u64) -> Extent) = match text.strip_suffix('m') {
         Some(minutes) => (minutes, |minutes| Extent::Time(Duration::from_secs(60 * minutes))),
@@ -69,21 +61,15 @@ fn extent(text: &str) -> Extent {
 
 impl Campaign {
     fn asked_for() -> Self {
-        let mitigation = variable("HITM_MITIGATION");
+        let mitigation = env::var("HITM_MITIGATION").ok();
         if let Some(seed) = number("HITM_SEED") {
             return Self { first: seed, extent: Extent::Seeds(1), mitigation, is_long: false };
         }
-        let (soak, cases) = (variable("HITM_SOAK"), number("HITM_CASES"));
+        let (soak, cases) = (env::var("HITM_SOAK").ok(), number("HITM_CASES"));
         let is_long = soak.is_some() || cases.is_some();
         let usual = Extent::Seeds(USUAL * cases.unwrap_or(1));
         let extent = soak.map_or(usual, |text| extent(&text));
         Self { first: number("HITM_FIRST").unwrap_or(1), extent, mitigation, is_long }
-    }
-
-    /// The command that shows a failure of `seed` again.
-    fn again(&self, seed: u64) -> String {
-        let mitigation = self.mitigation.as_ref().map_or_else(String::new, |name| format!("HITM_MITIGATION={name} "));
-        format!("{mitigation}HITM_SEED={seed} cargo test -p hitm --test soak -- --exact soak --nocapture")
     }
 }
 
@@ -100,7 +86,7 @@ struct Progress {
 impl Progress {
     fn add(&mut self, campaign: &Campaign, seed: u64, plan: &Plan, outcome: &Outcome, since: Instant) {
         if !outcome.findings.is_empty() {
-            let again = campaign.again(seed);
+            let again = hitm_seeds::again("-p hitm --test soak", "soak", seed);
             eprintln!(
                 "seed {seed} fails on {}; again: {again}\n{}",
                 plan.mitigation,

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hitm::Priority;
+use hitm::{Elapsed, Priority};
 use hitm_machine::{Random, Simulated};
 use hitm_memory::{Platform, Span, Time};
 use hitm_sched::check::Snapshot;
@@ -17,7 +17,7 @@ use hitm_sched::task::TaskId;
 
 use crate::ledger::{Books, Check, Doing, Entry};
 use crate::plan::{MUTEXES, Plan};
-use crate::task::{spawn, within};
+use crate::task::spawn;
 use crate::world::{Signal, World};
 
 /// More urgent than all that are controlled.
@@ -93,17 +93,19 @@ async fn reap<P: Platform>(world: &Arc<World<P>>) {
 /// Waits for the tasks that can be reached, and aborts those that do not end. Who cannot be reached and waits for ever is ended by
 /// the runtime's end.
 async fn end<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
-    let patience = Some(Span::from_micros(500));
+    let patience = Span::from_micros(500);
     while let Some(task) = world.take_any(random) {
         // Somebody may be about to do something to it.
         let Ok((serial, mut task)) = Arc::try_unwrap(task) else { continue };
-        let mut result = within(&world.handle, patience, &mut task).await;
-        if result.is_none() {
-            world.books().entry(serial).aborted = true;
-            task.abort();
-            result = Some(task.await);
-        }
-        world.check_result(serial, result.expect("it has ended"));
+        let result = match world.handle.timeout(patience, &mut task).await {
+            Ok(result) => result,
+            Err(Elapsed) => {
+                world.books().entry(serial).aborted = true;
+                task.abort();
+                task.await
+            }
+        };
+        world.check_result(serial, result);
     }
 }
 

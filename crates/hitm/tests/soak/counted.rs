@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::{CpuSet, Interrupts, Platform, Time};
 use hitm_sched::check::Snapshot;
+use hitm_sched::cid::{MapId, MapSnapshot};
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::stats::{Count, Stats};
@@ -330,6 +331,30 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
 
     fn allowed(&self, task: TaskId) -> CpuSet {
         self.inner.allowed(task)
+    }
+
+    fn make_map(&self) -> MapId {
+        self.inner.make_map()
+    }
+
+    fn free_map(&self, map: MapId) {
+        self.inner.free_map(map);
+    }
+
+    fn cid(&self) -> Option<u32> {
+        self.inner.cid()
+    }
+
+    fn has_ticks(&self) -> bool {
+        self.inner.has_ticks()
+    }
+
+    fn tick(&self) {
+        self.inner.tick();
+    }
+
+    fn map_snapshot(&self, map: MapId) -> MapSnapshot {
+        self.inner.map_snapshot(map)
     }
 
     fn stats(&self) -> &Stats {

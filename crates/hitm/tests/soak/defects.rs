@@ -6,7 +6,6 @@ use expect_test::expect;
 use hitm_machine::{Faults, Simulated};
 
 use crate::ledger::Check;
-use crate::lossy::Lossy;
 use crate::plan::Plan;
 use crate::run::{self, Outcome};
 
@@ -22,7 +21,7 @@ pub(crate) enum Flaw {
     LosesWakeups,
     /// A priority that was lent is not taken back, now and then.
     KeepsWhatWasLent,
-    /// An interrupt in so many never comes: see [`Lossy`].
+    /// An interrupt in so many never comes: see [`Faults::lost`].
     LosesInterrupts,
 }
 
@@ -39,7 +38,11 @@ struct Row {
 
 fn run(plan: &Plan, flaw: Flaw) -> Outcome {
     match flaw {
-        Flaw::LosesInterrupts => run::run::<Lossy>(plan, flaw),
+        Flaw::LosesInterrupts => {
+            let mut plan = plan.clone();
+            plan.faults.lost = 1.0 / 40.0;
+            run::run::<Simulated>(&plan, flaw)
+        }
         _ => run::run::<Simulated>(plan, flaw),
     }
 }

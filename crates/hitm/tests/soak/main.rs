@@ -13,7 +13,6 @@ mod control;
 mod counted;
 mod defects;
 mod ledger;
-mod lossy;
 mod plan;
 mod run;
 mod tally;

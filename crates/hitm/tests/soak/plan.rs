@@ -68,7 +68,7 @@ fn is_fault(step: Step) -> bool {
 }
 
 /// The mitigations that differ in what is executed; ours, which is what people run, in one plan of four.
-const MITIGATIONS: [&str; 14] = [
+const MITIGATIONS: [&str; 17] = [
     "baseline",
     "cpupri-split",
     "cpupri-split-compact",
@@ -77,6 +77,9 @@ const MITIGATIONS: [&str; 14] = [
     "cpupri-mask=node",
     "cpupri-mask=llc+rto-mask=llc+rto-count=llc",
     "cpupri-mask=cpu+rto-mask=cpu+rto-count=cpu",
+    "cpupri-mask=bytes+rto-mask=bytes:llc",
+    "cpupri-mask=bytes:node+cpupri-count=bytes+rto-mask=bytes+rto-count=bytes",
+    "cpupri-count=bytes:llc+rto-count=bytes:core+pull-by-locks",
     "all",
     "all+as-posted",
     "rto-count=node+as-posted",
@@ -150,7 +153,7 @@ fn faults(random: &mut Random) -> Faults {
     let (late, taken_after_rmw, taken_on_path) =
         (of([0.005, 0.03, 0.2]), of([0.0005, 0.002, 0.01]), of([0.0005, 0.002, 0.01]));
     let mut span = || Span::from_micros([5, 20, 60][random.below(3) as usize]);
-    Faults { late, late_by: span(), taken_after_rmw, taken_on_path, taken_for: span() }
+    Faults { late, late_by: span(), taken_after_rmw, taken_on_path, taken_for: span(), lost: 0.0 }
 }
 
 impl Plan {
@@ -198,14 +201,7 @@ impl Plan {
     }
 
     pub(crate) fn pick(&self, random: &mut Random) -> Step {
-        let mut left = random.below(self.weights.iter().map(|(_, weight)| weight).sum());
-        for &(step, weight) in &self.weights {
-            match left.checked_sub(weight) {
-                None => return step,
-                Some(rest) => left = rest,
-            }
-        }
-        unreachable!("what is left is below the sum")
+        random.weighted(&self.weights)
     }
 
     /// The steps of a task's life.

@@ -1,13 +1,11 @@
 //! The life of a task: random steps, each with its own ways to go wrong.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::panic::resume_unwind;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use hitm::sync::{MutexGuard, PiLockError, PiMutexGuard};
-use hitm::{Handle, JoinHandle, Priority, SpawnOptions};
+use hitm::{JoinHandle, Priority, SpawnOptions};
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
@@ -65,7 +63,7 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
         random: Random::new(plan.seed, FIRST_STREAM + u64::from(serial)),
     };
     let priority = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
-    let options = SpawnOptions { priority, cpus: Some(allowed), role: None };
+    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: None };
     let task = world.handle.spawn(options, live(actor, bomb, steps));
     world.books().entry(serial).id = Some(task.id());
     Some((serial, task))
@@ -84,23 +82,6 @@ async fn live<P: Platform>(mut actor: Actor<P>, bomb: Option<Bomb<P>>, steps: u6
     let serial = actor.life.serial;
     actor.world().books().entry(serial).done = true;
     serial
-}
-
-/// What `future` gives, if it does so in time.
-pub(crate) async fn within<P: Platform, F: Future>(
-    handle: &Handle<P>,
-    patience: Option<Span>,
-    future: F,
-) -> Option<F::Output> {
-    let Some(patience) = patience else { return Some(future.await) };
-    let (mut future, mut over) = (pin!(future), pin!(handle.sleep(patience)));
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        over.as_mut().poll(context).map(|()| None)
-    })
-    .await
 }
 
 /// Which kind of mutex.
@@ -218,7 +199,10 @@ impl<P: Platform> Actor<P> {
     async fn wait<F: Future>(&mut self, doing: Doing, patience: Option<Span>, future: F) -> Option<F::Output> {
         let world = &self.life.world;
         let waits = world.wait(self.life.serial, doing, patience);
-        let value = within(&world.handle, patience, future).await;
+        let value = match patience {
+            Some(patience) => world.handle.timeout(patience, future).await.ok(),
+            None => Some(future.await),
+        };
         drop(waits);
         if value.is_none() {
             world.came(Fault::GivenUp);

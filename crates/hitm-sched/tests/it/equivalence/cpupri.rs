@@ -10,7 +10,7 @@ use hitm_sched::prio::{Level, Prio};
 use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu, any_set, pick};
-use crate::seeds;
+use crate::TARGET;
 
 /// One call, the same for every variant.
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ fn forms() -> Vec<CpupriForm> {
 
 #[test]
 fn every_form_finds_the_same() {
-    seeds::each("equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
+    hitm_seeds::each(TARGET, "equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 200);
             for form in forms() {

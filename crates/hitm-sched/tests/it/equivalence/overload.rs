@@ -12,7 +12,7 @@ use hitm_sched::root_domain::{
 use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu};
-use crate::seeds;
+use crate::TARGET;
 
 /// One level of cpupri: nothing here looks at it.
 type Vecs = Packed<Native, 1>;
@@ -107,7 +107,7 @@ fn check<R: RootDomainWords<Native>>(topology: &Topology, config: RootDomainConf
 
 #[test]
 fn every_form_announces_the_same() {
-    seeds::each("equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
+    hitm_seeds::each(TARGET, "equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 100);
             for (rto_count, rto_mask) in Form::all().flat_map(|a| Form::all().map(move |b| (a, b))) {

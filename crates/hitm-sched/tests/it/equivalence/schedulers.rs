@@ -17,7 +17,7 @@ use hitm_topology::{CpuId, Scope};
 
 use super::model::Model;
 use super::{TOPOLOGIES, any_cpu, any_set, pick};
-use crate::seeds;
+use crate::TARGET;
 
 /// Operations of a history.
 const OPERATIONS: usize = 150;
@@ -129,7 +129,7 @@ impl World {
         if self.model.tasks.len() >= 3 * self.model.cpus as usize {
             return;
         }
-        let attributes = Attributes { prio: self.prio(), policy: self.policy(), allowed: self.allowed() };
+        let attributes = Attributes { prio: self.prio(), policy: self.policy(), allowed: self.allowed(), map: None };
         let id = self.on(cpu, |sched| sched.create(&attributes));
         self.log(format_args!("cpu {cpu} creates {id}, {attributes:?}"));
         self.model.create(id, attributes.prio, attributes.allowed);
@@ -275,7 +275,7 @@ fn check_same(seed: u64, reference: &str, mitigations: impl Iterator<Item = Stri
 
 #[test]
 fn every_mitigation_decides_the_same() {
-    seeds::each("equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
+    hitm_seeds::each(TARGET, "equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
         let apart = |name: &String| name.contains("pull-by-locks") || name == "shipped";
         check_same(seed, "baseline", names().into_iter().filter(|name| !apart(name)));
         let joined = names().into_iter().filter(|name| !apart(name)).map(|name| format!("{name}+pull-by-locks"));

@@ -364,7 +364,7 @@ impl<P: Platform> Driver<P> {
         let prio = self.plan.prio(&mut cpu.random);
         let allowed = self.plan.allowed(&mut cpu.random);
         let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
-        let id = self.sched.prepare(&Attributes { prio, policy, allowed: allowed.clone() });
+        let id = self.sched.prepare(&Attributes { prio, policy, allowed: allowed.clone(), map: None });
         self.handles[id.0 as usize].fetch_add(1, Ordering::Release);
         P::settle();
         self.ledger.made(id, prio, &allowed);

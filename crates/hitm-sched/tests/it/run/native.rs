@@ -7,11 +7,11 @@ use hitm_memory::{Native, NativeWorkers};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::CpuId;
 
+use crate::TARGET;
 use crate::run::driver::{Driver, Mistake, Phase};
 use crate::run::ledger::Check;
 use crate::run::plan::Plan;
 use crate::run::simulated::describe;
-use crate::seeds;
 
 /// A phase takes milliseconds. One that takes this long never ends, however busy the host is.
 const LONGEST_PHASE: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
 
 #[test]
 fn random_tasks() {
-    seeds::each("run::native::random_tasks", 200, &[], |seed| {
+    hitm_seeds::each(TARGET, "run::native::random_tasks", 200, &[], |seed| {
         let plan = Plan::new(seed);
         let findings = run(&plan);
         assert!(findings.is_empty(), "{}", describe(&plan, &findings));

@@ -143,14 +143,7 @@ impl Plan {
     }
 
     pub(crate) fn pick(&self, random: &mut Random) -> Operation {
-        let mut left = random.below(self.weights.iter().map(|(_, weight)| weight).sum());
-        for &(operation, weight) in &self.weights {
-            match left.checked_sub(weight) {
-                None => return operation,
-                Some(rest) => left = rest,
-            }
-        }
-        unreachable!("what is left is below the sum")
+        random.weighted(&self.weights)
     }
 
     pub(crate) fn prio(&self, random: &mut Random) -> Prio {

@@ -8,10 +8,10 @@ use hitm_memory::{Platform, Span};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 
+use crate::TARGET;
 use crate::run::driver::{Driver, Mistake, Phase};
 use crate::run::ledger::Check;
 use crate::run::plan::Plan;
-use crate::seeds;
 
 /// How long a machine goes on by itself after the last thing that was done to it, beyond the stretch of a task that was under
 /// way then: every task runs where it should. A dozen CPUs that switch and push to each other take 40 us at the most.
@@ -107,18 +107,18 @@ fn check(plan: &Plan, bound: Span) {
 #[test]
 fn random_tasks() {
     let check = |seed| check(&Plan::new(seed), SETTLES_WITHIN);
-    seeds::each("run::simulated::random_tasks", 300, &[309, 1157, 150], check);
+    hitm_seeds::each(TARGET, "run::simulated::random_tasks", 300, &[309, 1157], check);
 }
 
 #[test]
 fn random_tasks_on_many_cpus() {
     let check = |seed| check(&Plan::large(seed), LARGE_SETTLES_WITHIN);
-    seeds::each("run::simulated::random_tasks_on_many_cpus", 12, &[11], check);
+    hitm_seeds::each(TARGET, "run::simulated::random_tasks_on_many_cpus", 12, &[11], check);
 }
 
 #[test]
 fn looking_ahead_changes_nothing() {
-    seeds::each("run::simulated::looking_ahead_changes_nothing", 40, &[], |seed| {
+    hitm_seeds::each(TARGET, "run::simulated::looking_ahead_changes_nothing", 40, &[], |seed| {
         let plan = Plan::new(seed);
         let run = |look_ahead| run::<Simulated>(&plan, Mistake::None, look_ahead);
         let (ahead, in_turn) = (run(true), run(false));

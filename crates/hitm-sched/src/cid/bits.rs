@@ -1,0 +1,114 @@
+//! The ids of a map that are taken: one bit each.
+//!
+//! **Invariants.** Whoever has set a bit owns the id, and clears it once.
+//!
+//! **Memory ordering.** Taking is Acquire, giving back Release: what the last owner did with data of this id is seen by the next.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, CpuSet, Field, Memory, PlacedSlice};
+use hitm_topology::Topology;
+
+const BITS: usize = u64::BITS as usize;
+
+/// What stands behind a map's words: sets of CPUs, and the taken ids. Each is as wide as the machine; they follow each other without
+/// gaps, as in the original, so that the last may begin within a line.
+#[derive(Debug)]
+pub(super) struct Bits<M: Memory> {
+    words: PlacedSlice<M, M::Atomic<u64>>,
+    /// Words of a set.
+    width: usize,
+    sets: usize,
+}
+
+impl<M: Memory> Bits<M> {
+    /// Sets of these names; the last is that of the ids.
+    pub(super) fn new(index: usize, topology: &Topology, names: &[&'static str]) -> Self {
+        let width = topology.cpus().div_ceil(BITS);
+        let fields = || {
+            let field = |(place, &name): (usize, &&'static str)| Field {
+                count: width,
+                ..Field::word(name, place * width * size_of::<u64>(), size_of::<u64>(), "64 CPUs or ids")
+            };
+            names.iter().enumerate().map(field).collect()
+        };
+        let words = PlacedSlice::new("mm_bits", Some(index), None, names.len() * width, &fields, |_| M::Atomic::new(0));
+        Self { words, width, sets: names.len() }
+    }
+
+    fn word(&self, set: usize, index: usize) -> &M::Atomic<u64> {
+        &self.words[set * self.width + index]
+    }
+
+    /// The first free id, if it is below `limit`.
+    pub(super) fn first_free(&self, limit: u32) -> Option<u32> {
+        for index in 0..self.width {
+            // Relaxed: a hint, which `take` checks.
+            let free = !self.word(self.sets - 1, index).load(Ordering::Relaxed);
+            if free != 0 {
+                let id = (index * BITS) as u32 + free.trailing_zeros();
+                return (id < limit).then_some(id);
+            }
+        }
+        None
+    }
+
+    /// Takes `id`; false when somebody has it.
+    #[must_use]
+    pub(super) fn take(&self, id: u32) -> bool {
+        let (word, bit) = (self.word(self.sets - 1, id as usize / BITS), 1 << (id as usize % BITS));
+        // Acquire: sees what the last owner did. Pairs with `give_back`.
+        word.fetch_or(bit, Ordering::Acquire) & bit == 0
+    }
+
+    /// Gives `id` back, which the caller has taken.
+    pub(super) fn give_back(&self, id: u32) {
+        let (word, bit) = (self.word(self.sets - 1, id as usize / BITS), 1 << (id as usize % BITS));
+        // Release: publishes what the owner did. Pairs with `take`.
+        let before = word.fetch_and(!bit, Ordering::Release);
+        assert_ne!(before & bit, 0, "id {id} is given back twice");
+    }
+
+    /// How many ids are taken.
+    pub(super) fn population(&self) -> u32 {
+        // Relaxed: a snapshot of words that change.
+        (0..self.width).map(|index| self.word(self.sets - 1, index).load(Ordering::Relaxed).count_ones()).sum()
+    }
+
+    /// Whether the first set has all of `cpus`: a hint, without the lock.
+    pub(super) fn contains_all(&self, cpus: &CpuSet) -> bool {
+        // Relaxed: the set only grows.
+        (0..self.width).all(|index| cpus.word(index) & !self.word(0, index).load(Ordering::Relaxed) == 0)
+    }
+
+    /// Adds `cpus` to set `set`, under a lock of the caller's; how many it has then.
+    pub(super) fn add(&self, set: usize, cpus: &CpuSet) -> u32 {
+        let mut count = 0;
+        for index in 0..self.width {
+            let word = self.word(set, index);
+            // Relaxed: under the caller's lock.
+            let (before, more) = (word.load(Ordering::Relaxed), cpus.word(index));
+            if more & !before != 0 {
+                // Relaxed: as above.
+                word.store(before | more, Ordering::Relaxed);
+            }
+            count += (before | more).count_ones();
+        }
+        count
+    }
+
+    /// The ids that are taken.
+    pub(super) fn taken(&self) -> Vec<u32> {
+        // Relaxed: for checkers, when nothing is in flight.
+        let word = |index| self.word(self.sets - 1, index).load(Ordering::Relaxed);
+        let bits =
+            |index: usize| (0..BITS).filter(move |bit| word(index) >> bit & 1 != 0).map(move |bit| index * BITS + bit);
+        (0..self.width).flat_map(bits).map(|id| id as u32).collect()
+    }
+
+    /// Empties every set.
+    pub(super) fn clear(&self) {
+        // Relaxed: nobody uses the map.
+        self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}

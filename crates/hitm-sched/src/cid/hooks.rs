@@ -1,0 +1,140 @@
+//! Where a scheduler tells a map's allocator what happens.
+//!
+//! **Protocol.** A switch, under the queue's lock: (1) what runs is stored, the map beside the task; (2) a fence, unless both tasks
+//! are of one map; (3) the task that was left gives up what it has to; (4) the next one gets its id. A task is of its map from
+//! when it is made until its number is given back.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, CpuSet, Memory, PlainWord, Platform};
+use hitm_topology::CpuId;
+
+use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds};
+use crate::root_domain::RootDomainWords;
+use crate::rq::{RqGuard, RunQueue};
+use crate::scheduler::{Scheduler, Why};
+use crate::task::TaskId;
+
+impl<P: Platform, R: RootDomainWords<P>> Runs for Scheduler<P, R> {
+    #[track_caller]
+    fn runs(&self, cpu: CpuId, map: MapId) -> bool {
+        self.rqs[cpu].runs_map(map)
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// A task's part, and its map's; none when it has no map.
+    fn ids_of(&self, id: TaskId) -> Option<(&TaskIds<P>, MapId, &dyn Allocator<P>)> {
+        let task = &self.tasks.get(id).ids;
+        let map = task.map()?;
+        Some((task, map, self.maps.get(map)))
+    }
+
+    /// A task was made, in `map`.
+    pub(crate) fn join_map(&self, id: TaskId, map: Option<MapId>, allowed: &CpuSet) {
+        if self.maps.are_used() {
+            self.tasks.get(id).ids.begin(map);
+            if let Some(map) = map {
+                self.maps.get(map).join(allowed);
+            }
+        }
+    }
+
+    /// A task's number is about to be given back.
+    pub(crate) fn leave_map(&self, id: TaskId) {
+        if self.maps.are_used()
+            && let Some((_, _, map)) = self.ids_of(id)
+        {
+            map.leave();
+        }
+    }
+
+    /// The CPU of `rq` leaves `prev` for `next`.
+    pub(crate) fn switch_ids(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, why: Why, next: Option<TaskId>) {
+        if !self.maps.are_used() {
+            return;
+        }
+        let [prev, next] = [prev, next].map(|task| task.and_then(|id| self.ids_of(id)));
+        let [before, after] = [prev, next].map(|ids| ids.map(|(_, map, _)| map));
+        if before != after && self.maps.are_swept() {
+            rq.set_curr_map(after);
+            // SeqCst: who takes an id away from this CPU sees what runs, or is seen below. Pairs with the fence of a remote clear.
+            P::fence(Ordering::SeqCst);
+        }
+        if let Some((task, _, map)) = prev {
+            map.switch_out(rq.cpu, task, why == Why::Exit);
+        }
+        if let Some((task, _, map)) = next {
+            map.switch_in(rq.cpu, task);
+        }
+    }
+
+    /// `id`, which is on no queue, will be queued on another CPU than `from`.
+    pub(crate) fn leave_cpu(&self, id: TaskId, from: CpuId) {
+        if self.maps.are_used() && self.ids_of(id).is_some() {
+            self.tasks.get(id).ids.migrate_from.set(from.0);
+        }
+    }
+
+    /// `id` is queued on `rq`.
+    pub(crate) fn arrive_ids(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        if !self.maps.are_used() {
+            return;
+        }
+        let Some((task, _, map)) = self.ids_of(id) else { return };
+        let from = task.migrate_from.get();
+        if from != NONE {
+            task.migrate_from.set(NONE);
+            let task_cpus = self.tasks.get(id).cpus_allowed_count.get();
+            map.arrive(rq.cpu, CpuId(from), task, task_cpus, self);
+        }
+    }
+
+    /// `id` may use `allowed`, whose queue's lock is held.
+    pub(crate) fn allow_ids(&self, id: TaskId, allowed: &CpuSet) {
+        if self.maps.are_used()
+            && let Some((_, _, map)) = self.ids_of(id)
+        {
+            map.allow(allowed);
+        }
+    }
+
+    /// The id of the task that runs on the calling CPU. Who calls is that task.
+    pub(crate) fn current_id(&self) -> Option<u32> {
+        let curr = self.rqs[P::current_cpu()].curr()?;
+        let (task, ..) = self.ids_of(curr)?;
+        Some(task.cid.get()).filter(|&id| id != NONE)
+    }
+
+    /// A tick of the calling CPU.
+    pub(crate) fn tick_ids(&self) {
+        if !self.maps.are_used() {
+            return;
+        }
+        let curr = self.rqs[P::current_cpu()].curr();
+        if let Some((_, _, map)) = curr.and_then(|id| self.ids_of(id))
+            && map.tick()
+        {
+            map.scan(self);
+        }
+    }
+
+    pub(crate) fn map_snapshot(&self, map: MapId) -> MapSnapshot {
+        self.maps.get(map).snapshot()
+    }
+}
+
+impl<M: Memory> RunQueue<M> {
+    /// Whether a task of `map` runs here.
+    #[track_caller]
+    fn runs_map(&self, map: MapId) -> bool {
+        // Acquire: sees what the last task of the map did here. Pairs with `set_curr_map`.
+        self.curr_map.load(Ordering::Acquire) == map.0 + 1
+    }
+
+    #[track_caller]
+    fn set_curr_map(&self, map: Option<MapId>) {
+        // Release: publishes what the task that was left did. Pairs with `runs_map`.
+        self.curr_map.store(map.map_or(0, |map| map.0 + 1), Ordering::Release);
+    }
+}

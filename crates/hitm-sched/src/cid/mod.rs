@@ -1,0 +1,145 @@
+//! Concurrency ids: small numbers that tell the running tasks of a map apart, so that data can be indexed by them as by CPUs.
+//!
+//! A map is what tasks of one program share: Linux's memory map, a tenant of our runtime. Its ids are dense where CPUs are not: a map of
+//! two tasks on a machine of 400 CPUs needs two slots, not 400.
+//!
+//! **Claims**, of every variant, checked by the random runs of `tests/it/cid.rs` and, for their orderings, by loom:
+//!
+//! 1. Two tasks of a map that run at the same time never have the same id.
+//! 2. An id is below the number of CPUs; of [`Recent`](Variant::Recent) and [`Shipped`](Variant::Shipped) one that is handed out is below the
+//!    lesser of the CPUs that the map's tasks may use and the map's tasks, as they were at that time.
+//! 3. At rest as many ids are taken as are held by somebody.
+//!
+//! Nothing else is promised. A task may have another id after every switch.
+//!
+//! | variant | where | who owns an id |
+//! |---|---|---|
+//! | [`Baseline`](Variant::Baseline) | [`per_cpu`], Linux v6.4 to v6.12 | the CPU, until it has not used it for 100 ms |
+//! | [`Recent`](Variant::Recent) | [`per_cpu`], Linux v6.13 to v6.18 | as above, and the CPU asks for the same one again |
+//! | [`Owned`](Variant::Owned) | [`owned`], Linux v6.19 onward | the task while there are no more of them than ids, the CPU beyond |
+//! | [`Shipped`](Variant::Shipped) | [`shipped`], our own | whoever used it last, until somebody else needs it |
+
+use std::fmt::Debug;
+
+use hitm_memory::{CpuSet, Memory, PlainWord, described};
+use hitm_topology::CpuId;
+
+mod bits;
+mod hooks;
+mod per_cpu;
+mod shipped;
+mod table;
+
+pub use table::MAPS_MAX;
+pub(crate) use table::Maps;
+
+/// How ids are handed out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// The lowest free one, kept by the CPU for 100 ms.
+    #[default]
+    Baseline,
+    /// The one that the CPU had before, if it can.
+    Recent,
+    /// The one that the CPU had before, unless somebody needed it.
+    Shipped,
+}
+
+/// A map's number. Numbers are used again after a map was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MapId(pub u32);
+
+/// No id, no map, no CPU.
+pub(crate) const NONE: u32 = u32::MAX;
+
+described! {
+    /// A task's part: under the lock of the queue that it is on, or its own while it is on none.
+    pub struct TaskIds<M: Memory> as "task_ids" {
+        /// The map, counted from 1; 0 for none. Written when the task is made.
+        pub(crate) map: M::Plain<u32>,
+        /// The id while it runs. Read by the task itself.
+        pub(crate) cid: M::Plain<u32>,
+        /// The id that it had last.
+        pub(crate) last_cid: M::Plain<u32>,
+        /// The CPU that it has left for another one and has not arrived from.
+        pub(crate) migrate_from: M::Plain<u32>,
+    }
+}
+
+impl<M: Memory> TaskIds<M> {
+    pub(crate) fn new() -> Self {
+        Self {
+            map: M::Plain::new(0),
+            cid: M::Plain::new(NONE),
+            last_cid: M::Plain::new(NONE),
+            migrate_from: M::Plain::new(NONE),
+        }
+    }
+
+    /// A new life, in `map`.
+    pub(crate) fn begin(&self, map: Option<MapId>) {
+        self.map.set(map.map_or(0, |map| map.0 + 1));
+        self.cid.set(NONE);
+        self.last_cid.set(NONE);
+        self.migrate_from.set(NONE);
+    }
+
+    /// The map.
+    #[track_caller]
+    pub(crate) fn map(&self) -> Option<MapId> {
+        self.map.peek().checked_sub(1).map(MapId)
+    }
+}
+
+/// What runs where, as an allocator that looks at other CPUs sees it.
+pub(crate) trait Runs {
+    /// Whether a task of `map` runs on `cpu`.
+    fn runs(&self, cpu: CpuId, map: MapId) -> bool;
+}
+
+/// One map's ids. `cpu` is the one that calls unless said otherwise, and its queue's lock is held.
+pub(crate) trait Allocator<M: Memory>: Debug + Send + Sync {
+    /// A task that may use `allowed` joins; it does not run yet.
+    fn join(&self, allowed: &CpuSet);
+
+    /// A task that does not run leaves.
+    fn leave(&self);
+
+    /// The tasks may use `allowed` too.
+    fn allow(&self, allowed: &CpuSet);
+
+    /// `task` ceases to run. `ends`: it will not run again; others see so already.
+    fn switch_out(&self, cpu: CpuId, task: &TaskIds<M>, ends: bool);
+
+    /// `task` runs from now on, and others see so already.
+    fn switch_in(&self, cpu: CpuId, task: &TaskIds<M>);
+
+    /// `task`, which does not run, was queued on `cpu`, whose queue's lock is held, and was on `from` before. It
+    /// may use `task_cpus` CPUs.
+    fn arrive(&self, cpu: CpuId, from: CpuId, task: &TaskIds<M>, task_cpus: u32, runs: &dyn Runs);
+
+    /// A tick of a CPU that runs a task of the map: whether that task is to call [`Allocator::scan`] before it goes on.
+    fn tick(&self) -> bool;
+
+    /// What is done now and then, without any lock, by the task that was hit by the tick.
+    fn scan(&self, runs: &dyn Runs);
+
+    /// Forgets everything: no task is left.
+    fn reset(&self);
+
+    /// What there is, for checkers.
+    fn snapshot(&self) -> MapSnapshot;
+}
+
+/// A map as it is when nothing is in flight.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapSnapshot {
+    /// The ids that are taken.
+    pub taken: Vec<u32>,
+    /// Who holds which: by CPU, or by task where tasks hold them.
+    pub held: Vec<u32>,
+    /// Tasks.
+    pub users: u32,
+    /// CPUs that they may use.
+    pub allowed: u32,
+}

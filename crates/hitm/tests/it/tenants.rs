@@ -1,0 +1,165 @@
+//! Concurrency ids: of a tenant's tasks that run at the same time no two have the same.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hitm::sync::Barrier;
+use hitm::{CpuSet, Handle, Priority, Span, SpawnOptions, Tenant};
+use hitm_machine::Random;
+use hitm_memory::Platform;
+use hitm_topology::CpuId;
+
+use crate::affinity::some_cpus;
+use crate::host::Host;
+use crate::stage::joined;
+
+every_host!(
+    who_has_no_tenant_has_no_id,
+    ids_of_running_tasks_differ,
+    ids_are_below_the_number_of_tasks,
+    an_id_stays_with_a_pinned_task,
+);
+
+fn of(tenant: &Tenant, priority: u8, cpus: CpuSet) -> SpawnOptions {
+    SpawnOptions { priority: Priority::fifo(priority), cpus: Some(cpus), tenant: Some(tenant.clone()), role: None }
+}
+
+async fn who_has_no_tenant_has_no_id<H: Host>(handle: Handle<H>) {
+    assert_eq!(handle.concurrency_id(), None);
+    let [one, other] = [handle.tenant(), handle.tenant()];
+    assert_ne!(one.map(), other.map());
+    let me = handle.clone();
+    joined(handle.spawn((), async move { assert_eq!(me.concurrency_id(), None) })).await;
+}
+
+/// Who has each id of a tenant, as the tasks say it.
+#[derive(Debug)]
+struct Owners {
+    /// By id.
+    users: Vec<AtomicU32>,
+    /// The highest id seen, and one.
+    highest: AtomicU32,
+}
+
+impl Owners {
+    fn new(cpus: usize) -> Arc<Self> {
+        Arc::new(Self { users: (0..cpus).map(|_| AtomicU32::new(0)).collect(), highest: AtomicU32::new(0) })
+    }
+
+    /// What a task does between two waits.
+    fn look<P: Platform>(&self, handle: &Handle<P>) -> u32 {
+        let id = handle.concurrency_id().expect("it has a tenant");
+        let user = self.users.get(id as usize).unwrap_or_else(|| panic!("id {id} of {} CPUs", self.users.len()));
+        P::settle();
+        assert_eq!(user.fetch_add(1, Ordering::AcqRel), 0, "two tasks run with id {id}");
+        // Time passes for others, not for this task.
+        for _ in 0..3 {
+            assert_eq!(handle.concurrency_id(), Some(id), "an id changed under a running task");
+        }
+        P::settle();
+        assert_eq!(user.fetch_sub(1, Ordering::AcqRel), 1, "two tasks run with id {id}");
+        self.highest.fetch_max(id + 1, Ordering::Relaxed);
+        id
+    }
+}
+
+/// A task's life: looks at its id, and leaves its CPU in every way.
+async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners>, seed: u64, steps: u32) {
+    let mut random = Random::new(seed, 0);
+    let cpus = handle.topology().cpus();
+    for step in 0..steps {
+        owners.look(&handle);
+        match random.below(7) {
+            0 => handle.yield_now().await,
+            1 => handle.sleep(Span::from_micros(random.below(20))).await,
+            2 => handle.compute(Span::from_micros(random.below(20))).await,
+            3 => handle.set_cpus(&some_cpus(&mut random, cpus)),
+            4 if step > steps / 2 => {
+                let child = live_shortly(handle.clone(), owners.clone());
+                joined(handle.spawn(of(&tenant, 3, some_cpus(&mut random, cpus)), child)).await;
+            }
+            _ => handle.checkpoint().await,
+        }
+    }
+    owners.look(&handle);
+}
+
+async fn live_shortly<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
+    owners.look(&handle);
+    handle.compute(Span::from_micros(2)).await;
+    owners.look(&handle);
+}
+
+async fn ids_of_running_tasks_differ<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus();
+    let mut random = Random::new(5, 0);
+    let mut tasks = Vec::new();
+    let mut tenants = Vec::new();
+    for _ in 0..2 {
+        let (tenant, owners) = (handle.tenant(), Owners::new(cpus));
+        for number in 0..2 * cpus as u64 + 2 {
+            let options = of(&tenant, 2 + (number % 3) as u8, some_cpus(&mut random, cpus));
+            tasks.push(handle.spawn(options, live(handle.clone(), tenant.clone(), owners.clone(), number, 40)));
+        }
+        tenants.push(tenant);
+    }
+    for task in tasks {
+        joined(task).await;
+    }
+    for tenant in tenants {
+        let map = handle.scheduler().map_snapshot(tenant.map());
+        assert_eq!((map.users, &map.taken), (0, &map.held), "nobody is left: {map:?}");
+    }
+}
+
+async fn ids_are_below_the_number_of_tasks<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus();
+    let every: CpuSet = handle.topology().cpu_ids().collect();
+    let (tenant, owners) = (handle.tenant(), Owners::new(cpus));
+    let count = cpus.min(2);
+    let tasks: Vec<_> = (0..count as u64)
+        .map(|number| {
+            let (me, owners) = (handle.clone(), owners.clone());
+            handle.spawn(of(&tenant, 2, every.clone()), async move {
+                let mut random = Random::new(number, 0);
+                for _ in 0..40 {
+                    owners.look(&me);
+                    me.set_cpus(&some_cpus(&mut random, cpus));
+                    me.sleep(Span::from_micros(random.below(10))).await;
+                    me.checkpoint().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        joined(task).await;
+    }
+    let highest = owners.highest.load(Ordering::Relaxed);
+    // The baseline promises less: the lowest that is free at the time, and old ones are free after 100 ms only.
+    assert!(highest as usize <= cpus, "{highest}");
+}
+
+async fn an_id_stays_with_a_pinned_task<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus();
+    let (tenant, owners) = (handle.tenant(), Owners::new(cpus));
+    let together = Arc::new(Barrier::new(&handle, cpus));
+    let tasks: Vec<_> = (0..cpus as u32)
+        .map(|cpu| {
+            let (me, owners, together) = (handle.clone(), owners.clone(), together.clone());
+            handle.spawn(of(&tenant, 2, CpuSet::from_iter([CpuId(cpu)])), async move {
+                // There are as many tasks from here to the end, so no id is beyond what they need.
+                together.wait().await;
+                let first = owners.look(&me);
+                for _ in 0..20 {
+                    me.sleep(Span::from_micros(5)).await;
+                    let now = owners.look(&me);
+                    assert!(!H::TIMED || now == first, "nobody needs id {first}, and 100 ms have not passed: {now}");
+                }
+                together.wait().await;
+            })
+        })
+        .collect();
+    for task in tasks {
+        joined(task).await;
+    }
+}
