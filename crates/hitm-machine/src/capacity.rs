@@ -109,7 +109,8 @@ impl Caches {
 }
 
 impl Costs {
-    /// What the caches of `topology` hold, by the family's table: for [`Config::capacity`](crate::Config::capacity).
+    /// What the caches of `topology` hold, by the family's table: for [`Config::capacity`](crate::Config::capacity). A machine that
+    /// takes the table of the nearest family takes its sizes too, as [`note`](Self::note) says.
     ///
     /// # Errors
     /// When the table has no sizes because nothing citable was found; one line that says which tables have.
