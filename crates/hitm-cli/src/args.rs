@@ -101,6 +101,15 @@ impl MachineArgs {
         Ok(sizes.into_iter().flat_map(|(_, parts)| parts).collect())
     }
 
+    /// As these, and `machine` when simulated and nobody said.
+    pub(crate) fn or(&self, host: HostArg, machine: &str) -> Self {
+        let mut args = self.clone();
+        if args.machines.is_empty() && host == HostArg::Simulated {
+            args.machines.push(machine.to_owned());
+        }
+        args
+    }
+
     /// The machines, each once, with the machines of as many CPUs of it as were asked for; of the `usual` numbers when nobody
     /// said.
     ///

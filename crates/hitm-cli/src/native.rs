@@ -118,6 +118,7 @@ impl Case {
             lines: Vec::new(),
             notes: self.notes(),
             probe: None,
+            bursts: None,
         })
     }
 

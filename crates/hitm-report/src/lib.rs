@@ -8,6 +8,7 @@ pub mod c2c;
 pub mod columns;
 pub mod compare;
 pub mod functions;
+pub mod id_bursts;
 pub mod latency;
 pub mod layout;
 pub mod plot;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::id_bursts::Bursts;
 use crate::latency::Latency;
 use crate::published::Published;
 
@@ -180,6 +181,10 @@ pub struct Run {
     /// scope (`byte=llc`), a lock, a distance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
+    /// What `cid-bursts` gave, beside its metric. The profile is the threads and their delay, the mitigation `per-cpu` or how ids are
+    /// handed out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<Bursts>,
 }
 
 /// What a probe gave.

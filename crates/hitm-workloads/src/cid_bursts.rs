@@ -15,7 +15,7 @@
 //! here a page is given once.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm::{CpuSet, Handle, Priority, SpawnOptions, Tenant};
 use hitm_memory::{AtomicWord, Field, Placed, PlacedSlice, PlainWord, Platform, Span, described};
@@ -101,8 +101,8 @@ impl Config {
 /// One burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// The thread's place in the order.
-    pub place: usize,
+    /// The thread's CPU.
+    pub cpu: CpuId,
     /// Which of its bursts.
     pub number: usize,
     /// The index of its area.
@@ -159,65 +159,44 @@ struct Crew<P: Platform> {
     config: Config,
     areas: Areas<P>,
     rendezvous: Placed<P, RendezvousWords<P>>,
-    log: Arc<Mutex<Vec<Burst>>>,
-}
-
-/// The workload, running.
-#[derive(Debug)]
-pub struct CidBursts {
-    log: Arc<Mutex<Vec<Burst>>>,
+    log: Mutex<Vec<Burst>>,
 }
 
 /// Threads are real-time tasks; which priority does not matter, since each has its CPU for itself.
 const PRIORITY: Priority = Priority::fifo(50);
 
-impl CidBursts {
-    /// Starts all threads. When the last has ended, the runtime shuts down.
-    ///
-    /// # Panics
-    /// When a CPU is not one of the machine's.
-    pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
-        let log = Arc::new(Mutex::default());
-        let crew = Arc::new(Crew {
-            areas: Areas::new(runtime.topology().cpus()),
-            rendezvous: Placed::new(RendezvousWords { arrived: P::Atomic::new(0) }, None, None),
-            log: log.clone(),
-            config,
-        });
-        let tenant = runtime.tenant();
-        let order = crew.config.order();
-        let threads: Vec<_> = (0..)
-            .zip(order)
-            .map(|(place, thread)| {
-                let options = options(Some(&tenant), crew.config.cpus[thread]);
-                let (handle, crew) = (runtime.clone(), crew.clone());
-                runtime.spawn(options, async move { run(&handle, &crew, place).await })
-            })
-            .collect();
-        let handle = runtime.clone();
-        drop(runtime.spawn(options(None, crew.config.cpus[0]), async move {
-            for thread in threads {
-                // One that panicked is told by what is missing.
-                _ = thread.await;
-            }
-            handle.shutdown();
-        }));
-        Self { log }
+/// Runs the threads to their ends; all bursts, in the order in which they ended.
+///
+/// # Panics
+/// When there is no thread, a CPU is not one of the machine's, or a thread panics.
+pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Vec<Burst> {
+    let crew = Arc::new(Crew {
+        areas: Areas::new(runtime.topology().cpus()),
+        rendezvous: Placed::new(RendezvousWords { arrived: P::Atomic::new(0) }, None, None),
+        log: Mutex::default(),
+        config,
+    });
+    let tenant = runtime.tenant();
+    let thread = |(place, thread): (usize, usize)| {
+        let cpu = crew.config.cpus[thread];
+        let (handle, crew) = (runtime.clone(), crew.clone());
+        runtime.spawn(options(&tenant, cpu), async move { live(&handle, &crew, place, cpu).await })
+    };
+    let threads: Vec<_> = crew.config.order().into_iter().enumerate().map(thread).collect();
+    for thread in threads {
+        if let Err(error) = thread.await {
+            panic!("a thread of the workload: {error}");
+        }
     }
-
-    /// All bursts, in the order in which they ended.
-    #[must_use]
-    pub fn bursts(&self) -> Vec<Burst> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+    std::mem::take(&mut *crew.log())
 }
 
-fn options(tenant: Option<&Tenant>, cpu: CpuId) -> SpawnOptions {
-    SpawnOptions { priority: PRIORITY, cpus: Some(CpuSet::from_iter([cpu])), role: None, tenant: tenant.cloned() }
+fn options(tenant: &Tenant, cpu: CpuId) -> SpawnOptions {
+    SpawnOptions { priority: PRIORITY, cpus: Some(CpuSet::from_iter([cpu])), role: None, tenant: Some(tenant.clone()) }
 }
 
-/// The life of the thread at place `place`.
-async fn run<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, place: usize) {
+/// The life of the thread at place `place`, which is `cpu`'s.
+async fn live<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, place: usize, cpu: CpuId) {
     /// How often who waits for the others looks.
     const LOOK: Span = Span::from_micros(20);
     let Config { delay, pass, .. } = crew.config;
@@ -242,13 +221,17 @@ async fn run<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, place: usize) {
         let begin = runtime.now();
         let is_first_touch = crew.areas.pass(index, pass.stride);
         let span = runtime.now().since(begin);
-        let burst = Burst { place, number, index, is_first_touch, span };
-        crew.log.lock().unwrap_or_else(PoisonError::into_inner).push(burst);
+        crew.log().push(Burst { cpu, number, index, is_first_touch, span });
         runtime.sleep(crew.config.period()).await;
     }
 }
 
 impl<P: Platform> Crew<P> {
+    fn log(&self) -> MutexGuard<'_, Vec<Burst>> {
+        P::settle();
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn index(&self, runtime: &Handle<P>) -> u32 {
         match self.config.index {
             Index::Cpu => P::current_cpu().0,

@@ -1,5 +1,6 @@
 //! `hitm run`.
 
+mod cid_bursts;
 mod cyclic;
 mod ffmpeg;
 mod pi_stress;
@@ -7,6 +8,7 @@ mod series;
 
 use clap::{Args, Subcommand};
 
+use self::cid_bursts::CidBursts;
 use self::cyclic::Cyclic;
 pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
@@ -42,6 +44,10 @@ enum Workload {
     /// the table it says what an inversion took of each operation.
     #[command(name = "pi_stress")]
     PiStress(Box<PiStress>),
+    /// Threads that wake one after the other and increment 16 KiB that belong to their CPU or concurrency id.
+    ///
+    /// On 2 x EPYC 9654 unless asked otherwise. Idle time is skipped: the ten minutes of the longest run take a second.
+    CidBursts(Box<CidBursts>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -52,6 +58,7 @@ impl Run {
             Workload::Ffmpeg(ffmpeg) => series::run(&*ffmpeg),
             Workload::Cyclic(cyclic) => series::run(&*cyclic),
             Workload::PiStress(pi_stress) => series::run(&*pi_stress),
+            Workload::CidBursts(bursts) => bursts.run(),
             Workload::Probe(probe) => probe.run(),
         }
     }

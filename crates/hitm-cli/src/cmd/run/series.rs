@@ -322,6 +322,7 @@ impl SeriesArgs {
             lines: convert::lines(results, LINES_KEPT),
             notes,
             probe: None,
+            bursts: None,
         }
     }
 }

@@ -1,0 +1,176 @@
+//! `cid-bursts`: what a burst takes, by what its area is looked up by, beside what was published.
+//!
+//! Source of the published figures: Mathieu Desnoyers, "sched: Improve cache locality of RSEQ concurrency IDs for intermittent workloads",
+//! October 2024 (`003_4e4ec8561283ef1a.txt`), 2 x EPYC 9654.
+
+use serde::{Deserialize, Serialize};
+
+use crate::columns::{Align, Columns};
+use crate::result::{ResultFile, Run};
+
+/// The name of the runs whose areas are looked up by CPU.
+pub const PER_CPU: &str = "per-cpu";
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Bursts {
+    /// Which threads, as `24-core/24-L3`.
+    pub threads: String,
+    /// Milliseconds from a thread to the next.
+    pub delay: f64,
+    /// Milliseconds from a burst of a thread to its next.
+    pub period: f64,
+    /// What was published of it, nanoseconds a burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
+    /// Bursts by what came before them.
+    pub kinds: Vec<Kind>,
+}
+
+/// Bursts of one kind.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Kind {
+    /// What came before: `warm-up`, or who used the area last.
+    pub name: String,
+    /// Their share of all.
+    pub share: f64,
+    /// Nanoseconds of one.
+    pub nanos: f64,
+}
+
+/// Threads, milliseconds, nanoseconds a burst: by CPU, v6.12, as posted.
+const PUBLISHED: [(&str, f64, [f64; 3]); 8] = [
+    ("8-core/1-L3", 200.0, [1374.0, 19289.0, 1336.0]),
+    ("24-core/24-L3", 200.0, [2423.0, 26721.0, 1594.0]),
+    ("192-core/24-L3", 200.0, [2291.0, 15826.0, 2153.0]),
+    ("384-thread/24-L3", 200.0, [1874.0, 13234.0, 1907.0]),
+    ("8-core/1-L3", 10.0, [662.0, 756.0, 686.0]),
+    ("24-core/24-L3", 10.0, [1378.0, 3648.0, 1035.0]),
+    ("192-core/24-L3", 10.0, [1439.0, 10833.0, 1482.0]),
+    ("384-thread/24-L3", 10.0, [1503.0, 10570.0, 1556.0]),
+];
+
+/// The columns of [`PUBLISHED`].
+const COLUMNS: [&str; 3] = [PER_CPU, "baseline", "cid-recent"];
+
+/// What was published of these threads, `delay` milliseconds apart, on the machine that it was measured on.
+#[must_use]
+pub fn published(threads: &str, delay: f64, column: &str) -> Option<f64> {
+    let column = COLUMNS.iter().position(|&name| name == column)?;
+    let row = PUBLISHED.iter().find(|row| row.0 == threads && (row.1 - delay).abs() < 1e-9)?;
+    Some(row.2[column])
+}
+
+fn number(value: f64) -> String {
+    if value.is_finite() { format!("{value:.0}") } else { "-".to_owned() }
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{:+.0} %", 100.0 * value))
+}
+
+fn times(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
+}
+
+/// The tables of a file, one a machine and policy.
+#[must_use]
+pub fn render(file: &ResultFile) -> String {
+    let runs: Vec<(&Run, &Bursts)> = file.runs.iter().filter_map(|run| Some((run, run.bursts.as_ref()?))).collect();
+    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone());
+    let groups = runs.chunk_by(|one, other| key(one.0) == key(other.0));
+    let tables: Vec<String> = groups.map(|group| heading(file, group[0].0) + &table(group) + &kinds(group)).collect();
+    tables.join("\n")
+}
+
+fn heading(file: &ResultFile, run: &Run) -> String {
+    let version = &file.version;
+    let note =
+        file.machines.iter().find(|machine| machine.name == run.machine).and_then(|machine| machine.note.as_ref());
+    let note = note.map_or_else(String::new, |note| format!("note: {note}\n"));
+    match run.host.as_str() {
+        "native" => format!("{}, measured here on {}, hitm {version}\n", run.workload, run.machine),
+        _ => format!(
+            "{}, simulated on {}, seeds {:?}, arbitration {}, hitm {version}\n{note}",
+            run.workload, run.machine, run.seeds, run.arbitration
+        ),
+    }
+}
+
+/// The baseline of a run's threads and delay.
+fn baseline<'a>(group: &[(&'a Run, &'a Bursts)], bursts: &Bursts) -> Option<(&'a Run, &'a Bursts)> {
+    let alike = |other: &Bursts| other.threads == bursts.threads && other.delay == bursts.delay;
+    group.iter().copied().find(|(run, other)| run.mitigation == "baseline" && alike(other))
+}
+
+fn table(group: &[(&Run, &Bursts)]) -> String {
+    let heads = [
+        ("threads", Align::Left),
+        ("delay", Align::Right),
+        ("period", Align::Right),
+        ("areas by", Align::Left),
+        ("ns a burst", Align::Right),
+        ("\u{b1}95 %", Align::Right),
+        ("published", Align::Right),
+        ("error", Align::Right),
+        ("faster than\nbaseline", Align::Right),
+        ("\npublished", Align::Right),
+    ];
+    let mut columns = Columns::new(&heads);
+    for &(run, bursts) in group {
+        let value = run.metric.value;
+        let baseline = baseline(group, bursts);
+        let faster = baseline.filter(|_| run.mitigation != PER_CPU).map(|(other, _)| other.metric.value / value);
+        let published = bursts.published.filter(|_| run.mitigation != PER_CPU);
+        let published = published.and_then(|own| Some(baseline?.1.published? / own));
+        columns.row(vec![
+            bursts.threads.clone(),
+            format!("{} ms", bursts.delay),
+            format!("{} s", bursts.period / 1e3),
+            run.mitigation.clone(),
+            number(value),
+            number(run.metric.interval),
+            bursts.published.map_or_else(|| "-".to_owned(), number),
+            percent(bursts.published.map(|published| value / published - 1.0)),
+            times(faster),
+            times(published),
+        ]);
+    }
+    columns.render()
+}
+
+fn kinds(group: &[(&Run, &Bursts)]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for kind in group.iter().flat_map(|(_, bursts)| &bursts.kinds) {
+        if !names.contains(&kind.name.as_str()) {
+            names.push(&kind.name);
+        }
+    }
+    let mut heads = vec![("threads".to_owned(), Align::Left), ("delay".to_owned(), Align::Right)];
+    heads.push(("areas by".to_owned(), Align::Left));
+    heads.extend(names.iter().map(|name| (name.replace(", ", "\n"), Align::Right)));
+    let heads: Vec<(&str, Align)> = heads.iter().map(|(head, align)| (head.as_str(), *align)).collect();
+    let mut columns = Columns::new(&heads);
+    for (run, bursts) in group {
+        let mut row = vec![bursts.threads.clone(), format!("{} ms", bursts.delay), run.mitigation.clone()];
+        row.extend(names.iter().map(|&name| {
+            let kind = bursts.kinds.iter().find(|kind| kind.name == name);
+            kind.map_or_else(String::new, |kind| format!("{:.0} % {}", 100.0 * kind.share, number(kind.nanos)))
+        }));
+        columns.row(row);
+    }
+    format!("\nBursts by who used the area last: their share of all, and nanoseconds of one.\n{}", columns.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_figures_are_found_by_threads_and_delay() {
+        assert_eq!(published("24-core/24-L3", 200.0, "baseline"), Some(26721.0));
+        assert_eq!(published("384-thread/24-L3", 10.0, "cid-recent"), Some(1556.0));
+        assert_eq!(published("384-thread/24-L3", 10.0, "shipped"), None);
+        assert_eq!(published("24-core/24-L3", 100.0, "baseline"), None);
+    }
+}
