@@ -286,6 +286,8 @@ pub(crate) struct Store {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreBuffer {
     stores: VecDeque<Store>,
+    /// How many have left.
+    left: u64,
 }
 
 impl StoreBuffer {
@@ -348,7 +350,18 @@ impl StoreBuffer {
 
     /// The store whose turn it was has taken effect.
     pub(crate) fn pop(&mut self) -> Option<Store> {
+        self.left += 1;
         self.stores.pop_front()
+    }
+
+    /// How many stores will have left once those that are here have.
+    pub(crate) fn issued(&self) -> u64 {
+        self.left + self.stores.len() as u64
+    }
+
+    /// How many stores have left.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     /// The store that asked for `line` has it from `at` on.

@@ -22,6 +22,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
 pub(crate) use self::levels::Served;
+use self::paths::Behind;
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
@@ -111,6 +112,8 @@ pub(crate) struct Engine {
     /// When the run before ended on the last CPU.
     ended_at: u64,
     pub(crate) faults: Option<FaultState>,
+    /// Interrupts that are under way behind stores.
+    behind: Vec<Behind>,
 }
 
 fn picos(nanos: f64) -> u64 {
@@ -166,6 +169,7 @@ impl Engine {
             free_places: Vec::new(),
             free_lines: Vec::new(),
             spinners: Spinners::default(),
+            behind: Vec::new(),
             parked: FxHashMap::default(),
             accesses_without_progress: 0,
             resumes: 0,
@@ -319,10 +323,7 @@ impl Engine {
             Event::Commit { cpu } => self.commit(cpu, time),
             Event::Arrive { slot, .. } => self.arrive(slot),
             Event::Decide { line } => self.decide(line, time),
-            Event::Interrupt { cpu, bits } => {
-                self.cpus[cpu as usize].interrupt_came(time);
-                self.deliver(cpu, Interrupts::from_bits(bits), time);
-            }
+            Event::Interrupt { cpu, bits } => self.interrupt_arrives(cpu, Interrupts::from_bits(bits), time),
             Event::Timer { cpu, generation } => {
                 self.cpus[cpu as usize].interrupt_came(time);
                 if self.cpus[cpu as usize].timer_generation == generation {

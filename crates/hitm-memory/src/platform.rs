@@ -128,7 +128,8 @@ pub trait Platform: Memory {
     /// Books what follows as `mode`; returns what it was booked as before.
     fn enter(mode: Mode) -> Mode;
 
-    /// Sends `interrupts` to `target`. They merge with what is pending there. A CPU may interrupt itself.
+    /// Sends `interrupts` to `target`. They merge with what is pending there. A CPU may interrupt itself. Whoever takes them sees what
+    /// the sender has written before.
     fn interrupt(target: CpuId, interrupts: Interrupts);
 
     /// Whether an interrupt is pending: the cheap look that running tasks take at their checkpoints.

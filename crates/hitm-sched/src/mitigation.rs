@@ -25,7 +25,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hitm_memory::{Described, Field, Form, Native, Platform};
+use hitm_memory::{Described, Field, Form, Native, Platform, Span};
 use hitm_topology::{Scope, Topology};
 
 use crate::cid::Variant;
@@ -213,6 +213,12 @@ impl Mitigation {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// With ticks so far apart, where concurrency ids want any (the baseline's and `cid-recent` do).
+    #[must_use]
+    pub fn with_tick(self, tick: Span) -> Self {
+        Self { config: RootDomainConfig { tick, ..self.config }, ..self }
     }
 
     /// A scheduler of it, with all CPUs of `topology` online.

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_memory::{
     AtomicWord, CpuMask, CpuSet, Encoding, Form, Memory, Native, Placed, PlacedSlice, PlainWord, RawSpinLock,
-    ScopedSets, orders,
+    ScopedSets, Span, orders,
 };
 use hitm_topology::{CpuId, Topology};
 
@@ -251,7 +251,12 @@ pub struct RootDomainConfig {
     pub shipped: bool,
     /// How concurrency ids are handed out.
     pub cids: Variant,
+    /// How far ticks are apart, where ids want any.
+    pub tick: Span,
 }
+
+/// 250 a second: Debian's and Ubuntu's kernels up to 2024.
+const TICK: Span = Span::from_micros(4_000);
 
 impl RootDomainConfig {
     /// Whether a pull takes other queues' locks, so that the puller's own may be let go.
@@ -271,6 +276,7 @@ impl Default for RootDomainConfig {
             push_by_interrupt: true,
             shipped: false,
             cids: Variant::Baseline,
+            tick: TICK,
         }
     }
 }

@@ -11,7 +11,7 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, Platform, RawSpinLock};
+use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, Platform, RawSpinLock, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::check::Snapshot;
@@ -120,8 +120,8 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// The concurrency id of the running task; none when it has no map. It may be another one after every switch.
     fn cid(&self) -> Option<u32>;
 
-    /// Whether a CPU that runs a task of a map is to call [`tick`](Scheduling::tick) every few milliseconds.
-    fn has_ticks(&self) -> bool;
+    /// How often a CPU that runs a task of a map is to call [`tick`](Scheduling::tick): at the multiples of this time. None for never.
+    fn tick_period(&self) -> Option<Span>;
 
     /// A tick of this CPU, while a task of a map runs: some allocators of ids clear up then, at the running task's cost.
     fn tick(&self);
@@ -320,8 +320,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         self.current_id()
     }
 
-    fn has_ticks(&self) -> bool {
-        self.maps.are_swept()
+    fn tick_period(&self) -> Option<Span> {
+        self.maps.are_swept().then_some(self.rd.config.tick)
     }
 
     fn tick(&self) {

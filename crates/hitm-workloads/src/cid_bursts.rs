@@ -46,7 +46,7 @@ pub enum Index {
 pub struct Pass {
     /// Every so many bytes one is incremented.
     pub stride: usize,
-    /// So many passes of the warm-up are carried out; the others take as long as the last of them.
+    /// So many passes of the warm-up are carried out, at least two; the others take as long as the last but one of them.
     pub carried_out: u64,
 }
 
@@ -209,13 +209,16 @@ async fn live<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, place: usize, cp
     }
     runtime.sleep(delay * place as u64).await;
     let mut last = Span::ZERO;
-    for _ in 0..pass.carried_out {
+    for passes_left in (0..pass.carried_out).rev() {
+        if passes_left == 0 {
+            // Before the last one: what comes between, a tick say, may have taken lines away, and every pass brings them back.
+            runtime.compute(last * (WARM_UP_PASSES - pass.carried_out)).await;
+        }
         let begin = runtime.now();
         crew.areas.pass(crew.index(runtime), pass.stride);
         last = runtime.now().since(begin);
         runtime.checkpoint().await;
     }
-    runtime.compute(last * (WARM_UP_PASSES - pass.carried_out)).await;
     for number in 0..BURSTS {
         let index = crew.index(runtime);
         let begin = runtime.now();

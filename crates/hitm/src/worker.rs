@@ -17,9 +17,6 @@ use crate::runtime::{Handle, Inner};
 /// A round-robin task's turn: Linux's default.
 pub(crate) const SLICE: Span = Span::from_micros(100_000);
 
-/// How far ticks are apart, where there are any: Linux's in Debian and Ubuntu (250 a second), on all CPUs at the same times.
-const TICK: Span = Span::from_micros(4_000);
-
 /// The whole life of a CPU.
 pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     let runtime = &*runtime.0;
@@ -78,9 +75,9 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     local.set_running(Some(cell.id));
     runtime.sched.begin_poll(cell.id);
     begin_turn(runtime, cpu, cell);
-    let ticks = cell.tenant.is_some() && runtime.sched.has_ticks();
-    if ticks {
-        local.set_tick(next_tick(P::now()));
+    let tick = cell.tenant.as_ref().and_then(|_| runtime.sched.tick_period());
+    if let Some(period) = tick {
+        local.set_tick(next_tick(P::now(), period));
         local.arm::<P>();
     }
     let start = runtime.roles.as_ref().map(|_| P::now());
@@ -91,7 +88,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
         count(runtime, cpu, cell, why, start);
     }
     end_turn(runtime, cpu, cell);
-    if ticks {
+    if tick.is_some() {
         local.set_tick(Time::NEVER);
     }
     local.set_running(None);
@@ -131,9 +128,10 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     }
 }
 
-fn next_tick(now: Time) -> Time {
-    let tick = TICK.as_picos();
-    Time::from_picos((now.as_picos() / tick + 1) * tick)
+/// Ticks of all CPUs are at the same times, as Linux's are unless it is told otherwise.
+fn next_tick(now: Time, period: Span) -> Time {
+    let period = period.as_picos();
+    Time::from_picos((now.as_picos() / period + 1) * period)
 }
 
 fn expire_timers<P: Platform>(runtime: &Inner<P>) {
@@ -154,7 +152,7 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     }
     if local.tick() <= now {
         runtime.sched.tick();
-        local.set_tick(next_tick(now));
+        local.set_tick(runtime.sched.tick_period().map_or(Time::NEVER, |period| next_tick(now, period)));
     }
     local.arm::<P>();
 }

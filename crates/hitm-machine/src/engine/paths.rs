@@ -11,6 +11,22 @@ use crate::coherence::Distance;
 use crate::cpu::Waits;
 use crate::faults::{Late, Taken};
 
+/// An interrupt whose sender had stores that had not taken effect. It does not arrive before they have: a local interrupt controller that
+/// is written to like memory takes its place behind them, and systems put a fence before one that is not. Whoever takes it sees what
+/// its sender wrote.
+#[derive(Debug)]
+pub(super) struct Behind {
+    sender: u32,
+    /// So many stores of the sender come first.
+    after: u64,
+    target: u32,
+    interrupts: Interrupts,
+    /// When it arrives if nothing holds it up.
+    due: u64,
+    /// That time has come.
+    is_held: bool,
+}
+
 impl Engine {
     /// Books a path of the kernel.
     pub(crate) fn charge(&mut self, path: PathCost) {
@@ -77,8 +93,39 @@ impl Engine {
             return;
         }
         let at = self.delivered(target, Late::Interrupt);
+        let stores = &self.cpus[sender as usize].stores;
+        if !stores.is_empty() {
+            let after = stores.issued();
+            self.behind.push(Behind { sender, after, target, interrupts, due: at, is_held: false });
+        }
         self.cpus[target as usize].interrupts_due.push(at);
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
+    }
+
+    /// Interrupts reach `target`.
+    pub(super) fn interrupt_arrives(&mut self, target: u32, interrupts: Interrupts, time: u64) {
+        let is_this = |behind: &Behind| (behind.target, behind.interrupts, behind.due) == (target, interrupts, time);
+        if let Some(place) = self.behind.iter().position(|behind| !behind.is_held && is_this(behind)) {
+            let behind = &mut self.behind[place];
+            if self.cpus[behind.sender as usize].stores.left() < behind.after {
+                behind.is_held = true;
+                return;
+            }
+            self.behind.remove(place);
+        }
+        self.cpus[target as usize].interrupt_came(time);
+        self.deliver(target, interrupts, time);
+    }
+
+    /// Stores of CPU `sender` have taken effect: what is held behind them arrives.
+    pub(super) fn release_interrupts(&mut self, sender: u32, now: u64) {
+        let left = self.cpus[sender as usize].stores.left();
+        let may_go = |behind: &Behind| behind.is_held && behind.sender == sender && behind.after <= left;
+        while let Some(place) = self.behind.iter().position(may_go) {
+            let Behind { target, interrupts, due, .. } = self.behind.remove(place);
+            self.cpus[target as usize].interrupt_came(due);
+            self.deliver(target, interrupts, now);
+        }
     }
 
     /// When an interrupt that the current CPU sends now reaches `target`.

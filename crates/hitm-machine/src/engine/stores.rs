@@ -134,8 +134,15 @@ impl Engine {
         time
     }
 
-    /// The stores of CPU `number` whose turn it is and whose lines are here take effect.
+    /// The stores of CPU `number` whose turn it is and whose lines are here take effect, and what waited for that goes on.
     pub(super) fn commit(&mut self, number: u32, now: u64) {
+        self.commit_stores(number, now);
+        if !self.behind.is_empty() {
+            self.release_interrupts(number, now);
+        }
+    }
+
+    fn commit_stores(&mut self, number: u32, now: u64) {
         let mut before = None;
         while let Some(&mut store) = self.cpus[number as usize].stores.first() {
             let is_asked = matches!(store.stage, Stage::Asked);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
-use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span, Time};
+use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
 
 type Words = PlacedSlice<Simulated, <Simulated as Memory>::Atomic<u32>>;
@@ -110,4 +110,42 @@ fn what_a_cpu_stores_last_is_seen_after_the_run() {
     machine.run(run).expect("it ends");
     // Relaxed: the machine stands still.
     assert_eq!(machine.enter(|| words[0][0].load(Ordering::Relaxed)), 11);
+}
+
+/// Many CPUs fight for the line that CPU 0 stores to before it stores to another and interrupts CPU 1, which looks at the other when it
+/// has taken the interrupt.
+#[test]
+fn who_takes_an_interrupt_sees_what_its_sender_stored() {
+    // With as many others as have the line for longer than an interrupt is under way.
+    for (seed, others) in (1..=4).flat_map(|seed| [0, 20, 120].map(|others| (seed, others))) {
+        let (machine, words) = machine("pack:2 l3:1 core:64 pu:1", seed, 2);
+        let seen = Arc::new(Mutex::new(None));
+        let slot = seen.clone();
+        let run = move |cpu: CpuId| {
+            let (wanted, flag) = (&words[0][0], &words[1][0]);
+            match cpu.index() {
+                0 => {
+                    flag.store(1, Ordering::Relaxed);
+                    until(60_000);
+                    // Relaxed: the interrupt orders them.
+                    wanted.store(0, Ordering::Relaxed);
+                    flag.store(2, Ordering::Relaxed);
+                    Simulated::interrupt(CpuId(1), Interrupts::RESCHEDULE);
+                }
+                1 => {
+                    Simulated::wait_for_interrupt();
+                    assert_eq!(Simulated::take_interrupts(), Interrupts::RESCHEDULE);
+                    // Relaxed: as above.
+                    *slot.lock().expect("no panic holds it") = Some(flag.load(Ordering::Relaxed));
+                }
+                other if other < 2 + others => {
+                    until(50_000);
+                    (0..200).for_each(|_| _ = wanted.fetch_add(1, Ordering::Relaxed));
+                }
+                _ => {}
+            }
+        };
+        machine.run(run).expect("it ends");
+        assert_eq!(*seen.lock().expect("no panic holds it"), Some(2), "seed {seed}, {others} others");
+    }
 }

@@ -58,7 +58,7 @@ impl<P: Platform> Maps<P> {
     }
 
     /// Whether CPUs look at what others run, and take their ids away: then switches are fenced, and CPUs that run tasks of maps are to call
-    /// [`Allocator::tick`].
+    /// [`Allocator::tick`] now and then.
     pub(crate) fn are_swept(&self) -> bool {
         matches!(self.variant, Variant::Baseline | Variant::Recent)
     }

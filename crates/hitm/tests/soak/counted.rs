@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hitm_memory::{CpuSet, Interrupts, Platform, Time};
+use hitm_memory::{CpuSet, Interrupts, Platform, Span, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::cid::{MapId, MapSnapshot};
 use hitm_sched::prio::Prio;
@@ -345,8 +345,8 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         self.inner.cid()
     }
 
-    fn has_ticks(&self) -> bool {
-        self.inner.has_ticks()
+    fn tick_period(&self) -> Option<Span> {
+        self.inner.tick_period()
     }
 
     fn tick(&self) {

@@ -44,6 +44,10 @@ pub(crate) struct CidBursts {
     /// How ids are handed out, separated by commas; areas by CPU are always run too.
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_values_t = ["baseline", "cid-recent", "shipped"].map(str::to_owned))]
     mitigation: Vec<String>,
+    /// How far the kernel's ticks are apart: 4ms, as in Debian, or 1ms, as in Linux's own default. A tick in a running thread has the
+    /// baseline look for ids to take back [default: 4ms].
+    #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
+    tick: Option<Span>,
     /// Runs of each, with successive seeds: the order of the threads, and the machine's jitter [default: 3 simulated, 1 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u64>,
@@ -231,6 +235,10 @@ impl CidBursts {
         let by_cpu = Lookup { name: PER_CPU.to_owned(), mitigation: Mitigation::baseline(), index: Index::Cpu };
         let by_id = |name: &String| -> Result<Lookup, Failure> {
             let mitigation = Mitigation::parse(name).map_err(|error| Failure::new(format!("--{error}")))?;
+            let mitigation = match self.tick {
+                Some(tick) => mitigation.with_tick(tick),
+                None => mitigation,
+            };
             Ok(Lookup { name: name.clone(), mitigation, index: Index::Id })
         };
         let mut lookups = vec![by_cpu];
