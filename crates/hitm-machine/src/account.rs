@@ -9,7 +9,7 @@ pub enum Part {
     User,
     /// Nothing to run.
     Idle,
-    /// Entry to the kernel and return.
+    /// Entry to the kernel and return, page faults too.
     SystemCalls,
     /// From one task to another.
     Switches,

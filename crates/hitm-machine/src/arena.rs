@@ -35,6 +35,9 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
+    /// No lines.
+    pub(crate) const EMPTY: Self = Self { base: 0, bytes: 0 };
+
     /// The line of an address; none outside the arena.
     #[inline]
     pub(crate) fn line_of(self, address: usize) -> Option<u32> {

@@ -3,6 +3,8 @@
 //! Without it ([`Config::capacity`](crate::Config::capacity) is none by default) no line is ever evicted. What the model does
 //! with it stands in [`coherence`](crate::coherence).
 
+use std::collections::BTreeMap;
+
 use hitm_memory::{LINE, Span};
 use hitm_topology::Topology;
 use serde::Deserialize;
@@ -39,6 +41,20 @@ pub struct Capacity {
     pub level_2_hit: Span,
     /// A core that idles longer has put what its first two levels hold into level 3; none for never.
     pub flushed_after: Option<Span>,
+}
+
+impl Capacity {
+    /// Every number by name, as reports print it: nanoseconds, or what its name says. One that is none is not there.
+    #[must_use]
+    pub fn parameters(&self) -> BTreeMap<String, f64> {
+        let levels = [("level_1", self.level_1), ("level_2", self.level_2), ("level_3", self.level_3)];
+        let sizes = levels.into_iter().flat_map(|(name, size)| {
+            [(format!("{name}_sets"), size.sets as f64), (format!("{name}_ways"), size.ways as f64)]
+        });
+        let hit = ("level_2_hit_ns".to_owned(), self.level_2_hit.as_nanos_f64());
+        let flushed = self.flushed_after.map(|after| ("flushed_after_ns".to_owned(), after.as_nanos_f64()));
+        sizes.chain([hit]).chain(flushed).collect()
+    }
 }
 
 /// A cache in a cost table.
@@ -93,7 +109,8 @@ impl Caches {
 }
 
 impl Costs {
-    /// What the caches of `topology` hold, by the family's table: for [`Config::capacity`](crate::Config::capacity).
+    /// What the caches of `topology` hold, by the family's table: for [`Config::capacity`](crate::Config::capacity). A machine that
+    /// takes the table of the nearest family takes its sizes too, as [`note`](Self::note) says.
     ///
     /// # Errors
     /// When the table has no sizes because nothing citable was found; one line that says which tables have.
@@ -134,9 +151,11 @@ mod tests {
     #[test]
     fn tables_give_the_published_sizes() {
         let genoa = capacity("epyc-9654-2x96").expect("a table with sizes");
-        let kib = |size: CacheSize| size.lines() * LINE >> 10;
+        let kib = |size: CacheSize| (size.lines() * LINE) >> 10;
         assert_eq!([genoa.level_1, genoa.level_2, genoa.level_3].map(kib), [32, 1_024, 32_768]);
         assert_eq!([genoa.level_1, genoa.level_2, genoa.level_3].map(|size| size.sets), [64, 2_048, 32_768]);
+        let named = genoa.parameters();
+        assert_eq!((named.len(), named["level_3_sets"], named["flushed_after_ns"]), (8, 32_768.0, 800_000.0));
         let bergamo = capacity("epyc-9754-2x128").expect("a table with sizes");
         assert_eq!(kib(bergamo.level_3), 16_384);
         let slower = bergamo.level_2_hit.as_nanos_f64() / genoa.level_2_hit.as_nanos_f64();

@@ -28,7 +28,8 @@ pub struct Config {
     pub arbitration: Arbitration,
     /// Which objects take part in the coherence model.
     pub coherence: Coherence,
-    /// What caches hold, as [`Costs::capacity`](crate::Costs::capacity) has it; none for all that ever came: no line is evicted.
+    /// What caches hold, as [`Costs::capacity`](crate::Costs::capacity) has it; none for all that ever came: no line is
+    /// evicted.
     pub capacity: Option<Capacity>,
     /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in lock-step.
     pub jitter: f64,

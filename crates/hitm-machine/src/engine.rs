@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) arena: Arc<Arena>,
     /// Where the arena's lines lie.
     extent: Extent,
+    /// The same unless caches have sizes; then nothing.
+    unsized_extent: Extent,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
     pub(crate) races: Option<Races>,
@@ -138,6 +140,7 @@ impl Engine {
         };
         let follow_ups = costs.structure.follow_up_hits.value as u8;
         let mut directory = Directory::new(latencies, config.arbitration, follow_ups, config.seed);
+        let has_capacity = config.capacity.is_some();
         if let Some(capacity) = &config.capacity {
             directory = directory.with_capacity(capacity);
         }
@@ -180,6 +183,7 @@ impl Engine {
             costs,
             topology,
             extent: arena.extent(),
+            unsized_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
             arena,
             cpus,
             calendar,
@@ -347,7 +351,9 @@ impl Engine {
         }
         let wait = grant.at - grant.request.time + grant.request.way;
         let Request { line, access, cpu, kernel, .. } = grant.request;
-        self.count_served(grant);
+        if self.directory.has_capacity() {
+            self.count_served(grant);
+        }
         self.records.miss(line, access, cpu, &grant.miss, wait, kernel);
     }
 

@@ -131,7 +131,7 @@ pub struct Levels {
     pub level_1: u64,
     /// Level 2 of the core.
     pub level_2: u64,
-    /// Level 3 of the LLC domain, while no core owned the line.
+    /// Level 3 of the LLC domain, where the line had fallen.
     pub level_3: u64,
     /// Level 3 of another LLC domain.
     pub other_level_3: u64,

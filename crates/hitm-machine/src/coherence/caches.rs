@@ -212,7 +212,7 @@ impl Caches {
 
     /// If the core has idled until `now` for so long that it has put away what it had: what the caller has to
     /// [`take`](Self::take) from it.
-    pub(super) fn to_flush(&mut self, core: u32, now: u64) -> Vec<u32> {
+    pub(super) fn flushed(&mut self, core: u32, now: u64) -> Vec<u32> {
         let own = &mut self.cores[core as usize];
         let since = now.saturating_sub(own.idle_since);
         if own.idle < own.threads || self.flushed_after.is_none_or(|after| since <= after) {
@@ -289,7 +289,8 @@ mod tests {
                 }
                 let mut lines: Vec<u32> = cache.lines().collect();
                 let mut expect: Vec<u32> = naive.0.iter().map(|&(line, _)| line).collect();
-                (lines.sort_unstable(), expect.sort_unstable());
+                lines.sort_unstable();
+                expect.sort_unstable();
                 assert_eq!((lines.len(), &lines), (cache.lines, &expect), "seed {seed}, step {now}");
             }
             assert!(evictions > 0, "seed {seed}: a cache of {size:?} is never full");
@@ -323,14 +324,15 @@ mod tests {
     #[test]
     fn a_core_is_empty_once_all_its_threads_have_idled_for_long() {
         let mut caches = caches(2, Some(100));
-        (caches.wakes(0), caches.wakes(0));
+        caches.wakes(0);
+        caches.wakes(0);
         caches.fill(0, 7);
         caches.idles(0, 10);
-        assert_eq!(caches.to_flush(0, 1_000), [0; 0], "the other thread is at work");
+        assert_eq!(caches.flushed(0, 1_000), [0; 0], "the other thread is at work");
         caches.idles(0, 50);
-        assert_eq!(caches.to_flush(0, 150), [0; 0]);
-        assert_eq!(caches.to_flush(0, 151), [7]);
+        assert_eq!(caches.flushed(0, 150), [0; 0]);
+        assert_eq!(caches.flushed(0, 151), [7]);
         caches.take(0, 7);
-        assert_eq!((caches.level(0, 7), caches.to_flush(0, 152).len(), caches.moves.flushes), (None, 0, 1));
+        assert_eq!((caches.level(0, 7), caches.flushed(0, 152).len(), caches.moves.flushes), (None, 0, 1));
     }
 }

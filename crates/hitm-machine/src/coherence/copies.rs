@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn a_copy_that_is_dropped_was_not_taken() {
         let mut copies = Copies::new(4, 0, 1);
-        (copies.add(1, 2), copies.add(2, 3));
+        copies.add(1, 2);
+        copies.add(2, 3);
         copies.drop(1);
         assert_eq!((copies.valid(), copies.since(1), copies.thief(1)), ([0, 2].as_slice(), None, NO_ACCESS));
         copies.add(1, 9);

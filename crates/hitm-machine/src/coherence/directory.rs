@@ -394,14 +394,20 @@ impl Directory {
     }
 
     /// Grants the line to a core that lacks it, the line being free at `now`.
+    #[inline]
     fn serve(&mut self, request: Request, now: u64, queued: bool) -> Grant {
+        if self.has_capacity() {
+            return self.serve_by_place(request, now, queued);
+        }
+        self.serve_from_core(request, now, queued)
+    }
+
+    /// The same from another core's copy, as any is where caches have no sizes.
+    fn serve_from_core(&mut self, request: Request, now: u64, queued: bool) -> Grant {
         let core = self.latencies.core_of(request.cpu);
         if self.lines[request.line as usize].state == State::Owned(core).into() {
             // The sibling got it while this one waited.
             return self.hand_to_sibling(request, now);
-        }
-        if let Some(grant) = self.serve_from_level_3(request, core, now) {
-            return grant;
         }
         let line = &self.lines[request.line as usize];
         let copies = &self.contended[line.contended as usize].copies;
@@ -410,13 +416,11 @@ impl Directory {
         {
             // The core's own store got it while this one waited, and another's load made it shared.
             let at = since.max(now);
-            self.fill(core, request.line);
             let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
             return Grant { request, at, done: at, miss };
         }
         let thief = copies.thief(core);
-        let level_3 = self.is_in_level_3_alone(request.line, core);
-        let (dirty, distance) = (line.dirty && !level_3, self.distance_to_holder(request.line, core));
+        let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
         let (at, done) = if request.kind == Kind::Load {
             let at = self.grant_load(&request, core, now, queued);
             (at, at)
@@ -428,8 +432,7 @@ impl Directory {
             let line = &self.lines[request.line as usize];
             self.contended[line.contended as usize].queue.move_to(domain);
         }
-        self.fill(core, request.line);
-        Grant { request, at, done, miss: Miss { distance, dirty, thief, level_3 } }
+        Grant { request, at, done, miss: Miss { distance, dirty, thief, level_3: false } }
     }
 
     /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
@@ -503,7 +506,6 @@ impl Directory {
         };
         let at = self.arrival(request, now, queued, latency);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
-        self.forget_places(request.line);
         let line = &mut self.lines[request.line as usize];
         line.state = State::Owned(core).into();
         line.dirty = true;

@@ -37,7 +37,12 @@
 //! ascending times. (3) A CPU waits for one load or RMW at most.
 //! (4) An owned line has one thread that may write it, or none after several of its core have read it.
 //!
-//! **Limits.** Caches do not overflow, instructions cost nothing. Misses of one CPU to different lines overlap as far as
+//! **Capacity.** Where caches have sizes ([`Config::capacity`](crate::Config::capacity)) a copy stands in its core or, when there is no room
+//! or the core has idled for long, in level 3 of its domain, and after that in memory: `directory/capacity.rs` has the rules,
+//! `caches.rs` who goes first. Without them, as by default, a copy stays until another core takes it.
+//!
+//! **Limits.** By default caches do not overflow; where they do, neither ways to level 2 and 3 nor evictions take any of a bandwidth,
+//! prefetchers do not exist, and a core wakes from any idle state in `idle_exit`. Instructions cost nothing. Misses of one CPU to different lines, and loads that level 2 or 3 serves, overlap as far as
 //! `overlapped_misses` says, and never by more than leaves each its `one_way`. Interconnect links have no bandwidth of their own: traffic on one line never slows another.
 
 use std::borrow::Cow;

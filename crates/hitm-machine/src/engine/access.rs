@@ -57,7 +57,8 @@ impl Engine {
     /// do with the CPU's stores. Whether it was that.
     #[inline]
     pub(crate) fn find(&mut self, touch: &Touch) -> bool {
-        let Some(line) = self.extent.line_of(touch.address()) else { return false };
+        // Where caches have sizes nothing is there: `issue` asks which level has it.
+        let Some(line) = self.unsized_extent.line_of(touch.address()) else { return false };
         let kind = touch.kind;
         let cpu = &self.cpus[self.current as usize];
         let clock = cpu.clock;
@@ -69,7 +70,7 @@ impl Engine {
         if !is_certain {
             return false;
         }
-        let Some(done) = self.look_up(kind, line, clock) else { return false };
+        let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
         self.cpu().window.follow(kind, line);
         self.found(touch, line, clock, done);
         true

@@ -31,6 +31,7 @@ impl Engine {
     }
 
     /// The same where that depends on the level. Loads that level 2 serves overlap with each other and with misses, as misses do.
+    #[inline(never)]
     fn look_up_by_level(&mut self, kind: Kind, line: u32, clock: u64) -> Option<u64> {
         let (done, level) = self.directory.hit_by_level(self.current, line, kind, clock)?;
         if level == Level::One {
@@ -55,7 +56,6 @@ impl Engine {
 
     /// Whether it is certain ahead of the others which level serves the current CPU: level 1 of a core that no other thread uses
     /// and that has asked for nothing. Any other access takes part in what goes first when there is no room.
-    #[inline]
     pub(super) fn is_sure_of_level(&self, line: u32) -> bool {
         let alone = self.other_threads[self.current as usize].is_empty();
         alone && self.cpus[self.current as usize].stores.is_empty() && self.directory.is_in_level_1(self.current, line)

@@ -68,6 +68,7 @@ impl Directory {
     ///
     /// # Panics
     /// When caches have no sizes.
+    #[inline(never)]
     pub fn hit_by_level(&mut self, cpu: u32, line: u32, kind: Kind, time: u64) -> Option<(u64, Level)> {
         let core = self.latencies.core_of(cpu);
         let caches = self.caches.as_ref().expect("caches have sizes");
@@ -89,6 +90,7 @@ impl Directory {
     }
 
     /// `cpu` idles from `since` on. Nothing happens yet.
+    #[inline]
     pub fn idles(&mut self, cpu: u32, since: u64) {
         if let Some(caches) = &mut self.caches {
             caches.idles(self.latencies.core_of(cpu), since);
@@ -96,10 +98,15 @@ impl Directory {
     }
 
     /// `cpu` idles no more from `now` on.
+    #[inline]
     pub fn wakes(&mut self, cpu: u32, now: u64) {
-        if self.caches.is_none() {
-            return;
+        if self.has_capacity() {
+            self.end_idling(cpu, now);
         }
+    }
+
+    #[cold]
+    fn end_idling(&mut self, cpu: u32, now: u64) {
         let core = self.latencies.core_of(cpu);
         self.settle_core(core, now);
         if let Some(caches) = &mut self.caches {
@@ -150,19 +157,20 @@ impl Directory {
     }
 
     /// Whether no core but `core` has `line`, and a level 3 does.
-    pub(super) fn is_in_level_3_alone(&self, line: u32, core: u32) -> bool {
-        if self.caches.is_none() {
-            return false;
-        }
+    fn is_in_level_3_alone(&self, line: u32, core: u32) -> bool {
         self.cores_with(line).iter().all(|&other| other == core || !self.is_in_core(other, line))
     }
 
     /// The copies of `line` are about to end: no cache has it any more.
     #[inline]
     pub(super) fn forget_places(&mut self, line: u32) {
-        if self.caches.is_none() {
-            return;
+        if self.has_capacity() {
+            self.take_from_all(line);
         }
+    }
+
+    #[cold]
+    fn take_from_all(&mut self, line: u32) {
         let holders = self.cores_with(line);
         let Some(caches) = &mut self.caches else { return };
         for core in holders {
@@ -174,6 +182,13 @@ impl Directory {
     /// `line`, of which `core` has a valid copy, comes to the core.
     #[inline]
     pub(super) fn fill(&mut self, core: u32, line: u32) {
+        if self.has_capacity() {
+            self.come(core, line);
+        }
+    }
+
+    #[cold]
+    fn come(&mut self, core: u32, line: u32) {
         let Some(caches) = &mut self.caches else { return };
         if let Some(goes) = caches.fill(core, line) {
             self.fall(core, goes);
@@ -183,9 +198,10 @@ impl Directory {
     /// `line`, which `core` has come to own, leaves level 3 of the core's domain and comes to the core.
     #[inline]
     pub(super) fn arrives_alone(&mut self, core: u32, line: u32) {
-        let Some(caches) = &mut self.caches else { return };
-        caches.level_3_mut(self.latencies.domain_of(core)).remove(line);
-        self.fill(core, line);
+        if let Some(caches) = &mut self.caches {
+            caches.level_3_mut(self.latencies.domain_of(core)).remove(line);
+            self.come(core, line);
+        }
     }
 
     /// The copy of `core` has gone from the core to level 3.
@@ -236,7 +252,7 @@ impl Directory {
     /// A core that has idled for long by `now` has put what it had into level 3.
     fn settle_core(&mut self, core: u32, now: u64) {
         let Some(caches) = &mut self.caches else { return };
-        for line in caches.to_flush(core, now) {
+        for line in caches.flushed(core, now) {
             // One after the other: each stands in one place or the other.
             if let Some(caches) = &mut self.caches {
                 caches.take(core, line);
@@ -245,10 +261,29 @@ impl Directory {
         }
     }
 
+    /// As [`serve_from_core`](Self::serve_from_core) where caches have sizes, the line being free at `now`.
+    #[cold]
+    pub(super) fn serve_by_place(&mut self, request: Request, now: u64, queued: bool) -> Grant {
+        let core = self.latencies.core_of(request.cpu);
+        if self.owned_by_core_of(request.cpu, request.line) {
+            return self.hand_to_sibling(request, now);
+        }
+        if let Some(grant) = self.serve_from_level_3(request, core, now) {
+            return grant;
+        }
+        let level_3 = self.is_in_level_3_alone(request.line, core);
+        if request.kind.is_write() {
+            self.forget_places(request.line);
+        }
+        let mut grant = self.serve_from_core(request, now, queued);
+        grant.miss.level_3 = level_3;
+        grant.miss.dirty &= !level_3;
+        self.fill(core, request.line);
+        grant
+    }
+
     /// Grants a line whose copy has fallen to level 3 of the domain of `core`, if it is one, the line being free at `now`.
-    #[inline]
-    pub(super) fn serve_from_level_3(&mut self, request: Request, core: u32, now: u64) -> Option<Grant> {
-        self.caches.as_ref()?;
+    fn serve_from_level_3(&mut self, request: Request, core: u32, now: u64) -> Option<Grant> {
         if let State::Owned(owner) = self.lines[request.line as usize].state() {
             self.settle_core(owner, now);
         }
