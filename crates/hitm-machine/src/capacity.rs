@@ -120,7 +120,7 @@ impl Costs {
             let known: Vec<&str> =
                 all.iter().filter(|family| family.caches.is_some()).map(|family| family.name.as_str()).collect();
             return Err(format!(
-                "`{}` cannot have caches of limited size: its cost table `{}` has no sizes with a source; take a machine of {}, or leave caches unlimited",
+                "`{}` cannot have caches of limited size: its cost table `{}` has no sizes with a source; take a machine of {}",
                 topology.name(),
                 self.family.name,
                 known.join(" or ")
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(
             refused,
             "`gnr-2x120` cannot have caches of limited size: its cost table `gnr` has no sizes with a source; \
-             take a machine of genoa or clx, or leave caches unlimited"
+             take a machine of genoa or clx"
         );
     }
 

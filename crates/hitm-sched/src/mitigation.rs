@@ -28,7 +28,7 @@ use std::sync::Arc;
 use hitm_memory::{Described, Field, Form, Native, Platform, Span};
 use hitm_topology::{Scope, Topology};
 
-use crate::cid::Variant;
+use crate::cid::{self, Variant};
 use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
 use crate::prio::Level;
@@ -247,7 +247,7 @@ impl Mitigation {
             "cpupri_counts" => Some(cpupri_counts::layout(Level::COUNT)),
             "rq" => Some((size_of::<RunQueue<Native>>(), RunQueue::<Native>::fields())),
             "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
-            _ => None,
+            _ => cid::layout(object),
         }
     }
 
@@ -291,10 +291,10 @@ impl Mitigation {
 }
 
 /// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 4] = ["root_domain", "cpupri_counts", "rq", "task"];
+pub const LAYOUTS: [&str; 7] = ["root_domain", "cpupri_counts", "rq", "task", "mm", "mm_cid", "cid_map"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 19] = [
+pub const OBJECTS: [&str; 27] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -314,6 +314,14 @@ pub const OBJECTS: [&str; 19] = [
     "waiting_anywhere",
     "waiting_sources",
     "waiting_sources_pointers",
+    "map_table",
+    "mm",
+    "mm_bits",
+    "mm_cid",
+    "cid_lock",
+    "cid_map",
+    "cid_slots",
+    "cid_seat",
 ];
 
 #[cfg(test)]

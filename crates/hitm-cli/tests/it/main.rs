@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
 
+mod cid_bursts;
 mod command;
 mod compare;
 mod cyclic;

@@ -21,7 +21,7 @@
 
 use std::fmt::Debug;
 
-use hitm_memory::{CpuSet, Memory, PlainWord, described};
+use hitm_memory::{CpuSet, Described, Field, Memory, Native, PlainWord, described};
 use hitm_topology::CpuId;
 
 mod bits;
@@ -47,6 +47,19 @@ pub enum Variant {
     Recent,
     /// The one that the CPU had before, unless somebody needed it.
     Shipped,
+}
+
+/// The size and the fields of an object of this module, if it is one.
+pub(crate) fn layout(object: &str) -> Option<(usize, Vec<Field>)> {
+    fn of<T: Described>() -> Option<(usize, Vec<Field>)> {
+        Some((size_of::<T>(), T::fields()))
+    }
+    match object {
+        "mm" => of::<per_cpu::MapWords<Native>>(),
+        "mm_cid" => of::<per_cpu::Entry<Native>>(),
+        "cid_map" => of::<shipped::CidMap<Native>>(),
+        _ => None,
+    }
 }
 
 /// A map's number. Numbers are used again after a map was given back.

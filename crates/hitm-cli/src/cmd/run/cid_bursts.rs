@@ -203,9 +203,9 @@ impl CidBursts {
         for topology in &topologies {
             let costs = self.machine.costs(topology)?;
             let capacity = match self.host {
-                HostArg::Simulated => Some(costs.capacity(topology).map_err(|why| {
-                    Failure::new(format!("--machine `{}`: what its caches hold matters here: {why}", topology.name()))
-                })?),
+                HostArg::Simulated => {
+                    Some(costs.capacity(topology).map_err(|why| Failure::new(format!("--machine: {why}")))?)
+                }
                 HostArg::Native => None,
             };
             let mut machine = machine_of(topology, &costs);
