@@ -89,6 +89,10 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     }
     end_turn(runtime, cpu, cell);
     if tick.is_some() {
+        // One that came while the task neither computed nor checked.
+        if local.tick() <= P::now() {
+            runtime.sched.tick();
+        }
         local.set_tick(Time::NEVER);
     }
     local.set_running(None);

@@ -101,6 +101,9 @@ pub(crate) const PARTIES: usize = 3;
 /// The most that somebody sleeps, or is patient, when he is.
 pub(crate) const SLEEP_MAX: Span = Span::from_micros(60);
 
+/// A stretch of work at rest: long enough to be cheap, and it is preempted anyhow.
+pub(crate) const STRETCH: Span = Span::from_micros(200);
+
 /// A machine and what happens on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -240,9 +243,17 @@ impl Plan {
         Span::from_picos(1 + random.below(SLEEP_MAX.as_picos()))
     }
 
-    /// Longer than anybody goes on without calling the scheduler who has anything to do, whatever goes wrong.
+    /// Longer than anybody goes on without calling the scheduler who has anything to do, whatever goes wrong; also who has not heard yet
+    /// that an earlier rest is over.
     pub(crate) fn quiet(&self) -> Span {
         let Faults { late_by, taken_for, .. } = self.faults;
-        SLEEP_MAX + SLEEP_MAX + Span::from_nanos(2 * self.burst_nanos) + late_by + late_by + taken_for + taken_for
+        STRETCH
+            + SLEEP_MAX
+            + SLEEP_MAX
+            + Span::from_nanos(2 * self.burst_nanos)
+            + late_by
+            + late_by
+            + taken_for
+            + taken_for
     }
 }

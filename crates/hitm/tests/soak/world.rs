@@ -11,7 +11,7 @@ use hitm_sched::task::TaskId;
 
 use crate::counted::{Counted, Place};
 use crate::ledger::{Books, Check, Doing, Ledger};
-use crate::plan::{MUTEXES, PARTIES, Plan, QUEUES, ROOM};
+use crate::plan::{MUTEXES, PARTIES, Plan, QUEUES, ROOM, STRETCH};
 use crate::tally::Fault;
 
 /// What all look at between steps.
@@ -150,8 +150,6 @@ impl<P: Platform> World<P> {
 
     /// Rests while all are to.
     pub(crate) async fn pause(&self, serial: u32) {
-        /// A stretch of work at rest: long enough to be cheap, and it is preempted anyhow.
-        const STRETCH: Span = Span::from_micros(200);
         let [sleep, hold] = [Signal::Sleep, Signal::Hold].map(|signal| signal as u32);
         loop {
             let signal = self.signal();
