@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::thread;
 
 use expect_test::expect_file;
 use hitm_machine::{Kind, Simulated};
@@ -18,7 +20,7 @@ use hitm_topology::CpuId;
 use crate::bench;
 
 /// The mitigations of the table.
-const MITIGATIONS: [&str; 26] = [
+static MITIGATIONS: [&str; 26] = [
     "baseline",
     "cpupri-split",
     "cpupri-split-compact",
@@ -151,11 +153,26 @@ fn events(topology: &str, mitigation: &str) -> Vec<Event> {
     events
 }
 
+/// A mitigation's bytes, and its events.
+fn row(topology: &str, mitigation: &str) -> ((usize, usize), Vec<Event>) {
+    (Bench::new(topology, mitigation).sched.root_domain_bytes(), events(topology, mitigation))
+}
+
+/// The rows of all mitigations, on all cores: those of large machines take seconds each.
+fn rows(topology: &str) -> Vec<((usize, usize), Vec<Event>)> {
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    thread::scope(|scope| {
+        let share = |mitigations: &'static [&'static str]| {
+            scope.spawn(|| mitigations.iter().map(|mitigation| row(topology, mitigation)).collect::<Vec<_>>())
+        };
+        let shares: Vec<_> = MITIGATIONS.chunks(MITIGATIONS.len().div_ceil(threads)).map(share).collect();
+        shares.into_iter().flat_map(|share| share.join().expect("no bench fails")).collect()
+    })
+}
+
 fn table(topology: &str) -> String {
     let mut text = format!("## {topology}\n\n");
-    for (index, mitigation) in MITIGATIONS.iter().enumerate() {
-        let (words, all) = Bench::new(topology, mitigation).sched.root_domain_bytes();
-        let events = events(topology, mitigation);
+    for (index, (mitigation, ((words, all), events))) in MITIGATIONS.iter().zip(rows(topology)).enumerate() {
         if index == 0 {
             let names: Vec<&str> = events.iter().map(|&(name, _)| name).collect();
             writeln!(text, "| mitigation | bytes | with all that it leads to | {} |", names.join(" | "))
