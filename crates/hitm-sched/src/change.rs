@@ -27,7 +27,7 @@ pub(crate) enum Relocation {
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Locks the queue that `id` is on, or was on last. The caller holds its `pi_lock`, so it stays asleep if it is.
-    fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
+    pub(crate) fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
         loop {
             let cpu = self.tasks.get(id).cpu();
             let rq = self.lock(cpu);

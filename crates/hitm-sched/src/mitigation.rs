@@ -11,7 +11,8 @@
 //! | `cpupri-count=FORM` | cpupri's counts of CPUs split |
 //! | `rto-mask=FORM` | the set of overloaded CPUs split |
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
-//! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`](crate::cid) |
+//! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`] |
+//! | `cid-owned` | concurrency ids: tasks own them, or CPUs where there are more tasks |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
 //!
@@ -90,7 +91,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 13] = [
+pub const CATALOGUE: [(&str, &str); 14] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -101,6 +102,7 @@ pub const CATALOGUE: [(&str, &str); 13] = [
     ("rto-mask=node", "the set of overloaded CPUs split; also =llc, =core, =cpu, =bytes"),
     ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
     ("cid-recent", "concurrency ids: a CPU asks for the one that it had before (v6.13 of Linux)"),
+    ("cid-owned", "concurrency ids: tasks own them, or CPUs where there are more tasks than CPUs (v6.19 of Linux)"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
@@ -153,6 +155,7 @@ impl Mitigation {
                 ("cpupri-split-compact", None) => mitigation.set_vectors(Vectors::Compact).map_err(|why| fail(&why))?,
                 ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
                 ("cid-recent", None) => mitigation.config.cids = Variant::Recent,
+                ("cid-owned", None) => mitigation.config.cids = Variant::Owned,
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(form)) => mitigation.config.rto_count = form,
@@ -291,10 +294,10 @@ impl Mitigation {
 }
 
 /// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 7] = ["root_domain", "cpupri_counts", "rq", "task", "mm", "mm_cid", "cid_map"];
+pub const LAYOUTS: [&str; 8] = ["root_domain", "cpupri_counts", "rq", "task", "mm", "mm_cid", "mm_mm_cid", "cid_map"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 27] = [
+pub const OBJECTS: [&str; 29] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -319,6 +322,8 @@ pub const OBJECTS: [&str; 27] = [
     "mm_bits",
     "mm_cid",
     "cid_lock",
+    "mm_mm_cid",
+    "mm_cid_pcpu",
     "cid_map",
     "cid_slots",
     "cid_seat",

@@ -313,7 +313,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn free_map(&self, map: MapId) {
-        self.maps.give_back(map);
+        self.maps.give_back(map, self);
     }
 
     fn cid(&self) -> Option<u32> {

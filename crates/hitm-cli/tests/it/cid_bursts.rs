@@ -36,14 +36,14 @@ fn ids_that_move_make_bursts_slow() {
         "{text}"
     );
     let names: Vec<&str> = runs.iter().map(|run| run["mitigation"].as_str().unwrap()).collect();
-    assert_eq!(names, ["per-cpu", "baseline", "cid-recent", "shipped"]);
-    let [per_cpu, baseline, recent, shipped] = [0, 1, 2, 3].map(|run| &runs[run]);
+    assert_eq!(names, ["per-cpu", "baseline", "cid-recent", "cid-owned", "shipped"]);
+    let [per_cpu, baseline, recent, owned, shipped] = [0, 1, 2, 3, 4].map(|run| &runs[run]);
     assert_eq!(per_cpu["bursts"]["threads"], "24-core/24-L3");
     assert_eq!(baseline["bursts"]["published"], 3648.0);
     assert!(shipped["bursts"]["published"].is_null());
     let away = |run| kind(run, "another LLC").0 + kind(run, "another package").0;
     assert!(away(baseline) > 0.05, "{baseline}");
-    for other in [per_cpu, recent, shipped] {
+    for other in [per_cpu, recent, owned, shipped] {
         assert_eq!(away(other), 0.0, "{other}");
         assert!((kind(other, "the same core").0 - 0.8).abs() < 1e-9, "{other}");
         // What ids cost is not a part of a burst.

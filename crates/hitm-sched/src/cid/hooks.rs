@@ -6,7 +6,7 @@
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, running};
+use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk, running};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::{Scheduler, Why};
@@ -16,6 +16,21 @@ impl<P: Platform, R: RootDomainWords<P>> Runs for Scheduler<P, R> {
     #[track_caller]
     fn runs(&self, cpu: CpuId, map: MapId) -> bool {
         running::is::<P>(&self.rqs[cpu].curr_map, map)
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Walk<P> for Scheduler<P, R> {
+    fn with_task(&self, id: TaskId, f: &mut dyn FnMut(&TaskIds<P>, CpuId, bool)) {
+        let task = self.tasks.get(id);
+        let _pi = task.pi_lock.lock();
+        let rq = self.lock_queue_of(id);
+        f(&task.ids, rq.cpu, rq.curr() == Some(id));
+    }
+
+    fn with_cpu(&self, cpu: CpuId, map: MapId, f: &mut dyn FnMut(Option<&TaskIds<P>>)) {
+        let rq = self.lock(cpu);
+        let running = rq.curr().and_then(|id| self.ids_of(id));
+        f(running.filter(|&(_, own, _)| own == map).map(|(task, ..)| task));
     }
 }
 
@@ -32,7 +47,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if self.maps.are_used() {
             self.tasks.get(id).ids.begin(map);
             if let Some(map) = map {
-                self.maps.get(map).join(allowed);
+                self.maps.get(map).join(id, &self.tasks.get(id).ids, allowed, self);
             }
         }
     }
@@ -40,9 +55,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// A task's number is about to be given back.
     pub(crate) fn leave_map(&self, id: TaskId) {
         if self.maps.are_used()
-            && let Some((_, _, map)) = self.ids_of(id)
+            && let Some((task, _, map)) = self.ids_of(id)
         {
-            map.leave();
+            map.leave(id, task, self);
         }
     }
 
@@ -115,6 +130,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     pub(crate) fn map_snapshot(&self, map: MapId) -> MapSnapshot {
-        self.maps.get(map).snapshot()
+        self.maps.get(map).snapshot(self)
     }
 }

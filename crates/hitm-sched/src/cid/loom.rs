@@ -12,9 +12,11 @@ use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, requir
 use hitm_memory::{CpuSet, Memory, Placed, PlainWord, Time};
 use hitm_topology::{CpuId, Topology};
 
+use super::owned::OwnedIds;
 use super::per_cpu::{Fallback, PerCpuIds};
 use super::shipped::ShippedIds;
-use super::{Allocator, MapId, NONE, Runs, TaskIds, Variant, running};
+use super::{Allocator, MapId, NONE, Runs, TaskIds, Variant, Walk, running};
+use crate::task::TaskId;
 
 const MAP: MapId = MapId(0);
 
@@ -34,6 +36,15 @@ impl Runs for World {
     }
 }
 
+/// Nobody else is there, or need be looked at.
+struct Alone;
+
+impl Walk<Loom> for Alone {
+    fn with_task(&self, _task: TaskId, _f: &mut dyn FnMut(&TaskIds<Loom>, CpuId, bool)) {}
+
+    fn with_cpu(&self, _cpu: CpuId, _map: MapId, _f: &mut dyn FnMut(Option<&TaskIds<Loom>>)) {}
+}
+
 fn topology() -> Arc<Topology> {
     Arc::new(hitm_topology::parse("core:3 pu:1").expect("a machine"))
 }
@@ -47,6 +58,7 @@ fn allocator(variant: Variant) -> Box<dyn Allocator<Loom>> {
     match variant {
         Variant::Baseline => per_cpu(false),
         Variant::Recent => per_cpu(true),
+        Variant::Owned => Box::new(OwnedIds::new(MAP, &topology())),
         Variant::Shipped => Box::new(ShippedIds::new(MAP, topology())),
     }
 }
@@ -67,7 +79,7 @@ impl World {
         };
         for task in &world.tasks {
             task.begin(Some(MAP));
-            world.ids.join(&every_cpu());
+            world.ids.join(TaskId(0), task, &every_cpu(), &Alone);
         }
         Arc::new(world)
     }
@@ -106,7 +118,7 @@ impl World {
 
     /// Nothing is in flight.
     fn look(&self) {
-        let map = self.ids.snapshot();
+        let map = self.ids.snapshot(&Alone);
         require(map.taken == map.held, format_args!("ids {:?} are taken, {:?} are held", map.taken, map.held));
     }
 }
@@ -206,7 +218,7 @@ fn shrunk() -> Model {
         world.leave(1, 1, true);
         world
     };
-    beside(BELOW, world, |world| world.run(0, 0), |world| world.ids.leave())
+    beside(BELOW, world, |world| world.run(0, 0), |world| world.ids.leave(TaskId(0), &world.tasks[1], &Alone))
 }
 
 /// A second task joins, while another CPU is allowed.
@@ -214,10 +226,11 @@ fn grown() -> Model {
     Model::new(BELOW, || {
         let ids = Arc::new(ShippedIds::<Loom>::new(MAP, topology()));
         let one = || CpuSet::from_iter([CpuId(0)]);
-        ids.join(&one());
+        let tasks: [TaskIds<Loom>; 2] = std::array::from_fn(|_| TaskIds::new());
+        ids.join(TaskId(0), &tasks[0], &one(), &Alone);
         let others = ids.clone();
         let other = thread::spawn(move || others.allow(&every_cpu()));
-        ids.join(&one());
+        ids.join(TaskId(1), &tasks[1], &one(), &Alone);
         other.join().expect("threads return");
         require(ids.limit() == 2, format_args!("two tasks on three CPUs, and {} ids", ids.limit()));
     })

@@ -24,8 +24,11 @@ use std::fmt::Debug;
 use hitm_memory::{CpuSet, Described, Field, Memory, Native, PlainWord, described};
 use hitm_topology::CpuId;
 
+use crate::task::TaskId;
+
 mod bits;
 mod hooks;
+mod owned;
 mod per_cpu;
 mod running;
 mod shipped;
@@ -45,6 +48,8 @@ pub enum Variant {
     Baseline,
     /// The one that the CPU had before, if it can.
     Recent,
+    /// The task's own while there are no more tasks than ids, the CPU's beyond.
+    Owned,
     /// The one that the CPU had before, unless somebody needed it.
     Shipped,
 }
@@ -57,6 +62,7 @@ pub(crate) fn layout(object: &str) -> Option<(usize, Vec<Field>)> {
     match object {
         "mm" => of::<per_cpu::MapWords<Native>>(),
         "mm_cid" => of::<per_cpu::Entry<Native>>(),
+        "mm_mm_cid" => of::<owned::OwnedWords<Native>>(),
         "cid_map" => of::<shipped::CidMap<Native>>(),
         _ => None,
     }
@@ -76,7 +82,7 @@ described! {
         pub(crate) map: M::Plain<u32>,
         /// The id while it runs. Read by the task itself.
         pub(crate) cid: M::Plain<u32>,
-        /// The id that it had last.
+        /// The id that it had last, or owns: the allocator's.
         pub(crate) last_cid: M::Plain<u32>,
         /// The CPU that it has left for another one and has not arrived from.
         pub(crate) migrate_from: M::Plain<u32>,
@@ -114,13 +120,22 @@ pub(crate) trait Runs {
     fn runs(&self, cpu: CpuId, map: MapId) -> bool;
 }
 
+/// Other tasks and CPUs, one at a time, under the lock of their queue. The caller holds no queue's lock.
+pub(crate) trait Walk<M: Memory> {
+    /// Calls `f` with the part of `task`, the CPU whose queue it is on, and whether it runs there.
+    fn with_task(&self, task: TaskId, f: &mut dyn FnMut(&TaskIds<M>, CpuId, bool));
+
+    /// Calls `f` with the part of the task that runs on `cpu`, if it is of `map`.
+    fn with_cpu(&self, cpu: CpuId, map: MapId, f: &mut dyn FnMut(Option<&TaskIds<M>>));
+}
+
 /// One map's ids. `cpu` is the one that calls unless said otherwise, and its queue's lock is held.
 pub(crate) trait Allocator<M: Memory>: Debug + Send + Sync {
-    /// A task that may use `allowed` joins; it does not run yet.
-    fn join(&self, allowed: &CpuSet);
+    /// Task `id`, which may use `allowed`, joins; it does not run yet. No queue's lock is held.
+    fn join(&self, id: TaskId, task: &TaskIds<M>, allowed: &CpuSet, walk: &dyn Walk<M>);
 
-    /// A task that does not run leaves.
-    fn leave(&self);
+    /// Task `id`, which does not run, leaves. No queue's lock is held.
+    fn leave(&self, id: TaskId, task: &TaskIds<M>, walk: &dyn Walk<M>);
 
     /// The tasks may use `allowed` too.
     fn allow(&self, allowed: &CpuSet);
@@ -145,11 +160,11 @@ pub(crate) trait Allocator<M: Memory>: Debug + Send + Sync {
     #[cfg(test)]
     fn take_away(&self, cpu: CpuId, runs: &dyn Runs);
 
-    /// Forgets everything: no task is left.
-    fn reset(&self);
+    /// Forgets everything: no task is left. No queue's lock is held.
+    fn reset(&self, walk: &dyn Walk<M>);
 
     /// What there is, for checkers.
-    fn snapshot(&self) -> MapSnapshot;
+    fn snapshot(&self, walk: &dyn Walk<M>) -> MapSnapshot;
 }
 
 /// A map as it is when nothing is in flight.

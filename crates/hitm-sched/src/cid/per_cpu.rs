@@ -39,7 +39,8 @@ use hitm_memory::{
 use hitm_topology::{CpuId, Topology};
 
 use super::bits::Bits;
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds};
+use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk};
+use crate::task::TaskId;
 
 /// An id is kept for so long, and scans are so far apart: the original's.
 const KEPT_FOR: Span = Span::from_micros(100_000);
@@ -325,13 +326,13 @@ fn is_lazy(id: u32) -> bool {
 }
 
 impl<M: Memory> Allocator<M> for PerCpuIds<M> {
-    fn join(&self, allowed: &CpuSet) {
+    fn join(&self, _id: TaskId, _task: &TaskIds<M>, allowed: &CpuSet, _walk: &dyn Walk<M>) {
         // Relaxed: counts; the task begins by its queue's lock.
         self.words.mm_users.fetch_add(1, Ordering::Relaxed);
         self.allow(allowed);
     }
 
-    fn leave(&self) {
+    fn leave(&self, _id: TaskId, _task: &TaskIds<M>, _walk: &dyn Walk<M>) {
         // Relaxed: as above.
         self.words.mm_users.fetch_sub(1, Ordering::Relaxed);
     }
@@ -453,7 +454,7 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
         }
     }
 
-    fn reset(&self) {
+    fn reset(&self, _walk: &dyn Walk<M>) {
         for entry in self.entries.iter() {
             // Relaxed, all of them: no task is left, and the next one begins by a lock.
             entry.time.store(0, Ordering::Relaxed);
@@ -468,7 +469,7 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
         max_nr_cid.store(0, Ordering::Relaxed);
     }
 
-    fn snapshot(&self) -> MapSnapshot {
+    fn snapshot(&self, _walk: &dyn Walk<M>) -> MapSnapshot {
         // Relaxed: nothing is in flight.
         let held = self.entries.iter().map(|entry| entry.cid.load(Ordering::Relaxed)).filter(|&id| id != NONE);
         let mut held: Vec<u32> = held.map(|id| id & !LAZY).collect();

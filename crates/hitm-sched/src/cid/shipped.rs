@@ -40,7 +40,8 @@ use hitm_memory::{
 use hitm_topology::{CpuId, Scope, Topology};
 
 use super::bits::Bits;
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds};
+use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk};
+use crate::task::TaskId;
 
 /// A task runs with the id.
 const IN_USE: u32 = 1 << 30;
@@ -227,14 +228,14 @@ impl<M: Memory> ShippedIds<M> {
 }
 
 impl<M: Memory> Allocator<M> for ShippedIds<M> {
-    fn join(&self, allowed: &CpuSet) {
+    fn join(&self, _id: TaskId, _task: &TaskIds<M>, allowed: &CpuSet, _walk: &dyn Walk<M>) {
         // Relaxed: `adjust_users` orders it.
         let before = self.words.users.fetch_add(1, Ordering::Relaxed);
         self.allow(allowed);
         self.adjust_users(before);
     }
 
-    fn leave(&self) {
+    fn leave(&self, _id: TaskId, _task: &TaskIds<M>, _walk: &dyn Walk<M>) {
         // Relaxed: as above.
         let before = self.words.users.fetch_sub(1, Ordering::Relaxed);
         self.adjust_users(before - 1);
@@ -290,7 +291,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
     #[cfg(test)]
     fn take_away(&self, _cpu: CpuId, _runs: &dyn Runs) {}
 
-    fn reset(&self) {
+    fn reset(&self, _walk: &dyn Walk<M>) {
         let CidMap { limit, spread, allowed, .. } = &*self.words;
         // Relaxed, all of them: no task is left, and the next one begins by a lock.
         self.slots.iter().for_each(|slot| slot.word.store(RETIRED, Ordering::Relaxed));
@@ -301,7 +302,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
         self.allowed.clear();
     }
 
-    fn snapshot(&self) -> MapSnapshot {
+    fn snapshot(&self, _walk: &dyn Walk<M>) -> MapSnapshot {
         let CidMap { users, allowed, .. } = &*self.words;
         // Relaxed, all of them: nothing is in flight.
         let in_use = |slot: &CidSlot<M>| slot.word.load(Ordering::Relaxed) & IN_USE != 0;

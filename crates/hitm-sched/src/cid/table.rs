@@ -7,9 +7,10 @@ use std::sync::{Arc, OnceLock};
 use hitm_memory::{Described, Field, Lock, Placed, Platform};
 use hitm_topology::Topology;
 
+use super::owned::OwnedIds;
 use super::per_cpu::{Fallback, PerCpuIds};
 use super::shipped::ShippedIds;
-use super::{Allocator, MapId, Variant};
+use super::{Allocator, MapId, Variant, Walk};
 
 /// The most maps that can live at once.
 pub const MAPS_MAX: usize = 4_096;
@@ -95,14 +96,15 @@ impl<P: Platform> Maps<P> {
     }
 
     /// Gives a map back, of which no task is left.
-    pub(crate) fn give_back(&self, map: MapId) {
-        self.get(map).reset();
+    pub(crate) fn give_back(&self, map: MapId, walk: &dyn Walk<P>) {
+        self.get(map).reset(walk);
         self.free.0.lock().used.push(map);
     }
 
     fn allocator(&self, map: MapId) -> Box<dyn Allocator<P>> {
         let fallback = || self.fallback.get_or_init(|| Arc::new(Placed::new(Fallback::new(), None, None))).clone();
         match self.variant {
+            Variant::Owned => Box::new(OwnedIds::new(map, &self.topology)),
             Variant::Shipped => Box::new(ShippedIds::new(map, self.topology.clone())),
             Variant::Baseline | Variant::Recent => {
                 let asks_again = self.variant == Variant::Recent;

@@ -164,7 +164,7 @@ mod simulated {
         let variants = [
             (1, Arbitration::Fifo, "baseline", CostSet::Linux),
             (2, Arbitration::LocalFirst, "all+cid-recent", CostSet::Runtime),
-            (3, Arbitration::Fifo, "pull-by-locks", CostSet::Runtime),
+            (3, Arbitration::Fifo, "pull-by-locks+cid-owned", CostSet::Runtime),
             (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
             (5, Arbitration::Fifo, "shipped", CostSet::Runtime),
         ];

@@ -42,7 +42,7 @@ pub(crate) struct CidBursts {
     #[arg(long, value_name = "T", value_delimiter = ',', default_value = "200ms,10ms", value_parser = span_above_zero, allow_hyphen_values = true)]
     delay: Vec<Span>,
     /// How ids are handed out, separated by commas; areas by CPU are always run too.
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_values_t = ["baseline", "cid-recent", "shipped"].map(str::to_owned))]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_values_t = ["baseline", "cid-recent", "cid-owned", "shipped"].map(str::to_owned))]
     mitigation: Vec<String>,
     /// How far the kernel's ticks are apart: 4ms, as in Debian, or 1ms, as in Linux's own default. A tick in a running thread has the
     /// baseline look for ids to take back [default: 4ms].

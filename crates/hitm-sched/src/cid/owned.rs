@@ -1,0 +1,444 @@
+//! Ids that tasks own while there are no more of them than ids, and CPUs beyond: [`Owned`](super::Variant::Owned).
+//!
+//! **Claim.** A switch touches no word that others write but to read it, and makes no read-modify-write, unless ownership has just changed
+//! or an id is to be exchanged for a lower one. What decides who owns ids is worked out where it changes: where tasks begin and end.
+//!
+//! **Origin.** Linux's per-mm concurrency ids since v6.19 (Thomas Gleixner, "sched/mmcid", 2025, read as of v7.1). Differences: the
+//! mutex spins, since nothing can sleep here; when more CPUs are allowed, and tasks could own ids again, the next task that begins or
+//! ends sees to it, where the original has a worker do so at once.
+//!
+//! **State.** A held id carries flags: none where the task owns it, `ON_CPU` where the CPU does, `TRANSIT` where a running task
+//! has it until it leaves. The mode of the map says which of the first two is meant to be, and that it is about to change.
+//!
+//! | mode | a task gets, when it begins to run | and keeps, when it leaves |
+//! |---|---|---|
+//! | tasks own | its own id | it |
+//! | CPUs own | the CPU's id | nothing |
+//! | either, in transit | what there is: its own, the CPU's, or a new one | nothing: it goes back |
+//!
+//! **Protocol** of a change, under the mutex: (1) the mode is stored with `TRANSIT`; (2) fence; (3) every task, or every CPU, is visited
+//! under its queue's lock: an id of the old kind that is in use is marked `TRANSIT`, one that is not is given back; (4) fence; (5) the
+//! mode loses `TRANSIT`. A task that leaves a CPU with an id in transit, once the mode has settled, hands it over to whom it should
+//! belong to; before, it gives the id back.
+//!
+//! **Invariants.** (a) Every taken id is held by one task or one CPU. (b) After a change none of the old kind is left, and `TRANSIT` only on
+//! ids of tasks that have run ever since. (c) Ids are below `max_cids` or will be exchanged for one that is when their task next runs.
+//!
+//! **Memory ordering.** Entries and tasks' ids are under queues' locks. A switch that holds its queue's lock before the visit of 3 is seen
+//! by that; one that holds it after sees the mode of 1. So the mode needs no more than the fences, which keep 1 before the visits and 5
+//! behind them.
+
+use std::fmt;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hitm_memory::{AtomicWord, CpuSet, LineStart, Memory, Native, PerCpu, Placed, PlainWord, RawSpinLock, described};
+use hitm_topology::{CpuId, Topology};
+
+use super::bits::Bits;
+use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk};
+use crate::task::TaskId;
+
+/// The CPU owns the id; of a mode: CPUs do.
+const ON_CPU: u32 = 1 << 30;
+/// The running task has the id until it leaves; of a mode: it is about to change.
+const TRANSIT: u32 = 1 << 29;
+
+described! {
+    /// A map's words.
+    pub struct OwnedWords<M: Memory> as "mm_mm_cid" {
+        /// Pointer to the CPUs' entries. Read by every switch.
+        pcpu: M::Atomic<u64>,
+        /// Who owns ids. Written where tasks begin and end, read by every switch.
+        mode: M::Atomic<u32>,
+        /// Ids are to be below. As `mode`.
+        max_cids: M::Atomic<u32>,
+        deferred_work: [u64; 8],
+        /// Protects the limits.
+        lock: RawSpinLock<M>,
+        hole_after_lock: u32,
+        /// Taken by tasks that begin or end.
+        mutex: RawSpinLock<M>,
+        rest_of_mutex: [u32; 7],
+        user_list: u64,
+        /// CPUs that any of the tasks may use. Under `lock`.
+        nr_cpus_allowed: M::Atomic<u32>,
+        /// Tasks. Under `mutex`.
+        users: M::Atomic<u32>,
+        /// With fewer tasks than that they own ids again. Under `lock`.
+        pcpu_thrs: M::Atomic<u32>,
+        /// Whether a change waits for a task that begins or ends. Under `lock`.
+        update_deferred: M::Atomic<u32>,
+        end: LineStart,
+    }
+}
+
+const _: () = assert!(size_of::<OwnedWords<Native>>() == 192, "the original's size");
+const _: () = assert!(offset_of!(OwnedWords<Native>, lock) == 80, "the original's offset");
+const _: () = assert!(offset_of!(OwnedWords<Native>, mutex) == 88, "the original's offset");
+const _: () = assert!(offset_of!(OwnedWords<Native>, nr_cpus_allowed) == 128, "the original's offset");
+
+described! {
+    /// What a CPU keeps of a map: alone on its line.
+    pub struct OwnedEntry<M: Memory> as "mm_cid_pcpu" {
+        /// The CPU's id, or that of the task that runs. Under its queue's lock.
+        cid: M::Plain<u32>,
+    }
+}
+
+/// One map.
+pub(super) struct OwnedIds<M: Memory> {
+    map: MapId,
+    words: Placed<M, OwnedWords<M>>,
+    entries: PerCpu<M, OwnedEntry<M>>,
+    bits: Bits<M>,
+    cpus: u32,
+    /// The tasks of the map. Under `mutex`.
+    tasks: Mutex<Vec<TaskId>>,
+}
+
+/// The CPUs that the tasks may use, among [`Bits`]' sets.
+const ALLOWED: usize = 0;
+
+/// Whether a task owns a held id.
+fn is_tasks(held: u32) -> bool {
+    held & (ON_CPU | TRANSIT) == 0
+}
+
+fn is_cpus(held: u32) -> bool {
+    held != NONE && held & ON_CPU != 0
+}
+
+fn is_in_transit(held: u32) -> bool {
+    held != NONE && held & TRANSIT != 0
+}
+
+/// A held id without flags.
+fn id_of(held: u32) -> u32 {
+    held & !(ON_CPU | TRANSIT)
+}
+
+impl<M: Memory> OwnedIds<M> {
+    pub(super) fn new(map: MapId, topology: &Topology) -> Self {
+        let words = OwnedWords {
+            pcpu: M::Atomic::new(0),
+            mode: M::Atomic::new(0),
+            max_cids: M::Atomic::new(0),
+            deferred_work: [0; 8],
+            lock: RawSpinLock::new(),
+            hole_after_lock: 0,
+            mutex: RawSpinLock::new(),
+            rest_of_mutex: [0; 7],
+            user_list: 0,
+            nr_cpus_allowed: M::Atomic::new(0),
+            users: M::Atomic::new(0),
+            pcpu_thrs: M::Atomic::new(0),
+            update_deferred: M::Atomic::new(0),
+            end: LineStart,
+        };
+        let index = map.0 as usize;
+        Self {
+            map,
+            words: Placed::new(words, Some(index), None),
+            entries: PerCpu::new(topology, |_| OwnedEntry { cid: M::Plain::new(NONE) }),
+            bits: Bits::new(index, topology, &["mm_cpus_allowed", "cidmask"]),
+            cpus: topology.cpus() as u32,
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Who owns ids, and below what they are to be, as a switch sees it.
+    fn mode(&self) -> (u32, u32) {
+        let OwnedWords { mode, max_cids, .. } = &*self.words;
+        // Relaxed, both: the queue's lock orders them, see the module.
+        (mode.load(Ordering::Relaxed), max_cids.load(Ordering::Relaxed))
+    }
+
+    /// A free id: a low one if there is.
+    fn take(&self) -> u32 {
+        let (_, max) = self.mode();
+        loop {
+            let free = self.bits.first_free(max).or_else(|| self.bits.first_free(self.cpus));
+            if let Some(id) = free.filter(|&id| self.bits.take(id)) {
+                return id;
+            }
+        }
+    }
+
+    /// `id`, or a lower one for one that is too high, if there is any.
+    fn converge(&self, id: u32, max: u32) -> u32 {
+        if id < max {
+            return id;
+        }
+        match self.bits.first_free(max).filter(|&lower| self.bits.take(lower)) {
+            Some(lower) => {
+                self.bits.give_back(id);
+                lower
+            }
+            None => id,
+        }
+    }
+
+    /// The id with which a task that holds `own` runs on a CPU that holds `cpus`, with the flags of who owns it.
+    fn enter(&self, own: u32, cpus: u32) -> u32 {
+        let (mode, max) = self.mode();
+        let [own, cpus] = [is_tasks(own).then_some(own), is_cpus(cpus).then(|| id_of(cpus))];
+        // Whose id is kept, and whose is too many.
+        let (kept, spare) =
+            if mode & ON_CPU == 0 { (own.or(cpus), own.and(cpus)) } else { (cpus.or(own), cpus.and(own)) };
+        if let Some(spare) = spare {
+            self.bits.give_back(spare);
+        }
+        let id = kept.unwrap_or_else(|| self.take());
+        match mode {
+            _ if mode & TRANSIT != 0 => id | TRANSIT,
+            _ => self.converge(id, max) | mode,
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<TaskId>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As many ids as tasks can run at once.
+    fn optimum(&self) -> u32 {
+        let OwnedWords { nr_cpus_allowed, users, .. } = &*self.words;
+        // Relaxed, both: under the lock, and the mutex or as it was a moment ago.
+        nr_cpus_allowed.load(Ordering::Relaxed).min(users.load(Ordering::Relaxed))
+    }
+
+    /// Works out how many ids there are to be. Called with `lock`.
+    fn update_limit(&self) {
+        let optimum = self.optimum();
+        // Relaxed: under the lock; a switch that sees an old one exchanges its id once more.
+        self.words.max_cids.store((optimum + optimum / 4).min(self.cpus), Ordering::Relaxed);
+    }
+
+    /// Works out when tasks own ids again, which CPUs do now. Called with `lock`.
+    fn update_threshold(&self) {
+        let optimum = self.optimum();
+        // Relaxed: under the lock.
+        self.words.pcpu_thrs.store((optimum - optimum / 4).min(self.cpus / 2).max(1), Ordering::Relaxed);
+    }
+
+    /// Who is to own ids from now on. Called with `mutex`.
+    fn wanted(&self) -> u32 {
+        let OwnedWords { max_cids, users, pcpu_thrs, mode, lock, update_deferred, .. } = &*self.words;
+        let _guard = lock.lock();
+        self.update_limit();
+        // Relaxed, all of them: under the lock and the mutex.
+        update_deferred.store(0, Ordering::Relaxed);
+        let (users, mode) = (users.load(Ordering::Relaxed), mode.load(Ordering::Relaxed));
+        match mode & ON_CPU {
+            0 if users > max_cids.load(Ordering::Relaxed) => ON_CPU,
+            // Relaxed: under the lock.
+            ON_CPU if users < pcpu_thrs.load(Ordering::Relaxed) => 0,
+            same => same,
+        }
+    }
+
+    /// Has ids owned as is wanted, visiting whoever holds one of the other kind. Called with `mutex`.
+    fn settle(&self, walk: &dyn Walk<M>) {
+        let OwnedWords { mode, lock, .. } = &*self.words;
+        let wanted = self.wanted();
+        // Relaxed: written under the mutex alone.
+        if mode.load(Ordering::Relaxed) == wanted {
+            return;
+        }
+        // Relaxed, both stores: ordered by the fences.
+        mode.store(wanted | TRANSIT, Ordering::Relaxed);
+        // SeqCst: whoever takes a queue's lock after its visit below sees the mode.
+        M::fence(Ordering::SeqCst);
+        match wanted {
+            0 => (0..self.cpus).map(CpuId).for_each(|cpu| self.take_from_cpu(cpu, walk)),
+            _ => self.tasks().iter().for_each(|&task| self.take_from_task(task, walk)),
+        }
+        // SeqCst: the visits are over. Pairs with the locks of later switches, as above.
+        M::fence(Ordering::SeqCst);
+        // Relaxed: as above.
+        mode.store(wanted, Ordering::Relaxed);
+        if wanted == ON_CPU {
+            let _guard = lock.lock();
+            self.update_threshold();
+        }
+    }
+
+    fn take_from_task(&self, task: TaskId, walk: &dyn Walk<M>) {
+        walk.with_task(task, &mut |ids, cpu, runs| {
+            let held = ids.last_cid.get();
+            match (is_tasks(held), runs) {
+                (false, _) => {}
+                (true, true) => {
+                    ids.last_cid.set(held | TRANSIT);
+                    self.entries[cpu].cid.set(held | TRANSIT);
+                }
+                (true, false) => {
+                    ids.last_cid.set(NONE);
+                    self.bits.give_back(held);
+                }
+            }
+        });
+    }
+
+    fn take_from_cpu(&self, cpu: CpuId, walk: &dyn Walk<M>) {
+        walk.with_cpu(cpu, self.map, &mut |running| {
+            let held = self.entries[cpu].cid.get();
+            match (is_cpus(held), running) {
+                (false, _) => {}
+                (true, Some(ids)) => {
+                    ids.last_cid.set(id_of(held) | TRANSIT);
+                    self.entries[cpu].cid.set(id_of(held) | TRANSIT);
+                }
+                (true, None) => {
+                    self.entries[cpu].cid.set(NONE);
+                    self.bits.give_back(id_of(held));
+                }
+            }
+        });
+    }
+}
+
+impl<M: Memory> Allocator<M> for OwnedIds<M> {
+    fn join(&self, id: TaskId, task: &TaskIds<M>, allowed: &CpuSet, walk: &dyn Walk<M>) {
+        let OwnedWords { mutex, users, mode, .. } = &*self.words;
+        let _guard = mutex.lock();
+        // Relaxed: under the mutex.
+        users.store(users.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.allow(allowed);
+        self.settle(walk);
+        // Not before: it does not run yet, and needs no visit.
+        self.tasks().push(id);
+        // Relaxed: as above.
+        if mode.load(Ordering::Relaxed) == 0 {
+            task.last_cid.set(self.take());
+        }
+    }
+
+    fn leave(&self, id: TaskId, task: &TaskIds<M>, walk: &dyn Walk<M>) {
+        let OwnedWords { mutex, users, .. } = &*self.words;
+        let _guard = mutex.lock();
+        // Relaxed: under the mutex.
+        users.store(users.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        self.tasks().retain(|&other| other != id);
+        let held = task.last_cid.get();
+        if is_tasks(held) {
+            // It never ran.
+            task.last_cid.set(NONE);
+            self.bits.give_back(held);
+        }
+        self.settle(walk);
+    }
+
+    fn allow(&self, allowed: &CpuSet) {
+        let OwnedWords { lock, nr_cpus_allowed, update_deferred, users, pcpu_thrs, mode, .. } = &*self.words;
+        let _guard = lock.lock();
+        let count = self.bits.add(ALLOWED, allowed);
+        // Relaxed, all of them: under the lock.
+        if nr_cpus_allowed.load(Ordering::Relaxed) == count {
+            return;
+        }
+        nr_cpus_allowed.store(count, Ordering::Relaxed);
+        self.update_limit();
+        if mode.load(Ordering::Relaxed) & ON_CPU == 0 {
+            return;
+        }
+        self.update_threshold();
+        // Relaxed, both: as above.
+        if users.load(Ordering::Relaxed) < pcpu_thrs.load(Ordering::Relaxed) {
+            // Relaxed: as above.
+            update_deferred.store(1, Ordering::Relaxed);
+        }
+    }
+
+    fn switch_out(&self, cpu: CpuId, task: &TaskIds<M>, ends: bool) {
+        let held = task.last_cid.get();
+        task.cid.set(NONE);
+        let (mode, max) = self.mode();
+        let id = id_of(held);
+        let (tasks, cpus) = match held {
+            // It goes over to who should have it, or back.
+            _ if is_in_transit(held) && !ends && mode & TRANSIT == 0 && id < max => {
+                if mode & ON_CPU == 0 {
+                    (id, NONE)
+                } else {
+                    (NONE, id | ON_CPU)
+                }
+            }
+            _ if is_in_transit(held) || ends && is_tasks(held) => {
+                self.bits.give_back(id);
+                (NONE, NONE)
+            }
+            // The CPU keeps it.
+            _ if is_cpus(held) => (NONE, held),
+            _ => return,
+        };
+        task.last_cid.set(tasks);
+        self.entries[cpu].cid.set(cpus);
+    }
+
+    fn switch_in(&self, cpu: CpuId, task: &TaskIds<M>) {
+        // Relaxed: written at construction only.
+        self.words.pcpu.load(Ordering::Relaxed);
+        let entry = &self.entries[cpu].cid;
+        let held = self.enter(task.last_cid.get(), entry.get());
+        if entry.get() != held {
+            entry.set(held);
+        }
+        if task.last_cid.get() != held {
+            task.last_cid.set(held);
+        }
+        task.cid.set(id_of(held));
+    }
+
+    fn arrive(&self, _cpu: CpuId, _from: CpuId, _task: &TaskIds<M>, _task_cpus: u32, _runs: &dyn Runs) {}
+
+    fn tick(&self) -> bool {
+        false
+    }
+
+    fn scan(&self, _runs: &dyn Runs) {}
+
+    #[cfg(test)]
+    fn take_away(&self, _cpu: CpuId, _runs: &dyn Runs) {}
+
+    fn reset(&self, walk: &dyn Walk<M>) {
+        let OwnedWords { mode, max_cids, nr_cpus_allowed, pcpu_thrs, update_deferred, .. } = &*self.words;
+        for word in [mode, max_cids, nr_cpus_allowed, pcpu_thrs, update_deferred] {
+            // Relaxed: no task is left, and the next one begins by a lock.
+            word.store(0, Ordering::Relaxed);
+        }
+        for cpu in (0..self.cpus).map(CpuId) {
+            walk.with_cpu(cpu, self.map, &mut |_| self.entries[cpu].cid.set(NONE));
+        }
+        self.bits.clear();
+    }
+
+    fn snapshot(&self, walk: &dyn Walk<M>) -> MapSnapshot {
+        let OwnedWords { mutex, users, nr_cpus_allowed, .. } = &*self.words;
+        // Whoever has left may still have ids owned as is wanted.
+        let _guard = mutex.lock();
+        let entries = self.entries.iter().map(|entry| entry.cid.peek());
+        let mut held: Vec<u32> = entries.filter(|&held| is_cpus(held)).map(id_of).collect();
+        for &task in self.tasks().iter() {
+            walk.with_task(task, &mut |ids, _, _| {
+                let own = ids.last_cid.get();
+                held.extend((is_tasks(own) || is_in_transit(own)).then(|| id_of(own)));
+            });
+        }
+        held.sort_unstable();
+        MapSnapshot {
+            taken: self.bits.taken(),
+            held,
+            // Relaxed, both: nothing is in flight.
+            users: users.load(Ordering::Relaxed),
+            allowed: nr_cpus_allowed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl<M: Memory> fmt::Debug for OwnedIds<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedIds").field("map", &self.map).finish_non_exhaustive()
+    }
+}
