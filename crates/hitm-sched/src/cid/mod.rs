@@ -3,11 +3,11 @@
 //! A map is what tasks of one program share: Linux's memory map, a tenant of our runtime. Its ids are dense where CPUs are not: a map of
 //! two tasks on a machine of 400 CPUs needs two slots, not 400.
 //!
-//! **Claims**, of every variant, checked by the random runs of `tests/it/cid.rs` and, for their orderings, by loom:
+//! **Claims**, of every variant, checked by the random runs of `hitm`'s `tests/it/tenants.rs` and, for their orderings, by loom:
 //!
 //! 1. Two tasks of a map that run at the same time never have the same id.
-//! 2. An id is below the number of CPUs; of [`Recent`](Variant::Recent) and [`Shipped`](Variant::Shipped) one that is handed out is below the
-//!    lesser of the CPUs that the map's tasks may use and the map's tasks, as they were at that time.
+//! 2. An id is below the number of CPUs. Of [`Recent`](Variant::Recent) one that is handed out is below the number of CPUs that the map's
+//!    tasks may use; of [`Shipped`](Variant::Shipped) below the lesser of that and of the tasks, as they were at that time.
 //! 3. At rest as many ids are taken as are held by somebody.
 //!
 //! Nothing else is promised. A task may have another id after every switch.
@@ -178,4 +178,6 @@ pub struct MapSnapshot {
     pub users: u32,
     /// CPUs that they may use.
     pub allowed: u32,
+    /// What an id that is handed out now is below.
+    pub bound: u32,
 }

@@ -433,6 +433,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
             // Relaxed, both: nothing is in flight.
             users: users.load(Ordering::Relaxed),
             allowed: nr_cpus_allowed.load(Ordering::Relaxed),
+            bound: self.cpus,
         }
     }
 }

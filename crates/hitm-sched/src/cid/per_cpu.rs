@@ -234,17 +234,21 @@ impl<M: Memory> PerCpuIds<M> {
             return Some(id);
         }
         loop {
-            // Relaxed: the union of allowed CPUs only grows, and this CPU's task is in it.
-            let limit = if self.asks_again { self.words.nr_cpus_allowed.load(Ordering::Relaxed) } else { self.cpus() };
-            if let Some(id) = self.bits.first_free(limit) {
+            if let Some(id) = self.bits.first_free(self.limit()) {
                 return self.bits.take(id).then_some(id);
             }
             // A remote clear owns one, and gives it back at once.
         }
     }
 
-    fn cpus(&self) -> u32 {
-        self.entries.iter().count() as u32
+    /// Ids are below.
+    fn limit(&self) -> u32 {
+        // Relaxed: the union of allowed CPUs only grows, and the CPU of a task that needs an id is in it.
+        if self.asks_again {
+            self.words.nr_cpus_allowed.load(Ordering::Relaxed)
+        } else {
+            self.entries.iter().count() as u32
+        }
     }
 
     /// The lesser of the CPUs and the tasks of the map.
@@ -480,6 +484,7 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
             // Relaxed: as above.
             users: self.words.mm_users.load(Ordering::Relaxed),
             allowed: self.words.nr_cpus_allowed.load(Ordering::Relaxed),
+            bound: self.limit(),
         }
     }
 }

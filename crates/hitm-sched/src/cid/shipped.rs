@@ -312,6 +312,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
             taken,
             users: users.load(Ordering::Relaxed),
             allowed: allowed.load(Ordering::Relaxed),
+            bound: users.load(Ordering::Relaxed).min(allowed.load(Ordering::Relaxed)),
         }
     }
 }
