@@ -13,6 +13,7 @@ use hitm_report::statistics::{Mean, mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 
+use crate::args::HostArg;
 use crate::failure::Failure;
 use crate::record::{empty_file, machine_of, native_roles, native_wakes};
 use crate::workload::Workload;
@@ -29,11 +30,8 @@ pub(crate) fn run(cases: &[Case]) -> ResultFile {
     let mut file = empty_file();
     for case in cases {
         if !file.machines.iter().any(|machine| machine.name == case.topology.name()) {
-            let mut machine = machine_of(&case.topology, &Costs::of(&case.topology, CostSet::Linux));
-            // No model is at work here.
-            machine.model.clear();
-            machine.note = None;
-            file.machines.push(machine);
+            let costs = Costs::of(&case.topology, CostSet::Linux);
+            file.machines.push(machine_of(HostArg::Native, &case.topology, &costs));
         }
         match case.run() {
             Ok(run) => file.runs.push(run),

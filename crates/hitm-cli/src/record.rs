@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use hitm::{RoleCounts, Roles};
-use hitm_machine::Costs;
-use hitm_report::result::{Machine, ResultFile, Role, SCHEMA};
+use hitm_machine::{Arbitration, Costs};
+use hitm_report::result::{Machine, ResultFile, Role, Run, SCHEMA};
 use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
+
+use crate::args::HostArg;
 
 /// A file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
@@ -40,8 +42,12 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// What a file says of a machine.
-pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
+/// What a file says of a machine: natively no model is at work, and `costs` only name its family.
+pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> Machine {
+    let (model, note) = match host {
+        HostArg::Simulated => (costs.parameters(), costs.note.clone()),
+        HostArg::Native => (BTreeMap::new(), None),
+    };
     Machine {
         name: topology.name().to_owned(),
         cpus: topology.cpus(),
@@ -50,10 +56,19 @@ pub(crate) fn machine_of(topology: &Topology, costs: &Costs) -> Machine {
         nodes: topology.nodes(),
         packages: topology.packages(),
         source: topology.source().to_owned(),
-        model: costs.parameters(),
+        model,
         cost_table: costs.family.name.clone(),
-        note: costs.note.clone(),
+        note,
     }
+}
+
+/// `run`, and what a file says of the host that it took place on.
+pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, run: Run) -> Run {
+    let (host, arbitration, coherence) = match host {
+        HostArg::Simulated => ("simulated", arbitration.name().into_owned(), "full"),
+        HostArg::Native => ("native", String::new(), ""),
+    };
+    Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
 }
 
 /// The rate under `mitigation` over the baseline's. Of itself the baseline is no estimate.

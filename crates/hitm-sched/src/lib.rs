@@ -17,6 +17,7 @@ pub mod push_token;
 pub mod root_domain;
 
 mod list;
+mod numbers;
 mod rq;
 pub mod task;
 

@@ -22,19 +22,18 @@
 //!
 //! Since all transitions are read-modify-writes, each hands on what the ones before it have published, Relaxed or not: a wakeup
 //! that comes before `transition_to_runnable` is heard by the poll that follows. What a slot's last life did is ordered
-//! before the next one by the lock of the free slots.
+//! before the next one by the lock of the slots' [`Numbers`].
 
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{
-    AtomicWord, CpuMask, CpuSet, Described, Field, LineStart, Lock, Memory, Placed, PlainWord, RawSpinLock, described,
-};
+use hitm_memory::{AtomicWord, CpuMask, CpuSet, LineStart, Memory, Placed, PlainWord, RawSpinLock, described};
 use hitm_topology::{CpuId, Topology};
 
 use crate::cid::{MapId, TaskIds};
 use crate::list::Links;
+use crate::numbers::{Numbered, Numbers};
 use crate::prio::Prio;
 
 /// A task's number. Numbers are used again after a task has ended.
@@ -293,34 +292,22 @@ type Chunk<M> = Box<[OnceLock<Slot<M>>]>;
 #[derive(Debug)]
 pub(crate) struct TaskTable<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
-    free: Placed<M, FreeSlots<M>>,
+    slots: Numbers<M, Slots>,
 }
 
 #[derive(Debug)]
-struct FreeSlots<M: Memory>(Lock<M, FreeList>);
+enum Slots {}
 
-#[derive(Debug, Default)]
-struct FreeList {
-    /// Slots that were used before.
-    used: Vec<TaskId>,
-    /// The first slot that never was.
-    fresh: u32,
-}
-
-impl<M: Memory> Described for FreeSlots<M> {
+impl Numbered for Slots {
     const OBJECT: &'static str = "task_table";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, size_of::<u32>(), "taken when a task is made or ends")]
-    }
+    const LOCK: &'static str = "taken when a task is made or ends";
+    const PLURAL: &'static str = "tasks";
+    const MAX: usize = TASKS_MAX;
 }
 
 impl<M: Memory> TaskTable<M> {
     pub(crate) fn new() -> Self {
-        Self {
-            chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
-            free: Placed::new(FreeSlots(Lock::new(FreeList::default())), None, None),
-        }
+        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: Numbers::new() }
     }
 
     fn slot(&self, id: TaskId) -> &Slot<M> {
@@ -343,15 +330,7 @@ impl<M: Memory> TaskTable<M> {
     /// # Panics
     /// When [`TASKS_MAX`] tasks live.
     pub(crate) fn create(&self, topology: &Topology, attributes: &Attributes, cpu: CpuId) -> TaskId {
-        let id = {
-            let mut free = self.free.0.lock();
-            free.used.pop().unwrap_or_else(|| {
-                let fresh = free.fresh;
-                assert!((fresh as usize) < TASKS_MAX, "more than {TASKS_MAX} tasks live at once");
-                free.fresh += 1;
-                TaskId(fresh)
-            })
-        };
+        let id = TaskId(self.slots.take());
         let index = id.0 as usize;
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let slot = chunk[index % CHUNK].get_or_init(|| Slot {
@@ -369,12 +348,12 @@ impl<M: Memory> TaskTable<M> {
 
     /// Gives a slot back. The task has ended and no CPU runs it.
     pub(crate) fn free(&self, id: TaskId) {
-        self.free.0.lock().used.push(id);
+        self.slots.give_back(id.0);
     }
 
     /// The slots that were ever used, for checkers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
-        (0..self.free.0.lock().fresh).map(TaskId)
+        (0..self.slots.fresh()).map(TaskId)
     }
 }
 

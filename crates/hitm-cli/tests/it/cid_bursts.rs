@@ -1,20 +1,9 @@
 //! `hitm run cid-bursts`: what it prints, writes and refuses.
 
-use std::fs;
-
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::{check_refused, end, folder, hitm, words};
-
-/// What a line prints, and its runs.
-fn result_of(line: &str) -> (String, Vec<Value>) {
-    let folder = folder();
-    let ended = end(hitm().current_dir(folder.path()).args(words(&format!("{line} --json result.json"))));
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
-    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
-    (ended.stdout, file["runs"].as_array().unwrap().clone())
-}
+use crate::command::{check_refused, result_of};
 
 /// The share of the bursts of a run whose area was last used by `who`, and how long they took.
 fn kind(run: &Value, who: &str) -> (f64, f64) {

@@ -1,10 +1,12 @@
 //! Running the command.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use expect_test::Expect;
+use serde_json::Value;
 
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,6 +55,15 @@ pub(crate) fn stdout_of(line: &str) -> String {
     let ended = run(words(line));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
     ended.stdout
+}
+
+/// Runs a line that succeeds, in a folder of its own; what it printed, and the runs of its result.
+pub(crate) fn result_of(line: &str) -> (String, Vec<Value>) {
+    let folder = folder();
+    let ended = end(hitm().current_dir(folder.path()).args(words(&format!("{line} --json result.json"))));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
+    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
+    (ended.stdout, file["runs"].as_array().unwrap().clone())
 }
 
 /// A line that the tool cannot do: status 2, nothing on stdout, one line on stderr.

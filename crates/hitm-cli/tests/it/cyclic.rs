@@ -1,20 +1,9 @@
 //! `hitm run cyclic`: what it prints, writes and refuses.
 
-use std::fs;
-
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::{check_refused, end, folder, hitm, words};
-
-/// What a line prints, and its runs.
-fn result_of(line: &str) -> (String, Vec<Value>) {
-    let folder = folder();
-    let ended = end(hitm().current_dir(folder.path()).args(words(&format!("{line} --json result.json"))));
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
-    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
-    (ended.stdout, file["runs"].as_array().unwrap().clone())
-}
+use crate::command::{check_refused, result_of};
 
 const SMALL: &str = "run cyclic --machine 'pack:2 l3:1 core:4 pu:2' --warm-up 1ms --duration 3ms --seeds 2";
 

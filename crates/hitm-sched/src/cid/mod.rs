@@ -147,18 +147,21 @@ pub(crate) trait Allocator<M: Memory>: Debug + Send + Sync {
     fn switch_in(&self, cpu: CpuId, task: &TaskIds<M>);
 
     /// `task`, which does not run, was queued on `cpu`, whose queue's lock is held, and was on `from` before. It
-    /// may use `task_cpus` CPUs.
-    fn arrive(&self, cpu: CpuId, from: CpuId, task: &TaskIds<M>, task_cpus: u32, runs: &dyn Runs);
+    /// may use `task_cpus` CPUs. An allocator whose ids do not move with tasks does nothing.
+    fn arrive(&self, _cpu: CpuId, _from: CpuId, _task: &TaskIds<M>, _task_cpus: u32, _runs: &dyn Runs) {}
 
     /// A tick of a CPU that runs a task of the map: whether that task is to call [`Allocator::scan`] before it goes on.
-    fn tick(&self) -> bool;
+    /// Never, of an allocator that does not sweep.
+    fn tick(&self) -> bool {
+        false
+    }
 
     /// What is done now and then, without any lock, by the task that was hit by the tick.
-    fn scan(&self, runs: &dyn Runs);
+    fn scan(&self, _runs: &dyn Runs) {}
 
     /// Takes away what `cpu` keeps, as the first remote clear of a scan would.
     #[cfg(test)]
-    fn take_away(&self, cpu: CpuId, runs: &dyn Runs);
+    fn take_away(&self, _cpu: CpuId, _runs: &dyn Runs) {}
 
     /// Forgets everything: no task is left. No queue's lock is held.
     fn reset(&self, walk: &dyn Walk<M>);

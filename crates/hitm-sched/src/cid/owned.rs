@@ -5,7 +5,7 @@
 //!
 //! **Origin.** Linux's per-mm concurrency ids since v6.19 (Thomas Gleixner, "sched/mmcid", 2025, read as of v7.1). Differences: the
 //! mutex spins, since nothing can sleep here; when more CPUs are allowed, and tasks could own ids again, the next task that begins or
-//! ends sees to it, where the original has a worker do so at once.
+//! ends sees to it, where the original has a worker do so at once (so its `deferred_work` and `update_deferred` are only room here).
 //!
 //! **State.** A held id carries flags: none where the task owns it, `ON_CPU` where the CPU does, `TRANSIT` where a running task
 //! has it until it leaves. The mode of the map says which of the first two is meant to be, and that it is about to change.
@@ -37,7 +37,7 @@ use hitm_memory::{AtomicWord, CpuSet, LineStart, Memory, Native, PerCpu, Placed,
 use hitm_topology::{CpuId, Topology};
 
 use super::bits::Bits;
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk};
+use super::{Allocator, MapId, MapSnapshot, NONE, TaskIds, Walk};
 use crate::task::TaskId;
 
 /// The CPU owns the id; of a mode: CPUs do.
@@ -68,8 +68,7 @@ described! {
         users: M::Atomic<u32>,
         /// With fewer tasks than that they own ids again. Under `lock`.
         pcpu_thrs: M::Atomic<u32>,
-        /// Whether a change waits for a task that begins or ends. Under `lock`.
-        update_deferred: M::Atomic<u32>,
+        update_deferred: u32,
         end: LineStart,
     }
 }
@@ -134,7 +133,7 @@ impl<M: Memory> OwnedIds<M> {
             nr_cpus_allowed: M::Atomic::new(0),
             users: M::Atomic::new(0),
             pcpu_thrs: M::Atomic::new(0),
-            update_deferred: M::Atomic::new(0),
+            update_deferred: 0,
             end: LineStart,
         };
         let index = map.0 as usize;
@@ -224,11 +223,10 @@ impl<M: Memory> OwnedIds<M> {
 
     /// Who is to own ids from now on. Called with `mutex`.
     fn wanted(&self) -> u32 {
-        let OwnedWords { max_cids, users, pcpu_thrs, mode, lock, update_deferred, .. } = &*self.words;
+        let OwnedWords { max_cids, users, pcpu_thrs, mode, lock, .. } = &*self.words;
         let _guard = lock.lock();
         self.update_limit();
-        // Relaxed, all of them: under the lock and the mutex.
-        update_deferred.store(0, Ordering::Relaxed);
+        // Relaxed, both: under the lock and the mutex.
         let (users, mode) = (users.load(Ordering::Relaxed), mode.load(Ordering::Relaxed));
         match mode & ON_CPU {
             0 if users > max_cids.load(Ordering::Relaxed) => ON_CPU,
@@ -331,7 +329,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
     }
 
     fn allow(&self, allowed: &CpuSet) {
-        let OwnedWords { lock, nr_cpus_allowed, update_deferred, users, pcpu_thrs, mode, .. } = &*self.words;
+        let OwnedWords { lock, nr_cpus_allowed, mode, .. } = &*self.words;
         let _guard = lock.lock();
         let count = self.bits.add(ALLOWED, allowed);
         // Relaxed, all of them: under the lock.
@@ -340,14 +338,8 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
         }
         nr_cpus_allowed.store(count, Ordering::Relaxed);
         self.update_limit();
-        if mode.load(Ordering::Relaxed) & ON_CPU == 0 {
-            return;
-        }
-        self.update_threshold();
-        // Relaxed, both: as above.
-        if users.load(Ordering::Relaxed) < pcpu_thrs.load(Ordering::Relaxed) {
-            // Relaxed: as above.
-            update_deferred.store(1, Ordering::Relaxed);
+        if mode.load(Ordering::Relaxed) & ON_CPU != 0 {
+            self.update_threshold();
         }
     }
 
@@ -391,20 +383,9 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
         task.cid.set(id_of(held));
     }
 
-    fn arrive(&self, _cpu: CpuId, _from: CpuId, _task: &TaskIds<M>, _task_cpus: u32, _runs: &dyn Runs) {}
-
-    fn tick(&self) -> bool {
-        false
-    }
-
-    fn scan(&self, _runs: &dyn Runs) {}
-
-    #[cfg(test)]
-    fn take_away(&self, _cpu: CpuId, _runs: &dyn Runs) {}
-
     fn reset(&self, walk: &dyn Walk<M>) {
-        let OwnedWords { mode, max_cids, nr_cpus_allowed, pcpu_thrs, update_deferred, .. } = &*self.words;
-        for word in [mode, max_cids, nr_cpus_allowed, pcpu_thrs, update_deferred] {
+        let OwnedWords { mode, max_cids, nr_cpus_allowed, pcpu_thrs, .. } = &*self.words;
+        for word in [mode, max_cids, nr_cpus_allowed, pcpu_thrs] {
             // Relaxed: no task is left, and the next one begins by a lock.
             word.store(0, Ordering::Relaxed);
         }

@@ -40,7 +40,7 @@ use hitm_memory::{
 use hitm_topology::{CpuId, Scope, Topology};
 
 use super::bits::Bits;
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk};
+use super::{Allocator, MapId, MapSnapshot, NONE, TaskIds, Walk};
 use crate::task::TaskId;
 
 /// A task runs with the id.
@@ -279,17 +279,6 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
         task.cid.set(id);
         task.last_cid.set(id);
     }
-
-    fn arrive(&self, _cpu: CpuId, _from: CpuId, _task: &TaskIds<M>, _task_cpus: u32, _runs: &dyn Runs) {}
-
-    fn tick(&self) -> bool {
-        false
-    }
-
-    fn scan(&self, _runs: &dyn Runs) {}
-
-    #[cfg(test)]
-    fn take_away(&self, _cpu: CpuId, _runs: &dyn Runs) {}
 
     fn reset(&self, _walk: &dyn Walk<M>) {
         let CidMap { limit, spread, allowed, .. } = &*self.words;

@@ -4,34 +4,26 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use hitm_memory::{Described, Field, Lock, Placed, Platform};
+use hitm_memory::{Placed, Platform};
 use hitm_topology::Topology;
 
 use super::owned::OwnedIds;
 use super::per_cpu::{Fallback, PerCpuIds};
 use super::shipped::ShippedIds;
 use super::{Allocator, MapId, Variant, Walk};
+use crate::numbers::{Numbered, Numbers};
 
 /// The most maps that can live at once.
 pub const MAPS_MAX: usize = 4_096;
 
 #[derive(Debug)]
-struct FreeMaps<P: Platform>(Lock<P, FreeList>);
+enum Slots {}
 
-#[derive(Debug, Default)]
-struct FreeList {
-    /// Maps that were used before.
-    used: Vec<MapId>,
-    /// The first number that never was.
-    fresh: u32,
-}
-
-impl<P: Platform> Described for FreeMaps<P> {
+impl Numbered for Slots {
     const OBJECT: &'static str = "map_table";
-
-    fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, size_of::<u32>(), "taken when a map is made or given back")]
-    }
+    const LOCK: &'static str = "taken when a map is made or given back";
+    const PLURAL: &'static str = "maps";
+    const MAX: usize = MAPS_MAX;
 }
 
 /// All maps of a scheduler. They are made when first needed, never freed, and used again.
@@ -39,8 +31,8 @@ impl<P: Platform> Described for FreeMaps<P> {
 pub(crate) struct Maps<P: Platform> {
     variant: Variant,
     topology: Arc<Topology>,
-    slots: Box<[OnceLock<Box<dyn Allocator<P>>>]>,
-    free: Placed<P, FreeMaps<P>>,
+    maps: Box<[OnceLock<Box<dyn Allocator<P>>>]>,
+    slots: Numbers<P, Slots>,
     fallback: OnceLock<Arc<Placed<P, Fallback<P>>>>,
     /// Whether there ever was a map: else switches do nothing about ids.
     used: AtomicBool,
@@ -51,8 +43,8 @@ impl<P: Platform> Maps<P> {
         Self {
             variant,
             topology,
-            slots: (0..MAPS_MAX).map(|_| OnceLock::new()).collect(),
-            free: Placed::new(FreeMaps(Lock::new(FreeList::default())), None, None),
+            maps: (0..MAPS_MAX).map(|_| OnceLock::new()).collect(),
+            slots: Numbers::new(),
             fallback: OnceLock::new(),
             used: AtomicBool::new(false),
         }
@@ -72,7 +64,7 @@ impl<P: Platform> Maps<P> {
     }
 
     pub(crate) fn get(&self, map: MapId) -> &dyn Allocator<P> {
-        &**self.slots[map.0 as usize].get().expect("a map that was made")
+        &**self.maps[map.0 as usize].get().expect("a map that was made")
     }
 
     /// A map of no tasks.
@@ -82,23 +74,15 @@ impl<P: Platform> Maps<P> {
     pub(crate) fn make(&self) -> MapId {
         // Relaxed: see `are_used`.
         self.used.store(true, Ordering::Relaxed);
-        let map = {
-            let mut free = self.free.0.lock();
-            free.used.pop().unwrap_or_else(|| {
-                let fresh = free.fresh;
-                assert!((fresh as usize) < MAPS_MAX, "more than {MAPS_MAX} maps live at once");
-                free.fresh += 1;
-                MapId(fresh)
-            })
-        };
-        self.slots[map.0 as usize].get_or_init(|| self.allocator(map));
+        let map = MapId(self.slots.take());
+        self.maps[map.0 as usize].get_or_init(|| self.allocator(map));
         map
     }
 
     /// Gives a map back, of which no task is left.
     pub(crate) fn give_back(&self, map: MapId, walk: &dyn Walk<P>) {
         self.get(map).reset(walk);
-        self.free.0.lock().used.push(map);
+        self.slots.give_back(map.0);
     }
 
     fn allocator(&self, map: MapId) -> Box<dyn Allocator<P>> {

@@ -21,7 +21,7 @@ use self::programs::What;
 use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign::{self, Progress, host_threads};
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of};
+use crate::record::{empty_file, machine_of, on_host};
 use crate::{json, print};
 
 /// What one shared word, mask, counter, list or lock costs, and which scope is best for it.
@@ -84,11 +84,7 @@ impl Probe {
         if !file.runs.is_empty() {
             print(&render(&file))?;
         }
-        match file.failures.as_slice() {
-            [] => Ok(()),
-            [only] => Err(Failure::wanting(only)),
-            [first, others @ ..] => Err(Failure::wanting(format!("{first}; and {} more failed", others.len()))),
-        }
+        campaign::ended(&file.failures)
     }
 
     /// Options of other probes.
@@ -159,13 +155,7 @@ impl Probe {
         let mut file = empty_file();
         file.failures = failures.iter().map(ToString::to_string).collect();
         for (topology, costs, _) in machines {
-            let mut machine = machine_of(topology, costs);
-            if self.host == HostArg::Native {
-                // No model is at work here.
-                machine.model.clear();
-                machine.note = None;
-            }
-            file.machines.push(machine);
+            file.machines.push(machine_of(self.host, topology, costs));
         }
         for (plan, variant, topology, arbitration, first) in rows {
             let count = variant.programs.len() * seeds.len();
@@ -177,20 +167,11 @@ impl Probe {
                     machine: topology.name().to_owned(),
                     seed: seeds[0],
                     seeds: seeds.clone(),
-                    ..self.on_host(run, arbitration)
+                    ..on_host(self.host, arbitration, run)
                 }));
             }
         }
         measure::relate(&mut file.runs);
         file
-    }
-
-    /// Where `run` took place.
-    fn on_host(&self, run: Run, arbitration: Arbitration) -> Run {
-        let (host, arbitration, coherence) = match self.host {
-            HostArg::Simulated => ("simulated", arbitration.name().into_owned(), "full"),
-            HostArg::Native => ("native", String::new(), ""),
-        };
-        Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
     }
 }

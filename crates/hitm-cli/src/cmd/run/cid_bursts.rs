@@ -18,7 +18,7 @@ use hitm_workloads::cid_bursts::{self, Burst, Config, Index, Pass};
 use crate::args::{HostArg, MachineArgs, refuse_natively, span_above_zero};
 use crate::campaign::{self, Named, Progress, host_threads};
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of};
+use crate::record::{empty_file, machine_of, on_host};
 use crate::{json, print};
 
 /// Threads that wake one after the other and increment 16 KiB that belong to their CPU or concurrency id.
@@ -164,7 +164,7 @@ impl Case {
     }
 }
 
-/// Who used an area before a burst; in the order of the report.
+/// Who used an area before a burst, from the nearest to the farthest.
 const KINDS: [&str; 6] = [
     "its warm-up",
     "nobody, its memory is given",
@@ -208,13 +208,7 @@ impl CidBursts {
                 }
                 HostArg::Native => None,
             };
-            let mut machine = machine_of(topology, &costs);
-            if self.host == HostArg::Native {
-                // No model is at work here.
-                machine.model.clear();
-                machine.note = None;
-            }
-            file.machines.push(machine);
+            file.machines.push(machine_of(self.host, topology, &costs));
             for &arbitration in &arbitrations {
                 self.add_cases(&mut cases, topology, &costs, capacity, arbitration, &lookups);
             }
@@ -319,18 +313,11 @@ impl CidBursts {
         let metric = mean(&means);
         let delay = config.delay.as_nanos_f64() / 1e6;
         let is_published_machine = topology.name() == "epyc-9654-2x96" && self.host == HostArg::Simulated;
-        let (host, arbitration, coherence) = match self.host {
-            HostArg::Simulated => ("simulated", arbitration.name().into_owned(), "full"),
-            HostArg::Native => ("native", String::new(), ""),
-        };
-        Run {
+        let run = Run {
             workload: "cid-bursts".to_owned(),
             profile: format!("{threads}, {delay} ms"),
             mitigation: lookup.name.clone(),
-            host: host.to_owned(),
             machine: topology.name().to_owned(),
-            arbitration,
-            coherence: coherence.to_owned(),
             seed: self.machine.seed,
             seeds: self.seeds(),
             wall_seconds: outcomes.iter().map(|outcome| outcome.seconds).sum(),
@@ -351,7 +338,8 @@ impl CidBursts {
                 kinds: kinds(topology, outcomes),
             }),
             ..Run::default()
-        }
+        };
+        on_host(self.host, *arbitration, run)
     }
 }
 

@@ -146,7 +146,7 @@ fn simulate(
     let progress = Progress::new(groups * (program.fitting_runs() + mitigations.len() * series.cases.seeds() as usize));
     let mut file = empty_file();
     for machine in machines {
-        file.machines.push(machine_of(&machine.0, &machine.1));
+        file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
         for &arbitration in arbitrations {
             let workload = program.workload();
             let roles = series.roles || workload.counts_operations();

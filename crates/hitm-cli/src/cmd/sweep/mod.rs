@@ -243,7 +243,9 @@ impl SweepArgs {
 
     fn setting(&self, workload: Workload, families: &[Family]) -> Result<Setting, Failure> {
         let Window { warm_up, measured } = workload.window();
-        let machine = |family: &Family| Ok(machine_of(&family.whole, &self.cases.machine.costs(&family.whole)?));
+        let machine = |family: &Family| {
+            Ok(machine_of(HostArg::Simulated, &family.whole, &self.cases.machine.costs(&family.whole)?))
+        };
         Ok(Setting {
             schema: sweep_state::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
