@@ -56,7 +56,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let allowed = |&id: &TaskId| self.tasks.allowed(id).contains(rq.cpu);
         let id = self.pushable(source).into_iter().find(allowed)?;
         let prio = self.tasks.get(id).prio();
-        let running = source.curr().map(|curr| self.tasks.get(curr).prio());
+        let running = source.curr().map(|curr| self.rank(source, curr));
         // One that is more urgent than what runs there is about to run there.
         (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
     }
