@@ -7,6 +7,7 @@ pub mod bursts;
 pub mod cid_bursts;
 pub mod cyclic;
 pub mod ffmpeg;
+pub mod hackbench;
 pub mod meter;
 pub mod pi_stress;
 pub mod probe;

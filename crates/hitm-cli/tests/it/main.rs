@@ -8,6 +8,7 @@ mod compare;
 mod cyclic;
 mod errors;
 mod failures;
+mod hackbench;
 mod help;
 mod hosts;
 mod machines;

@@ -4,11 +4,12 @@
 //! order: that *target*, the previous CPU, the one before that, an idle core, an idle CPU and an idle sibling of the target, all in
 //! the target's LLC. [`IdleSearch`] says how the last three are found.
 //!
-//! **What is left out.** The count of how many a waker wakes, above which the original does not ask wake-affine; the hint that the waker
-//! is about to sleep; averages of load, in whose place wake-affine compares the weights that are queued now; per-CPU kernel threads;
-//! capacities; clusters; the count of busy CPUs, since ticks do not stop here. What a scan may cost is told from the utilisation of
-//! this instant, not from an average. The masks of a scan are the CPU's own and cost no access here: of the variants, what a copy of a
-//! mask and a clear of each visited CPU cost is missing.
+//! **What is left out.** The search of the least loaded CPU for a new task, which is placed as one that wakes where it was made; the
+//! count of how many a waker wakes, above which the original does not ask wake-affine; the hint that the waker is about to sleep;
+//! averages of load, in whose place wake-affine compares the weights that are queued now; per-CPU kernel threads; capacities;
+//! clusters; the count of busy CPUs, since ticks do not stop here. What a scan may cost is told from the utilisation of this instant,
+//! not from an average. The masks of a scan are the CPU's own and cost no access here: of the variants, what a copy of a mask and a
+//! clear of each visited CPU cost is missing.
 //!
 //! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] two lines a CPU, of which wakers elsewhere read one.
 //! A probe reads the lines of the queue that hold its running task and its count of tasks.

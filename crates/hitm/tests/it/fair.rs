@@ -263,6 +263,26 @@ mod timed {
     }
 
     #[test]
+    fn as_many_tasks_as_cpus_have_one_each() {
+        for mitigation in ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"] {
+            let setup = Setup { mitigation, ..Setup::of("pack:2 l3:1 core:2 pu:2") };
+            let had = simulate(setup, move |handle| async move {
+                let (end, all) = (handle.now() + Span::from_micros(100 * MILLIS), Priority::fair(0));
+                let tasks: Vec<_> = (0..8).map(|_| works(&handle, all.into(), end)).collect();
+                let mut had = Vec::new();
+                for (progress, task) in tasks {
+                    joined(task).await;
+                    had.push(progress.had());
+                }
+                had
+            })
+            .result;
+            // A tick and an interrupt until all are where they stay.
+            assert!(had.iter().all(|&had| had >= Span::from_micros(90 * MILLIS)), "{mitigation}: {had:?}");
+        }
+    }
+
+    #[test]
     fn who_sleeps_much_waits_little() {
         let longest = simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             let end = handle.now() + Span::from_micros(500 * MILLIS);

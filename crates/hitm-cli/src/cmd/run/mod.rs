@@ -3,6 +3,7 @@
 mod cid_bursts;
 mod cyclic;
 mod ffmpeg;
+mod hackbench;
 mod pi_stress;
 mod series;
 
@@ -13,6 +14,7 @@ use self::cyclic::Cyclic;
 pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
 pub(crate) use self::ffmpeg::FfmpegOptions;
+use self::hackbench::Hackbench;
 use self::pi_stress::PiStress;
 pub(crate) use self::pi_stress::{PiStressOptions, USUAL_WINDOW as USUAL_PI_STRESS_WINDOW};
 use crate::cmd::probe::Probe;
@@ -48,6 +50,10 @@ enum Workload {
     ///
     /// On 2 x EPYC 9654 unless asked otherwise. Idle time is skipped: the ten minutes of the longest run take a second.
     CidBursts(Box<CidBursts>),
+    /// Groups of fair tasks in which every sender sends to every receiver, over pipes.
+    ///
+    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Runs until all messages have come.
+    Hackbench(Box<Hackbench>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -59,6 +65,7 @@ impl Run {
             Workload::Cyclic(cyclic) => series::run(&*cyclic),
             Workload::PiStress(pi_stress) => series::run(&*pi_stress),
             Workload::CidBursts(bursts) => bursts.run(),
+            Workload::Hackbench(hackbench) => hackbench.run(),
             Workload::Probe(probe) => probe.run(),
         }
     }
