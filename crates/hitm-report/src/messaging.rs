@@ -85,7 +85,7 @@ mod tests {
             machine: "clx-2x20".to_owned(),
             host: "simulated".to_owned(),
             arbitration: "local-first".to_owned(),
-            profile: "threads over pipes, 1 groups of 20 and 20".to_owned(),
+            profile: "threads over pipes, 1 group of 20 and 20".to_owned(),
             metric: Metric { value: seconds, interval: 0.001, ..Metric::default() },
             operations: operations.map(|(name, times)| (name.to_owned(), times)).into(),
             ..Run::default()
@@ -97,6 +97,13 @@ mod tests {
         let mut file = ResultFile { version: "0.1.0".to_owned(), ..ResultFile::default() };
         file.runs = vec![run("baseline", 0.2, 500), run("idle-merged", 0.15, 400)];
         relate(&mut file.runs);
-        expect_test::expect![[""]].assert_eq(&render(&file));
+        expect_test::expect![[r#"
+            hackbench simulated on clx-2x20, threads over pipes, 1 group of 20 and 20, arbitration local-first, hitm 0.1.0
+                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches
+            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message
+            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------
+            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20
+            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20
+        "#]].assert_eq(&render(&file));
     }
 }

@@ -13,7 +13,7 @@ fn count(run: &Value, name: &str) -> f64 {
 fn every_search_passes_the_same_messages_on() {
     let (text, runs) =
         result_of("run hackbench --machine clx-2x20 --cpus 16 --groups 1,2 --fds 4 --loops 20 --seeds 2");
-    assert!(text.starts_with("hackbench simulated on clx-2x20@16, threads over pipes, 1 groups of 4 and 4"), "{text}");
+    assert!(text.starts_with("hackbench simulated on clx-2x20@16, threads over pipes, 1 group of 4 and 4"), "{text}");
     let names: Vec<&str> = runs.iter().map(|run| run["mitigation"].as_str().unwrap()).collect();
     let searches = ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"];
     assert_eq!(names, [searches, searches].concat());

@@ -81,9 +81,15 @@ struct Outcome {
 impl Named for Case {
     fn name(&self) -> String {
         let Self { topology, mitigation, config, seed, .. } = self;
-        let groups = config.groups;
-        format!("hackbench on {}, {groups} groups, {}, seed {seed}", topology.name(), mitigation.name())
+        format!("hackbench on {}, {}, {}, seed {seed}", topology.name(), profile(config), mitigation.name())
     }
+}
+
+/// What is run, in words.
+fn profile(config: &Config) -> String {
+    let Config { groups, pairs, .. } = config;
+    let plural = if *groups == 1 { "" } else { "s" };
+    format!("threads over pipes, {groups} group{plural} of {pairs} and {pairs}")
 }
 
 impl Case {
@@ -249,7 +255,7 @@ impl Hackbench {
         operations.insert(messaging::MESSAGES.to_owned(), config.messages() * outcomes.len() as u64);
         let run = Run {
             workload: messaging::WORKLOAD.to_owned(),
-            profile: format!("threads over pipes, {} groups of {} and {}", config.groups, config.pairs, config.pairs),
+            profile: profile(config),
             mitigation: mitigation.name().to_owned(),
             machine: topology.name().to_owned(),
             seed: self.machine.seed,
