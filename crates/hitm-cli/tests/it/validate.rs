@@ -75,7 +75,7 @@ fn this_machine_stands_beside_its_own_simulation() {
             name
         })
         .collect();
-    // Which ones depends on how busy the machine is: what comes out as no time at all is left out.
+    // Which ones depends on how busy the machine is: a quantity of which no run gave a figure sets nothing.
     assert!(!sets.is_empty(), "no number of the machine was measured");
     let rows = file["rows"].as_array().expect("rows");
     if sets.contains(&"same_llc_ns") {
