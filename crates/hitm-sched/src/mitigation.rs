@@ -330,7 +330,7 @@ pub const LAYOUTS: [&str; 12] = [
 ];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 33] = [
+pub const OBJECTS: [&str; 34] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -354,6 +354,7 @@ pub const OBJECTS: [&str; 33] = [
     "waiting_anywhere",
     "waiting_sources",
     "waiting_sources_pointers",
+    "llc_floor",
     "map_table",
     "mm",
     "mm_bits",
