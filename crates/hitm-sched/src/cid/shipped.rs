@@ -292,7 +292,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
     }
 
     fn snapshot(&self, _walk: &dyn Walk<M>) -> MapSnapshot {
-        let CidMap { users, allowed, .. } = &*self.words;
+        let CidMap { limit, users, allowed, .. } = &*self.words;
         // Relaxed, all of them: nothing is in flight.
         let in_use = |slot: &CidSlot<M>| slot.word.load(Ordering::Relaxed) & IN_USE != 0;
         let taken: Vec<u32> = (0..).zip(self.slots.iter()).filter(|(_, slot)| in_use(slot)).map(|(id, _)| id).collect();
@@ -301,7 +301,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
             taken,
             users: users.load(Ordering::Relaxed),
             allowed: allowed.load(Ordering::Relaxed),
-            bound: users.load(Ordering::Relaxed).min(allowed.load(Ordering::Relaxed)),
+            bound: limit.load(Ordering::Relaxed),
         }
     }
 }
