@@ -69,7 +69,7 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
     let cpus = handle.topology().cpus();
     for step in 0..steps {
         owners.look(&handle);
-        match random.below(7) {
+        match random.below(8) {
             0 => handle.yield_now().await,
             1 => handle.sleep(Span::from_micros(random.below(20))).await,
             2 => handle.compute(Span::from_micros(random.below(20))).await,
@@ -78,10 +78,22 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
                 let child = live_shortly(handle.clone(), owners.clone());
                 joined(handle.spawn(of(&tenant, 3, some_cpus(&mut random, cpus)), child)).await;
             }
+            5 if step > steps / 2 => {
+                // As near as the runtime comes to a task that leaves its tenant for a new one: see `Handle::tenant`.
+                let new = handle.tenant();
+                let child = live_alone(handle.clone(), Owners::new(cpus));
+                joined(handle.spawn(of(&new, 3, some_cpus(&mut random, cpus)), child)).await;
+            }
             _ => handle.checkpoint().await,
         }
     }
     owners.look(&handle);
+}
+
+/// The only task of a new tenant, whose number others had before.
+async fn live_alone<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
+    assert_eq!(owners.look(&handle), 0, "nobody else has ids");
+    live_shortly(handle, owners).await;
 }
 
 async fn live_shortly<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
