@@ -109,6 +109,11 @@ impl World {
             running::set::<Loom>(&self.curr[cpu], Some(MAP));
         }
         self.ids.switch_in(CpuId(cpu as u32), &self.tasks[task]);
+        self.use_data(task);
+    }
+
+    /// `task`, which runs, uses what belongs to its id.
+    fn use_data(&self, task: usize) {
         let id = self.tasks[task].cid.get();
         require(id < 3, format_args!("id {id} of three CPUs"));
         let data = &self.data[id as usize];
