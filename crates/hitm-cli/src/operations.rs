@@ -22,7 +22,11 @@ const OPERATIONS: [Operation; 4] = [
         counts: &[Count::Find],
         places: &[
             ("hitm-sched/src/cpupri.rs", &["available_at", "find_at"]),
-            ("hitm-sched/src/placement.rs", &["find_near", "any_less_urgent", "candidates"]),
+            (
+                "hitm-sched/src/near.rs",
+                &["look_at", "look_into", "is_in_vain", "any_less_urgent", "candidates", "find_near"],
+            ),
+            ("hitm-sched/src/floor.rs", &["claim", "settle"]),
         ],
     },
     Operation {
@@ -33,7 +37,11 @@ const OPERATIONS: [Operation; 4] = [
     Operation {
         name: "look",
         counts: &[Count::Look],
-        places: &[("hitm-sched/src/overload.rs", &["overload_elsewhere"]), ("hitm-sched/src/waiting.rs", &["any_for"])],
+        places: &[
+            ("hitm-sched/src/overload.rs", &["overload_elsewhere"]),
+            ("hitm-sched/src/waiting.rs", &["any_for"]),
+            ("hitm-sched/src/floor.rs", &["fell"]),
+        ],
     },
     Operation {
         name: "set or clear",

@@ -111,6 +111,19 @@ impl CpuSet {
         part(first, !below).chain(after).chain(part(first, below))
     }
 
+    /// Whether it has every CPU of `other`.
+    #[must_use]
+    pub fn contains_all(&self, other: &Self) -> bool {
+        other.words.iter().enumerate().all(|(index, &word)| word & !self.word(index) == 0)
+    }
+
+    /// Removes the CPUs of `other`.
+    pub fn subtract(&mut self, other: &Self) {
+        for (index, word) in self.words.iter_mut().enumerate() {
+            *word &= !other.word(index);
+        }
+    }
+
     /// Keeps the CPUs that `other` has too.
     pub fn intersect(&mut self, other: &Self) {
         for (index, word) in self.words.iter_mut().enumerate() {

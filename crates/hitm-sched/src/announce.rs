@@ -7,7 +7,7 @@
 //! that are overloaded.
 //!
 //! **Protocol.** Who announces: (1) looks for a place and finds none; (2) writes the [words](crate::waiting); (3) fences; (4) looks once
-//! more. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) reads the words. Either the second look sees
+//! more. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) reads the words; (4) where it takes away a [`floor`](crate::floor), reads them once more. Either the second look sees
 //! the priority or the words show the announcement.
 //!
 //! **Invariants.** With nothing in flight every task that could move and does not run is announced, and nothing else.
@@ -60,25 +60,28 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Announced::from_word(self.tasks.get(id).announced.get())
     }
 
-    /// Announces what waits on `rq` and is not announced. Whether there was any: then the caller looks for places once more.
-    pub(crate) fn announce(&self, rq: &RqGuard<'_, P>) -> bool {
-        if rq.needs_resched() {
+    /// Announces what waits on `rq` and is not announced, `newest` first: mostly there is nothing else. Whether there was any: then the
+    /// caller looks for places once more.
+    pub(crate) fn announce(&self, rq: &RqGuard<'_, P>, newest: Option<TaskId>) -> bool {
+        if rq.rt.unannounced.get() == 0 || rq.needs_resched() {
             // The CPU looks again before anything here has waited.
             return false;
         }
-        let mut any = false;
+        if let Some(newest) = newest {
+            self.tell(rq, newest);
+        }
         let mut next = self.first_pushable(rq);
-        while let Some(id) = next {
-            if self.announced(id) == Announced::No {
-                any = true;
-                self.tell(rq, id);
-            }
+        while let Some(id) = next.filter(|_| rq.rt.unannounced.get() != 0) {
+            self.tell(rq, id);
             next = self.next_pushable(rq, id);
         }
-        if any {
-            self.rd.waiting().told();
-        }
-        any
+        self.rd.waiting().told();
+        true
+    }
+
+    /// A task has come to the pushable list of `rq`.
+    pub(crate) fn expect_announcement(&self, rq: &RqGuard<'_, P>) {
+        rq.rt.unannounced.set(rq.rt.unannounced.get() + 1);
     }
 
     /// Whether a task that may use `allowed` CPUs is announced to each of them.
@@ -86,9 +89,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         allowed <= NARROW && allowed.saturating_mul(FEW_OF) as usize <= self.topology.cpus()
     }
 
+    /// Announces `id`, of the pushable list of `rq`, if it is not announced.
     fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
+        if self.announced(id) != Announced::No {
+            return;
+        }
         self.stats.add(Count::OverloadSet);
+        rq.rt.unannounced.set(rq.rt.unannounced.get() - 1);
         if self.is_narrow(task.cpus_allowed_count.get()) && self.rd.waiting().tell(rq.cpu, &self.others(rq, id)) {
             task.announced.set(Announced::Each as u32);
             return;
@@ -96,18 +104,25 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         task.announced.set(Announced::All as u32);
         let before = rq.rt.announced.get();
         rq.rt.announced.set(before + 1);
-        self.rd.waiting().tell_all(rq.cpu, before == 0);
+        if before == 0 {
+            self.rd.waiting().tell_all(rq.cpu);
+        }
     }
 
     /// `id`, which was in the pushable list of `rq`, does not wait there any more.
     pub(crate) fn withdraw(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         match self.announced(id) {
-            Announced::No => return,
+            Announced::No => {
+                rq.rt.unannounced.set(rq.rt.unannounced.get() - 1);
+                return;
+            }
             Announced::Each => self.rd.waiting().withdraw(rq.cpu, &self.others(rq, id)),
             Announced::All => {
                 let left = rq.rt.announced.get() - 1;
                 rq.rt.announced.set(left);
-                self.rd.waiting().withdraw_from_all(rq.cpu, left == 0);
+                if left == 0 {
+                    self.rd.waiting().withdraw_from_all(rq.cpu);
+                }
             }
         }
         self.stats.add(Count::OverloadClear);
@@ -124,9 +139,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Gets what waits elsewhere and is more urgent than what is queued here.
     pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
+        let mut pulled = self.pull_told(rq);
+        // A CPU that has found something is as busy as its LLC is said to be, and writes nothing.
+        if self.rd.waiting().floors.fell(rq.cpu, rq.highest()) {
+            pulled |= self.pull_told(rq);
+        }
+        if pulled {
+            self.resched(rq);
+        }
+    }
+
+    /// Gets what this CPU is told of. Whether there was anything.
+    fn pull_told(&self, rq: &mut RqGuard<'_, P>) -> bool {
         let (near, anywhere) = self.rd.waiting().any_for(rq.cpu);
         if !near && !anywhere {
-            return;
+            return false;
         }
         self.stats.add(Count::Pull);
         let mut pulled = false;
@@ -144,8 +171,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 pulled |= self.pull_from(rq, cpu);
             }
         }
-        if pulled {
-            self.resched(rq);
-        }
+        pulled
     }
 }

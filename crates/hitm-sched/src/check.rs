@@ -39,6 +39,8 @@ pub struct QueueSnapshot {
     pub highest_next: Prio,
     /// Whether the CPU has announced itself.
     pub overloaded: bool,
+    /// The floor of its LLC: see [`floor`](crate::floor).
+    pub floor: Option<Prio>,
     /// The level that cpupri has for the CPU.
     pub level: Option<Level>,
 }
@@ -107,6 +109,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 highest_curr: rq.highest(),
                 highest_next: Prio(rq.rt.highest_prio_next.peek()),
                 overloaded: rq.rt.overloaded.peek() != 0,
+                floor: self.rd.waiting.as_ref().and_then(|waiting| waiting.floors.of(cpu)),
                 level: self.rd.cpupri.level_of(cpu),
             }
         };
@@ -190,6 +193,9 @@ impl Snapshot {
         expect("the pushable list", &pushable, &movable);
         let level = (queue.online && self.waiting.is_none()).then(|| most_urgent.level());
         expect("cpupri's level", &queue.level, &level);
+        if let Some(floor) = queue.floor.filter(|&floor| queue.online && floor < most_urgent) {
+            fail(format!("the floor of its LLC is {floor}, its lists say {most_urgent}"));
+        }
         if let Some(running) = queue.running
             && !queue.queued.iter().any(|&(_, id)| id == running)
         {
@@ -221,7 +227,7 @@ impl Snapshot {
     }
 
     fn check_waiting(&self, waiting: &WaitingSnapshot, fail: &mut dyn FnMut(String)) {
-        let (mut sources, mut anywhere) = (CpuSet::new(), 0);
+        let mut sources = CpuSet::new();
         let mut slots = BTreeMap::new();
         for task in &self.tasks {
             let queue = &self.queues[task.cpu.index()];
@@ -235,16 +241,13 @@ impl Snapshot {
                     let others = task.allowed.iter().filter(|&cpu| cpu != task.cpu);
                     others.for_each(|cpu| *slots.entry((cpu, task.cpu)).or_insert(0) += 1);
                 }
-                Announced::All => {
-                    anywhere += 1;
-                    sources.insert(task.cpu);
-                }
+                Announced::All => sources.insert(task.cpu),
             }
         }
         let mut by_cpu = vec![0; self.queues.len()];
         slots.iter().for_each(|(&(cpu, _), &count)| by_cpu[cpu.index()] += count as i32);
         let slots = slots.into_iter().map(|((cpu, source), count)| (cpu, source, count)).collect();
-        let told = WaitingSnapshot { by_cpu, slots, anywhere, sources };
+        let told = WaitingSnapshot { by_cpu, slots, anywhere: sources.len() as i32, sources };
         if *waiting != told {
             fail(format!("{waiting:?}, the tasks say {told:?}"));
         }

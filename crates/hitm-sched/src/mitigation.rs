@@ -308,7 +308,7 @@ impl Mitigation {
 pub const LAYOUTS: [&str; 8] = ["root_domain", "cpupri_counts", "rq", "task", "mm", "mm_cid", "mm_mm_cid", "cid_map"];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 29] = [
+pub const OBJECTS: [&str; 30] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -328,6 +328,7 @@ pub const OBJECTS: [&str; 29] = [
     "waiting_anywhere",
     "waiting_sources",
     "waiting_sources_pointers",
+    "llc_floor",
     "map_table",
     "mm",
     "mm_bits",

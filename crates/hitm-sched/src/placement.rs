@@ -113,42 +113,4 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         cursor.set(cpu.0);
         Some(cpu)
     }
-
-    /// A CPU that runs something less urgent than `id` and is not `busy`: the nearest that idles, else the least urgent of all.
-    fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
-        let task = self.tasks.get(id);
-        let candidates = self.candidates(id);
-        let cursor = &self.rqs[P::current_cpu()].cursor;
-        // Peek: as in `any_of`.
-        let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
-        let mut least = (task.prio(), None);
-        let mut nearer: Option<&CpuSet> = None;
-        for around in &self.neighbourhoods[task.cpu().index()] {
-            let is_new = |&cpu: &CpuId| !busy.contains(cpu) && nearer.is_none_or(|nearer| !nearer.contains(cpu));
-            for cpu in candidates.common_from(around, from).filter(is_new) {
-                let highest = self.rqs[cpu].highest();
-                if !highest.is_real_time() {
-                    cursor.set(cpu.0);
-                    return Some(cpu);
-                }
-                if highest > least.0 {
-                    least = (highest, Some(cpu));
-                }
-            }
-            nearer = Some(around);
-        }
-        least.1
-    }
-
-    /// Whether any CPU that `id` may run on runs something less urgent than `id`.
-    fn any_less_urgent(&self, id: TaskId) -> bool {
-        let prio = self.tasks.get(id).prio();
-        self.candidates(id).iter().any(|cpu| self.rqs[cpu].highest() > prio)
-    }
-
-    /// The active CPUs that `id` may run on, for a search of their queues.
-    fn candidates(&self, id: TaskId) -> CpuSet {
-        self.stats.add(Count::Find);
-        self.tasks.allowed(id).intersection(&self.rd.active)
-    }
 }

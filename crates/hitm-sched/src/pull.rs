@@ -53,8 +53,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// The task of `source` that should run on the CPU of `rq`.
     fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
-        let allowed = |&id: &TaskId| self.tasks.allowed(id).contains(rq.cpu);
-        let id = self.pushable(source).into_iter().find(allowed)?;
+        let mut id = self.first_pushable(source)?;
+        while !self.tasks.allowed(id).contains(rq.cpu) {
+            id = self.next_pushable(source, id)?;
+        }
         let prio = self.tasks.get(id).prio();
         let running = source.curr().map(|curr| self.tasks.get(curr).prio());
         // One that is more urgent than what runs there is about to run there.

@@ -52,7 +52,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn push_all(&self, rq: &mut RqGuard<'_, P>) {
         loop {
             while self.push_one(rq) {}
-            if !self.rd.config.shipped || !self.announce(rq) {
+            if !self.rd.config.shipped || !self.announce(rq, None) {
                 return;
             }
         }

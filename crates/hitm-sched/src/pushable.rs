@@ -51,7 +51,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// `id`, which is queued, may move and does not run, could run elsewhere.
     pub(crate) fn enqueue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        self.remove_node(rq, id);
+        if !self.remove_node(rq, id) && self.rd.config.shipped {
+            self.expect_announcement(rq);
+        }
         let task = self.tasks.get(id);
         let prio = task.prio();
         task.pushable_prio.set(prio.0);
@@ -76,8 +78,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// `id` runs, sleeps or moves. Harmless when it is not in the list.
     pub(crate) fn dequeue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        self.remove_node(rq, id);
-        if self.rd.config.shipped {
+        if self.remove_node(rq, id) && self.rd.config.shipped {
             self.withdraw(rq, id);
         }
         if let Some(first) = self.first_pushable(rq) {
@@ -128,10 +129,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    fn remove_node(&self, rq: &RunQueue<P>, id: TaskId) {
+    /// Whether `id` was in the list.
+    fn remove_node(&self, rq: &RunQueue<P>, id: TaskId) -> bool {
         let (nodes, firsts) = (self.nodes(&rq.rt.pushable_tasks), self.firsts());
         if !self.tasks.get(id).node_list.is_linked() {
-            return;
+            return false;
         }
         if firsts.contains(id) {
             match nodes.next(Some(id)) {
@@ -141,5 +143,6 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
         }
         nodes.remove(id);
+        true
     }
 }

@@ -44,7 +44,9 @@ described! {
         pub(crate) rt_queued: M::Plain<u32>,
         /// Tasks of the pushable list that are announced to all: see [`announce`](crate::announce).
         pub(crate) announced: M::Plain<u32>,
-        throttling: [u32; 10],
+        /// Tasks of the pushable list that are not announced yet.
+        pub(crate) unannounced: M::Plain<u32>,
+        throttling: [u32; 9],
     }
 }
 
@@ -109,7 +111,8 @@ impl<M: Memory> RtQueue<M> {
             pushable_tasks: Links::head(),
             rt_queued: M::Plain::new(0),
             announced: M::Plain::new(0),
-            throttling: [0; 10],
+            unannounced: M::Plain::new(0),
+            throttling: [0; 9],
         }
     }
 

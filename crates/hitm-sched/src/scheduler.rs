@@ -153,6 +153,8 @@ pub struct Scheduler<P: Platform, R: RootDomainWords<P>> {
     pub(crate) stats: Stats,
     /// For every CPU the sets around it, smallest first: core, LLC, node, machine.
     pub(crate) neighbourhoods: Box<[[Arc<CpuSet>; 4]]>,
+    /// The CPUs of every LLC.
+    pub(crate) llcs: Box<[Arc<CpuSet>]>,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
@@ -174,6 +176,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
             stats: Stats::new(topology.cpus(), P::current_cpu, P::now),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
+            llcs: by_scope[1].iter().cloned().collect(),
             topology,
         };
         for cpu in scheduler.topology.cpu_ids() {

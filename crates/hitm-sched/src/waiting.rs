@@ -11,7 +11,7 @@
 //! **State.** A CPU's line has a count of what waits for it, and a slot a source: the source's number and how many of its tasks.
 //!
 //! **Invariants.** With nothing in flight: (1) a CPU's count is the sum of its slots; (2) a source has at most one slot of a CPU;
-//! (3) the bit of a source is set while a task of its queue is counted in `waiting_anywhere`. At any time: (4) a slot that is taken is
+//! (3) `waiting_anywhere` counts the sources whose bits are set. At any time: (4) a slot that is taken is
 //! written under its source's lock alone, so its owner reads and stores it; only taking a free one is a race.
 //!
 //! **Memory ordering.**
@@ -36,6 +36,8 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Scope, Topology};
 
+use crate::floor::Floors;
+
 /// With the count as many as a line has room for.
 const SLOTS: usize = LINE / size_of::<u32>() - 1;
 
@@ -57,10 +59,12 @@ const _: () = assert!(size_of::<WaitingFor<hitm_memory::Native>>() == LINE, "one
 /// All that is told.
 pub(crate) struct Waiting<M: Memory> {
     by_cpu: PerCpu<M, WaitingFor<M>>,
-    /// Tasks that are told to all, by the LLC that they wait in.
+    /// CPUs whose queues hold tasks that are told to all, by LLC.
     anywhere: ScopedCounter<M>,
-    /// The CPUs whose queues hold such tasks, by LLC.
+    /// The same CPUs one by one, by LLC.
     sources: ScopedBitmaps<M>,
+    /// Where nobody need be looked for.
+    pub(crate) floors: Floors<M>,
 }
 
 /// What is told, for checkers.
@@ -70,7 +74,7 @@ pub struct WaitingSnapshot {
     pub by_cpu: Vec<i32>,
     /// Where they wait: the CPU that may take them, the CPU that they wait on, and how many, ascending.
     pub slots: Vec<(CpuId, CpuId, u32)>,
-    /// Tasks that wait and are told to all.
+    /// How many CPUs tasks wait on that are told to all.
     pub anywhere: i32,
     /// The CPUs on which those wait.
     pub sources: CpuSet,
@@ -149,6 +153,7 @@ impl<M: Memory> Waiting<M> {
             by_cpu: PerCpu::new(topology, none),
             anywhere: ScopedCounter::of_parts("waiting_anywhere", topology, Scope::Llc),
             sources: ScopedBitmaps::new("waiting_sources", "cpus", 1, topology, Scope::Llc, Encoding::Zeros),
+            floors: Floors::new(topology),
         }
     }
 
@@ -164,24 +169,20 @@ impl<M: Memory> Waiting<M> {
         cpus.iter().for_each(|cpu| self.by_cpu[cpu].leave(source));
     }
 
-    /// Tells all CPUs of a task that waits on `source`, the `first` one there or a further one.
-    pub(crate) fn tell_all(&self, source: CpuId, first: bool) {
-        if first {
-            // Relaxed: before the fence in `told`.
-            self.all_sources().set(source, Ordering::Relaxed);
-        }
+    /// Tells all CPUs that tasks wait on `source`: of the first one. Of further ones its queue tells whoever looks there.
+    pub(crate) fn tell_all(&self, source: CpuId) {
+        // Relaxed: before the fence in `told`.
+        self.all_sources().set(source, Ordering::Relaxed);
         // Relaxed: as above.
         self.anywhere.cell_of(source).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The task of which [`Waiting::tell_all`] told does not wait on `source` any more, nor does another if it was the `last`.
-    pub(crate) fn withdraw_from_all(&self, source: CpuId, last: bool) {
+    /// The last of the tasks of which [`Waiting::tell_all`] told does not wait on `source` any more.
+    pub(crate) fn withdraw_from_all(&self, source: CpuId) {
         // Relaxed: who still sees the count or the bit looks in vain at worst.
         self.anywhere.cell_of(source).fetch_sub(1, Ordering::Relaxed);
-        if last {
-            // Relaxed: as above.
-            self.all_sources().clear(source, Ordering::Relaxed);
-        }
+        // Relaxed: as above.
+        self.all_sources().clear(source, Ordering::Relaxed);
     }
 
     /// Ends the telling: whoever was told sees it from now on, or has written before what the caller looks at next.
@@ -235,7 +236,7 @@ impl<M: Memory> Waiting<M> {
 
     /// Bytes of all of it, whole lines.
     pub(crate) fn bytes(&self) -> usize {
-        self.by_cpu.iter().count() * LINE + self.anywhere.bytes() + self.sources.bytes()
+        self.by_cpu.iter().count() * LINE + self.anywhere.bytes() + self.sources.bytes() + self.floors.bytes()
     }
 }
 

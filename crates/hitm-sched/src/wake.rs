@@ -90,7 +90,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if !rq.needs_resched() && task.can_move() && (!curr.can_move() || curr.prio() <= task.prio()) {
             if self.rd.config.shipped {
                 // No place was found for it just now: the push below is the look that follows an announcement.
-                self.announce(rq);
+                self.announce(rq, Some(id));
             }
             self.push_all(rq);
         }

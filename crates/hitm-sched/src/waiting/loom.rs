@@ -30,7 +30,7 @@ impl World {
     /// A task of `source` waits, and is told to `IDLE` or to all. Whether the second look finds that CPU idle.
     fn wait(&self, source: CpuId, to_all: bool) -> bool {
         if to_all {
-            self.waiting.tell_all(source, true);
+            self.waiting.tell_all(source);
         } else {
             require(self.waiting.tell(source, &CpuSet::from_iter([IDLE])), "there is a slot");
         }

@@ -130,9 +130,9 @@ fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
     ]
 }
 
-/// A task that may use the first `allowed` CPUs wakes while all CPUs are busy, or all but the last that it may use.
-fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> Touched {
-    let task = bench.task(allowed);
+/// A task that may use the first `allowed` CPUs wakes while all CPUs are busy, or all but the last that it may use; then a second one.
+fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> [Touched; 2] {
+    let tasks = [(); 2].map(|()| bench.task(allowed));
     bench.each(move |cpu, sched| {
         if !one_idles || cpu.index() + 1 != allowed {
             let own = sched.create(&attributes(CpuSet::from_iter([cpu])));
@@ -140,16 +140,20 @@ fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> Touched {
             run(sched);
         }
     });
-    bench.touched(move |sched| _ = sched.wake(task))
+    tasks.map(|task| bench.touched(move |sched| _ = sched.wake(task)))
 }
 
 fn events(topology: &str, mitigation: &str) -> Vec<Event> {
     let bench = || Bench::new(topology, mitigation);
     let cpus = hitm_topology::parse(topology).expect(topology).cpus();
     let mut events = alone(&bench(), cpus).to_vec();
-    events.push(("wake, another idles", among_busy(&bench(), cpus, true)));
-    events.push(("wake, none idles", among_busy(&bench(), cpus, false)));
-    events.push(("the same, 8 CPUs allowed", among_busy(&bench(), 8, false)));
+    let [first, second] = among_busy(&bench(), cpus, true);
+    // The second one finds none.
+    events.extend([("wake, another idles", first), ("then another wakes", second)]);
+    let [first, second] = among_busy(&bench(), cpus, false);
+    events.extend([("wake, none idles", first), ("then another wakes", second)]);
+    let [first, _] = among_busy(&bench(), 8, false);
+    events.push(("wake, none idles, 8 CPUs allowed", first));
     events
 }
 

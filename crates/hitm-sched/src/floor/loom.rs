@@ -1,0 +1,149 @@
+//! Model checks of floors: nobody who waits is missed because of one, and at rest they are true.
+//!
+//! The threads are CPUs of one LLC. One becomes less urgent; one has found nobody and sets the floor; one has a task that waits, and looks at
+//! the floor.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use expect_test::expect;
+use hitm_loom::{Defect, FaultKind, Loom, Model, Op, Row, Site, require, table, thread};
+use hitm_memory::{AtomicWord, Memory};
+use hitm_topology::CpuId;
+
+use super::Floors;
+use crate::prio::Prio;
+
+/// What all of them ran at.
+const BUSY: Prio = Prio(7);
+/// The CPU that becomes less urgent.
+const IDLE: CpuId = CpuId(0);
+
+struct World {
+    floors: Floors<Loom>,
+    /// That CPU's priority, as its queue has it.
+    highest: <Loom as Memory>::Atomic<i32>,
+    /// Whether a task waits for it.
+    waits: <Loom as Memory>::Atomic<u32>,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        let topology = hitm_topology::parse("l3:1 core:17 pu:1").expect("a machine that has floors");
+        let (highest, waits) = (AtomicWord::new(BUSY.0), AtomicWord::new(0));
+        Arc::new(Self { floors: Floors::new(&topology), highest, waits })
+    }
+
+    /// Whether somebody who looks finds that CPU idle.
+    fn looks(&self) -> bool {
+        // Relaxed: after the fence.
+        Prio(self.highest.load(Ordering::Relaxed)) > BUSY
+    }
+
+    /// A CPU sets the floor, having found nobody.
+    fn search(&self) {
+        if let Some(claim) = self.floors.claim(0, BUSY) {
+            self.floors.settle(claim, self.looks());
+        }
+    }
+
+    /// A task waits. Whether the look that follows finds a place for it.
+    fn wait(&self) -> bool {
+        // Relaxed: before the fence.
+        self.waits.store(1, Ordering::Relaxed);
+        // SeqCst: as `Waiting::told`.
+        Loom::fence(Ordering::SeqCst);
+        !self.floors.are_all_urgent(0, BUSY) && self.looks()
+    }
+
+    /// The CPU idles, unless it finds who waits. Whether it does.
+    fn idle(&self) -> bool {
+        // Relaxed: before the fence.
+        self.highest.store(Prio::NONE.0, Ordering::Relaxed);
+        // SeqCst: as `Waiting::any_for`.
+        Loom::fence(Ordering::SeqCst);
+        // Relaxed: fenced.
+        let finds = || self.waits.load(Ordering::Relaxed) != 0;
+        let found = finds() || self.floors.fell(IDLE, Prio::NONE) && finds();
+        if found {
+            // Relaxed: the CPU becomes more urgent.
+            self.highest.store(BUSY.0, Ordering::Relaxed);
+        }
+        found
+    }
+}
+
+/// A floor is set while a CPU idles and a task waits.
+fn met() -> Model {
+    Model::new("floor: who waits finds a place, or is found", || {
+        let world = World::new();
+        let [searches, waits] = [world.clone(), world.clone()];
+        let searches = thread::spawn(move || searches.search());
+        let waits = thread::spawn(move || waits.wait());
+        let found = world.idle();
+        let placed = waits.join().expect("threads return");
+        searches.join().expect("threads return");
+        require(placed || found, "neither");
+    })
+    .preemptions(3)
+}
+
+/// Two claim in turn, while a CPU idles.
+fn at_rest() -> Model {
+    Model::new("floor: at rest it is true", || {
+        let world = World::new();
+        let [one, other] = [world.clone(), world.clone()];
+        let searches = [one, other].map(|world| thread::spawn(move || world.search()));
+        world.idle();
+        searches.into_iter().for_each(|search| search.join().expect("threads return"));
+        let floor = world.floors.of(IDLE);
+        require(floor.is_none(), format_args!("it is {floor:?}, and the CPU idles"));
+    })
+    .preemptions(3)
+}
+
+/// Nobody idles.
+#[test]
+fn a_search_in_vain_sets_the_floor_and_one_that_finds_does_not() {
+    Model::new("floor: set when nobody was found", || {
+        let world = World::new();
+        world.search();
+        require(world.floors.of(IDLE) == Some(BUSY), "set");
+        require(world.floors.are_all_urgent(0, Prio(BUSY.0 + 1)), "known of whoever is less urgent too");
+        require(!world.floors.are_all_urgent(0, Prio(BUSY.0 - 1)), "not known of whoever is more urgent");
+        world.floors.fell(IDLE, BUSY);
+        require(world.floors.of(IDLE) == Some(BUSY), "still true");
+        world.idle();
+        world.search();
+        require(world.floors.of(IDLE).is_none(), "the search has found somebody");
+    })
+    .check();
+}
+
+#[test]
+fn who_waits_finds_a_place_or_is_found() {
+    met().check();
+}
+
+#[test]
+fn at_rest_it_is_true() {
+    at_rest().check();
+}
+
+#[test]
+fn broken_floors_are_noticed() {
+    let site = |op, order| Site::new("src/floor.rs", op, order);
+    let row = |name, defect, model: Model| Row { name, defect, model, caught_by: FaultKind::Property };
+    let rows = [
+        row("no fences, who waits", Defect::relax(site(Op::Fence, Ordering::SeqCst)), met()),
+        row("no fences, at rest", Defect::relax(site(Op::Fence, Ordering::SeqCst)), at_rest()),
+        row("a floor is not taken away", Defect::lose(site(Op::And, Ordering::Relaxed)), at_rest()),
+    ];
+    expect![[r#"
+        defect                    | property                                    | caught by
+        no fences, who waits      | floor: who waits finds a place, or is found | loom, property
+        no fences, at rest        | floor: at rest it is true                   | loom, property
+        a floor is not taken away | floor: at rest it is true                   | loom, property
+    "#]]
+    .assert_eq(&table(&rows));
+}

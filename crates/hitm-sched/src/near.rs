@@ -1,0 +1,125 @@
+//! The search of `shipped`: the nearest CPU that idles, else the least urgent one, as the queues themselves have it.
+//!
+//! **Origin.** Ours. The kernel searches an index of all CPUs' priorities, cpupri, which every CPU keeps up to date.
+//!
+//! **Protocol.** LLC by LLC: that of where the task was, its core first; those of its node; all others. One whose [`floor`](crate::floor) says that
+//! there is nobody is passed over, if the task may use all of it. In one that was looked at in vain as a whole, the floor is set.
+//!
+//! **Cost.** A line of each CPU that is looked at, and one of each LLC of which the task may use every CPU.
+
+use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_topology::{CpuId, Scope};
+
+use crate::prio::Prio;
+use crate::root_domain::RootDomainWords;
+use crate::scheduler::Scheduler;
+use crate::stats::Count;
+use crate::task::TaskId;
+
+/// What is looked for.
+struct Wanted {
+    /// Something less urgent than this.
+    prio: Prio,
+    /// Among these.
+    candidates: CpuSet,
+    /// From there on and around.
+    from: CpuId,
+    /// These first.
+    core: CpuSet,
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// A CPU that runs something less urgent than `id` and is not `busy`: the nearest that idles, else the least urgent of all.
+    pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
+        let (prio, cpu) = (self.tasks.get(id).prio(), self.tasks.get(id).cpu());
+        let mut candidates = self.candidates(id);
+        candidates.subtract(busy);
+        let cursor = &self.rqs[P::current_cpu()].cursor;
+        // Peek: the cursor is a hint of the CPU's own, which threads outside the CPUs may share.
+        let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
+        let core = CpuSet::clone(&self.neighbourhoods[cpu.index()][0]);
+        let mut wanted = Wanted { prio, candidates, from, core };
+        let mut least: Option<(Prio, CpuId)> = None;
+        for llc in self.llcs_around(cpu, from) {
+            match self.look_into(llc, &wanted) {
+                Some((highest, cpu)) if !highest.is_real_time() => {
+                    cursor.set(cpu.0);
+                    return Some(cpu);
+                }
+                Some(found) if least.is_none_or(|(least, _)| found.0 > least) => least = Some(found),
+                _ => {}
+            }
+            wanted.candidates.subtract(&self.llcs[llc]);
+            if wanted.candidates.is_empty() {
+                break;
+            }
+        }
+        least.map(|(_, cpu)| cpu)
+    }
+
+    /// Whether any CPU that `id` may run on runs something less urgent than `id`.
+    pub(crate) fn any_less_urgent(&self, id: TaskId) -> bool {
+        let prio = self.tasks.get(id).prio();
+        let mut candidates = self.candidates(id);
+        for llc in 0..self.llcs.len() {
+            if self.is_in_vain(llc, &candidates, prio) {
+                candidates.subtract(&self.llcs[llc]);
+            }
+        }
+        candidates.iter().any(|cpu| self.rqs[cpu].highest() > prio)
+    }
+
+    /// The active CPUs that `id` may run on.
+    fn candidates(&self, id: TaskId) -> CpuSet {
+        self.stats.add(Count::Find);
+        self.tasks.allowed(id).intersection(&self.rd.active)
+    }
+
+    /// The LLCs as `cpu` has them, nearest first; of equals the one with `from` first.
+    fn llcs_around(&self, cpu: CpuId, from: CpuId) -> impl Iterator<Item = usize> {
+        let [own, first] = [cpu, from].map(|cpu| self.topology.part_of(Scope::Llc, cpu));
+        let around = || (first..self.llcs.len()).chain(0..first).filter(move |&llc| llc != own);
+        let node = self.topology.cpu(cpu).node;
+        let is_near = move |llc: &usize| self.topology.cpu(self.topology.cpus_of(Scope::Llc, *llc)[0]).node == node;
+        std::iter::once(own).chain(around().filter(is_near)).chain(around().filter(move |llc| !is_near(llc)))
+    }
+
+    /// Whether it is known that no CPU of `llc`, all of which are candidates, runs anything less urgent than `prio`.
+    fn is_in_vain(&self, llc: usize, candidates: &CpuSet, prio: Prio) -> bool {
+        let floors = &self.rd.waiting().floors;
+        floors.are_kept() && candidates.contains_all(&self.llcs[llc]) && floors.are_all_urgent(llc, prio)
+    }
+
+    /// A CPU of `llc` that idles, else the least urgent that is wanted, with its priority.
+    fn look_into(&self, llc: usize, wanted: &Wanted) -> Option<(Prio, CpuId)> {
+        let floors = &self.rd.waiting().floors;
+        let is_whole = floors.are_kept() && wanted.candidates.contains_all(&self.llcs[llc]);
+        if is_whole && floors.are_all_urgent(llc, wanted.prio) {
+            return None;
+        }
+        let found = self.look_at(&self.llcs[llc], wanted);
+        if !is_whole || found.is_some() {
+            return found;
+        }
+        let claim = floors.claim(llc, wanted.prio)?;
+        let found = self.look_at(&self.llcs[llc], wanted);
+        floors.settle(claim, found.is_some());
+        found
+    }
+
+    fn look_at(&self, cpus: &CpuSet, wanted: &Wanted) -> Option<(Prio, CpuId)> {
+        let Wanted { prio, candidates, from, core } = wanted;
+        let others = candidates.common_from(cpus, *from).filter(|&cpu| !core.contains(cpu));
+        let mut least = None;
+        for cpu in core.common_from(cpus, *from).filter(|&cpu| candidates.contains(cpu)).chain(others) {
+            let highest = self.rqs[cpu].highest();
+            if !highest.is_real_time() {
+                return Some((highest, cpu));
+            }
+            if highest > least.map_or(*prio, |(least, _)| least) {
+                least = Some((highest, cpu));
+            }
+        }
+        least
+    }
+}
