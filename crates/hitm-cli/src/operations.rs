@@ -82,6 +82,24 @@ pub(crate) fn costs(results: &Results, operations: &[(Count, u64)]) -> Vec<Opera
     OPERATIONS.iter().filter_map(cost).collect()
 }
 
+/// What concurrency ids touched, a unit of work, of which there were `units`.
+pub(crate) fn ids(results: &Results, units: f64) -> Option<OperationCost> {
+    let mut touched = PlaceResult::default();
+    for (_, did) in results.places.iter().filter(|(place, _)| place.file.starts_with(IDS)) {
+        touched.add(did);
+    }
+    (units > 0.0).then(|| OperationCost {
+        name: "ids".to_owned(),
+        times: units.round() as u64,
+        accesses: touched.accesses as f64 / units,
+        misses: touched.misses as f64 / units,
+        cycles: touched.cycles / units,
+    })
+}
+
+/// Where ids are handed out.
+const IDS: &str = "hitm-sched/src/cid/";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use hitm_report::result::Metric;
 use hitm_report::statistics::Mean;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
+use hitm_workloads::cid_storms::{self, Storms};
 use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::meter::{BATCHES, Window};
@@ -18,6 +19,7 @@ pub(crate) enum Workload {
     Ffmpeg(ffmpeg::Config),
     Cyclic(cyclic::Config),
     PiStress(pi_stress::Config),
+    CidStorms(cid_storms::Config),
 }
 
 /// A workload that was started.
@@ -26,6 +28,7 @@ pub(crate) enum Running {
     Ffmpeg(Ffmpeg),
     Cyclic(Cyclic),
     PiStress(PiStress),
+    CidStorms(Storms),
 }
 
 impl Workload {
@@ -35,6 +38,7 @@ impl Workload {
             Self::Ffmpeg(_) => "ffmpeg",
             Self::Cyclic(_) => "cyclic",
             Self::PiStress(_) => "pi_stress",
+            Self::CidStorms(_) => "cid-storms",
         }
     }
 
@@ -43,6 +47,7 @@ impl Workload {
         match self {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
+            Self::CidStorms(config) => config.load.name().to_owned(),
             Self::Cyclic(_) | Self::PiStress(_) => self.options().trim_start().to_owned(),
         }
     }
@@ -57,6 +62,7 @@ impl Workload {
             }
             Self::Cyclic(config) => cyclic_options(config),
             Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!(" --groups {groups}")),
+            Self::CidStorms(config) => format!(" --load {}", config.load.name()),
         }
     }
 
@@ -64,6 +70,7 @@ impl Workload {
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
             Self::Ffmpeg(_) => true,
+            Self::CidStorms(_) => false,
             Self::PiStress(config) => config.groups.is_none(),
             Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
         };
@@ -76,6 +83,7 @@ impl Workload {
             Self::Ffmpeg(config) => config.window,
             Self::Cyclic(config) => config.window,
             Self::PiStress(config) => config.window,
+            Self::CidStorms(config) => config.window,
         }
     }
 
@@ -85,6 +93,7 @@ impl Workload {
             Self::Ffmpeg(config) => config.seed,
             Self::Cyclic(config) => config.seed,
             Self::PiStress(config) => config.seed,
+            Self::CidStorms(config) => config.seed,
         }
     }
 
@@ -94,6 +103,7 @@ impl Workload {
             Self::Ffmpeg(config) => config.seed = seed,
             Self::Cyclic(config) => config.seed = seed,
             Self::PiStress(config) => config.seed = seed,
+            Self::CidStorms(config) => config.seed = seed,
         }
         self
     }
@@ -104,6 +114,7 @@ impl Workload {
             Self::Ffmpeg(_) => ffmpeg::roles(),
             Self::Cyclic(_) => cyclic::roles(),
             Self::PiStress(_) => pi_stress::roles(),
+            Self::CidStorms(_) => cid_storms::roles(),
         }
     }
 
@@ -112,11 +123,16 @@ impl Workload {
         matches!(self, Self::PiStress(_))
     }
 
+    /// Whether its tasks have concurrency ids, whose cost belongs to its report.
+    pub(crate) fn has_ids(&self) -> bool {
+        matches!(self, Self::CidStorms(_))
+    }
+
     /// Accesses in a row that may belong to a run on `cpus` CPUs without any of them working or idling, beyond what a machine
     /// allows by itself.
     pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
         match self {
-            Self::Ffmpeg(_) | Self::Cyclic(_) => 0,
+            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) => 0,
             // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
             Self::PiStress(config) => {
                 let life = config.window.warm_up + config.window.measured;
@@ -131,6 +147,7 @@ impl Workload {
             Self::Ffmpeg(_) => "frames_per_second",
             Self::Cyclic(_) => "bogo_operations_per_second",
             Self::PiStress(_) => "inversions_per_second",
+            Self::CidStorms(_) => "operations_per_second",
         };
         Metric {
             name: name.to_owned(),
@@ -147,6 +164,7 @@ impl Workload {
             Self::Ffmpeg(config) => Running::Ffmpeg(Ffmpeg::start(runtime, config)),
             Self::Cyclic(config) => Running::Cyclic(Cyclic::start(runtime, config)),
             Self::PiStress(config) => Running::PiStress(PiStress::start(runtime, config)),
+            Self::CidStorms(config) => Running::CidStorms(Storms::start(runtime, config)),
         }
     }
 }
@@ -172,6 +190,7 @@ impl Running {
             Self::Ffmpeg(ffmpeg) => ffmpeg.frames_per_second(),
             Self::Cyclic(cyclic) => cyclic.operations_per_second(),
             Self::PiStress(pi_stress) => pi_stress.inversions_per_second(),
+            Self::CidStorms(storms) => storms.operations_per_second(),
         }
     }
 
@@ -179,7 +198,7 @@ impl Running {
     pub(crate) fn latencies(&self) -> Vec<Span> {
         match self {
             Self::Cyclic(cyclic) => cyclic.latencies(),
-            Self::Ffmpeg(_) | Self::PiStress(_) => Vec::new(),
+            Self::Ffmpeg(_) | Self::PiStress(_) | Self::CidStorms(_) => Vec::new(),
         }
     }
 
@@ -189,7 +208,7 @@ impl Running {
             Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(
                 "a group got nothing done for 5 looks of the admin task in a row, 3.75s: a deadlock, or CPUs too slow",
             ),
-            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::PiStress(_) => None,
+            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::PiStress(_) | Self::CidStorms(_) => None,
         }
     }
 }

@@ -159,8 +159,9 @@ fn costs(group: &[&Run]) -> String {
         };
         columns.row(std::iter::once(run.mitigation.clone()).chain(names.iter().flat_map(cells)).collect());
     }
+    let ids = if names.contains(&"ids") { format!(", and concurrency ids {}", unit(group[0])) } else { String::new() };
     format!(
-        "\nwhat readers (search, look) and writers (level change, set or clear of overload) pay each time\n{}",
+        "\nwhat readers (search, look) and writers (level change, set or clear of overload) pay each time{ids}\n{}",
         columns.render()
     )
 }

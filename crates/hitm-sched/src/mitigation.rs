@@ -13,6 +13,7 @@
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
 //! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`] |
 //! | `cid-owned` | concurrency ids: tasks own them, or CPUs where there are more tasks |
+//! | `cid-shipped` | concurrency ids: our own, which `shipped` has too |
 //! | `idle-single-pass` | fair tasks: the search for an idle CPU looks at none twice, see [`idle`](crate::fair::idle) |
 //! | `idle-merged` | fair tasks: one search, for an idle core or an idle CPU |
 //! | `idle-util` | as `idle-merged`, bounded by how busy the LLC is |
@@ -96,7 +97,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 17] = [
+pub const CATALOGUE: [(&str, &str); 18] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -108,6 +109,7 @@ pub const CATALOGUE: [(&str, &str); 17] = [
     ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
     ("cid-recent", "concurrency ids: a CPU asks for the one that it had before (v6.13 of Linux)"),
     ("cid-owned", "concurrency ids: tasks own them, or CPUs where there are more tasks than CPUs (v6.19 of Linux)"),
+    ("cid-shipped", "concurrency ids: our own, of which each stays where it was used last; `shipped` has them too"),
     ("idle-single-pass", "fair tasks: the search for an idle CPU looks at none twice (posted for v5.10 of Linux)"),
     ("idle-merged", "fair tasks: one search, for an idle core or an idle CPU (v5.12 of Linux)"),
     ("idle-util", "fair tasks: as idle-merged, bounded by how busy the LLC is (v6.0 of Linux)"),
@@ -167,8 +169,9 @@ impl Mitigation {
                 ("cpupri-split", None) => mitigation.set_vectors(Vectors::Split).map_err(|why| fail(&why))?,
                 ("cpupri-split-compact", None) => mitigation.set_vectors(Vectors::Compact).map_err(|why| fail(&why))?,
                 ("root-domain-reordered", None) => mitigation.order = Order::Reordered,
-                ("cid-recent", None) => mitigation.config.cids = Variant::Recent,
-                ("cid-owned", None) => mitigation.config.cids = Variant::Owned,
+                ("cid-recent", None) => mitigation.set_ids(Variant::Recent).map_err(|why| fail(&why))?,
+                ("cid-owned", None) => mitigation.set_ids(Variant::Owned).map_err(|why| fail(&why))?,
+                ("cid-shipped", None) => mitigation.set_ids(Variant::Shipped).map_err(|why| fail(&why))?,
                 ("idle-single-pass", None) => mitigation.config.idle = IdleSearch::SinglePass,
                 ("idle-merged", None) => mitigation.config.idle = IdleSearch::Merged,
                 ("idle-util", None) => mitigation.config.idle = IdleSearch::Util,
@@ -207,6 +210,14 @@ impl Mitigation {
             return Err("cannot be joined to another placement of cpupri".to_owned());
         }
         self.vectors = vectors;
+        Ok(())
+    }
+
+    fn set_ids(&mut self, ids: Variant) -> Result<(), String> {
+        if self.config.cids != Variant::Baseline && self.config.cids != ids {
+            return Err("cannot be joined to another way of handing ids out".to_owned());
+        }
+        self.config.cids = ids;
         Ok(())
     }
 
@@ -449,6 +460,12 @@ mod tests {
             "cpupri-split+cpupri-split-compact",
             &format!(
                 "mitigation `cpupri-split+cpupri-split-compact`: `cpupri-split-compact` cannot be joined to another placement of cpupri; {list}"
+            ),
+        );
+        check(
+            "cid-recent+cid-owned",
+            &format!(
+                "mitigation `cid-recent+cid-owned`: `cid-owned` cannot be joined to another way of handing ids out; {list}"
             ),
         );
         check(

@@ -51,8 +51,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let active = self.rd.active.load();
         allowed.intersect(&active);
         let from = CpuId((cpu.0 + 1) % self.topology.cpus() as u32);
-        let anywhere = || if active.contains(cpu) { Some(cpu) } else { active.first_from(from) };
-        allowed.first_from(from).or_else(anywhere).unwrap_or(cpu)
+        if let Some(allowed) = allowed.first_from(from) {
+            return allowed;
+        }
+        let anywhere = if active.contains(cpu) { cpu } else { active.first_from(from).unwrap_or(cpu) };
+        // There are as many ids as CPUs that tasks may use.
+        self.allow_ids(id, &CpuSet::from_iter([anywhere]));
+        anywhere
     }
 
     /// Whether any CPU that `id` may run on runs something less urgent than `id`.

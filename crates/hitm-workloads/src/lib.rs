@@ -5,6 +5,7 @@
 
 pub mod bursts;
 pub mod cid_bursts;
+pub mod cid_storms;
 pub mod cyclic;
 pub mod ffmpeg;
 pub mod hackbench;

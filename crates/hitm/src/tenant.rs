@@ -2,6 +2,10 @@
 //!
 //! **Protocol.** A tenant is the scheduler's map, kept by its handle and by the cell of every task of it. The last of them gives it back:
 //! by then the numbers of its tasks were given back, since a cell outlives its task's number.
+//!
+//! **No exec.** A task is of one tenant for life. In Linux a thread that calls `exec` leaves its map for a new one while it runs; here the
+//! future that would go on is the old program's, and it may hold an id that [`Handle::concurrency_id`] has promised it until it next waits.
+//! Whoever is to go on for another tenant spawns a task of that one and awaits it.
 
 use std::fmt;
 use std::sync::Arc;

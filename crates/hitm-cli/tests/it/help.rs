@@ -17,6 +17,8 @@ fn every_command_has_help_with_examples() {
     check("run ffmpeg", "run-ffmpeg");
     check("run cyclic", "run-cyclic");
     check("run pi_stress", "run-pi-stress");
+    check("run cid-bursts", "run-cid-bursts");
+    check("run cid-storms", "run-cid-storms");
     check("run probe", "run-probe");
     check("run probe ping-pong", "run-probe-ping-pong");
     check("run probe counter", "run-probe-counter");
@@ -39,12 +41,14 @@ fn every_command_has_help_with_examples() {
 }
 
 /// Those whose texts are held to a length and whose examples are parsed.
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 20] = [
     "",
     "run",
     "run ffmpeg",
     "run cyclic",
     "run pi_stress",
+    "run cid-bursts",
+    "run cid-storms",
     "run probe",
     "run probe mask",
     "run probe lock",

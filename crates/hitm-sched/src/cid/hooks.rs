@@ -100,7 +100,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id` may use `allowed`, whose queue's lock is held.
+    /// `id` may use `allowed`, by its affinity or because that gives way.
     pub(crate) fn allow_ids(&self, id: TaskId, allowed: &CpuSet) {
         if self.maps.are_used()
             && let Some((_, _, map)) = self.ids_of(id)

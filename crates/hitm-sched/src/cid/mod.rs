@@ -10,7 +10,7 @@
 //!    tasks may use; of [`Shipped`](Variant::Shipped) below the lesser of that and of the tasks, as they were at that time.
 //! 3. At rest as many ids are taken as are held by somebody.
 //!
-//! Nothing else is promised. A task may have another id after every switch.
+//! Nothing else is promised. A task may have another id after every switch. It is of one map for life: there is no exec.
 //!
 //! | variant | where | who owns an id |
 //! |---|---|---|

@@ -25,8 +25,8 @@
 //! ids of tasks that have run ever since. (c) Ids are below `max_cids` or will be exchanged for one that is when their task next runs.
 //!
 //! **Memory ordering.** Entries and tasks' ids are under queues' locks. A switch that holds its queue's lock before the visit of 3 is seen
-//! by that; one that holds it after sees the mode of 1. So the mode needs no more than the fences, which keep 1 before the visits and 5
-//! behind them.
+//! by that; one that holds it after sees the mode of 1, by the lock. So the mode needs no ordering of its own. The fences are the original's and
+//! kept for what they cost: the visits' locks already keep 1 before the visits and 5 behind them.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -41,9 +41,9 @@ use super::{Allocator, MapId, MapSnapshot, NONE, TaskIds, Walk};
 use crate::task::TaskId;
 
 /// The CPU owns the id; of a mode: CPUs do.
-const ON_CPU: u32 = 1 << 30;
+pub(super) const ON_CPU: u32 = 1 << 30;
 /// The running task has the id until it leaves; of a mode: it is about to change.
-const TRANSIT: u32 = 1 << 29;
+pub(super) const TRANSIT: u32 = 1 << 29;
 
 described! {
     /// A map's words.
@@ -101,15 +101,15 @@ pub(super) struct OwnedIds<M: Memory> {
 const ALLOWED: usize = 0;
 
 /// Whether a task owns a held id.
-fn is_tasks(held: u32) -> bool {
+pub(super) fn is_tasks(held: u32) -> bool {
     held & (ON_CPU | TRANSIT) == 0
 }
 
-fn is_cpus(held: u32) -> bool {
+pub(super) fn is_cpus(held: u32) -> bool {
     held != NONE && held & ON_CPU != 0
 }
 
-fn is_in_transit(held: u32) -> bool {
+pub(super) fn is_in_transit(held: u32) -> bool {
     held != NONE && held & TRANSIT != 0
 }
 
@@ -148,10 +148,16 @@ impl<M: Memory> OwnedIds<M> {
     }
 
     /// Who owns ids, and below what they are to be, as a switch sees it.
-    fn mode(&self) -> (u32, u32) {
+    pub(super) fn mode(&self) -> (u32, u32) {
         let OwnedWords { mode, max_cids, .. } = &*self.words;
         // Relaxed, both: the queue's lock orders them, see the module.
         (mode.load(Ordering::Relaxed), max_cids.load(Ordering::Relaxed))
+    }
+
+    /// What `cpu` keeps.
+    #[cfg(test)]
+    pub(super) fn entry(&self, cpu: CpuId) -> u32 {
+        self.entries[cpu].cid.get()
     }
 
     /// A free id: a low one if there is.
@@ -244,15 +250,15 @@ impl<M: Memory> OwnedIds<M> {
         if mode.load(Ordering::Relaxed) == wanted {
             return;
         }
-        // Relaxed, both stores: ordered by the fences.
+        // Relaxed, both stores: ordered by the visits' locks.
         mode.store(wanted | TRANSIT, Ordering::Relaxed);
-        // SeqCst: whoever takes a queue's lock after its visit below sees the mode.
+        // SeqCst: the original's. Whoever takes a queue's lock after its visit below sees the mode, by the lock.
         M::fence(Ordering::SeqCst);
         match wanted {
             0 => (0..self.cpus).map(CpuId).for_each(|cpu| self.take_from_cpu(cpu, walk)),
             _ => self.tasks().iter().for_each(|&task| self.take_from_task(task, walk)),
         }
-        // SeqCst: the visits are over. Pairs with the locks of later switches, as above.
+        // SeqCst: the original's, as above: the visits are over.
         M::fence(Ordering::SeqCst);
         // Relaxed: as above.
         mode.store(wanted, Ordering::Relaxed);

@@ -1,33 +1,39 @@
 //! Ids that stay where they were used last: [`Shipped`](super::Variant::Shipped), our own.
 //!
 //! **Claim.** A CPU that runs a task of the map again finds its id on a line that nobody else has touched, after any time, unless somebody
-//! else needed it meanwhile. Nothing expires and nothing scans. No lock is taken on a switch. Ids are below the lesser of the map's tasks
-//! and the CPUs that they may use, at once and not eventually: who holds one that is not any more gives it up where it next switches.
+//! else needed it meanwhile. Nothing expires and nothing scans. No lock is taken on a switch, nor where tasks begin and end. Ids are below the
+//! lesser of the map's tasks and the CPUs that they may use, at once and not eventually: who holds one that is not any more gives it up where
+//! it next switches.
 //!
-//! **State.** One word an id, on a line of its own: who used it last, and
+//! **State.** One word an id, on a line of its own: who used it last, whether a task runs with it, and the balance of tasks that came and
+//! went while there were as many others as the id's number: one for each that left, one less for each that joined, and one to begin with.
+//! An id is needed while its balance is 0 or less.
 //!
 //! | word | means | goes to | by whom |
 //! |---|---|---|---|
-//! | 0 or a CPU | free | in use | any CPU, by compare-exchange |
-//! | in use | a task runs with it there | free | that CPU |
-//! | retired, free | beyond what tasks and CPUs need | free | who makes it needed |
-//! | retired, in use | the same, and a task runs with it | retired, free | that CPU |
+//! | needed, 0 or a CPU | free | in use | any CPU, by compare-exchange |
+//! | needed, in use | a task runs with it there | free | that CPU |
+//! | not needed, free | there are no more tasks than its number | needed | a task that joins |
+//! | not needed, in use | the same, and a task runs with it | not needed, free | that CPU |
 //!
 //! The word is all there is, so that nobody has to look at what another CPU runs, and no fence stands between two words.
 //!
+//! **Who needs which.** The count of tasks tells each that joins how many there were, and so which id it makes needed; and each that leaves,
+//! which it makes superfluous. Two of them may come to the id's word in another order than they came to the count: the sum is the
+//! same. The CPUs that tasks may use only become more, so that they are a bound of the search, and of no word.
+//!
 //! **Search.** A CPU takes (1) the id that it used last; (2) the one that its task used last, so that data follows the task; (3) one that
-//! nobody has used yet; (4) one that a CPU of its LLC domain used last, whose data is near; (5) any. As many ids are not retired
-//! as tasks of the map may run at once, so the search ends.
+//! nobody has used yet; (4) one that a CPU of its LLC domain used last, whose data is near; (5) any. As many ids are needed as tasks of the map
+//! may run at once, but for those of tasks that are about to join and cannot run before, so the search ends.
 //!
-//! **Invariants.** (a) An id is retired exactly if it is not below the limit, while nobody holds the lock. (b) The limit is the lesser of
-//! users and allowed CPUs, while nobody holds the lock or is about to take it.
+//! **Invariants.** (a) While nobody is about to join or leave, an id is needed exactly if it is below the number of tasks. (b) Who has set an id
+//! in use, and nobody else, makes it free.
 //!
-//! **Memory ordering.** Taking an id is Acquire and leaving it Release, on its word: what was done with its data is seen by the next.
-//! For (b), who changes users and who changes the CPUs each look at the other's word after a fence: store buffering is forbidden, and the
-//! later of the two takes the lock.
+//! **Memory ordering.** Taking an id is Acquire and leaving it Release, on its word: what was done with its data is seen by the next. What
+//! comes between are read-modify-writes, which carry that on.
 //!
-//! **Cost.** A switch in: a load and a read-modify-write of lines that are the CPU's own; out: one more. Beginning and ending tasks touch
-//! a word of the map, and its lock only while there are fewer of them than CPUs.
+//! **Cost.** A switch in: a load and a read-modify-write of lines that are the CPU's own; out: one more. Beginning and ending tasks: one
+//! of a word of the map, and one of an id's that is used only while there are as many tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,38 +43,38 @@ use hitm_memory::{
     AtomicWord, CpuSet, Described, Field, LineStart, Memory, PerCpu, Placed, PlacedSlice, PlainWord, RawSpinLock,
     described,
 };
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_topology::{CpuId, MAX_CPUS, Scope, Topology};
 
 use super::bits::Bits;
 use super::{Allocator, MapId, MapSnapshot, NONE, TaskIds, Walk};
 use crate::task::TaskId;
 
 /// A task runs with the id.
-const IN_USE: u32 = 1 << 30;
-/// Nobody is to take the id.
-const RETIRED: u32 = 1 << 31;
+const IN_USE: u32 = 1 << 15;
+/// One task that left: of the balance, which is signed.
+pub(super) const LEFT: u32 = 1 << 16;
+
+const _: () = assert!((MAX_CPUS as u32) < IN_USE, "a CPU, counted from 1, stands below the flag");
 
 described! {
     /// A map's words.
     pub struct CidMap<M: Memory> as "cid_map" {
-        /// Ids that are not retired. Written under `lock`; read by who has to look for an id.
-        limit: M::Atomic<u32>,
-        /// Ids that somebody has used. Written while it grows; read as `limit`.
+        /// Ids that somebody has used. Written while it grows; read by who has to look for an id.
         spread: M::Atomic<u32>,
+        /// CPUs that any of the tasks may use. Written under `lock`; read as `spread`.
+        allowed: M::Atomic<u32>,
+        /// Taken by who allows more CPUs.
+        lock: RawSpinLock<M>,
         users_line: LineStart,
         /// Tasks. Written by every task that begins or ends.
         users: M::Atomic<u32>,
-        /// CPUs that any of them may use.
-        allowed: M::Atomic<u32>,
-        /// Taken by who changes the limit.
-        lock: RawSpinLock<M>,
     }
 }
 
 described! {
     /// An id.
     pub struct CidSlot<M: Memory> as "cid_slot" {
-        /// Who used it last, counted from 1, and the module's flags.
+        /// Who used it last, counted from 1; whether it is in use; the balance. See the module.
         word: M::Atomic<u32>,
         end: LineStart,
     }
@@ -93,20 +99,29 @@ pub(super) struct ShippedIds<M: Memory> {
     topology: Arc<Topology>,
 }
 
+/// What a needed id's word is while it is free, and `cpu` used it last; its part of the word in any case.
 fn parked(cpu: CpuId) -> u32 {
     cpu.0 + 1
+}
+
+/// An id's balance.
+fn balance(word: u32) -> i32 {
+    word.cast_signed() >> LEFT.trailing_zeros()
+}
+
+fn is_needed(word: u32) -> bool {
+    balance(word) <= 0
 }
 
 impl<M: Memory> ShippedIds<M> {
     pub(super) fn new(map: MapId, topology: Arc<Topology>) -> Self {
         let index = Some(map.0 as usize);
         let words = CidMap {
-            limit: M::Atomic::new(0),
             spread: M::Atomic::new(0),
-            users_line: LineStart,
-            users: M::Atomic::new(0),
             allowed: M::Atomic::new(0),
             lock: RawSpinLock::new(),
+            users_line: LineStart,
+            users: M::Atomic::new(0),
         };
         let fields = || {
             let size = size_of::<CidSlot<M>>();
@@ -118,7 +133,7 @@ impl<M: Memory> ShippedIds<M> {
             };
             vec![field]
         };
-        let slot = |_| CidSlot { word: M::Atomic::new(RETIRED), end: LineStart };
+        let slot = |_| CidSlot { word: M::Atomic::new(LEFT), end: LineStart };
         Self {
             map,
             words: Placed::new(words, index, None),
@@ -129,10 +144,12 @@ impl<M: Memory> ShippedIds<M> {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn limit(&self) -> u32 {
-        // Relaxed: nothing is in flight.
-        self.words.limit.load(Ordering::Relaxed)
+    /// Ids are below, when nothing is in flight.
+    pub(super) fn bound(&self) -> u32 {
+        // Relaxed, both: nothing is in flight.
+        let allowed = self.words.allowed.load(Ordering::Relaxed);
+        let needed = |&id: &u32| self.word(id).is_some_and(|word| is_needed(word.load(Ordering::Relaxed)));
+        (0..allowed).take_while(needed).count() as u32
     }
 
     /// The word of an id; none of no id.
@@ -142,7 +159,7 @@ impl<M: Memory> ShippedIds<M> {
 
     /// `id` for `cpu`, if its word is `expected`.
     fn take_if(&self, cpu: CpuId, id: u32, expected: u32) -> Option<u32> {
-        let taken = parked(cpu) | IN_USE;
+        let taken = expected & !(LEFT - 1) | parked(cpu) | IN_USE;
         // Acquire: sees what the last user did. Pairs with `switch_out`. Relaxed on failure: nothing is concluded.
         let won = self.word(id)?.compare_exchange(expected, taken, Ordering::Acquire, Ordering::Relaxed).is_ok();
         won.then_some(id)
@@ -152,17 +169,17 @@ impl<M: Memory> ShippedIds<M> {
     fn take(&self, cpu: CpuId, id: u32) -> Option<u32> {
         // Relaxed: the compare-exchange decides.
         let word = self.word(id)?.load(Ordering::Relaxed);
-        if word & (IN_USE | RETIRED) == 0 { self.take_if(cpu, id, word) } else { None }
+        if is_needed(word) && word & IN_USE == 0 { self.take_if(cpu, id, word) } else { None }
     }
 
     /// One that nobody has used yet.
     fn take_fresh(&self, cpu: CpuId) -> Option<u32> {
-        let CidMap { limit, spread, .. } = &*self.words;
+        let CidMap { spread, allowed, .. } = &*self.words;
         loop {
             // Relaxed, as below: how far ids are spread is a hint; the id's own word decides.
             let id = spread.load(Ordering::Relaxed);
             // Relaxed: as above.
-            if id >= limit.load(Ordering::Relaxed) {
+            if id >= allowed.load(Ordering::Relaxed) || !is_needed(self.word(id)?.load(Ordering::Relaxed)) {
                 return None;
             }
             // Relaxed: as above.
@@ -187,58 +204,33 @@ impl<M: Memory> ShippedIds<M> {
             return id;
         }
         loop {
-            // Relaxed: one more is found where it grew meanwhile, and none that was retired is taken.
-            let limit = self.words.limit.load(Ordering::Relaxed);
-            if let Some(id) = (0..limit).find_map(|id| self.take(cpu, id)) {
+            // Relaxed: one more is found where they become more meanwhile.
+            let allowed = self.words.allowed.load(Ordering::Relaxed);
+            if let Some(id) = (0..allowed).find_map(|id| self.take(cpu, id)) {
                 return id;
             }
-        }
-    }
-
-    /// Users or allowed CPUs have changed, in a way that may change the limit.
-    fn adjust(&self) {
-        let CidMap { limit, users, allowed, lock, .. } = &*self.words;
-        let _guard = lock.lock();
-        // Relaxed, all of them: who changes either later takes the lock later.
-        let wanted = users.load(Ordering::Relaxed).min(allowed.load(Ordering::Relaxed));
-        let mut now = limit.load(Ordering::Relaxed);
-        while now < wanted {
-            // Relaxed: nobody has used it since it was retired, or he gave it up by its word.
-            self.slots[now as usize].word.fetch_and(!RETIRED, Ordering::Relaxed);
-            now += 1;
-        }
-        while now > wanted {
-            now -= 1;
-            // Relaxed: whoever runs with it sees so when he leaves it.
-            self.slots[now as usize].word.fetch_or(RETIRED, Ordering::Relaxed);
-        }
-        // Relaxed: a hint for searches.
-        limit.store(now, Ordering::Relaxed);
-    }
-
-    /// The number of users was `before` and is one more, or less.
-    fn adjust_users(&self, lesser: u32) {
-        // SeqCst: sees the CPUs that are allowed, or who allows them sees the users. Pairs with the fence in `allow`.
-        M::fence(Ordering::SeqCst);
-        // Relaxed: ordered by the fence. With as many users as CPUs before and after, the limit stays.
-        if lesser < self.words.allowed.load(Ordering::Relaxed) {
-            self.adjust();
         }
     }
 }
 
 impl<M: Memory> Allocator<M> for ShippedIds<M> {
     fn join(&self, _id: TaskId, _task: &TaskIds<M>, allowed: &CpuSet, _walk: &dyn Walk<M>) {
-        // Relaxed: `adjust_users` orders it.
-        let before = self.words.users.fetch_add(1, Ordering::Relaxed);
         self.allow(allowed);
-        self.adjust_users(before);
+        // Relaxed: its order is all that counts.
+        let before = self.words.users.fetch_add(1, Ordering::Relaxed);
+        if let Some(word) = self.word(before) {
+            // Relaxed: the task runs later, ordered by its queue's lock, and then sees this.
+            word.fetch_sub(LEFT, Ordering::Relaxed);
+        }
     }
 
     fn leave(&self, _id: TaskId, _task: &TaskIds<M>, _walk: &dyn Walk<M>) {
         // Relaxed: as above.
-        let before = self.words.users.fetch_sub(1, Ordering::Relaxed);
-        self.adjust_users(before - 1);
+        let after = self.words.users.fetch_sub(1, Ordering::Relaxed) - 1;
+        if let Some(word) = self.word(after) {
+            // Relaxed: whoever runs with it sees so when he leaves it.
+            word.fetch_add(LEFT, Ordering::Relaxed);
+        }
     }
 
     fn allow(&self, allowed: &CpuSet) {
@@ -246,15 +238,10 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
         if self.allowed.contains_all(allowed) {
             return;
         }
-        {
-            let _guard = self.words.lock.lock();
-            let count = self.allowed.add(0, allowed);
-            // Relaxed: ordered by the fence below.
-            self.words.allowed.store(count, Ordering::Relaxed);
-        }
-        // SeqCst: sees the users, or who changes them sees the CPUs. Pairs with the fence in `adjust_users`.
-        M::fence(Ordering::SeqCst);
-        self.adjust();
+        let _guard = self.words.lock.lock();
+        let count = self.allowed.add(0, allowed);
+        // Relaxed: the task that may use them runs there later, ordered by its queue's lock.
+        self.words.allowed.store(count, Ordering::Relaxed);
     }
 
     fn switch_out(&self, _cpu: CpuId, task: &TaskIds<M>, _ends: bool) {
@@ -281,11 +268,10 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
     }
 
     fn reset(&self, _walk: &dyn Walk<M>) {
-        let CidMap { limit, spread, allowed, .. } = &*self.words;
+        let CidMap { spread, allowed, .. } = &*self.words;
         // Relaxed, all of them: no task is left, and the next one begins by a lock.
-        self.slots.iter().for_each(|slot| slot.word.store(RETIRED, Ordering::Relaxed));
+        self.slots.iter().for_each(|slot| slot.word.store(LEFT, Ordering::Relaxed));
         self.seats.iter().for_each(|seat| seat.recent.store(NONE, Ordering::Relaxed));
-        limit.store(0, Ordering::Relaxed);
         spread.store(0, Ordering::Relaxed);
         allowed.store(0, Ordering::Relaxed);
         self.allowed.clear();
@@ -301,7 +287,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
             taken,
             users: users.load(Ordering::Relaxed),
             allowed: allowed.load(Ordering::Relaxed),
-            bound: users.load(Ordering::Relaxed).min(allowed.load(Ordering::Relaxed)),
+            bound: self.bound(),
         }
     }
 }

@@ -18,6 +18,7 @@ every_host!(
     ids_of_running_tasks_differ,
     ids_are_below_their_bound,
     an_id_stays_with_a_pinned_task,
+    ids_are_enough_where_affinity_gives_way,
 );
 
 fn of(tenant: &Tenant, priority: u8, cpus: CpuSet) -> SpawnOptions {
@@ -69,7 +70,7 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
     let cpus = handle.topology().cpus();
     for step in 0..steps {
         owners.look(&handle);
-        match random.below(7) {
+        match random.below(8) {
             0 => handle.yield_now().await,
             1 => handle.sleep(Span::from_micros(random.below(20))).await,
             2 => handle.compute(Span::from_micros(random.below(20))).await,
@@ -78,10 +79,22 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
                 let child = live_shortly(handle.clone(), owners.clone());
                 joined(handle.spawn(of(&tenant, 3, some_cpus(&mut random, cpus)), child)).await;
             }
+            5 if step > steps / 2 => {
+                // As near as the runtime comes to a task that leaves its tenant for a new one: see `Handle::tenant`.
+                let new = handle.tenant();
+                let child = live_alone(handle.clone(), Owners::new(cpus));
+                joined(handle.spawn(of(&new, 3, some_cpus(&mut random, cpus)), child)).await;
+            }
             _ => handle.checkpoint().await,
         }
     }
     owners.look(&handle);
+}
+
+/// The only task of a new tenant, whose number others had before.
+async fn live_alone<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
+    assert_eq!(owners.look(&handle), 0, "nobody else has ids");
+    live_shortly(handle, owners).await;
 }
 
 async fn live_shortly<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
@@ -168,4 +181,32 @@ async fn an_id_stays_with_a_pinned_task<H: Host>(handle: Handle<H>) {
     for task in tasks {
         joined(task).await;
     }
+}
+
+/// Tasks that may run on one CPU alone, which goes, run on others at the same time.
+async fn ids_are_enough_where_affinity_gives_way<H: Host>(handle: Handle<H>) {
+    let cpus = handle.topology().cpus();
+    let (tenant, owners) = (handle.tenant(), Owners::new(cpus));
+    let last = CpuId(cpus as u32 - 1);
+    let tasks: Vec<_> = (0..3)
+        .map(|_| {
+            let (me, owners) = (handle.clone(), owners.clone());
+            handle.spawn(of(&tenant, 2, CpuSet::from_iter([last])), async move {
+                for _ in 0..30 {
+                    owners.look(&me);
+                    me.compute(Span::from_micros(5)).await;
+                    owners.look(&me);
+                    me.sleep(Span::from_micros(2)).await;
+                }
+            })
+        })
+        .collect();
+    handle.sleep(Span::from_micros(20)).await;
+    // The last one stays.
+    let gone = handle.set_offline(last);
+    assert_eq!(gone, cpus > 1);
+    for task in tasks {
+        joined(task).await;
+    }
+    handle.set_online(last);
 }

@@ -148,6 +148,7 @@ fn look<P: Platform>(world: &World<P>, signal: Signal, [asked, now]: [Time; 2]) 
     look_at_cpus(&books, &snapshot, &mut found);
     look_at_tasks(world, &books, &snapshot, signal, now, &mut found);
     look_at_urgency(world, &books, &snapshot, &mut found);
+    world.look_at_ids(&books, &mut found);
     // What ended by itself was the last thing that was done, or what somebody did.
     let over = books.entries.iter().map(|entry| entry.until).filter(|&until| until <= now);
     let disturbed = over.chain([asked, books.stirred]).max().expect("one at least");

@@ -84,6 +84,8 @@ pub(crate) struct Counted<P: Platform> {
     /// Times that a flaw could have shown.
     chances: AtomicU64,
     places: Mutex<Places>,
+    /// Maps that were made, for a flaw.
+    maps: Mutex<Vec<MapId>>,
 }
 
 #[derive(Default)]
@@ -107,6 +109,7 @@ impl<P: Platform> Counted<P> {
             branches: Default::default(),
             chances: AtomicU64::new(0),
             places: Mutex::new(Places { running, ..Places::default() }),
+            maps: Mutex::default(),
         })
     }
 
@@ -191,7 +194,13 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
     }
 
     fn prepare(&self, attributes: &Attributes) -> TaskId {
-        let id = self.counted(|inner| inner.prepare(attributes));
+        let id = if attributes.map.is_some() && self.slips(Flaw::MixesTenants, 10) {
+            let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let other = maps.into_iter().find(|&map| Some(map) != attributes.map);
+            self.counted(|inner| inner.prepare(&Attributes { map: other, ..attributes.clone() }))
+        } else {
+            self.counted(|inner| inner.prepare(attributes))
+        };
         self.see(id, Place::Asleep);
         id
     }
@@ -339,7 +348,9 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
     }
 
     fn make_map(&self) -> MapId {
-        self.inner.make_map()
+        let map = self.inner.make_map();
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner).push(map);
+        map
     }
 
     fn free_map(&self, map: MapId) {

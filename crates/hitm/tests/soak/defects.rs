@@ -21,6 +21,8 @@ pub(crate) enum Flaw {
     LosesWakeups,
     /// A priority that was lent is not taken back, now and then.
     KeepsWhatWasLent,
+    /// A task in so many is taken for another tenant's.
+    MixesTenants,
     /// An interrupt in so many never comes: see [`Faults::lost`].
     LosesInterrupts,
 }
@@ -55,6 +57,7 @@ fn each_is_caught() {
         row("an abort in 4 is forgotten", Flaw::ForgetsAborts, Check::Abort, "was aborted and lives"),
         row("a wakeup in 150 is dropped", Flaw::LosesWakeups, Check::LostWake, "should have ceased to wait"),
         row("an interrupt in 40 never comes", Flaw::LosesInterrupts, Check::Inversion, "runs nothing"),
+        row("a task in 10 is another tenant's", Flaw::MixesTenants, Check::Ids, "with which task"),
         row("one time in 8 what was lent stays", Flaw::KeepsWhatWasLent, Check::Urgency, "it ought to be"),
     ];
     let mut table = String::new();
@@ -74,6 +77,7 @@ fn each_is_caught() {
         an abort in 4 is forgotten         | Abort: was aborted and lives
         a wakeup in 150 is dropped         | LostWake: should have ceased to wait
         an interrupt in 40 never comes     | Inversion: runs nothing
+        a task in 10 is another tenant's   | Ids: with which task
         one time in 8 what was lent stays  | Urgency: it ought to be
     "#]]
     .assert_eq(&table);

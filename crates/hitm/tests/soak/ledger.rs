@@ -34,6 +34,8 @@ pub(crate) enum Check {
     NotQuiet,
     /// It does within the stated bound.
     Settled,
+    /// Of a tenant's tasks that run no two have one id, and ids at rest are as promised.
+    Ids,
     /// No deadlock, no livelock.
     Stall,
     /// No data race.
@@ -74,6 +76,7 @@ impl Doing {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) id: Option<TaskId>,
+    pub(crate) tenant: Option<usize>,
     pub(crate) doing: Doing,
     /// When it ceases to wait by itself.
     pub(crate) until: Time,
@@ -166,6 +169,7 @@ impl Books {
         self.living += 1;
         self.entries.push(Entry {
             id: None,
+            tenant: None,
             doing: Doing::New,
             until: Time::NEVER,
             unparked: false,

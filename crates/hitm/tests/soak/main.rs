@@ -17,6 +17,7 @@ mod plan;
 mod run;
 mod tally;
 mod task;
+mod tenants;
 mod world;
 
 #[test]

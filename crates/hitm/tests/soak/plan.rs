@@ -52,6 +52,12 @@ const WEIGHTS: [(Step, u64); 19] = [
     (Step::Panic, 1),
 ];
 
+/// Streams of what was added to plans later, behind those of the tasks: nothing else is drawn anew by it. A task's follow the first.
+const TENANTS_STREAM: u64 = 1 << 41;
+
+/// How ids are handed out, beside our own.
+const IDS: [&str; 3] = ["", "+cid-recent", "+cid-owned"];
+
 /// What no seed does without: the faults that are to come in every run.
 fn is_fault(step: Step) -> bool {
     matches!(
@@ -131,6 +137,9 @@ pub(crate) struct Plan {
     steps_max: u64,
     /// How many different priorities there are.
     prios: u64,
+    /// How many tenants there are, and how many of a hundred tasks belong to one.
+    pub(crate) tenants: usize,
+    tenanted: u64,
     /// Of tasks, those of a hundred that may run on one CPU alone, and those that may run on some.
     pinned: u64,
     scattered: u64,
@@ -170,11 +179,14 @@ impl Plan {
         let weights = WEIGHTS.into_iter().filter(|&(step, _)| random.below(5) > 0 || is_fault(step));
         let weights = weights.collect();
         let long_rest = (random.below(2) == 0).then(|| random.below(6));
+        let of_ids = &mut Random::new(seed, TENANTS_STREAM);
+        let ids = IDS[of_ids.below(IDS.len() as u64) as usize];
+        let drawn = if drawn == "shipped" { drawn.to_owned() } else { format!("{drawn}{ids}") };
         Self {
             seed,
             topology,
             cpus,
-            mitigation: mitigation.unwrap_or(drawn).to_owned(),
+            mitigation: mitigation.map_or(drawn, str::to_owned),
             arbitration: [Arbitration::LocalFirst, Arbitration::Fifo, Arbitration::Bounded(4)]
                 [random.below(3) as usize],
             costs: [CostSet::Linux, CostSet::Runtime][random.below(2) as usize],
@@ -190,6 +202,8 @@ impl Plan {
             burst_nanos: [1_000, 5_000, 20_000][random.below(3) as usize],
             steps_max: [60, 200, 600][random.below(3) as usize],
             prios: [1, 3, 10, 90][random.below(4) as usize],
+            tenants: 1 + of_ids.below(3) as usize,
+            tenanted: [5, 30, 90][of_ids.below(3) as usize],
             pinned: [0, 10, 40][random.below(3) as usize],
             scattered: [0, 20][random.below(2) as usize],
             weights,
@@ -231,6 +245,13 @@ impl Plan {
         let mut some: CpuSet = every.filter(|_| random.below(2) == 0).collect();
         some.insert(one);
         some
+    }
+
+    /// Which tenant's task `serial` is. There are many of them and few by turns, so that they are more than CPUs, and fewer.
+    pub(crate) fn tenant_of(&self, serial: u32) -> Option<usize> {
+        let random = &mut Random::new(self.seed, TENANTS_STREAM + 1 + u64::from(serial));
+        let share = if (serial as usize / self.tasks).is_multiple_of(2) { self.tenanted } else { self.tenanted / 5 };
+        (random.below(100) < share).then(|| random.below(self.tenants as u64) as usize)
     }
 
     /// A stretch of work.

@@ -174,10 +174,11 @@ fn counts<P: Platform>(world: &World<P>, machine: FaultCounts) -> RunCounts {
     let seen = ["lent_at_rest", "chains_at_rest", "deadlocks_refused", "deaths_told"].into_iter().zip(seen);
     let own = Branch::ALL.into_iter().map(|(branch, name)| (name, world.sched.branch(branch)));
     let of_scheduler = world.sched.sums().into_iter().map(|(count, sum)| (count.name(), sum));
+    let ids = world.tenants.counts(&world.plan.mitigation);
     let books = world.ledger.books();
     RunCounts {
         faults: Fault::ALL.iter().map(fault).collect(),
-        branches: of_scheduler.chain(own).chain(seen).collect(),
+        branches: of_scheduler.chain(own).chain(seen).chain(ids).collect(),
         settled: books.settled.clone(),
         operations: world.sched.operations(),
         tasks: books.entries.len() as u64,

@@ -14,6 +14,7 @@ use crate::defects::Flaw;
 use crate::ledger::{Check, Doing, Owners};
 use crate::plan::{MUTEXES, QUEUES, Step};
 use crate::tally::Fault;
+use crate::tenants::watched;
 use crate::world::{Planned, Reached, World};
 
 /// Streams of the tasks' random numbers stand behind that of the plan.
@@ -48,14 +49,16 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
     let plan = &world.plan;
     let (own, allowed) = (plan.priority(random), plan.allowed(random));
     let (steps, explodes) = (plan.steps(random), random.below(60) == 0);
-    let serial = {
+    let (serial, tenant) = {
         let mut books = world.books();
         if books.living >= plan.tasks {
             return None;
         }
         let serial = books.make(own, &allowed);
-        books.entry(serial).panics = explodes;
-        serial
+        let tenant = plan.tenant_of(serial);
+        let entry = books.entry(serial);
+        (entry.panics, entry.tenant) = (explodes, tenant);
+        (serial, tenant)
     };
     let bomb = explodes.then(|| Bomb(world.clone()));
     let actor = Actor {
@@ -63,8 +66,13 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
         random: Random::new(plan.seed, FIRST_STREAM + u64::from(serial)),
     };
     let priority = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
-    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: None };
-    let task = world.handle.spawn(options, live(actor, bomb, steps));
+    let own_tenant = tenant.map(|tenant| world.tenants.tenant(tenant));
+    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: own_tenant };
+    let life = live(actor, bomb, steps);
+    let task = match tenant {
+        Some(tenant) => world.handle.spawn(options, watched(world.clone(), tenant, serial, life)),
+        None => world.handle.spawn(options, life),
+    };
     world.books().entry(serial).id = Some(task.id());
     Some((serial, task))
 }

@@ -13,6 +13,7 @@ use crate::counted::{Counted, Place};
 use crate::ledger::{Books, Check, Doing, Ledger};
 use crate::plan::{MUTEXES, PARTIES, Plan, QUEUES, ROOM, STRETCH};
 use crate::tally::Fault;
+use crate::tenants::Tenants;
 
 /// What all look at between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,7 @@ pub(crate) struct World<P: Platform> {
     pub(crate) pi_mutexes: [PiMutex<P, u64>; MUTEXES],
     pub(crate) queues: [Queue<P, u32>; QUEUES],
     pub(crate) barrier: Barrier<P>,
+    pub(crate) tenants: Tenants,
     signal: Futex<P>,
     reachable: HostMutex<Vec<Reached<P>>>,
     faults: [AtomicU64; Fault::COUNT],
@@ -73,12 +75,12 @@ impl<P: Platform> World<P> {
     pub(crate) fn new(handle: Handle<P>, sched: Arc<Counted<P>>, plan: Plan) -> Arc<Self> {
         Arc::new(Self {
             sched,
-            plan,
             ledger: Ledger::default(),
             mutexes: std::array::from_fn(|_| Mutex::new(&handle, 0)),
             pi_mutexes: std::array::from_fn(|_| PiMutex::new(&handle, 0)),
             queues: std::array::from_fn(|_| Queue::new(&handle, ROOM)),
             barrier: Barrier::new(&handle, PARTIES),
+            tenants: Tenants::new(&handle, plan.tenants, plan.cpus),
             signal: Futex::new(&handle, Signal::Go as u32),
             reachable: HostMutex::default(),
             faults: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -86,6 +88,7 @@ impl<P: Platform> World<P> {
             chains: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
             deaths_told: AtomicU64::new(0),
+            plan,
             handle,
         })
     }

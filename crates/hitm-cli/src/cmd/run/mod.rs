@@ -1,6 +1,7 @@
 //! `hitm run`.
 
 mod cid_bursts;
+mod cid_storms;
 mod cyclic;
 mod ffmpeg;
 mod hackbench;
@@ -10,6 +11,7 @@ mod series;
 use clap::{Args, Subcommand};
 
 use self::cid_bursts::CidBursts;
+use self::cid_storms::CidStorms;
 use self::cyclic::Cyclic;
 pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
@@ -50,6 +52,11 @@ enum Workload {
     ///
     /// On 2 x EPYC 9654 unless asked otherwise. Idle time is skipped: the ten minutes of the longest run take a second.
     CidBursts(Box<CidBursts>),
+    /// Threads of one program that begin and end, wake elsewhere, or are moved, all the time.
+    ///
+    /// What concurrency ids cost there. Measured for 2ms after 1ms of warm-up when simulated, and for 5s after 1s natively. After
+    /// the table it says what an operation pays for ids.
+    CidStorms(Box<CidStorms>),
     /// Groups of fair tasks in which every sender sends to every receiver, over pipes.
     ///
     /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Runs until all messages have come.
@@ -65,6 +72,7 @@ impl Run {
             Workload::Cyclic(cyclic) => series::run(&*cyclic),
             Workload::PiStress(pi_stress) => series::run(&*pi_stress),
             Workload::CidBursts(bursts) => bursts.run(),
+            Workload::CidStorms(storms) => series::run(&*storms),
             Workload::Hackbench(hackbench) => hackbench.run(),
             Workload::Probe(probe) => probe.run(),
         }

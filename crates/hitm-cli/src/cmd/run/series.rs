@@ -291,6 +291,10 @@ impl SeriesArgs {
         }
         let (words, all) = outcome.bytes;
         let units = metric.value * measured;
+        let mut costs = operations::costs(results, &outcome.measured);
+        if case.workload.has_ids() {
+            costs.extend(operations::ids(results, units));
+        }
         RunResult {
             workload: case.workload.name().to_owned(),
             profile: case.workload.profile(),
@@ -315,7 +319,7 @@ impl SeriesArgs {
             switches: results.totals.resumes,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
             operations: done,
-            costs: operations::costs(results, &outcome.measured),
+            costs,
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
             latency: Latency::of(&outcome.latencies),

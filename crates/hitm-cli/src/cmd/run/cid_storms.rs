@@ -1,0 +1,65 @@
+//! `hitm run cid-storms`.
+
+use clap::{Args, ValueEnum};
+use hitm_memory::Span;
+use hitm_workloads::cid_storms::{Config, Load};
+use hitm_workloads::meter::Window;
+
+use super::series::{Program, SeriesArgs};
+use crate::workload::Workload;
+
+/// Threads of one program that begin and end, wake elsewhere, or are moved, all the time.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  hitm run cid-storms                                         threads that begin and end, every way of handing ids out
+  hitm run cid-storms --load migrate-many --machine epyc-9654-2x96 --machine gnr-2x120
+  hitm run cid-storms --load affinity --mitigation baseline,cid-shipped --lines 10
+  hitm run cid-storms --host native --mitigation baseline,shipped --duration 2s",
+    mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
+)]
+pub(crate) struct CidStorms {
+    #[command(flatten)]
+    series: SeriesArgs,
+    /// What the threads do.
+    #[arg(long, value_enum, default_value = "create-few")]
+    load: LoadArg,
+}
+
+/// Every way of handing ids out over the scheduler of the baseline, and ours over our own.
+const MITIGATIONS: [&str; 5] = ["baseline", "cid-recent", "cid-owned", "cid-shipped", "shipped"];
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LoadArg {
+    /// A thread to four CPUs, each with one child after the other, which lives for 3 us.
+    CreateFew,
+    /// The same with a thread a CPU: with their children they are more than CPUs.
+    CreateMany,
+    /// A thread to two CPUs sleeps for 10 us and computes for 5 us; three times as many of another program keep it from its CPU.
+    MigrateFew,
+    /// Two threads a CPU do so, and no other program.
+    MigrateMany,
+    /// A thread a CPU is told to run on another one after every 2 us.
+    Affinity,
+}
+
+/// When a simulated run is measured if nobody says: a hundred operations and more of each thread.
+const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(1_000), measured: Span::from_micros(2_000) };
+
+impl Program for CidStorms {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workload(&self) -> Workload {
+        let load = match self.load {
+            LoadArg::CreateFew => Load::CreateFew,
+            LoadArg::CreateMany => Load::CreateMany,
+            LoadArg::MigrateFew => Load::MigrateFew,
+            LoadArg::MigrateMany => Load::MigrateMany,
+            LoadArg::Affinity => Load::Affinity,
+        };
+        Workload::CidStorms(Config { load, seed: self.series.seed(), window: self.series.window(USUAL_WINDOW) })
+    }
+}

@@ -1,0 +1,24 @@
+//! Visits of tasks and CPUs, each under its queue's lock: a file of its own, so that a defect may be of their locks alone.
+
+use hitm_loom::Loom;
+use hitm_memory::PlainWord;
+use hitm_topology::CpuId;
+
+use super::super::{MapId, TaskIds, Walk};
+use super::owned::{HOMES, World};
+use crate::task::TaskId;
+
+impl Walk<Loom> for World {
+    fn with_task(&self, task: TaskId, f: &mut dyn FnMut(&TaskIds<Loom>, CpuId, bool)) {
+        let home = HOMES[task.0 as usize];
+        let _guard = self.queues[home].lock.lock();
+        f(&self.tasks[task.0 as usize], CpuId(home as u32), self.queues[home].curr.get() == task.0 + 1);
+    }
+
+    fn with_cpu(&self, cpu: CpuId, _map: MapId, f: &mut dyn FnMut(Option<&TaskIds<Loom>>)) {
+        // Nobody is ever on the others.
+        let Some(queue) = self.queues.get(cpu.index()) else { return f(None) };
+        let _guard = queue.lock.lock();
+        f(queue.curr.get().checked_sub(1).map(|task| &self.tasks[task as usize]));
+    }
+}
