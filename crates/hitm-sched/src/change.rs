@@ -39,6 +39,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy) {
+        if policy.nice().is_some() {
+            self.make_fair();
+        }
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
         let mut rq = self.lock_queue_of(id);
@@ -47,6 +50,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.bracket(&rq, id, before < prio, || {
             task.prio.set(prio.0);
             task.round_robin.set(u32::from(policy == Policy::RoundRobin));
+            if let Some(nice) = policy.nice() {
+                self.tasks.make_fair(&self.topology, id, nice).set_nice(nice);
+            }
         });
         if task.on_rq.get() == 0 {
             return;
@@ -73,7 +79,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 }
             }
             // Not urgent enough to run here.
-            Some(curr) if self.tasks.get(curr).prio() <= prio => {}
+            Some(curr) if self.rank(rq, curr) <= prio => {}
             _ => self.resched(rq),
         }
     }
@@ -111,7 +117,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         let running = rq.curr() == Some(id);
-        self.dequeue(rq, id);
+        self.dequeue(rq, id, false);
         change();
         self.enqueue(rq, id, lowered || running);
         if !running {

@@ -11,9 +11,10 @@ use hitm_topology::CpuId;
 
 use crate::announce::Announced;
 use crate::cpupri_vecs::CpupriVecs;
+use crate::fair::check::FairSnapshot;
 use crate::prio::{Level, Prio};
 use crate::root_domain::{RootDomainParts, RootDomainWords};
-use crate::rq::RunQueue;
+use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 use crate::waiting::{Waiting, WaitingSnapshot};
@@ -25,8 +26,10 @@ pub struct QueueSnapshot {
     pub online: bool,
     /// The running task.
     pub running: Option<TaskId>,
-    /// The queued tasks by priority, the running one included.
+    /// The queued tasks by priority, the running one included. The fair ones come last.
     pub queued: Vec<(Prio, TaskId)>,
+    /// The fair tasks among them, if there ever was one.
+    pub fair: Option<FairSnapshot>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
     /// The words that say what the lists hold.
@@ -86,9 +89,16 @@ pub struct Snapshot {
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The queued tasks, most urgent first.
-    pub(crate) fn queued(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
+    /// The queued real-time tasks, most urgent first.
+    pub(crate) fn queued_real_time(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
         (0..Prio::REAL_TIME_COUNT as i32).flat_map(|prio| self.queue_of(rq, Prio(prio)).collect()).collect()
+    }
+
+    /// The queued tasks, most urgent first, the fair ones last.
+    pub(crate) fn queued(&self, rq: &RqGuard<'_, P>) -> Vec<TaskId> {
+        let mut queued = self.queued_real_time(rq);
+        queued.extend(self.queued_fair(rq.cpu));
+        queued
     }
 
     pub(crate) fn take_snapshot(&self) -> Snapshot {
@@ -99,10 +109,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let queue = |cpu: CpuId| {
             let rq = &self.rqs[cpu];
             let queued = |prio| self.queue_of(rq, Prio(prio)).collect().into_iter().map(move |id| (Prio(prio), id));
+            let fair = self.queued_fair(cpu).into_iter().map(|id| (Prio::NONE, id));
             QueueSnapshot {
                 online: rq.online.peek() != 0,
                 running: rq.curr(),
-                queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).collect(),
+                queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).chain(fair).collect(),
+                fair: self.fair_snapshot(cpu),
                 pushable: self.pushable(rq),
                 nr_running: rq.nr_running.peek(),
                 rt_nr_running: rq.rt.rt_nr_running.peek(),
@@ -174,14 +186,16 @@ impl Snapshot {
         };
         let most_urgent = queue.queued.first().map_or(Prio::NONE, |&(prio, _)| prio);
         let count = queue.queued.len() as u32;
+        let real_time: Vec<TaskId> =
+            queue.queued.iter().filter(|(prio, _)| prio.is_real_time()).map(|&(_, id)| id).collect();
         expect("highest_prio.curr", &queue.highest_curr, &most_urgent);
-        expect("rt_nr_running", &queue.rt_nr_running, &count);
+        expect("rt_nr_running", &queue.rt_nr_running, &(real_time.len() as u32));
         expect("nr_running", &queue.nr_running, &count);
         expect("overloaded", &queue.overloaded, &!queue.pushable.is_empty());
         let first = queue.pushable.first().and_then(|&id| self.task(id));
         expect("highest_prio.next", &queue.highest_next, &first.map_or(Prio::NONE, |task| task.prio));
         // The tasks that could move, in the order in which they should stand.
-        let mut movable: Vec<TaskId> = queue.queued.iter().map(|&(_, id)| id).collect();
+        let mut movable = real_time;
         movable.retain(|&id| queue.running != Some(id) && self.task(id).is_some_and(|task| task.allowed.len() > 1));
         let mut pushable = queue.pushable.clone();
         let prios = |ids: &[TaskId]| -> Vec<Option<Prio>> {
@@ -193,6 +207,9 @@ impl Snapshot {
         expect("the pushable list", &pushable, &movable);
         let level = (queue.online && self.waiting.is_none()).then(|| most_urgent.level());
         expect("cpupri's level", &queue.level, &level);
+        if let Some(fair) = &queue.fair {
+            fair.check(queue.running, fail);
+        }
         if let Some(floor) = queue.floor.filter(|&floor| queue.online && floor < most_urgent) {
             fail(format!("the floor of its LLC is {floor}, its lists say {most_urgent}"));
         }
@@ -289,13 +306,16 @@ impl Snapshot {
     /// Where a queued task waits on a CPU while a less urgent one, or none, runs on a CPU that it may use, in words. Empty when
     /// the most urgent tasks run, as far as affinities let them.
     ///
+    /// Fair tasks inherit no such promise: they wait while other CPUs idle until those balance.
+    ///
     /// A task whose affinity gave way because all of its CPUs had gone is not counted: it goes back when it next wakes, or
     /// makes way.
     #[must_use]
     pub fn priority_inversions(&self) -> Vec<String> {
         let mut found = Vec::new();
         for (here, queue) in (0..).map(CpuId).zip(&self.queues) {
-            for &(prio, id) in queue.queued.iter().filter(|&&(_, id)| queue.running != Some(id)) {
+            let waits = |&&(prio, id): &&(Prio, TaskId)| prio.is_real_time() && queue.running != Some(id);
+            for &(prio, id) in queue.queued.iter().filter(waits) {
                 let Some(task) = self.task(id).filter(|task| task.allowed.contains(here)) else { continue };
                 for cpu in task.allowed.iter() {
                     let other = &self.queues[cpu.index()];

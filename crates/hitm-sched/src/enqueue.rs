@@ -31,6 +31,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
         let task = self.tasks.get(id);
         let prio = task.prio();
+        if !prio.is_real_time() {
+            return self.enqueue_fair(rq, id);
+        }
         self.uncount_rt(rq);
         let queue = self.queue_of(rq, prio);
         if at_head {
@@ -51,10 +54,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Takes `id` off the queue.
-    pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+    /// Takes `id` off the queue. It `sleeps`, or has ended; else it goes on elsewhere or as something else.
+    pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
         let task = self.tasks.get(id);
         let prio = task.prio();
+        if !prio.is_real_time() {
+            return self.dequeue_fair(rq, id, sleeps);
+        }
         self.uncount_rt(rq);
         let queue = self.queue_of(rq, prio);
         queue.remove(id);
@@ -86,7 +92,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         rq.nr_running.set(before + tasks);
         rq.rt.rt_queued.set(1);
-        if before < 2 && before + tasks >= 2 {
+        self.tell_of_two(before, before + tasks);
+    }
+
+    /// A queue had `before` tasks and has `after`: idle CPUs are to know of one that has two.
+    pub(crate) fn tell_of_two(&self, before: u32, after: u32) {
+        if before < 2 && after >= 2 {
             let overloaded = self.rd.words().overloaded();
             // Relaxed: a hint for idle CPUs, allowed to be stale. Looking first keeps the line shared.
             if overloaded.load(Ordering::Relaxed) == 0 {

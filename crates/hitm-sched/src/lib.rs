@@ -23,6 +23,8 @@ pub mod task;
 
 pub mod cid;
 
+pub mod fair;
+
 mod announce;
 mod change;
 mod enqueue;

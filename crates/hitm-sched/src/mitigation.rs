@@ -14,6 +14,9 @@
 //! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`] |
 //! | `cid-owned` | concurrency ids: tasks own them, or CPUs where there are more tasks |
 //! | `cid-shipped` | concurrency ids: our own, which `shipped` has too |
+//! | `idle-single-pass` | fair tasks: the search for an idle CPU looks at none twice, see [`idle`](crate::fair::idle) |
+//! | `idle-merged` | fair tasks: one search, for an idle core or an idle CPU |
+//! | `idle-util` | as `idle-merged`, bounded by how busy the LLC is |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
 //!
@@ -33,6 +36,8 @@ use hitm_topology::{Scope, Topology};
 use crate::cid::{self, Variant};
 use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::fair::idle::{Domain, IdleSearch, Shared};
+use crate::fair::words::{FairQueue, FairTask};
 use crate::prio::Level;
 use crate::root_domain::{Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig};
 use crate::rq::RunQueue;
@@ -92,7 +97,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 15] = [
+pub const CATALOGUE: [(&str, &str); 18] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -105,6 +110,9 @@ pub const CATALOGUE: [(&str, &str); 15] = [
     ("cid-recent", "concurrency ids: a CPU asks for the one that it had before (v6.13 of Linux)"),
     ("cid-owned", "concurrency ids: tasks own them, or CPUs where there are more tasks than CPUs (v6.19 of Linux)"),
     ("cid-shipped", "concurrency ids: our own, of which each stays where it was used last; `shipped` has them too"),
+    ("idle-single-pass", "fair tasks: the search for an idle CPU looks at none twice (posted for v5.10 of Linux)"),
+    ("idle-merged", "fair tasks: one search, for an idle core or an idle CPU (v5.12 of Linux)"),
+    ("idle-util", "fair tasks: as idle-merged, bounded by how busy the LLC is (v6.0 of Linux)"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
@@ -125,7 +133,12 @@ impl Mitigation {
     /// Our own, which native runtimes use unless told otherwise.
     #[must_use]
     pub fn shipped() -> Self {
-        let config = RootDomainConfig { shipped: true, cids: Variant::Shipped, ..RootDomainConfig::default() };
+        let config = RootDomainConfig {
+            shipped: true,
+            cids: Variant::Shipped,
+            idle: IdleSearch::Merged,
+            ..RootDomainConfig::default()
+        };
         Self { name: "shipped".to_owned(), vectors: Vectors::Compact, config, ..Self::baseline() }
     }
 
@@ -159,6 +172,9 @@ impl Mitigation {
                 ("cid-recent", None) => mitigation.set_ids(Variant::Recent).map_err(|why| fail(&why))?,
                 ("cid-owned", None) => mitigation.set_ids(Variant::Owned).map_err(|why| fail(&why))?,
                 ("cid-shipped", None) => mitigation.set_ids(Variant::Shipped).map_err(|why| fail(&why))?,
+                ("idle-single-pass", None) => mitigation.config.idle = IdleSearch::SinglePass,
+                ("idle-merged", None) => mitigation.config.idle = IdleSearch::Merged,
+                ("idle-util", None) => mitigation.config.idle = IdleSearch::Util,
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(form)) => mitigation.config.rto_count = form,
@@ -261,6 +277,10 @@ impl Mitigation {
             "cpupri_counts" => Some(cpupri_counts::layout(Level::COUNT)),
             "rq" => Some((size_of::<RunQueue<Native>>(), RunQueue::<Native>::fields())),
             "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
+            "fair_task" => Some((size_of::<FairTask<Native>>(), FairTask::<Native>::fields())),
+            "fair_rq" => Some((size_of::<FairQueue<Native>>(), FairQueue::<Native>::fields())),
+            "sched_domain" => Some((size_of::<Domain<Native>>(), Domain::<Native>::fields())),
+            "sched_domain_shared" => Some((size_of::<Shared<Native>>(), Shared::<Native>::fields())),
             _ => cid::layout(object),
         }
     }
@@ -305,10 +325,23 @@ impl Mitigation {
 }
 
 /// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 8] = ["root_domain", "cpupri_counts", "rq", "task", "mm", "mm_cid", "mm_mm_cid", "cid_map"];
+pub const LAYOUTS: [&str; 12] = [
+    "root_domain",
+    "cpupri_counts",
+    "rq",
+    "task",
+    "fair_rq",
+    "fair_task",
+    "sched_domain",
+    "sched_domain_shared",
+    "mm",
+    "mm_cid",
+    "mm_mm_cid",
+    "cid_map",
+];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 30] = [
+pub const OBJECTS: [&str; 34] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -321,6 +354,10 @@ pub const OBJECTS: [&str; 30] = [
     "cpu_active_mask",
     "rq",
     "task",
+    "fair_rq",
+    "fair_task",
+    "sched_domain",
+    "sched_domain_shared",
     "task_cpus_mask",
     "task_table",
     "hotplug",

@@ -24,10 +24,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// The CPU for `id`, which wakes and ran on `cpu` last.
     pub(crate) fn select(&self, id: TaskId, cpu: CpuId) -> CpuId {
+        if self.is_fair(id) {
+            return self.select_fair(id, cpu);
+        }
         let task = self.tasks.get(id);
         let blocked = self.rqs[cpu].curr().is_some_and(|curr| {
-            let curr = self.tasks.get(curr);
-            !curr.can_move() || curr.prio() <= task.prio()
+            // A fair task makes way, pinned or not, unless it is served.
+            let is_pinned = !self.tasks.get(curr).can_move() && !self.is_fair(curr);
+            is_pinned || self.rank_on(cpu, curr) <= task.prio()
         });
         if !blocked {
             // A more urgent task preempts what runs here, which is then pushed away.
@@ -68,7 +72,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// A CPU that runs something less urgent than `id` and is not `busy`, as near to where it ran as possible.
     pub(crate) fn find_lowest(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let task = self.tasks.get(id);
-        if !task.can_move() {
+        if !task.can_move() || self.is_fair(id) {
             return None;
         }
         if self.rd.config.shipped {

@@ -58,7 +58,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             id = self.next_pushable(source, id)?;
         }
         let prio = self.tasks.get(id).prio();
-        let running = source.curr().map(|curr| self.tasks.get(curr).prio());
+        let running = source.curr().map(|curr| self.rank(source, curr));
         // One that is more urgent than what runs there is about to run there.
         (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
     }

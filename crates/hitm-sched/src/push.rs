@@ -65,7 +65,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let mut next = self.first_pushable(rq);
         while let Some(id) = next {
-            let running = rq.curr().map(|curr| self.tasks.get(curr).prio());
+            let running = rq.curr().map(|curr| self.rank(rq, curr));
             if running.is_none_or(|running| self.tasks.get(id).prio() < running) {
                 // It will simply run here; then those behind it are looked at.
                 rq.request_balance(BALANCE_PUSH);
@@ -99,7 +99,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Moves `id`, which is queued on `from` and does not run, to `to`.
     pub(crate) fn move_task(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
-        self.dequeue(from, id);
+        self.dequeue(from, id, false);
         self.tasks.get(id).cpu.set(to.cpu.0);
         self.stats.add(Count::Migration);
         self.leave_cpu(id, from.cpu);

@@ -27,6 +27,7 @@ use hitm_topology::{CpuId, Topology};
 use crate::cid::Variant;
 use crate::cpupri::{Cpupri, CpupriForm};
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::fair::idle::IdleSearch;
 use crate::overload::OverloadCount;
 use crate::prio::Prio;
 use crate::waiting::Waiting;
@@ -251,7 +252,9 @@ pub struct RootDomainConfig {
     pub shipped: bool,
     /// How concurrency ids are handed out.
     pub cids: Variant,
-    /// How far ticks are apart, where ids want any.
+    /// How a fair task that wakes is given an idle CPU.
+    pub idle: IdleSearch,
+    /// How far ticks are apart, where ids or fair tasks want any.
     pub tick: Span,
 }
 
@@ -276,6 +279,7 @@ impl Default for RootDomainConfig {
             push_by_interrupt: true,
             shipped: false,
             cids: Variant::Baseline,
+            idle: IdleSearch::Baseline,
             tick: TICK,
         }
     }

@@ -9,13 +9,15 @@
 //! innermost.
 
 use std::fmt::{self, Debug};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, Platform, RawSpinLock, Span};
+use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, PlainWord, Platform, RawSpinLock, Time};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::check::Snapshot;
 use crate::cid::{MapId, MapSnapshot, Maps};
+use crate::fair::class::Fair;
+use crate::fair::weight::Nice;
 use crate::hotplug::Hotplug;
 use crate::prio::Prio;
 use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
@@ -44,7 +46,7 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Makes a task that sleeps; [`wake`](Scheduling::wake) starts it.
     ///
     /// # Panics
-    /// When `attributes` allow no CPU, or too many tasks live.
+    /// When `attributes` allow no CPU or have neither a real-time priority nor a fair policy, or too many tasks live.
     fn create(&self, attributes: &Attributes) -> TaskId;
 
     /// As [`create`](Scheduling::create), but nothing wakes the task before [`start`](Scheduling::start): a late wakeup that was
@@ -84,7 +86,10 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// The running round-robin task has used up its turn. True when another of its priority waits.
     fn end_of_slice(&self) -> bool;
 
-    /// Changes how urgent a task is.
+    /// Changes how urgent a task is. A fair task that is lent a priority keeps its policy.
+    ///
+    /// # Panics
+    /// When `prio` is no real-time priority and `policy` not fair.
     fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy);
 
     /// Changes where a task may run.
@@ -105,6 +110,9 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// The priority of a task: a hint.
     fn prio_of(&self, task: TaskId) -> Prio;
 
+    /// The nice level of a task that is fair, or was: a hint.
+    fn nice_of(&self, task: TaskId) -> Nice;
+
     /// Where a task may run.
     fn allowed(&self, task: TaskId) -> CpuSet;
 
@@ -120,10 +128,12 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// The concurrency id of the running task; none when it has no map. It may be another one after every switch.
     fn cid(&self) -> Option<u32>;
 
-    /// How often a CPU that runs a task of a map is to call [`tick`](Scheduling::tick): at the multiples of this time. None for never.
-    fn tick_period(&self) -> Option<Span>;
+    /// When, after `now`, this CPU is to call [`tick`](Scheduling::tick) next, if the running task, which has a map or not, runs on:
+    /// [`Time::NEVER`] for not at all, and then `now` is not called. Ids want the multiples of a period, and so do fair tasks that wait; a fair task that runs wants
+    /// the end of its slice.
+    fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time;
 
-    /// A tick of this CPU, while a task of a map runs: some allocators of ids clear up then, at the running task's cost.
+    /// A tick of this CPU: some allocators of ids clear up then, at the running task's cost; fair tasks take turns.
     fn tick(&self);
 
     /// The ids of a map, for checkers. Only when nothing is in flight.
@@ -149,6 +159,8 @@ pub struct Scheduler<P: Platform, R: RootDomainWords<P>> {
     pub(crate) rqs: PerCpu<P, RunQueue<P>>,
     pub(crate) tasks: TaskTable<P>,
     pub(crate) maps: Maps<P>,
+    /// Made with the first fair task.
+    pub(crate) fair: OnceLock<Fair<P>>,
     pub(crate) hotplug: Placed<P, Hotplug<P>>,
     pub(crate) stats: Stats,
     /// For every CPU the sets around it, smallest first: core, LLC, node, machine.
@@ -173,6 +185,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
             tasks: TaskTable::new(),
             maps: Maps::new(config.cids, topology.clone()),
+            fair: OnceLock::new(),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
             stats: Stats::new(topology.cpus(), P::current_cpu, P::now),
             neighbourhoods: topology.cpu_ids().map(around).collect(),
@@ -209,6 +222,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 }
 
+fn check_class(prio: Prio, policy: Policy) {
+    let is_fair = prio == Prio::NONE && policy.nice().is_some();
+    assert!(prio.is_real_time() || is_fair, "a task of policy {policy:?} cannot have priority {prio:?}");
+}
+
 impl<P: Platform, R: RootDomainWords<P>> fmt::Debug for Scheduler<P, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler").field("topology", &self.topology.name()).finish_non_exhaustive()
@@ -223,7 +241,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn prepare(&self, attributes: &Attributes) -> TaskId {
-        assert!(attributes.prio.is_real_time(), "a task needs a real-time priority, not {:?}", attributes.prio);
+        check_class(attributes.prio, attributes.policy);
+        if attributes.policy.nice().is_some() {
+            self.make_fair();
+        }
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
@@ -282,7 +303,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
-        assert!(prio.is_real_time(), "a task needs a real-time priority, not {prio:?}");
+        check_class(prio, policy);
         self.change_prio(task, prio, policy);
     }
 
@@ -307,6 +328,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         self.tasks.get(task).prio()
     }
 
+    fn nice_of(&self, task: TaskId) -> Nice {
+        Nice::new(self.tasks.fair(task).nice.peek() as i8)
+    }
+
     fn allowed(&self, task: TaskId) -> CpuSet {
         self.tasks.allowed(task).load()
     }
@@ -323,12 +348,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         self.current_id()
     }
 
-    fn tick_period(&self) -> Option<Span> {
-        self.maps.are_swept().then_some(self.rd.config.tick)
+    fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time {
+        let ids_want_one = has_map && self.maps.are_swept();
+        if !ids_want_one && self.fair.get().is_none() {
+            return Time::NEVER;
+        }
+        self.next_tick_of(ids_want_one, now())
     }
 
     fn tick(&self) {
         self.tick_ids();
+        self.tick_fair();
     }
 
     fn map_snapshot(&self, map: MapId) -> MapSnapshot {

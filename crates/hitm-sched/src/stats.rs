@@ -57,6 +57,10 @@ counts! {
     OverloadSet = "overload_set",
     /// CPUs that ceased to be overloaded.
     OverloadClear = "overload_clear",
+    /// CPUs that a wakeup of a fair task looked at, to see whether they idle.
+    Probe = "probe",
+    /// Fair tasks that went to a CPU with less to do.
+    Balance = "balance",
 }
 
 /// One CPU's counts, on lines of their own: all, and those of the stretch that is asked for.

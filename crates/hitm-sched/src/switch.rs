@@ -30,7 +30,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         // Looked at before the task is released: one that left may be queued elsewhere at once, under another lock.
         let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
         let goes = queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
-        let next = self.pick(&rq, goes);
+        let mut next = self.pick(&rq, goes);
+        if next.is_none() && queued.is_none() && self.pull_when_idle(&mut rq) {
+            next = self.pick(&rq, goes);
+        }
         if next == prev {
             // Whoever queued a task while this CPU was about to look has left the push to it.
             self.push_behind(&rq, next);
@@ -40,6 +43,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if let Some(prev) = queued {
             self.put(&rq, prev);
         }
+        self.note_idleness(&rq, prev, next);
         self.begin(&rq, next);
         self.switch_ids(&rq, prev, why, next);
         P::charge(PathCost::Switch);
@@ -63,7 +67,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 true
             }
             Why::Yield => {
-                self.requeue(rq, prev, false);
+                if self.is_fair(prev) {
+                    self.let_go_fair(rq);
+                } else {
+                    self.requeue(rq, prev, false);
+                }
                 false
             }
             Why::Preempt => false,
@@ -71,7 +79,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if !leaves {
             return;
         }
-        self.dequeue(rq, prev);
+        self.dequeue(rq, prev, true);
         if rq.online.get() != 0 && rq.highest() > task.prio() {
             self.pull(rq);
         }
@@ -79,7 +87,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Step 3: `prev` stays queued while something else runs.
     fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
-        if self.tasks.get(prev).can_move() {
+        if self.is_fair(prev) {
+            self.put_fair(rq);
+        } else if self.tasks.get(prev).can_move() {
             self.enqueue_pushable(rq, prev);
         }
     }
@@ -88,11 +98,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn pick(&self, rq: &RqGuard<'_, P>, goes: Option<TaskId>) -> Option<TaskId> {
         let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
         let next = match first {
-            Some(_) if first == goes => self.queued(rq).into_iter().find(|&id| Some(id) != goes),
+            Some(_) if first == goes => self.queued_real_time(rq).into_iter().find(|&id| Some(id) != goes),
             _ => first,
         };
+        let next = self.pick_fair(rq, next, goes);
         if next.is_none() {
-            // About to idle: the original asks whether any CPU has two fair tasks. None here ever has, but it looks.
+            // About to idle: the original asks whether any CPU has two tasks.
             // Relaxed: a hint.
             let _any = self.rd.words().overloaded().load(Ordering::Relaxed);
         }
@@ -103,7 +114,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
         if let Some(next) = next {
             self.tasks.get(next).set_on_cpu();
-            self.dequeue_pushable(rq, next);
+            if self.is_fair(next) {
+                self.begin_fair(rq, next);
+            } else {
+                self.dequeue_pushable(rq, next);
+            }
         }
         self.push_behind(rq, next);
         rq.set_curr(next);

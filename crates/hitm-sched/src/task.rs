@@ -32,6 +32,8 @@ use hitm_memory::{AtomicWord, CpuMask, CpuSet, LineStart, Memory, Placed, PlainW
 use hitm_topology::{CpuId, Topology};
 
 use crate::cid::{MapId, TaskIds};
+use crate::fair::weight::Nice;
+use crate::fair::words::FairTask;
 use crate::list::Links;
 use crate::numbers::{Numbered, Numbers};
 use crate::prio::Prio;
@@ -54,12 +56,25 @@ pub enum Policy {
     Fifo,
     /// As `Fifo`, and tasks of one priority take turns.
     RoundRobin,
+    /// Shares what real-time tasks leave, by weight. Its priority is [`Prio::NONE`] unless it is lent one.
+    Fair(Nice),
+}
+
+impl Policy {
+    /// The nice level of a fair task.
+    #[must_use]
+    pub const fn nice(self) -> Option<Nice> {
+        match self {
+            Self::Fair(nice) => Some(nice),
+            Self::Fifo | Self::RoundRobin => None,
+        }
+    }
 }
 
 /// What a task is created with.
 #[derive(Clone, Debug)]
 pub struct Attributes {
-    /// How urgent it is; a real-time priority.
+    /// How urgent it is: a real-time priority, or [`Prio::NONE`] of a fair task that is lent none.
     pub prio: Prio,
     /// How it shares its CPU with equals.
     pub policy: Policy,
@@ -272,6 +287,8 @@ impl<M: Memory> Task<M> {
 pub(crate) struct Slot<M: Memory> {
     task: Placed<M, Task<M>>,
     allowed: CpuMask<M>,
+    /// Made when a task of this number first is a fair one.
+    fair: OnceLock<Placed<M, FairTask<M>>>,
 }
 
 impl<M: Memory> fmt::Debug for Task<M> {
@@ -336,6 +353,7 @@ impl<M: Memory> TaskTable<M> {
         let slot = chunk[index % CHUNK].get_or_init(|| Slot {
             task: Placed::new(Task::new(), Some(index), Some(topology.cpu(cpu).node)),
             allowed: CpuMask::new("task_cpus_mask", Some(index), topology, &CpuSet::new()),
+            fair: OnceLock::new(),
         });
         let task = &slot.task;
         slot.allowed.store(&attributes.allowed);
@@ -343,7 +361,28 @@ impl<M: Memory> TaskTable<M> {
         task.prio.set(attributes.prio.0);
         task.cpus_allowed_count.set(attributes.allowed.len() as u32);
         task.round_robin.set(u32::from(attributes.policy == Policy::RoundRobin));
+        if let Some(nice) = attributes.policy.nice() {
+            self.make_fair(topology, id, nice).begin(nice);
+        } else if let Some(fair) = slot.fair.get() {
+            fair.begin(Nice::DEFAULT);
+        }
         id
+    }
+
+    /// The fair class's words of `id`; new ones of `nice` if it has none. The caller has the number for itself, or holds the task's
+    /// `pi_lock`.
+    pub(crate) fn make_fair(&self, topology: &Topology, id: TaskId, nice: Nice) -> &FairTask<M> {
+        let slot = self.slot(id);
+        if slot.fair.get().is_none() {
+            let node = topology.cpu(slot.task.cpu()).node;
+            let _first = slot.fair.set(Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node)));
+        }
+        self.fair(id)
+    }
+
+    /// The fair class's words of `id`, which is a fair task or was one.
+    pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
+        self.slot(id).fair.get().expect("a fair task has its words")
     }
 
     /// Gives a slot back. The task has ended and no CPU runs it.

@@ -62,9 +62,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.resched(rq);
             return;
         };
-        let (prio, running) = (self.tasks.get(id).prio(), self.tasks.get(curr).prio());
+        let (prio, running) = (self.tasks.get(id).prio(), self.rank(rq, curr));
         if prio < running {
             self.resched(rq);
+        } else if !prio.is_real_time() {
+            self.preempt_for_fair(rq, id, running);
         } else if prio == running && !rq.needs_resched() {
             self.preempt_equal(rq, id, curr);
         }
@@ -85,9 +87,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// `id` was woken and will not run here at once: perhaps it can elsewhere.
     fn push_after_wakeup(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
-        let Some(curr) = rq.curr() else { return };
-        let curr = self.tasks.get(curr);
-        if !rq.needs_resched() && task.can_move() && (!curr.can_move() || curr.prio() <= task.prio()) {
+        let Some(id_of_curr) = rq.curr() else { return };
+        if self.is_fair(id) {
+            return;
+        }
+        let curr = self.tasks.get(id_of_curr);
+        let is_as_urgent = || self.rank(rq, id_of_curr) <= task.prio();
+        if !rq.needs_resched() && task.can_move() && (!curr.can_move() || is_as_urgent()) {
             if self.rd.config.shipped {
                 // No place was found for it just now: the push below is the look that follows an announcement.
                 self.announce(rq, Some(id));

@@ -8,6 +8,7 @@ pub mod cid_bursts;
 pub mod cid_storms;
 pub mod cyclic;
 pub mod ffmpeg;
+pub mod hackbench;
 pub mod meter;
 pub mod pi_stress;
 pub mod probe;

@@ -33,7 +33,7 @@ impl<P: Platform> Handle<P> {
         let cell = self.current_cell();
         self.0.system_call(|| {
             cell.set_own_priority(&self.0, priority.prio, priority.policy);
-            worker::begin_turn(&self.0, P::current_cpu(), &cell);
+            worker::look_again(&self.0, P::current_cpu(), &cell);
         });
     }
 
@@ -42,8 +42,8 @@ impl<P: Platform> Handle<P> {
     pub fn set_priority_of<T>(&self, task: &JoinHandle<P, T>, priority: Priority) {
         self.with_number(task, |cell| {
             cell.set_own_priority(&self.0, priority.prio, priority.policy);
-            if priority.policy == Policy::RoundRobin {
-                // If it runs, its turn begins.
+            if priority.policy != Policy::Fifo {
+                // If it runs, its turn begins, or its slice.
                 self.0.sched.kick(cell.id);
             }
         });

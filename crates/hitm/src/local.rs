@@ -1,10 +1,10 @@
 //! What a CPU keeps for itself beside the scheduler's words: the task that it polls, and its timer.
 //!
 //! **Protocol** of the timer. It is set to the earliest of what waits for it: sleeps that began here, the end of a
-//! round-robin task's turn, and the next tick while a task runs whose concurrency ids want some. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
+//! round-robin task's turn, and the next tick while concurrency ids or fair tasks want some. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
 //! that ends early costs nothing.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hitm_memory::{Platform, Time};
 use hitm_sched::task::TaskId;
@@ -19,8 +19,10 @@ pub(crate) struct Local {
     running: AtomicU32,
     /// When the present task's turn is over.
     turn_ends: AtomicU64,
-    /// When the next tick of a task that has a tenant is due.
+    /// When the next tick is due.
     tick: AtomicU64,
+    /// Whether the task that it polls has a tenant.
+    has_map: AtomicBool,
     /// What the timer is set to.
     armed: AtomicU64,
     /// The sleeps that began here. Others take theirs out.
@@ -36,6 +38,7 @@ impl Local {
             running: AtomicU32::new(0),
             turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
             tick: AtomicU64::new(Time::NEVER.as_picos()),
+            has_map: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
             timers: Timers::default(),
         }
@@ -69,6 +72,16 @@ impl Local {
     /// Sets when the next tick is due. The caller arms the timer.
     pub(crate) fn set_tick(&self, at: Time) {
         self.tick.store(at.as_picos(), OWN);
+    }
+
+    /// Whether the task that this CPU polls has a tenant.
+    pub(crate) fn has_map(&self) -> bool {
+        self.has_map.load(OWN)
+    }
+
+    /// Sets whether the task that this CPU polls has a tenant.
+    pub(crate) fn set_has_map(&self, has_map: bool) {
+        self.has_map.store(has_map, OWN);
     }
 
     /// Sets the timer to the earliest of what waits for it, unless it expires before that anyway.

@@ -1,6 +1,7 @@
 //! What a task is spawned with.
 
 use hitm_memory::CpuSet;
+use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::task::Policy;
 
@@ -31,6 +32,16 @@ impl Priority {
     #[must_use]
     pub const fn round_robin(priority: u8) -> Self {
         Self { prio: Prio::from_rt_priority(priority), policy: Policy::RoundRobin }
+    }
+
+    /// Below all real-time priorities: fair tasks share what those leave, by weight. -20 is the greediest, 19 the nicest; a level is a
+    /// quarter more than the next. Whatever real-time tasks do, a CPU runs fair tasks that wait there for 50 ms of each second.
+    ///
+    /// # Panics
+    /// When `nice` is not -20 to 19.
+    #[must_use]
+    pub const fn fair(nice: i8) -> Self {
+        Self { prio: Prio::NONE, policy: Policy::Fair(Nice::new(nice)) }
     }
 }
 

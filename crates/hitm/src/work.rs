@@ -90,7 +90,7 @@ impl<P: Platform> Handle<P> {
         in_kernel::<P, _>(|| {
             if worker::take_interrupts(&self.0).contains(Interrupts::CONTROL) {
                 let cell = self.current_cell();
-                worker::begin_turn(&self.0, cpu, &cell);
+                worker::look_again(&self.0, cpu, &cell);
                 if cell.is_aborted() {
                     return true;
                 }

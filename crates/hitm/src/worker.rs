@@ -12,6 +12,7 @@ use hitm_topology::CpuId;
 
 use crate::cell::Cell;
 use crate::contain::contain;
+use crate::local::Local;
 use crate::runtime::{Handle, Inner};
 
 /// A round-robin task's turn: Linux's default.
@@ -75,11 +76,8 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     local.set_running(Some(cell.id));
     runtime.sched.begin_poll(cell.id);
     begin_turn(runtime, cpu, cell);
-    let tick = cell.tenant.as_ref().and_then(|_| runtime.sched.tick_period());
-    if let Some(period) = tick {
-        local.set_tick(next_tick(P::now(), period));
-        local.arm::<P>();
-    }
+    local.set_has_map(cell.tenant.is_some());
+    begin_ticks(runtime, local);
     let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
     let why = cell.poll();
@@ -88,7 +86,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
         count(runtime, cpu, cell, why, start);
     }
     end_turn(runtime, cpu, cell);
-    if tick.is_some() {
+    if local.tick() != Time::NEVER {
         // One that came while the task neither computed nor checked.
         if local.tick() <= P::now() {
             runtime.sched.tick();
@@ -109,7 +107,7 @@ fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Why, 
 
 /// Sets when a round-robin task's turn is over. A turn goes on where it was when the task last left the CPU; the scheduler
 /// says at its end whether there are equals to go first.
-pub(crate) fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
+fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let local = &runtime.locals[cpu.index()];
     let under_way = local.turn_ends() != Time::NEVER;
     match runtime.sched.is_round_robin(cell.id) {
@@ -122,6 +120,12 @@ pub(crate) fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cel
     }
 }
 
+/// What a running task is, or who waits for its CPU, has changed: its turn and the ticks follow.
+pub(crate) fn look_again<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
+    begin_turn(runtime, cpu, cell);
+    begin_ticks(runtime, &runtime.locals[cpu.index()]);
+}
+
 /// The task leaves the CPU: keeps what is left of its turn.
 fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let local = &runtime.locals[cpu.index()];
@@ -132,10 +136,13 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     }
 }
 
-/// Ticks of all CPUs are at the same times, as Linux's are unless it is told otherwise.
-fn next_tick(now: Time, period: Span) -> Time {
-    let period = period.as_picos();
-    Time::from_picos((now.as_picos() / period + 1) * period)
+/// Sets when the CPU ticks next, if that is earlier than it was.
+fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
+    let tick = runtime.sched.next_tick(local.has_map(), &P::now);
+    if tick < local.tick() {
+        local.set_tick(tick);
+        local.arm::<P>();
+    }
 }
 
 fn expire_timers<P: Platform>(runtime: &Inner<P>) {
@@ -156,7 +163,7 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     }
     if local.tick() <= now {
         runtime.sched.tick();
-        local.set_tick(runtime.sched.tick_period().map_or(Time::NEVER, |period| next_tick(now, period)));
+        local.set_tick(runtime.sched.next_tick(local.has_map(), &|| now));
     }
     local.arm::<P>();
 }

@@ -9,6 +9,7 @@ mod compare;
 mod cyclic;
 mod errors;
 mod failures;
+mod hackbench;
 mod help;
 mod hosts;
 mod machines;

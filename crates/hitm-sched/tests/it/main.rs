@@ -3,6 +3,7 @@
 mod bench;
 mod costs;
 mod equivalence;
+mod fair;
 mod loom;
 mod numbers;
 mod push;

@@ -2,6 +2,7 @@
 
 mod cyclic;
 mod determinism;
+mod hackbench;
 mod host;
 mod inversions;
 mod loom;

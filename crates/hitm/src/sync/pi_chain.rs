@@ -114,7 +114,11 @@ impl<P: Platform> Cell<P> {
         let side = &self.pi.0;
         if side.get().is_none() {
             let own = runtime.sched.prio_of(self.id);
-            let policy = if runtime.sched.is_round_robin(self.id) { Policy::RoundRobin } else { Policy::Fifo };
+            let policy = match own.is_real_time() {
+                false => Policy::Fair(runtime.sched.nice_of(self.id)),
+                true if runtime.sched.is_round_robin(self.id) => Policy::RoundRobin,
+                true => Policy::Fifo,
+            };
             let standing = Standing { own, policy, effective: own, lent: Vec::new(), waits: Vec::new() };
             // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
             let _came_later = side.set(Placed::new(Side { lock: Lock::new(standing) }, None, None));

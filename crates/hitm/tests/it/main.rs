@@ -35,6 +35,8 @@ mod preempt;
 mod priority;
 mod slices;
 
+mod fair;
+
 mod affinity;
 mod hotplug;
 mod tenants;

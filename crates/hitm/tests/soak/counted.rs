@@ -11,9 +11,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hitm_memory::{CpuSet, Interrupts, Platform, Span, Time};
+use hitm_memory::{CpuSet, Interrupts, Platform, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::cid::{MapId, MapSnapshot};
+use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::stats::{Count, Stats};
@@ -338,6 +339,10 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         self.inner.prio_of(task)
     }
 
+    fn nice_of(&self, task: TaskId) -> Nice {
+        self.inner.nice_of(task)
+    }
+
     fn allowed(&self, task: TaskId) -> CpuSet {
         self.inner.allowed(task)
     }
@@ -356,8 +361,8 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         self.inner.cid()
     }
 
-    fn tick_period(&self) -> Option<Span> {
-        self.inner.tick_period()
+    fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time {
+        self.inner.next_tick(has_map, now)
     }
 
     fn tick(&self) {

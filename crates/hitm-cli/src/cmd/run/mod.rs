@@ -4,6 +4,7 @@ mod cid_bursts;
 mod cid_storms;
 mod cyclic;
 mod ffmpeg;
+mod hackbench;
 mod pi_stress;
 mod series;
 
@@ -15,6 +16,7 @@ use self::cyclic::Cyclic;
 pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
 pub(crate) use self::ffmpeg::FfmpegOptions;
+use self::hackbench::Hackbench;
 use self::pi_stress::PiStress;
 pub(crate) use self::pi_stress::{PiStressOptions, USUAL_WINDOW as USUAL_PI_STRESS_WINDOW};
 use crate::cmd::probe::Probe;
@@ -55,6 +57,10 @@ enum Workload {
     /// What concurrency ids cost there. Measured for 2ms after 1ms of warm-up when simulated, and for 5s after 1s natively. After
     /// the table it says what an operation pays for ids.
     CidStorms(Box<CidStorms>),
+    /// Groups of fair tasks in which every sender sends to every receiver, over pipes.
+    ///
+    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Runs until all messages have come.
+    Hackbench(Box<Hackbench>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -67,6 +73,7 @@ impl Run {
             Workload::PiStress(pi_stress) => series::run(&*pi_stress),
             Workload::CidBursts(bursts) => bursts.run(),
             Workload::CidStorms(storms) => series::run(&*storms),
+            Workload::Hackbench(hackbench) => hackbench.run(),
             Workload::Probe(probe) => probe.run(),
         }
     }

@@ -56,6 +56,9 @@ const NEXT: Property =
     property("pushable 1: the highest that could move is the first entry's", Check::Snapshot, "highest_prio.next");
 const REMEMBERED: Property =
     property("pushable 2: overloaded says whether there is an entry", Check::Snapshot, "overloaded is");
+const FAIR_TREE: Property =
+    property("fair tree 3: what a task says of its subtree is so", Check::Snapshot, "fair tree");
+const WEIGHTS: Property = property("a fair task weighs what its nice level says", Check::Snapshot, "weighs");
 const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
 const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");
 const ASLEEP: Property = property("a task that sleeps is given to no CPU", Check::HandOut, "was not woken");
@@ -200,6 +203,8 @@ fn broken_queues_and_tasks_are_noticed() {
         scheduler("highest priority is not stored", Flaw::lose_plain::<i32>("src/enqueue.rs"), HIGHEST),
         scheduler("overload is not remembered", Flaw::lose_plain::<u8>("src/pushable.rs"), REMEMBERED),
         scheduler("pushable priority is not stored", Flaw::lose_plain::<i32>("src/pushable.rs"), NEXT),
+        scheduler("least virtual runtime is stale", Flaw::lose_plain::<i64>("src/fair/tree.rs"), FAIR_TREE),
+        scheduler("a weight is not stored", Flaw::lose_plain::<u32>("src/fair/words.rs"), WEIGHTS),
     ];
     expect![[r#"
         defect                          | property                                                     | caught by
@@ -218,6 +223,8 @@ fn broken_queues_and_tasks_are_noticed() {
         highest priority is not stored  | a queue's highest priority is that of its lists              | random runs, snapshot
         overload is not remembered      | pushable 2: overloaded says whether there is an entry        | random runs, snapshot
         pushable priority is not stored | pushable 1: the highest that could move is the first entry's | random runs, snapshot
+        least virtual runtime is stale  | fair tree 3: what a task says of its subtree is so           | random runs, snapshot
+        a weight is not stored          | a fair task weighs what its nice level says                  | random runs, snapshot
     "#]]
     .assert_eq(&table(&rows));
 }

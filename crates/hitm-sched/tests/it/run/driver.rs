@@ -251,6 +251,9 @@ impl<P: Platform> Driver<P> {
                 if taken.contains(Interrupts::TIMER) && self.sched.is_round_robin(id) {
                     self.sched.end_of_slice();
                 }
+                if self.plan.fair && cpu.random.below(3) == 0 {
+                    self.sched.tick();
+                }
                 if self.must_look() {
                     return Some(Why::Preempt);
                 }
@@ -364,6 +367,8 @@ impl<P: Platform> Driver<P> {
         let prio = self.plan.prio(&mut cpu.random);
         let allowed = self.plan.allowed(&mut cpu.random);
         let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
+        let (prio, fair) = self.plan.class(prio, &mut cpu.random);
+        let policy = fair.unwrap_or(policy);
         let id = self.sched.prepare(&Attributes { prio, policy, allowed: allowed.clone(), map: None });
         self.handles[id.0 as usize].fetch_add(1, Ordering::Release);
         P::settle();
@@ -416,11 +421,12 @@ impl<P: Platform> Driver<P> {
     fn set_prio(&self, cpu: &mut Cpu) {
         let Some(id) = self.any_changeable(cpu) else { return };
         let prio = self.plan.prio(&mut cpu.random);
+        let (prio, fair) = self.plan.class(prio, &mut cpu.random);
         if !self.ledger.begin_prio(id, prio) {
             return;
         }
         let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
-        self.sched.set_prio(id, prio, policy);
+        self.sched.set_prio(id, prio, fair.unwrap_or(policy));
         P::settle();
         self.ledger.end_prio(id);
     }

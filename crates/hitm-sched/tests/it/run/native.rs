@@ -4,7 +4,6 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use hitm_memory::{Native, NativeWorkers};
-use hitm_sched::mitigation::Mitigation;
 use hitm_topology::CpuId;
 
 use crate::TARGET;
@@ -54,10 +53,9 @@ fn live(cpu: CpuId, phases: u64, workers: &Arc<NativeWorkers>, driver: &Driver<N
 fn run(plan: &Plan) -> Vec<(Check, String)> {
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
     let (cpus, workers) = (topology.cpus() as u64, NativeWorkers::new(topology.cpus(), false));
-    let mitigation = Mitigation::parse(plan.mitigation).expect("a mitigation of ours");
     let here = CpuId(0);
-    let driver = workers
-        .visit(here, || Driver::<Native>::new(mitigation.scheduler(topology.clone()), plan.clone(), Mistake::None));
+    let driver =
+        workers.visit(here, || Driver::<Native>::new(plan.scheduler(topology.clone()), plan.clone(), Mistake::None));
     let phases: Vec<Phase> = (0..plan.phases).map(|_| Phase::Churn).chain([Phase::Drain]).collect();
     let progress = Arc::new(Progress::default());
     let start = |cpu| {

@@ -1,9 +1,15 @@
 //! What a seed stands for.
 
+use std::sync::Arc;
+
 use hitm_machine::{Arbitration, Random};
-use hitm_memory::CpuSet;
+use hitm_memory::{CpuSet, Platform};
+use hitm_sched::fair::weight::Nice;
+use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_topology::CpuId;
+use hitm_sched::scheduler::Scheduling;
+use hitm_sched::task::Policy;
+use hitm_topology::{CpuId, Topology};
 
 /// What is done at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,10 @@ pub(crate) struct Plan {
     /// How many different priorities there are.
     prios: u64,
     affinities: Affinities,
+    /// Whether some tasks are fair ones.
+    pub(crate) fair: bool,
+    /// How those find an idle CPU, where that can be joined to the mitigation.
+    search: &'static str,
     /// Operations and how often they are chosen. What is left out is turned off.
     weights: Vec<(Operation, u64)>,
 }
@@ -135,11 +145,23 @@ impl Plan {
             burst_nanos: [300, 3_000, 30_000][random.below(3) as usize],
             prios: [1, 2, 4, 99][random.below(4) as usize],
             affinities: affinities[random.below(3) as usize],
+            fair: false,
+            search: "",
             weights,
         };
-        // Drawn last, so that the seeds from before there were few are what they were.
+        // Drawn last, so that the seeds from before there were such are what they were.
         let affinities = if random.below(4) == 0 { Affinities::Few } else { plan.affinities };
-        Self { affinities, ..plan }
+        let fair = random.below(3) == 0;
+        let searches = ["", "+idle-single-pass", "+idle-merged", "+idle-util"];
+        let search = if fair { searches[random.below(4) as usize] } else { "" };
+        Self { affinities, fair, search, ..plan }
+    }
+
+    /// The mitigation, with how fair tasks find a CPU.
+    pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
+        let search = if self.mitigation == "shipped" { "" } else { self.search };
+        let name = format!("{}{search}", self.mitigation);
+        Mitigation::parse(&name).expect("a mitigation of ours").scheduler(topology)
     }
 
     pub(crate) fn pick(&self, random: &mut Random) -> Operation {
@@ -149,6 +171,20 @@ impl Plan {
     pub(crate) fn prio(&self, random: &mut Random) -> Prio {
         // Spread over the range, so that both words of a queue's bitmap are used.
         Prio((random.below(self.prios) * (98 / self.prios.max(2))) as i32)
+    }
+
+    /// What a task is that would be a real-time one of `prio`: the policy of a fair one, or none.
+    pub(crate) fn class(&self, prio: Prio, random: &mut Random) -> (Prio, Option<Policy>) {
+        if !self.fair {
+            return (prio, None);
+        }
+        let fair = Policy::Fair(Nice::new(random.below(40) as i8 - 20));
+        match random.below(5) {
+            0 | 1 => (prio, None),
+            // As if it were lent a priority.
+            2 => (prio, Some(fair)),
+            _ => (Prio::NONE, Some(fair)),
+        }
     }
 
     pub(crate) fn allowed(&self, random: &mut Random) -> CpuSet {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated, Totals};
 use hitm_memory::{Platform, Span};
-use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 
 use crate::TARGET;
@@ -50,8 +49,7 @@ fn machine(plan: &Plan, look_ahead: bool) -> Machine {
 pub(crate) fn run<P: Platform>(plan: &Plan, mistake: Mistake, look_ahead: bool) -> Outcome {
     let machine = machine(plan, look_ahead);
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
-    let mitigation = Mitigation::parse(plan.mitigation).expect("a mitigation of ours");
-    let driver = machine.enter(|| Driver::<P>::new(mitigation.scheduler(topology), plan.clone(), mistake));
+    let driver = machine.enter(|| Driver::<P>::new(plan.scheduler(topology), plan.clone(), mistake));
     let mut settled_in = Span::ZERO;
     let phases = (0..plan.phases).map(|_| Phase::Churn).chain([Phase::Drain]);
     for phase in phases {

@@ -1,0 +1,280 @@
+//! `hitm run hackbench`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Args;
+use hitm::{Handle, NativeRuntime};
+use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Simulated};
+use hitm_memory::{Platform, Span};
+use hitm_report::messaging;
+use hitm_report::result::{Metric, ResultFile, Run};
+use hitm_report::statistics::mean;
+use hitm_sched::mitigation::Mitigation;
+use hitm_sched::stats::Count;
+use hitm_topology::Topology;
+use hitm_workloads::hackbench::{self, Config};
+
+use crate::args::{HostArg, MachineArgs, refuse_natively};
+use crate::campaign::{self, Named, Progress, host_threads};
+use crate::failure::Failure;
+use crate::record::{empty_file, machine_of, on_host};
+use crate::{json, print};
+
+/// Groups of fair tasks in which every sender sends to every receiver, over pipes.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hitm run hackbench
+  hitm run hackbench --machine clx-2x20 --groups 1,2,4,8 --mitigation baseline,idle-single-pass
+  hitm run hackbench --host native --groups 1 --loops 1000")]
+pub(crate) struct Hackbench {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "simulated")]
+    host: HostArg,
+    /// How many groups there are, separated by commas.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4", value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
+    groups: Vec<u32>,
+    /// Senders of a group, and receivers.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200), allow_negative_numbers = true)]
+    fds: u32,
+    /// Messages of a sender to each receiver.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000_000), allow_negative_numbers = true)]
+    loops: u32,
+    /// Bytes of a message.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=Config::BYTES_MAX as i64), allow_negative_numbers = true)]
+    datasize: u32,
+    /// How fair tasks find an idle CPU, and what else a mitigation is, separated by commas.
+    #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"].map(str::to_owned))]
+    mitigation: Vec<String>,
+    /// Runs of each, with successive seeds: the machine's jitter [default: 3 simulated, 5 natively].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
+    seeds: Option<u64>,
+    /// Write the results to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A run.
+struct Case {
+    host: HostArg,
+    topology: Arc<Topology>,
+    costs: Costs,
+    arbitration: Arbitration,
+    mitigation: Mitigation,
+    config: Config,
+    seed: u64,
+}
+
+/// What came of it.
+struct Outcome {
+    span: Span,
+    operations: Vec<(Count, u64)>,
+    accesses: u64,
+    misses: u64,
+    wall_seconds: f64,
+}
+
+impl Named for Case {
+    fn name(&self) -> String {
+        let Self { topology, mitigation, config, seed, .. } = self;
+        format!("hackbench on {}, {}, {}, seed {seed}", topology.name(), profile(config), mitigation.name())
+    }
+}
+
+/// What is run, in words.
+fn profile(config: &Config) -> String {
+    let Config { groups, pairs, .. } = config;
+    let plural = if *groups == 1 { "" } else { "s" };
+    format!("threads over pipes, {groups} group{plural} of {pairs} and {pairs}")
+}
+
+impl Case {
+    fn run(&self) -> Result<Outcome, Failure> {
+        match self.host {
+            HostArg::Simulated => self.simulate(),
+            HostArg::Native => self.measure(),
+        }
+    }
+
+    fn simulate(&self) -> Result<Outcome, Failure> {
+        let begin = Instant::now();
+        let Self { topology, costs, arbitration, config, seed, .. } = self;
+        let machine_config = MachineConfig { seed: *seed, arbitration: *arbitration, ..MachineConfig::default() };
+        let machine = Machine::new(topology.clone(), costs.clone(), machine_config);
+        let runtime = machine.enter(|| Handle::new(self.mitigation.scheduler::<Simulated>(topology.clone()), None));
+        let span = Arc::new(Mutex::new(Span::ZERO));
+        let (handle, slot, config) = (runtime.clone(), span.clone(), *config);
+        let ended = machine.run(move |cpu| {
+            if cpu.index() == 0 {
+                let (own, slot) = (handle.clone(), slot.clone());
+                drop(handle.spawn(hackbench::PRIORITY, async move {
+                    let span = hackbench::run(&own, config).await;
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = span;
+                    own.shutdown();
+                }));
+            }
+            handle.run_cpu(cpu);
+        });
+        ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}", self.name())))?;
+        let totals = machine.results().totals;
+        Ok(Outcome {
+            span: *span.lock().unwrap_or_else(PoisonError::into_inner),
+            operations: operations(&runtime),
+            accesses: totals.accesses(),
+            misses: totals.misses,
+            wall_seconds: begin.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn measure(&self) -> Result<Outcome, Failure> {
+        let begin = Instant::now();
+        let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
+        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, None, true)
+            .map_err(|error| fail(error.to_string()))?;
+        let config = self.config;
+        let run = move |handle: Handle<_>| async move {
+            let own = handle.clone();
+            handle.spawn(hackbench::PRIORITY, async move { hackbench::run(&own, config).await }).await
+        };
+        let span = runtime.run(run).map_err(|error| fail(error.to_string()))?;
+        Ok(Outcome {
+            span: span.map_err(|error| fail(error.to_string()))?,
+            operations: operations(runtime.handle()),
+            accesses: 0,
+            misses: 0,
+            wall_seconds: begin.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+fn operations<P: Platform>(runtime: &Handle<P>) -> Vec<(Count, u64)> {
+    runtime.scheduler().stats().sums()
+}
+
+impl Hackbench {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let topologies = self.machine.or(self.host, "clx-2x20").topologies(self.host)?;
+        let arbitrations = self.machine.arbitrations()?;
+        refuse_natively(self.host, &self.machine.simulated_only())?;
+        let mitigations = self.mitigations()?;
+        let mut cases = Vec::new();
+        let mut file = empty_file();
+        for topology in &topologies {
+            let costs = self.machine.costs(topology)?;
+            file.machines.push(machine_of(self.host, topology, &costs));
+            for &arbitration in &arbitrations {
+                self.add_cases(&mut cases, topology, &costs, arbitration, &mitigations);
+            }
+        }
+        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        self.measure(&cases, &mut file);
+        // What finished is reported, whatever became of the rest.
+        if let Some(target) = target {
+            target.write(&file.write())?;
+        }
+        if !file.runs.is_empty() {
+            print(&messaging::render(&file))?;
+        }
+        campaign::ended(&file.failures)
+    }
+
+    fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
+        let mut mitigations: Vec<Mitigation> = Vec::new();
+        for name in &self.mitigation {
+            let mitigation = Mitigation::parse(name).map_err(|error| Failure::new(format!("--{error}")))?;
+            if mitigations.iter().any(|other| other.name() == mitigation.name()) {
+                return Err(Failure::new(format!("--mitigation `{name}`: is there twice; give it once")));
+            }
+            mitigations.push(mitigation);
+        }
+        Ok(mitigations)
+    }
+
+    fn seeds(&self) -> Vec<u64> {
+        let usual = if self.host == HostArg::Native { 5 } else { 3 };
+        (0..self.seeds.unwrap_or(usual)).map(|seed| self.machine.seed.saturating_add(seed)).collect()
+    }
+
+    /// The runs of one machine under one policy: rows of as many cases as there are seeds.
+    fn add_cases(
+        &self,
+        cases: &mut Vec<Case>,
+        topology: &Arc<Topology>,
+        costs: &Costs,
+        arbitration: Arbitration,
+        mitigations: &[Mitigation],
+    ) {
+        for &groups in &self.groups {
+            let [groups, pairs, loops, bytes] =
+                [groups, self.fds, self.loops, self.datasize].map(|number| number as usize);
+            for mitigation in mitigations {
+                cases.extend(self.seeds().into_iter().map(|seed| Case {
+                    host: self.host,
+                    topology: topology.clone(),
+                    costs: costs.clone(),
+                    arbitration,
+                    mitigation: mitigation.clone(),
+                    config: Config { groups, pairs, loops, bytes },
+                    seed,
+                }));
+            }
+        }
+    }
+
+    fn measure(&self, cases: &[Case], file: &mut ResultFile) {
+        let threads = if self.host == HostArg::Native { 1 } else { host_threads() };
+        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
+        let progress = Progress::new(cases.len());
+        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
+        let failures = campaign::run(cases, threads, &progress, Case::run, take);
+        file.failures = failures.iter().map(ToString::to_string).collect();
+        let seeds = self.seeds();
+        for (cases, outcomes) in cases.chunks(seeds.len()).zip(outcomes.chunks(seeds.len())) {
+            let own: Vec<&Outcome> = outcomes.iter().flatten().collect();
+            // A row with a case missing would be another row.
+            if own.len() == seeds.len() {
+                file.runs.push(self.row(&cases[0], &own));
+            }
+        }
+        messaging::relate(&mut file.runs);
+    }
+
+    fn row(&self, case: &Case, outcomes: &[&Outcome]) -> Run {
+        let Case { topology, arbitration, mitigation, config, .. } = case;
+        let seconds: Vec<f64> = outcomes.iter().map(|outcome| outcome.span.as_secs_f64()).collect();
+        let metric = mean(&seconds);
+        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(|outcome| of(outcome)).sum();
+        let mut operations = std::collections::BTreeMap::new();
+        for &(count, times) in outcomes.iter().flat_map(|outcome| &outcome.operations) {
+            *operations.entry(count.name().to_owned()).or_insert(0) += times;
+        }
+        operations.insert(messaging::MESSAGES.to_owned(), config.messages() * outcomes.len() as u64);
+        let run = Run {
+            workload: messaging::WORKLOAD.to_owned(),
+            profile: profile(config),
+            mitigation: mitigation.name().to_owned(),
+            machine: topology.name().to_owned(),
+            seed: self.machine.seed,
+            seeds: self.seeds(),
+            wall_seconds: outcomes.iter().map(|outcome| outcome.wall_seconds).sum(),
+            metric: Metric {
+                name: "seconds".to_owned(),
+                value: metric.value,
+                interval: metric.interval,
+                unit: "s".to_owned(),
+                better: "lower".to_owned(),
+            },
+            kernel_share: f64::NAN,
+            simulated_seconds: seconds.iter().sum(),
+            accesses: sum(|outcome| outcome.accesses),
+            misses: sum(|outcome| outcome.misses),
+            operations,
+            ..Run::default()
+        };
+        on_host(self.host, *arbitration, run)
+    }
+}

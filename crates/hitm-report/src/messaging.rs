@@ -1,0 +1,109 @@
+//! `hackbench`: how long the messages took, and what a wakeup looked at and moved, by mitigation.
+
+use crate::columns::{Align, Columns};
+use crate::result::{ResultFile, Run};
+
+/// The workload's name.
+pub const WORKLOAD: &str = "hackbench";
+
+/// What counts the messages among a run's operations.
+pub const MESSAGES: &str = "message";
+
+/// Sets what each run's time is over the baseline's of its machine, policy and groups.
+pub fn relate(runs: &mut [Run]) {
+    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+    let baselines: Vec<_> =
+        runs.iter().filter(|run| run.mitigation == "baseline").map(|run| (key(run), run.metric.value)).collect();
+    for run in runs {
+        let baseline = baselines.iter().find(|(other, _)| *other == key(run));
+        run.relative = baseline.map(|(_, value)| run.metric.value / value);
+    }
+}
+
+/// `times` of one operation an operation of another.
+fn each(run: &Run, times: &str, of: &str) -> String {
+    let count = |name: &str| run.operations.get(name).copied().unwrap_or(0) as f64;
+    if count(of) > 0.0 { format!("{:.2}", count(times) / count(of)) } else { "-".to_owned() }
+}
+
+/// Of one seed there is none.
+fn interval(run: &Run) -> String {
+    let interval = run.metric.interval;
+    if interval.is_finite() { format!("{interval:.4}") } else { "-".to_owned() }
+}
+
+fn head(file: &ResultFile, run: &Run) -> String {
+    let Run { machine, host, arbitration, profile, .. } = run;
+    let arbitration = if arbitration.is_empty() { String::new() } else { format!(", arbitration {arbitration}") };
+    format!("hackbench {host} on {machine}, {profile}{arbitration}, hitm {}\n", file.version)
+}
+
+/// The tables of a file, one a machine, policy and number of groups.
+#[must_use]
+pub fn render(file: &ResultFile) -> String {
+    let runs: Vec<&Run> = file.runs.iter().filter(|run| run.workload == WORKLOAD).collect();
+    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+    let table = |runs: &[&Run]| {
+        let mut columns = Columns::new(&[
+            ("mitigation", Align::Left),
+            ("time\n[s]", Align::Right),
+            ("±95 %\n[s]", Align::Right),
+            ("over the\nbaseline's", Align::Right),
+            ("wakeups\na message", Align::Right),
+            ("CPUs looked at\na wakeup", Align::Right),
+            ("migrations\na wakeup", Align::Right),
+            ("switches\na message", Align::Right),
+        ]);
+        for run in runs {
+            columns.row(vec![
+                run.mitigation.clone(),
+                format!("{:.4}", run.metric.value),
+                interval(run),
+                run.relative.map_or_else(|| "-".to_owned(), |relative| format!("{relative:.3}")),
+                each(run, "wake", MESSAGES),
+                each(run, "probe", "wake"),
+                each(run, "migration", "wake"),
+                each(run, "context_switch", MESSAGES),
+            ]);
+        }
+        head(file, runs[0]) + &columns.render()
+    };
+    let tables: Vec<String> = runs.chunk_by(|one, other| key(one) == key(other)).map(table).collect();
+    tables.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Metric;
+
+    fn run(mitigation: &str, seconds: f64, probes: u64) -> Run {
+        let operations = [("wake", 50), ("probe", probes), ("migration", 5), ("context_switch", 120), (MESSAGES, 100)];
+        Run {
+            workload: WORKLOAD.to_owned(),
+            mitigation: mitigation.to_owned(),
+            machine: "clx-2x20".to_owned(),
+            host: "simulated".to_owned(),
+            arbitration: "local-first".to_owned(),
+            profile: "threads over pipes, 1 group of 20 and 20".to_owned(),
+            metric: Metric { value: seconds, interval: 0.001, ..Metric::default() },
+            operations: operations.map(|(name, times)| (name.to_owned(), times)).into(),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn a_row_has_what_a_wakeup_took() {
+        let mut file = ResultFile { version: "0.1.0".to_owned(), ..ResultFile::default() };
+        file.runs = vec![run("baseline", 0.2, 500), run("idle-merged", 0.15, 400)];
+        relate(&mut file.runs);
+        expect_test::expect![[r#"
+            hackbench simulated on clx-2x20, threads over pipes, 1 group of 20 and 20, arbitration local-first, hitm 0.1.0
+                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches
+            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message
+            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------
+            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20
+            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20
+        "#]].assert_eq(&render(&file));
+    }
+}

@@ -1,0 +1,204 @@
+//! What the scheduler's operations do with a fair task, and when its CPU ticks.
+//!
+//! **Protocol.** The scheduler's files ask here where the two classes differ. A switch charges the task that it leaves, then takes the
+//! first real-time task, or [who is next](super::timeline) of the fair ones, unless these are [served](super::server).
+//!
+//! **Cost.** Without any fair task a look at a word outside the shared memory. With one, a switch reads a line of its own; from there,
+//! a line of each task on the way down the tree.
+
+use std::fmt;
+
+use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
+use hitm_topology::{CpuId, Topology};
+
+use super::idle::Places;
+use super::timeline::{Arrival, Timeline};
+use super::words::{FairQueue, FairTask};
+use crate::prio::Prio;
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+/// A slice on one CPU, in nanoseconds: Linux's since v6.15 (Zihan Zhou, "Reduce the default slice to avoid tasks getting an extra tick",
+/// 2025).
+const BASE_SLICE: i64 = 700_000;
+
+/// A slice grows with the binary logarithm of the number of CPUs, as far as that of so many: Linux's.
+const SLICE_CPUS_MAX: usize = 8;
+
+/// What a served fair task is against real-time tasks: above all of them, as the deadline class is.
+const ABOVE_REAL_TIME: Prio = Prio(-1);
+
+/// The class: a queue a CPU.
+pub(crate) struct Fair<P: Platform> {
+    pub(crate) queues: PerCpu<P, FairQueue<P>>,
+    pub(crate) places: Places<P>,
+    slice: i64,
+}
+
+impl<P: Platform> Fair<P> {
+    fn new(topology: &Topology) -> Self {
+        let slice = BASE_SLICE * i64::from(1 + topology.cpus().min(SLICE_CPUS_MAX).ilog2());
+        Self { queues: PerCpu::new(topology, |_| FairQueue::new()), places: Places::new(topology), slice }
+    }
+}
+
+/// The next multiple of a period: ticks of all CPUs are at the same times, as Linux's are unless it is told otherwise.
+fn next_multiple(now: Time, period: Span) -> Time {
+    let period = period.as_picos();
+    Time::from_picos((now.as_picos() / period + 1) * period)
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// From now on there may be fair tasks.
+    pub(crate) fn make_fair(&self) {
+        if self.fair.get().is_none() {
+            // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
+            let _came_later = self.fair.set(Fair::new(&self.topology));
+        }
+    }
+
+    /// Whether `id` is a fair task now: exact under its queue's lock, else a hint.
+    #[track_caller]
+    pub(crate) fn is_fair(&self, id: TaskId) -> bool {
+        self.fair.get().is_some() && !self.tasks.get(id).prio().is_real_time()
+    }
+
+    /// The class, which has a task.
+    fn fair(&self) -> &Fair<P> {
+        self.fair.get().expect("made before its first task")
+    }
+
+    pub(crate) fn fair_queue(&self, cpu: CpuId) -> &FairQueue<P> {
+        &self.fair().queues[cpu]
+    }
+
+    pub(crate) fn timeline<'a>(&'a self, cpu: CpuId) -> Timeline<'a, P, impl Fn(TaskId) -> &'a FairTask<P>> {
+        Timeline::new(self.fair_queue(cpu), |id| self.tasks.fair(id), self.fair().slice)
+    }
+
+    /// How urgent `curr`, which the CPU of `rq` runs, is against others.
+    #[track_caller]
+    pub(crate) fn rank(&self, rq: &RqGuard<'_, P>, curr: TaskId) -> Prio {
+        self.rank_on(rq.cpu, curr)
+    }
+
+    /// As [`rank`](Self::rank), without the lock: a hint.
+    #[track_caller]
+    pub(crate) fn rank_on(&self, cpu: CpuId, curr: TaskId) -> Prio {
+        let prio = self.tasks.get(curr).prio();
+        let is_served = || self.fair.get().is_some_and(|fair| fair.queues[cpu].served.peek() != 0);
+        if !prio.is_real_time() && is_served() { ABOVE_REAL_TIME } else { prio }
+    }
+
+    pub(crate) fn enqueue_fair(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let task = self.tasks.get(id);
+        task.on_rq.set(1);
+        self.arrive_ids(rq, id);
+        let before = rq.nr_running.get();
+        rq.nr_running.set(before + 1);
+        self.tell_of_two(before, before + 1);
+        let arrival = if rq.curr() == Some(id) { Arrival::Runs } else { Arrival::Waits };
+        let now = P::now();
+        if self.fair_queue(rq.cpu).nr_queued.get() == 0 {
+            self.begin_period(rq, now);
+            let curr = rq.curr().filter(|_| arrival == Arrival::Waits);
+            if curr.is_some_and(|curr| self.tasks.get(curr).prio().is_real_time()) {
+                // What runs there is real-time, and its CPU need not tick: now it must.
+                P::interrupt(rq.cpu, Interrupts::CONTROL);
+            }
+        }
+        self.timeline(rq.cpu).enqueue(id, arrival, now);
+    }
+
+    pub(crate) fn dequeue_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
+        self.tasks.get(id).on_rq.set(0);
+        rq.nr_running.set(rq.nr_running.get() - 1);
+        self.timeline(rq.cpu).dequeue(id, sleeps, P::now());
+        self.end_service_if_none(rq);
+    }
+
+    /// The running task lets others go first.
+    pub(crate) fn let_go_fair(&self, rq: &RqGuard<'_, P>) {
+        self.timeline(rq.cpu).let_go(P::now());
+    }
+
+    /// The running task stays queued while something else runs.
+    pub(crate) fn put_fair(&self, rq: &RqGuard<'_, P>) {
+        self.timeline(rq.cpu).put(P::now());
+    }
+
+    /// `next` runs from now on.
+    pub(crate) fn begin_fair(&self, rq: &RqGuard<'_, P>, next: TaskId) {
+        let timeline = self.timeline(rq.cpu);
+        if timeline.curr() != Some(next) {
+            timeline.begin(next, P::now());
+        }
+    }
+
+    /// Who runs next, where `next` is the first real-time task: that, or a fair one, but not `goes`.
+    pub(crate) fn pick_fair(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>, goes: Option<TaskId>) -> Option<TaskId> {
+        let Some(fair) = self.fair.get() else { return next };
+        let queue = &fair.queues[rq.cpu];
+        if next.is_some() && queue.served.get() == 0 {
+            return next;
+        }
+        let timeline = self.timeline(rq.cpu);
+        timeline.charge(P::now());
+        timeline.pick(goes).or(next)
+    }
+
+    /// `id`, a fair task, was queued, while one of rank `running` runs: whether it should run instead.
+    pub(crate) fn preempt_for_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, running: Prio) {
+        if running.is_real_time() || rq.needs_resched() {
+            return;
+        }
+        let timeline = self.timeline(rq.cpu);
+        timeline.charge(P::now());
+        if timeline.pick(None) == Some(id) {
+            self.resched(rq);
+        }
+    }
+
+    /// The fair tasks of a queue: the one that runs, then the others by deadline.
+    pub(crate) fn queued_fair(&self, cpu: CpuId) -> Vec<TaskId> {
+        let Some(fair) = self.fair.get() else { return Vec::new() };
+        let curr = super::words::task(fair.queues[cpu].curr.peek());
+        curr.into_iter().chain(self.timeline(cpu).tree().collect()).collect()
+    }
+
+    /// A tick of the calling CPU.
+    pub(crate) fn tick_fair(&self) {
+        let here = P::current_cpu();
+        if self.fair.get().is_none_or(|fair| fair.queues[here].nr_queued.peek() == 0) {
+            return;
+        }
+        let mut rq = self.lock(here);
+        let now = P::now();
+        let used_up = self.timeline(here).charge(now);
+        if used_up && self.fair_queue(here).nr_queued.get() > 1 {
+            self.resched(&rq);
+        }
+        self.tick_server(&rq, now);
+        self.balance_at_tick(&mut rq, now);
+    }
+
+    /// When the calling CPU ticks next, where ids want a tick or there may be fair tasks.
+    pub(crate) fn next_tick_of(&self, ids_want_one: bool, now: Time) -> Time {
+        let here = P::current_cpu();
+        let any = self.fair.get().is_some_and(|fair| fair.queues[here].nr_queued.peek() > 0);
+        if !ids_want_one && !any {
+            return Time::NEVER;
+        }
+        let tick = next_multiple(now, self.rd.config.tick);
+        let slice = if any { self.timeline(here).slice_ends() } else { None };
+        slice.map_or(tick, |slice| slice.min(tick))
+    }
+}
+
+impl<P: Platform> fmt::Debug for Fair<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fair").field("slice", &self.slice).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,232 @@
+//! Virtual time on one queue: where a task begins, what it is charged, and who is next.
+//!
+//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the running task is not in the tree, all
+//! others that are queued are; (3) the lags of all that are queued, each times its weight, add up to what rounding leaves.
+//!
+//! **Limits.** Virtual times are nanoseconds: what a charge rounds off, less than one, a task does not pay.
+
+use hitm_memory::{Memory, PlainWord, Time};
+
+use super::tree::Tree;
+use super::words::{FairQueue, FairTask, link, task};
+use crate::task::TaskId;
+
+/// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250 ticks a second.
+const TICK_NANOS: i64 = 4_000_000;
+
+/// Picoseconds of a nanosecond.
+const PICOS: u64 = 1_000;
+
+/// How a task is put on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It waits.
+    Waits,
+    /// It is what the CPU runs.
+    Runs,
+}
+
+/// A queue, and where the words of each task are.
+pub(crate) struct Timeline<'a, M: Memory, F> {
+    queue: &'a FairQueue<M>,
+    words: F,
+    /// Nanoseconds of the CPU that a task gets at a time.
+    slice: i64,
+}
+
+impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
+    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64) -> Self {
+        Self { queue, words, slice }
+    }
+
+    pub(crate) fn tree(&self) -> Tree<'a, M, &F> {
+        Tree::new(&self.queue.root, &self.words)
+    }
+
+    /// The one that runs.
+    pub(crate) fn curr(&self) -> Option<TaskId> {
+        task(self.queue.curr.get())
+    }
+
+    /// The weights of all, and the sum of their virtual runtimes less `base`, each times its weight.
+    fn totals(&self) -> (i64, i128) {
+        let (mut load, mut sum) = (self.queue.load.get() as i64, i128::from(self.queue.sum.get()));
+        if let Some(curr) = self.curr() {
+            let words = (self.words)(curr);
+            let weight = i64::from(words.weight.get());
+            load += weight;
+            sum += i128::from(words.vruntime.get() - self.queue.base.get()) * i128::from(weight);
+        }
+        (load, sum)
+    }
+
+    /// The average virtual runtime, by weight, rounded down. Of an empty queue, where the last one has left it.
+    pub(crate) fn average(&self) -> i64 {
+        let (load, sum) = self.totals();
+        self.queue.base.get() + if load == 0 { 0 } else { sum.div_euclid(i128::from(load)) as i64 }
+    }
+
+    /// Counts from the average from now on, so that what is multiplied stays small.
+    fn rebase(&self) {
+        let moved = self.average() - self.queue.base.get();
+        if moved != 0 {
+            self.queue.base.set(self.queue.base.get() + moved);
+            self.queue.sum.set(self.queue.sum.get() - self.queue.load.get() as i64 * moved);
+        }
+    }
+
+    /// What tells whether a virtual runtime is not above the average, without dividing.
+    fn eligibility(&self) -> impl Fn(i64) -> bool + use<M, F> {
+        let ((load, sum), base) = (self.totals(), self.queue.base.get());
+        move |vruntime| i128::from(vruntime - base) * i128::from(load) <= sum
+    }
+
+    fn insert(&self, id: TaskId) {
+        let words = (self.words)(id);
+        let weight = i64::from(words.weight.get());
+        self.queue.load.set(self.queue.load.get() + weight as u64);
+        self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
+        self.tree().insert(id);
+    }
+
+    fn remove(&self, id: TaskId) {
+        let words = (self.words)(id);
+        let weight = i64::from(words.weight.get());
+        self.queue.load.set(self.queue.load.get() - weight as u64);
+        self.queue.sum.set(self.queue.sum.get() - (words.vruntime.get() - self.queue.base.get()) * weight);
+        self.tree().remove(id);
+    }
+
+    /// Charges the running task for the time up to `now`; true when that has ended its slice. Then the next one has begun.
+    pub(crate) fn charge(&self, now: Time) -> bool {
+        let Some(curr) = self.curr() else { return false };
+        let nanos = now.as_picos().saturating_sub(self.queue.charged.get()) / PICOS;
+        if nanos == 0 {
+            return false;
+        }
+        self.queue.charged.set(self.queue.charged.get() + nanos * PICOS);
+        self.queue.period_used.set(self.queue.period_used.get() + nanos);
+        let words = (self.words)(curr);
+        words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
+        let used_up = words.vruntime.get() >= words.deadline.get();
+        if used_up {
+            words.deadline.set(words.vruntime.get() + words.to_virtual(self.slice));
+        }
+        self.rebase();
+        used_up
+    }
+
+    /// Puts `id`, which is on no queue, on this one, as far from the average as it was from that of the queue that it left.
+    pub(crate) fn enqueue(&self, id: TaskId, arrival: Arrival, now: Time) {
+        self.charge(now);
+        let words = (self.words)(id);
+        let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
+        let mut lag = i128::from(words.lag.get());
+        if load > 0 {
+            // Its own arrival moves the average towards it.
+            lag = lag * i128::from(load + weight) / i128::from(load);
+        }
+        words.vruntime.set(self.average() - if load > 0 { lag as i64 } else { 0 });
+        let slice = match (words.left_of_slice.get(), words.is_new.get()) {
+            // A new task begins with half a slice, so that it is heard of soon and takes little at first.
+            (0, 1) => words.to_virtual(self.slice) / 2,
+            (0, _) => words.to_virtual(self.slice),
+            (left, _) => left,
+        };
+        words.is_new.set(0);
+        words.left_of_slice.set(0);
+        words.deadline.set(words.vruntime.get() + slice);
+        self.queue.nr_queued.set(self.queue.nr_queued.get() + 1);
+        match arrival {
+            Arrival::Waits => self.insert(id),
+            Arrival::Runs => self.run(id, now),
+        }
+        self.rebase();
+    }
+
+    /// Takes `id` off the queue; it `sleeps`, or goes elsewhere in the middle of its slice.
+    pub(crate) fn dequeue(&self, id: TaskId, sleeps: bool, now: Time) {
+        self.charge(now);
+        let words = (self.words)(id);
+        let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
+        words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
+        words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
+        self.rebase();
+        if self.curr() == Some(id) {
+            self.queue.curr.set(0);
+        } else {
+            self.remove(id);
+        }
+        self.queue.nr_queued.set(self.queue.nr_queued.get() - 1);
+        self.rebase();
+    }
+
+    /// Who should run, of all but `without`: one that runs goes on while it is eligible and its slice is not used up.
+    pub(crate) fn pick(&self, without: Option<TaskId>) -> Option<TaskId> {
+        let is_eligible = self.eligibility();
+        let curr = self.curr();
+        let stays = curr.filter(|&curr| Some(curr) != without);
+        if self.queue.root.get() == 0 {
+            return stays;
+        }
+        let stays = stays.filter(|&curr| is_eligible((self.words)(curr).vruntime.get()));
+        if let Some(curr) = stays
+            && (self.words)(curr).deadline.get() == self.queue.chosen_deadline.get()
+        {
+            return Some(curr);
+        }
+        let is_passed_over = without.is_some() && without == curr;
+        // Who is passed over may be the only one that is eligible.
+        let first =
+            self.tree().first(is_eligible).or_else(|| is_passed_over.then(|| self.tree().first(|_| true)).flatten());
+        match (stays, first) {
+            (Some(curr), Some(first)) => {
+                let deadline = |id| ((self.words)(id).deadline.get(), id);
+                Some(if deadline(curr) <= deadline(first) { curr } else { first })
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// `id`, which waits, runs from now on.
+    pub(crate) fn begin(&self, id: TaskId, now: Time) {
+        self.remove(id);
+        self.run(id, now);
+    }
+
+    fn run(&self, id: TaskId, now: Time) {
+        self.queue.curr.set(link(Some(id)));
+        self.queue.charged.set(now.as_picos());
+        self.queue.chosen_deadline.set((self.words)(id).deadline.get());
+    }
+
+    /// The running task waits from now on.
+    pub(crate) fn put(&self, now: Time) {
+        self.charge(now);
+        if let Some(curr) = self.curr() {
+            self.queue.curr.set(0);
+            self.insert(curr);
+        }
+    }
+
+    /// The running task lets others go first: what is left of its slice it forgoes.
+    pub(crate) fn let_go(&self, now: Time) {
+        self.charge(now);
+        if let Some(curr) = self.curr() {
+            let words = (self.words)(curr);
+            words.deadline.set(words.deadline.get() + words.to_virtual(self.slice));
+        }
+    }
+
+    /// When the running task's slice is used up, if it runs on. A look without the lock, of the CPU that runs it.
+    pub(crate) fn slice_ends(&self) -> Option<Time> {
+        let words = (self.words)(task(self.queue.curr.peek())?);
+        let left = (words.deadline.peek() - words.vruntime.peek()).max(0);
+        // A unit more, since what is charged is rounded down twice.
+        let nanos = left as u64 * u64::from(words.weight.peek()) / u64::from(super::weight::NICE_0_WEIGHT) + 1;
+        Some(Time::from_picos(self.queue.charged.peek() + nanos * PICOS))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! The tasks that wait on a queue, by deadline, and of each subtree the least virtual runtime: so the first eligible one is found
+//! on one way down.
+//!
+//! **Origin.** A tree balanced by heights (Adelson-Velsky and Landis, 1962), linked through words in the tasks as the queue's
+//! [lists](crate::list) are. Linux has a red-black tree with the same order and the same augmentation. Here no word leads upwards.
+//!
+//! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by number; (2) the heights of a task's two
+//! subtrees differ by one at most; (3) `height` and `least_vruntime` are those of the subtree; (4) neither a deadline nor a virtual
+//! runtime changes while its task is in the tree.
+//!
+//! **Cost.** Two lines at most of each task on the way; what is not changed is not stored.
+
+use hitm_memory::{Memory, PlainWord};
+
+use super::words::{FairTask, link, task};
+use crate::task::TaskId;
+
+/// A tree: where its root is, and where each task keeps its words.
+pub(crate) struct Tree<'a, M: Memory, F> {
+    root: &'a M::Plain<u64>,
+    words: F,
+}
+
+/// Stores what is new.
+#[track_caller]
+fn put<M: Memory, T: hitm_memory::Word>(word: &M::Plain<T>, value: T) {
+    if word.get() != value {
+        word.set(value);
+    }
+}
+
+impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
+    pub(crate) fn new(root: &'a M::Plain<u64>, words: F) -> Self {
+        Self { root, words }
+    }
+
+    /// Puts `new`, which is in no tree, in its place.
+    pub(crate) fn insert(&self, new: TaskId) {
+        let root = self.inserted(self.root.get(), new);
+        put::<M, _>(self.root, root);
+    }
+
+    /// Takes `old` out, which is in this tree.
+    pub(crate) fn remove(&self, old: TaskId) {
+        let root = self.without(self.root.get(), old);
+        put::<M, _>(self.root, root);
+        (self.words)(old).height.set(0);
+    }
+
+    /// The first whose virtual runtime `is_eligible`. If it is of one virtual runtime, it must be of all lesser ones.
+    pub(crate) fn first(&self, is_eligible: impl Fn(i64) -> bool) -> Option<TaskId> {
+        let mut place = task(self.root.get());
+        while let Some(id) = place {
+            let words = (self.words)(id);
+            let left = task(words.left.get());
+            place = match left {
+                Some(left) if is_eligible((self.words)(left).least_vruntime.get()) => Some(left),
+                _ if is_eligible(words.vruntime.get()) => return Some(id),
+                _ => task(words.right.get()),
+            };
+        }
+        None
+    }
+
+    /// The first by deadline that is `wanted`.
+    pub(crate) fn find(&self, mut wanted: impl FnMut(TaskId) -> bool) -> Option<TaskId> {
+        let mut above = Vec::new();
+        let mut place = task(self.root.peek());
+        loop {
+            while let Some(id) = place {
+                above.push(id);
+                place = task((self.words)(id).left.peek());
+            }
+            let id = above.pop()?;
+            if wanted(id) {
+                return Some(id);
+            }
+            place = task((self.words)(id).right.peek());
+        }
+    }
+
+    /// All, by deadline.
+    pub(crate) fn collect(&self) -> Vec<TaskId> {
+        let mut all = Vec::new();
+        self.find(|id| {
+            all.push(id);
+            false
+        });
+        all
+    }
+
+    fn is_before(&self, one: TaskId, other: TaskId) -> bool {
+        ((self.words)(one).deadline.get(), one) < ((self.words)(other).deadline.get(), other)
+    }
+
+    fn height(&self, root: u64) -> u32 {
+        task(root).map_or(0, |id| (self.words)(id).height.get())
+    }
+
+    /// The subtree of `root` with `new`.
+    fn inserted(&self, root: u64, new: TaskId) -> u64 {
+        let Some(id) = task(root) else {
+            let words = (self.words)(new);
+            put::<M, _>(&words.left, 0);
+            put::<M, _>(&words.right, 0);
+            self.refresh(new);
+            return link(Some(new));
+        };
+        let words = (self.words)(id);
+        let side = if self.is_before(new, id) { &words.left } else { &words.right };
+        put::<M, _>(side, self.inserted(side.get(), new));
+        self.balanced(id)
+    }
+
+    /// The subtree of `root` without `old`.
+    fn without(&self, root: u64, old: TaskId) -> u64 {
+        let id = task(root).expect("the tree holds what is taken out");
+        let words = (self.words)(id);
+        if id == old {
+            let (left, right) = (words.left.get(), words.right.get());
+            if left == 0 || right == 0 {
+                return left | right;
+            }
+            let (next, rest) = self.without_first(right);
+            let next_words = (self.words)(next);
+            put::<M, _>(&next_words.left, left);
+            put::<M, _>(&next_words.right, rest);
+            return self.balanced(next);
+        }
+        let side = if self.is_before(old, id) { &words.left } else { &words.right };
+        put::<M, _>(side, self.without(side.get(), old));
+        self.balanced(id)
+    }
+
+    /// The first task of the subtree of `root`, and the subtree without it.
+    fn without_first(&self, root: u64) -> (TaskId, u64) {
+        let id = task(root).expect("a subtree that is not empty");
+        let words = (self.words)(id);
+        let left = words.left.get();
+        if left == 0 {
+            return (id, words.right.get());
+        }
+        let (first, rest) = self.without_first(left);
+        put::<M, _>(&words.left, rest);
+        (first, self.balanced(id))
+    }
+
+    /// The subtree of `id`, whose own subtrees are balanced and differ in height by two at most, balanced.
+    fn balanced(&self, id: TaskId) -> u64 {
+        let words = (self.words)(id);
+        let (left, right) = (words.left.get(), words.right.get());
+        let (on_left, on_right) = (self.height(left), self.height(right));
+        if on_left > on_right + 1 {
+            let child = task(left).expect("a subtree with a height");
+            if self.height((self.words)(child).right.get()) > self.height((self.words)(child).left.get()) {
+                words.left.set(self.raised_right(child));
+            }
+            return self.raised_left(id);
+        }
+        if on_right > on_left + 1 {
+            let child = task(right).expect("a subtree with a height");
+            if self.height((self.words)(child).left.get()) > self.height((self.words)(child).right.get()) {
+                words.right.set(self.raised_left(child));
+            }
+            return self.raised_right(id);
+        }
+        self.refresh(id);
+        link(Some(id))
+    }
+
+    /// The subtree of `id` with its left child on top.
+    fn raised_left(&self, id: TaskId) -> u64 {
+        let words = (self.words)(id);
+        let top = task(words.left.get()).expect("who is raised is there");
+        words.left.set((self.words)(top).right.get());
+        (self.words)(top).right.set(link(Some(id)));
+        self.refresh(id);
+        self.refresh(top);
+        link(Some(top))
+    }
+
+    /// The subtree of `id` with its right child on top.
+    fn raised_right(&self, id: TaskId) -> u64 {
+        let words = (self.words)(id);
+        let top = task(words.right.get()).expect("who is raised is there");
+        words.right.set((self.words)(top).left.get());
+        (self.words)(top).left.set(link(Some(id)));
+        self.refresh(id);
+        self.refresh(top);
+        link(Some(top))
+    }
+
+    /// What `id` says of its subtree, from what its children say.
+    fn refresh(&self, id: TaskId) {
+        let words = (self.words)(id);
+        let (mut height, mut least) = (0, words.vruntime.get());
+        for child in [words.left.get(), words.right.get()].into_iter().filter_map(task) {
+            let child = (self.words)(child);
+            height = height.max(child.height.get());
+            least = least.min(child.least_vruntime.get());
+        }
+        put::<M, _>(&words.height, height + 1);
+        put::<M, _>(&words.least_vruntime, least);
+    }
+}
+
+/// What of the invariants does not hold of the tree of `root`, for checkers.
+pub(crate) fn broken<'a, M: Memory>(root: u64, words: &impl Fn(TaskId) -> &'a FairTask<M>) -> Option<String> {
+    /// Height and least virtual runtime of a subtree.
+    fn look<'a, M: Memory>(root: u64, words: &impl Fn(TaskId) -> &'a FairTask<M>) -> Result<(u32, i64), String> {
+        let Some(id) = task(root) else { return Ok((0, i64::MAX)) };
+        let own = words(id);
+        let (left, right) = (look(own.left.peek(), words)?, look(own.right.peek(), words)?);
+        let expect = (1 + left.0.max(right.0), own.vruntime.peek().min(left.1).min(right.1));
+        let says = (own.height.peek(), own.least_vruntime.peek());
+        if left.0.abs_diff(right.0) > 1 {
+            return Err(format!("task {id} has subtrees of heights {} and {}", left.0, right.0));
+        }
+        if says != expect {
+            return Err(format!("task {id} says {says:?} of its subtree, which is {expect:?}"));
+        }
+        Ok(expect)
+    }
+    look(root, words).err()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use hitm_memory::Native;
+
+    use super::super::weight::Nice;
+    use super::*;
+
+    const TASKS: usize = 300;
+
+    /// The bits of a number, well mixed: enough of a source of chance here.
+    fn mixed(number: u64) -> u64 {
+        let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+    }
+
+    #[test]
+    fn the_tree_is_as_an_ordered_map() {
+        for seed in 0..20_u64 {
+            let places: Vec<FairTask<Native>> = (0..TASKS).map(|_| FairTask::new(Nice::DEFAULT)).collect();
+            let root = <<Native as Memory>::Plain<u64> as PlainWord<u64>>::new(0);
+            let words = |id: TaskId| &places[id.0 as usize];
+            let tree = Tree::<Native, _>::new(&root, words);
+            let mut model = BTreeMap::new();
+            for step in 0..2_000_u64 {
+                let chance = mixed(seed * 10_000 + step);
+                let id = TaskId((chance % TASKS as u64) as u32);
+                let own = words(id);
+                if own.height.get() > 0 {
+                    tree.remove(id);
+                    assert_eq!(model.remove(&(own.deadline.get(), id)), Some(own.vruntime.get()));
+                } else {
+                    own.deadline.set((chance >> 10) as i64 % 50);
+                    own.vruntime.set((chance >> 20) as i64 % 1_000);
+                    tree.insert(id);
+                    model.insert((own.deadline.get(), id), own.vruntime.get());
+                }
+                assert_eq!(broken::<Native>(root.get(), &words), None);
+                let bound = (chance >> 30) as i64 % 1_000;
+                let first = model.iter().find(|&(_, &vruntime)| vruntime <= bound).map(|(&(_, id), _)| id);
+                assert_eq!(tree.first(|vruntime| vruntime <= bound), first, "seed {seed}, step {step}");
+            }
+            assert_eq!(tree.collect(), model.keys().map(|&(_, id)| id).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Fair tasks: where they are woken, what that looks at, and who gets what waits.
+
+use std::fmt::Write;
+
+use expect_test::expect;
+use hitm_machine::Simulated;
+use hitm_memory::CpuSet;
+use hitm_sched::fair::weight::Nice;
+use hitm_sched::mitigation::Mitigation;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::stats::Count;
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::CpuId;
+
+use crate::bench;
+
+type Bench = bench::Bench<dyn Scheduling<Simulated>>;
+
+/// Two packages of two LLCs of four cores of two CPUs.
+const MACHINE: &str = "pack:2 l3:2 core:4 pu:2";
+
+/// The searches for an idle CPU.
+const SEARCHES: [&str; 4] = ["baseline", "idle-single-pass", "idle-merged", "idle-util"];
+
+/// A machine with the scheduler of a mitigation.
+fn bench_of(topology: &str, mitigation: &str) -> Bench {
+    let mitigation = Mitigation::parse(mitigation).expect("a mitigation of ours");
+    Bench::with(topology, true, |topology| mitigation.scheduler(topology))
+}
+
+impl Bench {
+    /// A sleeping task that may run on `cpus`, and was made on the first of them.
+    fn fair_task(&self, nice: i8, cpus: impl IntoIterator<Item = u32>) -> TaskId {
+        let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
+        let first = allowed.first_from(CpuId(0)).expect("a task that may run");
+        let policy = Policy::Fair(Nice::new(nice));
+        self.on(first.0, move |sched| {
+            sched.create(&Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None })
+        })
+    }
+
+    /// `cpu` wakes `task`; where it is then.
+    fn wake(&self, cpu: u32, task: TaskId) -> CpuId {
+        assert!(self.on(cpu, move |sched| sched.wake(task)));
+        self.cpu_of(task)
+    }
+
+    fn cpu_of(&self, task: TaskId) -> CpuId {
+        let snapshot = self.on(0, Scheduling::snapshot);
+        assert_eq!(snapshot.violations(), [""; 0]);
+        snapshot.tasks.iter().find(|other| other.id == task).expect("it lives").cpu
+    }
+
+    fn switch(&self, cpu: u32, why: Why) -> Option<TaskId> {
+        self.on(cpu, move |sched| sched.switch(why))
+    }
+
+    /// `cpu` leaves `task`, which has nothing to do.
+    fn block(&self, cpu: u32, task: TaskId) -> Option<TaskId> {
+        self.on(cpu, move |sched| {
+            sched.begin_poll(task);
+            sched.switch(Why::Block)
+        })
+    }
+
+    /// Each of `cpus` runs a task that may run nowhere else.
+    fn occupy(&self, cpus: impl IntoIterator<Item = u32>) {
+        for cpu in cpus {
+            let task = self.fair_task(0, [cpu]);
+            self.wake(cpu, task);
+            assert_eq!(self.switch(cpu, Why::Preempt), Some(task));
+        }
+    }
+
+    fn probes(&self) -> u64 {
+        self.sched.stats().sum(Count::Probe)
+    }
+}
+
+/// Where a task that ran on CPU 0 is woken by it, while these are busy, and how many CPUs that looked at; twice.
+fn woken(search: &str, busy: &[u32]) -> String {
+    let bench = bench_of(MACHINE, search);
+    bench.occupy(busy.iter().copied());
+    let mut text = String::new();
+    for _ in 0..2 {
+        let task = bench.fair_task(0, 0..32);
+        let before = bench.probes();
+        let cpu = bench.wake(0, task);
+        write!(text, " on {cpu} after {},", bench.probes() - before).expect("a string");
+    }
+    format!("{search}:{}\n", text.trim_end_matches(','))
+}
+
+fn each_search(busy: &[u32]) -> String {
+    SEARCHES.map(|search| woken(search, busy)).concat()
+}
+
+#[test]
+fn a_task_goes_to_an_idle_core_of_the_llc() {
+    expect![[r#"
+        baseline: on 4 after 5, on 6 after 6
+        idle-single-pass: on 4 after 5, on 6 after 6
+        idle-merged: on 4 after 7, on 6 after 8
+        idle-util: on 4 after 7, on 6 after 8
+    "#]]
+    .assert_eq(&each_search(&[0, 1, 2]));
+}
+
+#[test]
+fn where_no_core_idles_it_goes_to_an_idle_cpu() {
+    expect![[r#"
+        baseline: on 5 after 11, on 0 after 11
+        idle-single-pass: on 5 after 8, on 0 after 11
+        idle-merged: on 5 after 8, on 0 after 10
+        idle-util: on 5 after 8, on 0 after 10
+    "#]]
+    .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
+}
+
+#[test]
+fn a_waker_that_shares_no_cache_leaves_a_task_where_it_was() {
+    for search in SEARCHES {
+        let bench = bench_of(MACHINE, search);
+        bench.occupy([16]);
+        let task = bench.fair_task(0, 0..32);
+        assert_eq!(bench.wake(16, task), CpuId(0), "{search}");
+    }
+}
+
+#[test]
+fn a_task_wakes_where_it_may_run() {
+    for search in SEARCHES {
+        let bench = bench_of(MACHINE, search);
+        bench.occupy(0..4);
+        let task = bench.fair_task(0, [0, 3, 20]);
+        let cpu = bench.wake(0, task);
+        assert!([0, 3, 20].contains(&cpu.0), "{search}: {cpu}");
+        assert!(bench.on(0, move |sched| sched.set_offline(cpu)));
+        assert_ne!(bench.cpu_of(task), cpu, "{search}");
+    }
+}
+
+#[test]
+fn a_cpu_that_would_idle_takes_what_waits() {
+    let bench = bench_of("core:2 pu:1", "baseline");
+    bench.occupy([0]);
+    let (waits, other) = (bench.fair_task(0, [0, 1]), bench.fair_task(0, [1]));
+    bench.wake(1, other);
+    assert_eq!(bench.switch(1, Why::Preempt), Some(other));
+    assert_eq!(bench.wake(0, waits), CpuId(0));
+    assert_eq!(bench.block(1, other), Some(waits));
+    assert_eq!(bench.cpu_of(waits), CpuId(1));
+    assert_eq!(bench.sched.stats().sum(Count::Balance), 1);
+}
+
+#[test]
+fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
+    let bench = bench_of("core:2 pu:1", "baseline");
+    bench.occupy([0]);
+    let waits = bench.fair_task(0, [0]);
+    bench.wake(0, waits);
+    bench.on(0, move |sched| sched.set_allowed(waits, &[CpuId(0), CpuId(1)].into_iter().collect()));
+    assert_eq!(bench.cpu_of(waits), CpuId(0));
+    bench.on(0, Scheduling::tick);
+    assert_eq!(bench.cpu_of(waits), CpuId(1));
+    assert_eq!(bench.switch(1, Why::Preempt), Some(waits));
+}
+
+#[test]
+fn no_fair_task_runs_while_a_real_time_one_waits_there() {
+    let bench = bench_of("core:1 pu:1", "baseline");
+    let fair = bench.fair_task(-20, [0]);
+    bench.wake(0, fair);
+    assert_eq!(bench.switch(0, Why::Preempt), Some(fair));
+    let allowed: CpuSet = [CpuId(0)].into_iter().collect();
+    let real_time = bench.on(0, move |sched| {
+        sched.create(&Attributes { prio: Prio(98), policy: Policy::Fifo, allowed: allowed.clone(), map: None })
+    });
+    bench.wake(0, real_time);
+    assert!(bench.on(0, Scheduling::needs_resched));
+    assert_eq!(bench.switch(0, Why::Preempt), Some(real_time));
+    // Lent a priority, the fair one is above it; without, below.
+    let nice = Policy::Fair(Nice::new(-20));
+    bench.on(0, move |sched| sched.set_prio(fair, Prio(10), nice));
+    assert_eq!(bench.switch(0, Why::Preempt), Some(fair));
+    bench.on(0, move |sched| sched.set_prio(fair, Prio::NONE, nice));
+    assert_eq!(bench.switch(0, Why::Preempt), Some(real_time));
+    assert_eq!(bench.block(0, real_time), Some(fair));
+}

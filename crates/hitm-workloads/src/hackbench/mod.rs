@@ -1,0 +1,142 @@
+//! `hackbench`: groups of senders and receivers, in which every sender sends to every receiver.
+//!
+//! **Origin.** rt-tests' hackbench, as threads over pipes (`hackbench -T -p`), and perf's `bench sched messaging -t -p`. A group has as many
+//! senders as receivers, and a pipe for each receiver. All wait until all are there. Then each sender, so many times, writes a message to
+//! each pipe of its group, and each receiver reads what is meant for it; then they end.
+//!
+//! **Metric.** Seconds from when all are let go until the last has ended.
+//!
+//! **What is left out.** Processes, and sockets; what creating and ending a thread costs the kernel. Of a system call, what
+//! it takes beside entry, exit and the lines that it touches. A pipe's differences are told in [`pipe`].
+
+mod pipe;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hitm::sync::Futex;
+use hitm::{Handle, Priority, Span};
+use hitm_memory::{AtomicWord, Placed, Platform, described};
+
+use self::pipe::Pipe;
+
+/// What a run of the workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How many groups.
+    pub groups: usize,
+    /// Senders of a group, and receivers: the original's default is 20.
+    pub pairs: usize,
+    /// Messages of a sender to each receiver: the original's default is 100.
+    pub loops: usize,
+    /// Bytes of a message: the original's default is 100.
+    pub bytes: usize,
+}
+
+impl Config {
+    /// The most bytes of a message: larger ones the original passes in parts.
+    pub const BYTES_MAX: usize = 4_096;
+
+    /// Messages of the whole run.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        (self.groups * self.pairs * self.pairs * self.loops) as u64
+    }
+
+    /// Tasks of the whole run, without the one that starts them.
+    #[must_use]
+    pub fn tasks(&self) -> usize {
+        2 * self.groups * self.pairs
+    }
+}
+
+described! {
+    /// Who is there.
+    struct ReadyWords<M: Memory> as "ready" {
+        /// Tasks that wait for the start.
+        count: M::Atomic<u32>,
+    }
+}
+
+/// The start: all wait until all are there.
+struct Start<P: Platform> {
+    ready: Placed<P, ReadyWords<P>>,
+    all_ready: Futex<P>,
+    go: Futex<P>,
+    tasks: usize,
+}
+
+/// All tasks are fair ones of nice 0.
+pub const PRIORITY: Priority = Priority::fair(0);
+
+impl<P: Platform> Start<P> {
+    fn new(runtime: &Handle<P>, tasks: usize) -> Arc<Self> {
+        let ready = Placed::new(ReadyWords { count: P::Atomic::new(0) }, None, None);
+        Arc::new(Self { ready, all_ready: Futex::new(runtime, 0), go: Futex::new(runtime, 0), tasks })
+    }
+
+    async fn wait(&self) {
+        // Relaxed: only the number counts.
+        if self.ready.count.fetch_add(1, Ordering::Relaxed) as usize + 1 == self.tasks {
+            // Relaxed: nothing is published.
+            self.all_ready.word().store(1, Ordering::Relaxed);
+            self.all_ready.wake(1);
+        }
+        // Relaxed: as above.
+        while self.go.word().load(Ordering::Relaxed) == 0 {
+            self.go.wait(0).await;
+        }
+    }
+
+    async fn until_all_are_there(&self) {
+        // Relaxed: as above.
+        while self.all_ready.word().load(Ordering::Relaxed) == 0 {
+            self.all_ready.wait(0).await;
+        }
+    }
+}
+
+/// Runs the groups to their ends; the time that it took from when all were let go.
+///
+/// # Panics
+/// When there is nobody, messages have more than [`Config::BYTES_MAX`] bytes, or a task panics.
+pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Span {
+    assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "somebody to pass on what fits: {config:?}");
+    let start = Start::new(runtime, config.tasks());
+    let mut tasks = Vec::with_capacity(config.tasks());
+    for group in 0..config.groups {
+        let pipes: Arc<[Pipe<P>]> = (0..config.pairs).map(|pair| Pipe::new(group * config.pairs + pair)).collect();
+        for pair in 0..config.pairs {
+            let (clock, pipes, start) = (runtime.clone(), pipes.clone(), start.clone());
+            let receiver = (clock.clone(), pipes.clone(), start.clone());
+            tasks.push(runtime.spawn(PRIORITY, async move {
+                let (clock, pipes, start) = receiver;
+                start.wait().await;
+                for _ in 0..config.pairs * config.loops {
+                    pipes[pair].read(config.bytes).await;
+                    clock.checkpoint().await;
+                }
+            }));
+            tasks.push(runtime.spawn(PRIORITY, async move {
+                start.wait().await;
+                for _ in 0..config.loops {
+                    for pipe in &*pipes {
+                        pipe.write(config.bytes).await;
+                        clock.checkpoint().await;
+                    }
+                }
+            }));
+        }
+    }
+    start.until_all_are_there().await;
+    let begin = runtime.now();
+    // Relaxed: nothing is published.
+    start.go.word().store(1, Ordering::Relaxed);
+    start.go.wake(usize::MAX);
+    for task in tasks {
+        if let Err(error) = task.await {
+            panic!("a task of the workload: {error}");
+        }
+    }
+    runtime.now().since(begin)
+}

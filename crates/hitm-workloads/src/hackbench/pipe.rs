@@ -1,0 +1,136 @@
+//! A bounded byte stream: a pipe, as far as who waits for whom and which lines move goes.
+//!
+//! **Origin.** Linux's pipe with sixteen pages. A write that fits goes in whole or waits; a read takes a message whole, since readers here ask
+//! for as many bytes as were written at a time. A write wakes one reader that sleeps. A read wakes one writer when it empties a page, and
+//! a writer that was woken wakes the next while a page is free.
+//!
+//! **Differences.** A spinning lock stands for the pipe's mutex, which is held for less than its sleep would take. Pages are used in turn,
+//! where the kernel uses the one again that was emptied last. A copy touches each line once.
+//!
+//! **Limits.** For tasks that live as long as the pipe: who drops a wait keeps its place in the queue.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use hitm_memory::{Described, Field, LINE, Lock, Memory, Mode, PathCost, Placed, PlacedSlice, PlainWord, Platform};
+
+/// A page, in bytes.
+const PAGE: usize = 4_096;
+
+/// What a pipe holds: Linux's default.
+pub(super) const CAPACITY: usize = 16 * PAGE;
+
+/// Words of a line.
+const WORDS: usize = LINE / size_of::<u64>();
+
+/// In shared memory: the lock.
+struct Kernel<M: Memory> {
+    state: Lock<M, State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes read so far, and written so far.
+    read: usize,
+    written: usize,
+    readers: VecDeque<Waker>,
+    writers: VecDeque<Waker>,
+}
+
+impl<M: Memory> Described for Kernel<M> {
+    const OBJECT: &'static str = "pipe";
+
+    fn fields() -> Vec<Field> {
+        vec![Field::word("lock", 0, 4, "protects the pipe; with it moves what is counted under it")]
+    }
+}
+
+/// A pipe.
+pub(super) struct Pipe<P: Platform> {
+    kernel: Placed<P, Kernel<P>>,
+    pages: PlacedSlice<P, P::Plain<u64>>,
+}
+
+/// Who waits leaves the queue, if it is in there.
+fn leave(queue: &mut VecDeque<Waker>, waker: &Waker) {
+    queue.retain(|other| !other.will_wake(waker));
+}
+
+impl<P: Platform> Pipe<P> {
+    /// An empty pipe, the `index`th.
+    pub(super) fn new(index: usize) -> Self {
+        let words = CAPACITY / size_of::<u64>();
+        let fields = || vec![Field { count: words, ..Field::word("word", 0, size_of::<u64>(), "what is passed on") }];
+        Self {
+            kernel: Placed::new(Kernel { state: Lock::new(State::default()) }, Some(index), None),
+            pages: PlacedSlice::new("pipe_pages", Some(index), None, words, &fields, |_| P::Plain::new(0)),
+        }
+    }
+
+    /// Writes a message of so many bytes, waiting for room.
+    pub(super) async fn write(&self, bytes: usize) {
+        self.call(|context| self.poll_write(bytes, context)).await;
+    }
+
+    /// Reads a message of so many bytes, waiting for it.
+    pub(super) async fn read(&self, bytes: usize) {
+        self.call(|context| self.poll_read(bytes, context)).await;
+    }
+
+    /// A system call that may sleep.
+    async fn call(&self, mut poll: impl FnMut(&Context<'_>) -> Poll<()>) {
+        let mut entered = false;
+        poll_fn(|context| {
+            let mode = P::enter(Mode::Kernel);
+            if !std::mem::replace(&mut entered, true) {
+                P::charge(PathCost::SystemCall);
+            }
+            let result = poll(context);
+            P::enter(mode);
+            result
+        })
+        .await;
+    }
+
+    /// The first words of the lines in which `bytes` from place `from` on stand.
+    fn lines(&self, from: usize, bytes: usize) -> impl Iterator<Item = &P::Plain<u64>> {
+        let lines = from / LINE..(from + bytes).div_ceil(LINE);
+        lines.map(|line| &self.pages[line % (CAPACITY / LINE) * WORDS])
+    }
+
+    fn poll_write(&self, bytes: usize, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.kernel.state.lock();
+        leave(&mut state.writers, context.waker());
+        if state.written - state.read + bytes > CAPACITY {
+            state.writers.push_back(context.waker().clone());
+            return Poll::Pending;
+        }
+        let at = state.written;
+        self.lines(at, bytes).for_each(|word| word.set(at as u64));
+        state.written += bytes;
+        let reader = state.readers.pop_front();
+        let has_page = state.written - state.read + PAGE <= CAPACITY;
+        let writer = if has_page { state.writers.pop_front() } else { None };
+        drop(state);
+        reader.into_iter().chain(writer).for_each(Waker::wake);
+        Poll::Ready(())
+    }
+
+    fn poll_read(&self, bytes: usize, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.kernel.state.lock();
+        leave(&mut state.readers, context.waker());
+        if state.written - state.read < bytes {
+            state.readers.push_back(context.waker().clone());
+            return Poll::Pending;
+        }
+        let at = state.read;
+        self.lines(at, bytes).for_each(|word| _ = word.get());
+        state.read += bytes;
+        let empties_page = at / PAGE != state.read / PAGE;
+        let writer = if empties_page { state.writers.pop_front() } else { None };
+        drop(state);
+        writer.into_iter().for_each(Waker::wake);
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,80 @@
+//! `hackbench`: it ends whatever the pipes hold, the same way each time, and leaves the scheduler in order.
+
+use std::sync::{Arc, Mutex};
+
+use hitm::{Mitigation, NativeRuntime, Roles, Span};
+use hitm_machine::{Arbitration, Config, Totals};
+use hitm_sched::stats::Count;
+use hitm_workloads::hackbench;
+use hitm_workloads::meter::Window;
+
+use crate::host::{self, violations_at_the_end};
+
+const SMALL: hackbench::Config = hackbench::Config { groups: 2, pairs: 3, loops: 20, bytes: 100 };
+
+/// Sixteen messages fill a pipe, and each sender has sixty for it.
+const FULL: hackbench::Config = hackbench::Config { groups: 1, pairs: 3, loops: 60, bytes: 4_096 };
+
+/// What came of a run: its time, what was touched, and how many were woken.
+fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Config) -> (Span, Totals, u64) {
+    let window = Window { warm_up: Span::ZERO, measured: Span::from_micros(1_000_000) };
+    let span = Arc::new(Mutex::new(Span::ZERO));
+    let slot = span.clone();
+    let ran = host::run(machine, mitigation, window, config, Roles::new(&["task"]), move |handle| {
+        let (own, slot) = (handle.clone(), slot.clone());
+        drop(handle.spawn(hackbench::PRIORITY, async move {
+            let span = hackbench::run(&own, workload).await;
+            *slot.lock().expect("nobody panics with it") = span;
+            own.shutdown();
+        }));
+    });
+    assert_eq!(ran.machine.races(), [""; 0]);
+    let snapshot = ran.snapshot();
+    assert_eq!(violations_at_the_end(&snapshot), [""; 0]);
+    assert!(snapshot.tasks.is_empty(), "{:?}", snapshot.tasks);
+    let span = *span.lock().expect("nobody panics with it");
+    let totals = Totals { resumes: 0, ..ran.machine.results().totals };
+    (span, totals, ran.runtime.scheduler().stats().sum(Count::Wake))
+}
+
+#[test]
+fn it_ends_with_every_search_on_every_machine() {
+    for machine in ["core:1 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"] {
+        for mitigation in ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"] {
+            for workload in [SMALL, FULL] {
+                let config = Config { check_races: true, ..Config::default() };
+                let (span, _, wakes) = run(machine, mitigation, workload, config);
+                assert!(
+                    !span.is_zero() && wakes >= workload.tasks() as u64,
+                    "{machine}, {mitigation}: {span}, {wakes}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn look_ahead_changes_the_speed_and_nothing_else() {
+    for arbitration in [Arbitration::LocalFirst, Arbitration::Fifo] {
+        for mitigation in ["baseline", "shipped"] {
+            let of = |look_ahead| {
+                let config = Config { arbitration, look_ahead, ..Config::default() };
+                run("pack:2 l3:2 core:2 pu:2", mitigation, SMALL, config)
+            };
+            assert_eq!(of(true), of(false), "{arbitration:?}, {mitigation}");
+        }
+    }
+}
+
+#[test]
+fn natively_it_is_the_same_program() {
+    for mitigation in ["baseline", "shipped"] {
+        let topology = Arc::new(hitm_topology::parse("core:3 pu:1").expect("a machine"));
+        let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
+        let runtime = NativeRuntime::new(topology, &mitigation, None, false).expect("threads");
+        for workload in [SMALL, FULL] {
+            let span = runtime.run(move |handle| async move { hackbench::run(&handle, workload).await });
+            assert!(!span.expect("it ends").is_zero());
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Fair tasks: below all real-time ones, by weight among themselves, and never starved.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hitm::sync::PiMutex;
+use hitm::{Handle, Priority, SpawnOptions};
+
+use crate::host::Host;
+use crate::stage::{Diary, Gate, LOW, SAME, joined, on_first_cpu, pinned, until_it_waits};
+
+every_host!(
+    fair_tasks_run_after_all_real_time_ones,
+    a_task_that_becomes_fair_makes_way,
+    a_fair_task_that_becomes_real_time_goes_first,
+    a_fair_owner_is_lent_the_priority_of_who_waits,
+    who_waits_by_yielding_does_not_keep_others_from_running,
+    fair_tasks_are_aborted_like_others,
+    a_crowd_of_fair_tasks_ends,
+);
+
+/// Options for a fair task that may run on the first CPU only.
+fn fair(nice: i8) -> SpawnOptions {
+    SpawnOptions { priority: Priority::fair(nice), ..pinned(1) }
+}
+
+async fn fair_tasks_run_after_all_real_time_ones<H: Host>(handle: Handle<H>) {
+    let notes = on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let note = |name: &'static str, options| {
+            let diary = diary.clone();
+            handle.spawn(options, async move { diary.note(name) })
+        };
+        let tasks = [note("fair", fair(-20)), note("low", pinned(LOW)), note("same", pinned(SAME))];
+        for task in tasks {
+            joined(task).await;
+        }
+        diary.take()
+    })
+    .await;
+    assert_eq!(notes, ["same", "low", "fair"]);
+}
+
+async fn a_task_that_becomes_fair_makes_way<H: Host>(handle: Handle<H>) {
+    let notes = on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let (clock, own) = (handle.clone(), diary.clone());
+        let changes = handle.spawn(pinned(SAME), async move {
+            own.note("real time");
+            clock.set_priority(Priority::fair(0));
+            clock.checkpoint().await;
+            own.note("fair");
+        });
+        let other = diary.clone();
+        let low = handle.spawn(pinned(LOW), async move { other.note("low") });
+        joined(changes).await;
+        joined(low).await;
+        diary.take()
+    })
+    .await;
+    assert_eq!(notes, ["real time", "low", "fair"]);
+}
+
+async fn a_fair_task_that_becomes_real_time_goes_first<H: Host>(handle: Handle<H>) {
+    let notes = on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let note = |name: &'static str, options| {
+            let diary = diary.clone();
+            handle.spawn(options, async move { diary.note(name) })
+        };
+        let (first, second, low) = (note("first", fair(0)), note("second", fair(19)), note("low", pinned(LOW)));
+        handle.set_priority_of(&second, Priority::fifo(LOW + 1));
+        handle.set_priority_of(&first, Priority::fair(-20));
+        for task in [first, second, low] {
+            joined(task).await;
+        }
+        diary.take()
+    })
+    .await;
+    assert_eq!(notes, ["second", "low", "first"]);
+}
+
+async fn a_fair_owner_is_lent_the_priority_of_who_waits<H: Host>(handle: Handle<H>) {
+    let notes = on_first_cpu(&handle, |handle| async move {
+        let diary = Diary::new();
+        let mutex = Arc::new(PiMutex::new(&handle, ()));
+        let (held, release) = (Gate::new(&handle), Gate::new(&handle));
+        let owner = {
+            let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
+            let (held, release) = (held.clone(), release.clone());
+            handle.spawn(fair(7), async move {
+                let guard = mutex.lock().await.expect("nobody dies with it");
+                held.open();
+                release.pass().await;
+                diary.note("lent");
+                drop(guard);
+                clock.yield_now().await;
+                diary.note("fair");
+            })
+        };
+        held.pass().await;
+        let waiter = {
+            let (diary, mutex) = (diary.clone(), mutex.clone());
+            until_it_waits(&handle, async move {
+                let _guard = mutex.lock().await.expect("nobody dies with it");
+                diary.note("urgent");
+            })
+            .await
+        };
+        let between = {
+            let diary = diary.clone();
+            handle.spawn(pinned(SAME + 1), async move { diary.note("between") })
+        };
+        release.open();
+        for task in [waiter, between, owner] {
+            joined(task).await;
+        }
+        diary.take()
+    })
+    .await;
+    assert_eq!(notes, ["lent", "urgent", "between", "fair"]);
+}
+
+async fn who_waits_by_yielding_does_not_keep_others_from_running<H: Host>(handle: Handle<H>) {
+    let done = Arc::new(AtomicBool::new(false));
+    let (clock, seen) = (handle.clone(), done.clone());
+    let waits = handle.spawn(fair(-20), async move {
+        while !seen.load(Ordering::Acquire) {
+            clock.yield_now().await;
+        }
+    });
+    let works = handle.spawn(fair(19), async move { done.store(true, Ordering::Release) });
+    joined(works).await;
+    joined(waits).await;
+}
+
+async fn fair_tasks_are_aborted_like_others<H: Host>(handle: Handle<H>) {
+    let waits = handle.spawn(Priority::fair(3), std::future::pending::<()>());
+    let clock = handle.clone();
+    let runs = handle.spawn(Priority::fair(-3), async move {
+        loop {
+            clock.checkpoint().await;
+        }
+    });
+    waits.abort();
+    runs.abort();
+    assert!(waits.await.expect_err("aborted").is_aborted());
+    assert!(runs.await.expect_err("aborted").is_aborted());
+}
+
+async fn a_crowd_of_fair_tasks_ends<H: Host>(handle: Handle<H>) {
+    let nice = |task: usize| (task % 40) as i8 - 20;
+    let work = |task: usize| {
+        let clock = handle.clone();
+        handle.spawn(Priority::fair(nice(task)), async move {
+            for turn in 0..3 {
+                clock.yield_now().await;
+                if task.is_multiple_of(5) {
+                    clock.set_priority(Priority::fair(nice(task + turn)));
+                }
+            }
+            task
+        })
+    };
+    let tasks: Vec<_> = (0..H::OFTEN).map(work).collect();
+    let mut sum = 0;
+    for task in tasks {
+        sum += joined(task).await;
+    }
+    assert_eq!(sum, H::OFTEN * (H::OFTEN - 1) / 2);
+}
+
+#[cfg(not(miri))]
+mod timed {
+    use std::sync::atomic::AtomicU64;
+
+    use hitm::{JoinHandle, Span, Time};
+    use hitm_machine::Simulated;
+
+    use super::*;
+    use crate::host::{Setup, simulate};
+
+    const MILLIS: u64 = 1_000;
+
+    /// How long a task computes between two looks.
+    const STRETCH: Span = Span::from_micros(50);
+
+    /// What a task has computed, in stretches, and the longest time between two of them.
+    #[derive(Default)]
+    struct Progress {
+        stretches: AtomicU64,
+        longest: AtomicU64,
+    }
+
+    impl Progress {
+        fn had(&self) -> Span {
+            STRETCH * self.stretches.load(Ordering::Relaxed)
+        }
+
+        fn longest_wait(&self) -> Span {
+            Span::from_picos(self.longest.load(Ordering::Relaxed)).saturating_sub(STRETCH)
+        }
+    }
+
+    /// A task that computes until `end`.
+    fn works(
+        handle: &Handle<Simulated>,
+        options: SpawnOptions,
+        end: Time,
+    ) -> (Arc<Progress>, JoinHandle<Simulated, ()>) {
+        let (clock, progress) = (handle.clone(), Arc::new(Progress::default()));
+        let own = progress.clone();
+        let task = handle.spawn(options, async move {
+            let mut last = clock.now();
+            while last < end {
+                clock.compute(STRETCH).await;
+                let now = clock.now();
+                own.stretches.fetch_add(1, Ordering::Relaxed);
+                own.longest.fetch_max(now.since(last).as_picos(), Ordering::Relaxed);
+                last = now;
+            }
+        });
+        (progress, task)
+    }
+
+    /// Runs tasks of these options for `millis` on one CPU; what each had, and its longest wait.
+    fn on_one_cpu(options: Vec<SpawnOptions>, millis: u64) -> Vec<(Span, Span)> {
+        simulate(Setup::of("core:1 pu:1"), move |handle| async move {
+            handle.set_priority(Priority::fifo(90));
+            let end = handle.now() + Span::from_micros(millis * MILLIS);
+            let tasks: Vec<_> = options.into_iter().map(|options| works(&handle, options, end)).collect();
+            let mut had = Vec::new();
+            for (progress, task) in tasks {
+                joined(task).await;
+                had.push((progress.had(), progress.longest_wait()));
+            }
+            had
+        })
+        .result
+    }
+
+    #[test]
+    fn nice_levels_have_their_ratios_over_a_second() {
+        for (nices, should) in [([0, 1], 1.25), ([0, 5], 3.0517), ([-10, -9], 1.25)] {
+            let had = on_one_cpu(nices.map(fair).into(), 1_000);
+            let is = had[0].0.as_secs_f64() / had[1].0.as_secs_f64();
+            assert!((is / should - 1.0).abs() < 0.01, "{nices:?}: {is}, not {should}");
+        }
+    }
+
+    #[test]
+    fn real_time_tasks_leave_fair_ones_a_twentieth() {
+        let had = on_one_cpu(vec![pinned(LOW), fair(0)], 4_000);
+        let (share, wait) = (had[1].0.as_secs_f64() / 4.0, had[1].1);
+        assert!((0.049..0.056).contains(&share), "{share}");
+        assert!(wait <= Span::from_micros(954 * MILLIS), "{wait}");
+    }
+
+    #[test]
+    fn real_time_tasks_have_all_where_none_is_fair() {
+        let had = on_one_cpu(vec![pinned(LOW)], 2_000);
+        assert!(had[0].1 < STRETCH, "{:?}", had[0]);
+    }
+
+    #[test]
+    fn as_many_tasks_as_cpus_have_one_each() {
+        for mitigation in ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"] {
+            let setup = Setup { mitigation, ..Setup::of("pack:2 l3:1 core:2 pu:2") };
+            let had = simulate(setup, move |handle| async move {
+                let (end, all) = (handle.now() + Span::from_micros(100 * MILLIS), Priority::fair(0));
+                let tasks: Vec<_> = (0..8).map(|_| works(&handle, all.into(), end)).collect();
+                let mut had = Vec::new();
+                for (progress, task) in tasks {
+                    joined(task).await;
+                    had.push(progress.had());
+                }
+                had
+            })
+            .result;
+            // A tick and an interrupt until all are where they stay.
+            assert!(had.iter().all(|&had| had >= Span::from_micros(90 * MILLIS)), "{mitigation}: {had:?}");
+        }
+    }
+
+    #[test]
+    fn who_sleeps_much_waits_little() {
+        let longest = simulate(Setup::of("core:1 pu:1"), move |handle| async move {
+            let end = handle.now() + Span::from_micros(500 * MILLIS);
+            let hogs: Vec<_> = (0..3).map(|_| works(&handle, fair(0), end)).collect();
+            let clock = handle.clone();
+            let sleeper = handle.spawn(fair(0), async move {
+                let mut longest = Span::ZERO;
+                while clock.now() < end {
+                    let until = clock.now() + Span::from_micros(5 * MILLIS);
+                    clock.sleep_until(until).await;
+                    longest = longest.max(clock.now().since(until));
+                    clock.compute(STRETCH).await;
+                }
+                longest
+            });
+            let longest = joined(sleeper).await;
+            for (_, hog) in hogs {
+                joined(hog).await;
+            }
+            longest
+        })
+        .result;
+        // It has had less than its share, so it runs when the slice is over that runs when it wakes: 0.7 ms on one CPU.
+        assert!(longest <= Span::from_micros(750), "{longest}");
+    }
+}
