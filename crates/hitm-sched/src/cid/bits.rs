@@ -75,10 +75,10 @@ impl<M: Memory> Bits<M> {
         (0..self.width).map(|index| self.word(self.sets - 1, index).load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Whether the first set has all of `cpus`: a hint, without the lock.
-    pub(super) fn contains_all(&self, cpus: &CpuSet) -> bool {
+    /// Whether set `set` has all of `cpus`: a hint, without the lock.
+    pub(super) fn contains_all(&self, set: usize, cpus: &CpuSet) -> bool {
         // Relaxed: the set only grows.
-        (0..self.width).all(|index| cpus.word(index) & !self.word(0, index).load(Ordering::Relaxed) == 0)
+        (0..self.width).all(|index| cpus.word(index) & !self.word(set, index).load(Ordering::Relaxed) == 0)
     }
 
     /// Adds `cpus` to set `set`, under a lock of the caller's; how many it has then.

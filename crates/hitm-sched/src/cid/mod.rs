@@ -179,7 +179,7 @@ pub struct MapSnapshot {
     pub held: Vec<u32>,
     /// Tasks.
     pub users: u32,
-    /// CPUs that they may use.
+    /// CPUs that they may use; 0 of [`Baseline`](Variant::Baseline), which does not keep that.
     pub allowed: u32,
     /// What an id that is handed out now is below.
     pub bound: u32,

@@ -333,7 +333,10 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
     fn join(&self, _id: TaskId, _task: &TaskIds<M>, allowed: &CpuSet, _walk: &dyn Walk<M>) {
         // Relaxed: counts; the task begins by its queue's lock.
         self.words.mm_users.fetch_add(1, Ordering::Relaxed);
-        self.allow(allowed);
+        // A thread of the original has its maker's affinity.
+        if self.asks_again && !self.bits.contains_all(ALLOWED, allowed) {
+            self.allow(allowed);
+        }
     }
 
     fn leave(&self, _id: TaskId, _task: &TaskIds<M>, _walk: &dyn Walk<M>) {
@@ -342,6 +345,10 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
     }
 
     fn allow(&self, allowed: &CpuSet) {
+        // The union of allowed CPUs came with `recent_cid`.
+        if !self.asks_again {
+            return;
+        }
         let _guard = self.words.cpus_allowed_lock.lock();
         let count = self.bits.add(ALLOWED, allowed);
         // Relaxed: under the lock. Looking first keeps the line shared when nothing changes.

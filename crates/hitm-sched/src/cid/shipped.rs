@@ -235,7 +235,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
 
     fn allow(&self, allowed: &CpuSet) {
         // Looking first: mostly there is nothing to add, and then nothing is written.
-        if self.allowed.contains_all(allowed) {
+        if self.allowed.contains_all(0, allowed) {
             return;
         }
         let _guard = self.words.lock.lock();
