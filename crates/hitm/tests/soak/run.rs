@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hitm::{Handle, Mitigation};
 use hitm_machine::{Config, Costs, FaultCounts, Machine};
 use hitm_memory::{Platform, Span};
+use hitm_sched::stats::Count;
 
 use crate::control::{CONTROLLER, control};
 use crate::counted::{Branch, Counted};
@@ -173,7 +174,10 @@ fn counts<P: Platform>(world: &World<P>, machine: FaultCounts) -> RunCounts {
     let seen = [&world.lent, &world.chains, &world.deadlocks, &world.deaths_told].map(|count| count.load(Relaxed));
     let seen = ["lent_at_rest", "chains_at_rest", "deadlocks_refused", "deaths_told"].into_iter().zip(seen);
     let own = Branch::ALL.into_iter().map(|(branch, name)| (name, world.sched.branch(branch)));
-    let of_scheduler = world.sched.sums().into_iter().map(|(count, sum)| (count.name(), sum));
+    // The soak has no fair tasks.
+    let own_to_fair = |count: Count| matches!(count, Count::Probe | Count::Balance);
+    let of_scheduler = world.sched.sums().into_iter().filter(|&(count, _)| !own_to_fair(count));
+    let of_scheduler = of_scheduler.map(|(count, sum)| (count.name(), sum));
     let ids = world.tenants.counts(&world.plan.mitigation);
     let books = world.ledger.books();
     RunCounts {
