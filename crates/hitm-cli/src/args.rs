@@ -101,6 +101,11 @@ impl MachineArgs {
         Ok(sizes.into_iter().flat_map(|(_, parts)| parts).collect())
     }
 
+    /// So many seeds, from the first one on.
+    pub(crate) fn seeds(&self, count: u64) -> Vec<u64> {
+        (0..count).map(|seed| self.seed.saturating_add(seed)).collect()
+    }
+
     /// As these, and `machine` when simulated and nobody said.
     pub(crate) fn or(&self, host: HostArg, machine: &str) -> Self {
         let mut args = self.clone();

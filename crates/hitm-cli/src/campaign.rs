@@ -8,8 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use hitm_report::result::Run;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::args::HostArg;
 use crate::failure::Failure;
 use crate::simulate::Case;
 
@@ -137,6 +139,29 @@ pub(crate) fn run<C: Named + Sync, O: Send>(
         work();
     });
     failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+/// Runs all cases, one after the other natively, and makes a run of each row of `width` of them. Also returns the failures, in words.
+pub(crate) fn run_rows<C: Named + Sync, O: Send>(
+    cases: &[C],
+    width: usize,
+    host: HostArg,
+    run_case: impl Fn(&C) -> Result<O, Failure> + Sync,
+    row: impl Fn(&[C], &[&O]) -> Run,
+) -> (Vec<Run>, Vec<String>) {
+    let threads = if host == HostArg::Native { 1 } else { host_threads() };
+    let mut outcomes: Vec<Option<O>> = cases.iter().map(|_| None).collect();
+    let take = |index: usize, outcome| outcomes[index] = Some(outcome);
+    let failures = run(cases, threads, &Progress::new(cases.len()), run_case, take);
+    let mut runs = Vec::new();
+    for (cases, outcomes) in cases.chunks(width).zip(outcomes.chunks(width)) {
+        let own: Vec<&O> = outcomes.iter().flatten().collect();
+        // A row with a case missing would be another row.
+        if own.len() == width {
+            runs.push(row(cases, &own));
+        }
+    }
+    (runs, failures.iter().map(ToString::to_string).collect())
 }
 
 /// How a command ends of whose runs these failed.

@@ -71,13 +71,7 @@ pub(crate) fn costs(results: &Results, operations: &[(Count, u64)]) -> Vec<Opera
                 touched.add(did);
             }
         }
-        (times > 0).then(|| OperationCost {
-            name: operation.name.to_owned(),
-            times,
-            accesses: touched.accesses as f64 / times as f64,
-            misses: touched.misses as f64 / times as f64,
-            cycles: touched.cycles / times as f64,
-        })
+        (times > 0).then(|| each(operation.name, times as f64, &touched))
     };
     OPERATIONS.iter().filter_map(cost).collect()
 }
@@ -88,13 +82,18 @@ pub(crate) fn ids(results: &Results, units: f64) -> Option<OperationCost> {
     for (_, did) in results.places.iter().filter(|(place, _)| place.file.starts_with(IDS)) {
         touched.add(did);
     }
-    (units > 0.0).then(|| OperationCost {
-        name: "ids".to_owned(),
-        times: units.round() as u64,
-        accesses: touched.accesses as f64 / units,
-        misses: touched.misses as f64 / units,
-        cycles: touched.cycles / units,
-    })
+    (units > 0.0).then(|| each("ids", units, &touched))
+}
+
+/// What was touched, of something that was done so many times.
+fn each(name: &str, times: f64, touched: &PlaceResult) -> OperationCost {
+    OperationCost {
+        name: name.to_owned(),
+        times: times.round() as u64,
+        accesses: touched.accesses as f64 / times,
+        misses: touched.misses as f64 / times,
+        cycles: touched.cycles / times,
+    }
 }
 
 /// Where ids are handed out.

@@ -10,6 +10,9 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 
 use crate::args::HostArg;
+use crate::failure::Failure;
+use crate::json::Target;
+use crate::{campaign, print};
 
 /// A file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
@@ -69,6 +72,25 @@ pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, run: Run) -> Run 
         HostArg::Native => ("native", String::new(), ""),
     };
     Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
+}
+
+/// Writes what finished to `target`, prints it by `render`, and ends as the failures have it.
+///
+/// # Errors
+/// When it cannot be written, or a run failed.
+pub(crate) fn report(
+    file: &ResultFile,
+    target: Option<Target>,
+    render: impl FnOnce(&ResultFile) -> String,
+) -> Result<(), Failure> {
+    // What finished is reported, whatever became of the rest.
+    if let Some(target) = target {
+        target.write(&file.write())?;
+    }
+    if !file.runs.is_empty() {
+        print(&render(file))?;
+    }
+    campaign::ended(&file.failures)
 }
 
 /// The rate under `mitigation` over the baseline's. Of itself the baseline is no estimate.

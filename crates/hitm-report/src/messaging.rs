@@ -9,17 +9,6 @@ pub const WORKLOAD: &str = "hackbench";
 /// What counts the messages among a run's operations.
 pub const MESSAGES: &str = "message";
 
-/// Sets what each run's time is over the baseline's of its machine, policy and groups.
-pub fn relate(runs: &mut [Run]) {
-    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
-    let baselines: Vec<_> =
-        runs.iter().filter(|run| run.mitigation == "baseline").map(|run| (key(run), run.metric.value)).collect();
-    for run in runs {
-        let baseline = baselines.iter().find(|(other, _)| *other == key(run));
-        run.relative = baseline.map(|(_, value)| run.metric.value / value);
-    }
-}
-
 /// `times` of one operation an operation of another.
 fn each(run: &Run, times: &str, of: &str) -> String {
     let count = |name: &str| run.operations.get(name).copied().unwrap_or(0) as f64;
@@ -75,7 +64,7 @@ pub fn render(file: &ResultFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Metric;
+    use crate::result::{Metric, relate};
 
     fn run(mitigation: &str, seconds: f64, probes: u64) -> Run {
         let operations = [("wake", 50), ("probe", probes), ("migration", 5), ("context_switch", 120), (MESSAGES, 100)];

@@ -237,7 +237,7 @@ pub struct Side {
 /// What one operation of the scheduler touched.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct OperationCost {
-    /// What it is called: `search`, `level change`, `look`, `set or clear`.
+    /// What it is called: `search`, `level change`, `look`, `set or clear`, `ids`.
     pub name: String,
     /// How often it was done.
     pub times: u64,
@@ -470,6 +470,17 @@ pub(crate) fn json_text(form: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(form).expect("every key is a string");
     text.push('\n');
     text
+}
+
+/// Sets what each run's figure is over the baseline's of its machine, policy and profile.
+pub fn relate(runs: &mut [Run]) {
+    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+    let baselines: Vec<_> =
+        runs.iter().filter(|run| run.mitigation == "baseline").map(|run| (key(run), run.metric.value)).collect();
+    for run in runs {
+        let baseline = baselines.iter().find(|(other, _)| *other == key(run));
+        run.relative = baseline.map(|(_, value)| run.metric.value / value);
+    }
 }
 
 #[cfg(test)]

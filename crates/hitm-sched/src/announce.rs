@@ -7,8 +7,8 @@
 //! that are overloaded.
 //!
 //! **Protocol.** Who announces: (1) looks for a place and finds none; (2) writes the [words](crate::waiting); (3) fences; (4) looks once
-//! more. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) reads the words; (4) where it takes away a [`floor`](crate::floor), reads them once more. Either the second look sees
-//! the priority or the words show the announcement.
+//! more. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) reads the words; (4) where it takes away a
+//! [`floor`](crate::floor), reads them once more. Either the second look sees the priority or the words show the announcement.
 //!
 //! **Invariants.** With nothing in flight every task that could move and does not run is announced, and nothing else.
 //!

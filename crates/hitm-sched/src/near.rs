@@ -17,7 +17,7 @@ use crate::stats::Count;
 use crate::task::TaskId;
 
 /// What is looked for.
-struct Wanted {
+struct Wanted<'a> {
     /// Something less urgent than this.
     prio: Prio,
     /// Among these.
@@ -25,7 +25,7 @@ struct Wanted {
     /// From there on and around.
     from: CpuId,
     /// These first.
-    core: CpuSet,
+    core: &'a CpuSet,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
@@ -37,7 +37,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let cursor = &self.rqs[P::current_cpu()].cursor;
         // Peek: the cursor is a hint of the CPU's own, which threads outside the CPUs may share.
         let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
-        let core = CpuSet::clone(&self.neighbourhoods[cpu.index()][0]);
+        let core = &*self.neighbourhoods[cpu.index()][0];
         let mut wanted = Wanted { prio, candidates, from, core };
         let mut least: Option<(Prio, CpuId)> = None;
         for llc in self.llcs_around(cpu, from) {
@@ -86,14 +86,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Whether it is known that no CPU of `llc`, all of which are candidates, runs anything less urgent than `prio`.
     fn is_in_vain(&self, llc: usize, candidates: &CpuSet, prio: Prio) -> bool {
-        let floors = &self.rd.waiting().floors;
-        floors.are_kept() && candidates.contains_all(&self.llcs[llc]) && floors.are_all_urgent(llc, prio)
+        self.is_whole(llc, candidates) && self.rd.waiting().floors.are_all_urgent(llc, prio)
+    }
+
+    /// Whether all CPUs of `llc` are candidates, so that what is found there is its floor.
+    fn is_whole(&self, llc: usize, candidates: &CpuSet) -> bool {
+        self.rd.waiting().floors.are_kept() && candidates.contains_all(&self.llcs[llc])
     }
 
     /// A CPU of `llc` that idles, else the least urgent that is wanted, with its priority.
-    fn look_into(&self, llc: usize, wanted: &Wanted) -> Option<(Prio, CpuId)> {
+    fn look_into(&self, llc: usize, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
         let floors = &self.rd.waiting().floors;
-        let is_whole = floors.are_kept() && wanted.candidates.contains_all(&self.llcs[llc]);
+        let is_whole = self.is_whole(llc, &wanted.candidates);
         if is_whole && floors.are_all_urgent(llc, wanted.prio) {
             return None;
         }
@@ -107,7 +111,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         found
     }
 
-    fn look_at(&self, cpus: &CpuSet, wanted: &Wanted) -> Option<(Prio, CpuId)> {
+    fn look_at(&self, cpus: &CpuSet, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
         let Wanted { prio, candidates, from, core } = wanted;
         let others = candidates.common_from(cpus, *from).filter(|&cpu| !core.contains(cpu));
         let mut least = None;

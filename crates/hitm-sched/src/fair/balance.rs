@@ -6,9 +6,9 @@
 //! tasks, one task moves at a time, and no task is passed over because its cache may be warm. Where Linux's tick wakes an idle CPU to
 //! balance for all that idle, here it hands a task that waits to an idle CPU.
 //!
-//! **Protocol.** *New-idle*: a CPU with nothing to run, where any CPU is known to have two tasks and it idles long enough as a rule, looks from the smallest domain on for the
-//! fullest queue, and takes from it. *Periodic*: at a tick, each domain in its own interval, a busy CPU does the same. *Hand over*: at a tick, a
-//! CPU on which fair tasks wait gives one to an idle CPU.
+//! **Protocol.** *New-idle*: a CPU with nothing to run, where any CPU is known to have two tasks and it idles long enough as a rule, looks
+//! from the smallest domain on for the fullest queue, and takes from it. *Periodic*: at a tick, each domain in its own interval, a busy CPU
+//! does the same. *Hand over*: at a tick, a CPU on which fair tasks wait gives one to an idle CPU.
 
 use std::sync::atomic::Ordering;
 

@@ -66,7 +66,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// The class, which has a task.
-    fn fair(&self) -> &Fair<P> {
+    pub(super) fn fair(&self) -> &Fair<P> {
         self.fair.get().expect("made before its first task")
     }
 

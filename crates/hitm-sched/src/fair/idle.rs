@@ -222,7 +222,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     fn places(&self) -> &Places<P> {
-        &self.fair.get().expect("made before its first task").places
+        &self.fair().places
     }
 
     /// Whether a core of the LLC of `target` may idle.
@@ -324,11 +324,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 break;
             }
         }
-        let cost = (P::now().since(start).as_picos() / 1_000) as i64;
+        let cost = P::now().since(start).as_picos() / 1_000;
         let average = &self.places().domains[P::current_cpu()].avg_scan_cost;
         // Peek: a hint of the CPU's own, which threads outside the CPUs may share.
-        let before = average.peek() as i64;
-        average.set((before + (cost - before) / AVERAGED_OVER) as u64);
+        let before = average.peek();
+        average.set(averaged(before, cost));
         found
     }
 
@@ -373,9 +373,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         domain.idles_from.set(0);
-        let idled = (now.since(Time::from_picos(since)).as_picos() / 1_000).min(2 * IDLE_MOST) as i64;
-        let before = domain.avg_idle.get() as i64;
-        domain.avg_idle.set(((before + (idled - before) / AVERAGED_OVER) as u64).min(IDLE_MOST));
+        let idled = (now.since(Time::from_picos(since)).as_picos() / 1_000).min(2 * IDLE_MOST);
+        domain.avg_idle.set(averaged(domain.avg_idle.get(), idled).min(IDLE_MOST));
     }
 
     /// Whether a CPU idles for less than a migration costs, as a rule.
@@ -401,6 +400,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             word.store(scan, Ordering::Relaxed);
         }
     }
+}
+
+/// An average that was `before`, with `newest`.
+fn averaged(before: u64, newest: u64) -> u64 {
+    (before as i64 + (newest as i64 - before as i64) / AVERAGED_OVER) as u64
 }
 
 /// What stands for "all of it" in utilisation: Linux's.

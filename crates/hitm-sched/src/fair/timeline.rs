@@ -82,19 +82,21 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     fn insert(&self, id: TaskId) {
-        let words = (self.words)(id);
-        let weight = i64::from(words.weight.get());
-        self.queue.load.set(self.queue.load.get() + weight as u64);
-        self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
+        self.count(id, 1);
         self.tree().insert(id);
     }
 
     fn remove(&self, id: TaskId) {
-        let words = (self.words)(id);
-        let weight = i64::from(words.weight.get());
-        self.queue.load.set(self.queue.load.get() - weight as u64);
-        self.queue.sum.set(self.queue.sum.get() - (words.vruntime.get() - self.queue.base.get()) * weight);
+        self.count(id, -1);
         self.tree().remove(id);
+    }
+
+    /// Adds `id` to what is counted of the tree, `times` times.
+    fn count(&self, id: TaskId, times: i64) {
+        let words = (self.words)(id);
+        let weight = i64::from(words.weight.get()) * times;
+        self.queue.load.set(self.queue.load.get().strict_add_signed(weight));
+        self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
     }
 
     /// Charges the running task for the time up to `now`; true when that has ended its slice. Then the next one has begun.

@@ -21,8 +21,8 @@ use self::programs::What;
 use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign::{self, Progress, host_threads};
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of, on_host};
-use crate::{json, print};
+use crate::json;
+use crate::record::{empty_file, machine_of, on_host, report};
 
 /// What one shared word, mask, counter, list or lock costs, and which scope is best for it.
 #[derive(Args, Debug)]
@@ -77,14 +77,7 @@ impl Probe {
         let machines: Vec<(Arc<Topology>, Costs, Plan)> = machines.collect::<Result<_, Failure>>()?;
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         let file = self.measure(&machines, &arbitrations);
-        // What finished is reported, whatever became of the rest.
-        if let Some(target) = target {
-            target.write(&file.write())?;
-        }
-        if !file.runs.is_empty() {
-            print(&render(&file))?;
-        }
-        campaign::ended(&file.failures)
+        report(&file, target, render)
     }
 
     /// Options of other probes.
@@ -117,7 +110,7 @@ impl Probe {
 
     fn seeds(&self) -> Vec<u64> {
         let default = if matches!(self.what, What::PingPong { .. }) { 1 } else { 3 };
-        (0..self.seeds.unwrap_or(default)).map(|seed| self.machine.seed.saturating_add(seed)).collect()
+        self.machine.seeds(self.seeds.unwrap_or(default))
     }
 
     /// Runs every variant of every plan under every policy with every seed.

@@ -9,17 +9,17 @@ use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Capacity, Config as MachineConfig, Costs, Machine, Simulated};
 use hitm_memory::Span;
 use hitm_report::id_bursts::{self, Bursts, Kind, PER_CPU};
-use hitm_report::result::{Metric, ResultFile, Run};
+use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::cid_bursts::{self, Burst, Config, Index, Pass};
 
 use crate::args::{HostArg, MachineArgs, refuse_natively, span_above_zero};
-use crate::campaign::{self, Named, Progress, host_threads};
+use crate::campaign::{self, Named};
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of, on_host};
-use crate::{json, print};
+use crate::json;
+use crate::record::{empty_file, machine_of, on_host, report};
 
 /// Threads that wake one after the other and increment 16 KiB that belong to their CPU or concurrency id.
 #[derive(Args, Debug)]
@@ -215,14 +215,7 @@ impl CidBursts {
         }
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         self.measure(&cases, &mut file);
-        // What finished is reported, whatever became of the rest.
-        if let Some(target) = target {
-            target.write(&file.write())?;
-        }
-        if !file.runs.is_empty() {
-            print(&id_bursts::render(&file))?;
-        }
-        campaign::ended(&file.failures)
+        report(&file, target, id_bursts::render)
     }
 
     fn lookups(&self) -> Result<Vec<Lookup>, Failure> {
@@ -248,7 +241,7 @@ impl CidBursts {
 
     fn seeds(&self) -> Vec<u64> {
         let usual = if self.host == HostArg::Native { 1 } else { 3 };
-        (0..self.seeds.unwrap_or(usual)).map(|seed| self.machine.seed.saturating_add(seed)).collect()
+        self.machine.seeds(self.seeds.unwrap_or(usual))
     }
 
     /// The runs of one machine under one policy: rows of as many cases as there are seeds.
@@ -289,20 +282,8 @@ impl CidBursts {
     }
 
     fn measure(&self, cases: &[Case], file: &mut ResultFile) {
-        let threads = if self.host == HostArg::Native { 1 } else { host_threads() };
-        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
-        let progress = Progress::new(cases.len());
-        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
-        let failures = campaign::run(cases, threads, &progress, Case::run, take);
-        file.failures = failures.iter().map(ToString::to_string).collect();
-        let seeds = self.seeds();
-        for (cases, outcomes) in cases.chunks(seeds.len()).zip(outcomes.chunks(seeds.len())) {
-            let own: Vec<&Outcome> = outcomes.iter().flatten().collect();
-            // A row with a case missing would be another row.
-            if own.len() == seeds.len() {
-                file.runs.push(self.row(&cases[0], &own));
-            }
-        }
+        let row = |cases: &[Case], outcomes: &[&Outcome]| self.row(&cases[0], outcomes);
+        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), self.host, Case::run, row);
         relate(&mut file.runs);
     }
 
@@ -360,15 +341,4 @@ fn kinds(topology: &Topology, outcomes: &[&Outcome]) -> Vec<Kind> {
         nanos: nanos / count as f64,
     };
     rows.map(kind).collect()
-}
-
-/// Every run beside the baseline of its machine, policy, threads and delay.
-fn relate(runs: &mut [Run]) {
-    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
-    let baselines: Vec<_> =
-        runs.iter().filter(|run| run.mitigation == "baseline").map(|run| (key(run), run.metric.value)).collect();
-    for run in runs {
-        let baseline = baselines.iter().find(|(other, _)| *other == key(run));
-        run.relative = baseline.map(|(_, value)| run.metric.value / value);
-    }
 }

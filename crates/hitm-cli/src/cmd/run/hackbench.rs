@@ -9,7 +9,7 @@ use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Simulated};
 use hitm_memory::{Platform, Span};
 use hitm_report::messaging;
-use hitm_report::result::{Metric, ResultFile, Run};
+use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
@@ -17,10 +17,10 @@ use hitm_topology::Topology;
 use hitm_workloads::hackbench::{self, Config};
 
 use crate::args::{HostArg, MachineArgs, refuse_natively};
-use crate::campaign::{self, Named, Progress, host_threads};
+use crate::campaign::{self, Named};
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of, on_host};
-use crate::{json, print};
+use crate::json;
+use crate::record::{empty_file, machine_of, on_host, report};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes.
 #[derive(Args, Debug)]
@@ -172,14 +172,7 @@ impl Hackbench {
         }
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         self.measure(&cases, &mut file);
-        // What finished is reported, whatever became of the rest.
-        if let Some(target) = target {
-            target.write(&file.write())?;
-        }
-        if !file.runs.is_empty() {
-            print(&messaging::render(&file))?;
-        }
-        campaign::ended(&file.failures)
+        report(&file, target, messaging::render)
     }
 
     fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
@@ -196,7 +189,7 @@ impl Hackbench {
 
     fn seeds(&self) -> Vec<u64> {
         let usual = if self.host == HostArg::Native { 5 } else { 3 };
-        (0..self.seeds.unwrap_or(usual)).map(|seed| self.machine.seed.saturating_add(seed)).collect()
+        self.machine.seeds(self.seeds.unwrap_or(usual))
     }
 
     /// The runs of one machine under one policy: rows of as many cases as there are seeds.
@@ -226,21 +219,9 @@ impl Hackbench {
     }
 
     fn measure(&self, cases: &[Case], file: &mut ResultFile) {
-        let threads = if self.host == HostArg::Native { 1 } else { host_threads() };
-        let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
-        let progress = Progress::new(cases.len());
-        let take = |index: usize, outcome| outcomes[index] = Some(outcome);
-        let failures = campaign::run(cases, threads, &progress, Case::run, take);
-        file.failures = failures.iter().map(ToString::to_string).collect();
-        let seeds = self.seeds();
-        for (cases, outcomes) in cases.chunks(seeds.len()).zip(outcomes.chunks(seeds.len())) {
-            let own: Vec<&Outcome> = outcomes.iter().flatten().collect();
-            // A row with a case missing would be another row.
-            if own.len() == seeds.len() {
-                file.runs.push(self.row(&cases[0], &own));
-            }
-        }
-        messaging::relate(&mut file.runs);
+        let row = |cases: &[Case], outcomes: &[&Outcome]| self.row(&cases[0], outcomes);
+        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), self.host, Case::run, row);
+        relate(&mut file.runs);
     }
 
     fn row(&self, case: &Case, outcomes: &[&Outcome]) -> Run {
