@@ -88,6 +88,9 @@ pub(crate) struct MachineArgs {
     pub(crate) seed: u64,
 }
 
+/// The machine of a simulated run when nobody says.
+pub(crate) const USUAL_MACHINE: &str = "gnr-2x120";
+
 /// A machine, and those with as many of its CPUs as were asked for.
 pub(crate) type Sizes = (Arc<Topology>, Vec<Arc<Topology>>);
 
@@ -123,7 +126,7 @@ impl MachineArgs {
     pub(crate) fn sizes(&self, host: HostArg, usual: &dyn Fn(&Topology) -> Vec<usize>) -> Result<Vec<Sizes>, Failure> {
         let given: Vec<&str> = self.machines.iter().map(String::as_str).collect();
         let names = match (given.as_slice(), host) {
-            ([], HostArg::Simulated) => &["gnr-2x120"],
+            ([], HostArg::Simulated) => &[USUAL_MACHINE],
             ([], HostArg::Native) => &["this"],
             (given, _) => given,
         };

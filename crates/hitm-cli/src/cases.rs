@@ -9,7 +9,7 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
-use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
+use crate::args::{CoherenceArg, MachineArgs, span, span_above_zero};
 use crate::campaign::host_threads;
 use crate::failure::Failure;
 use crate::simulate::Case;
@@ -121,14 +121,6 @@ impl CaseArgs {
             roles: false,
             livelock_after: self.livelock_after,
         }
-    }
-
-    /// The machines.
-    ///
-    /// # Errors
-    /// As [`MachineArgs::topologies`].
-    pub(crate) fn topologies(&self, host: HostArg) -> Result<Vec<Arc<Topology>>, Failure> {
-        self.machine.topologies(host)
     }
 
     /// The mitigations, each once.

@@ -10,6 +10,7 @@ mod cases;
 mod cmd;
 mod convert;
 mod failure;
+mod fit_work;
 mod json;
 mod native;
 mod operations;

@@ -38,14 +38,15 @@ pub(crate) fn run(cases: &[Case]) -> ResultFile {
             Err(failure) => file.failures.push(failure.to_string()),
         }
     }
-    let baselines: Vec<(String, Mean)> = file
+    let key = |run: &Run| (run.machine.clone(), run.profile.clone());
+    let baselines: Vec<_> = file
         .runs
         .iter()
         .filter(|run| run.mitigation == "baseline")
-        .map(|run| (run.machine.clone(), Mean { value: run.metric.value, interval: run.metric.interval }))
+        .map(|run| (key(run), Mean { value: run.metric.value, interval: run.metric.interval }))
         .collect();
     for run in &mut file.runs {
-        let baseline = baselines.iter().find(|(machine, _)| *machine == run.machine);
+        let baseline = baselines.iter().find(|(other, _)| *other == key(run));
         let own = Mean { value: run.metric.value, interval: run.metric.interval };
         let relative = baseline.map(|(_, baseline)| ratio(own, *baseline));
         (run.relative, run.relative_interval) = (relative.map(|mean| mean.value), relative.map(|mean| mean.interval));

@@ -1,6 +1,7 @@
 //! What the scheduler's operations touched: from what a machine counted by place in the source, and how often each was done.
 //!
-//! A search and a look are the readers' side of what mitigations split, a change of level and an announcement the writers'. Each is
+//! A search and a look are the readers' side of what mitigations split, a change of level and an announcement the writers'; to place is to
+//! choose the CPU of a fair task that wakes. Each is
 //! one or a few functions; the machine charges an access to the place that asked for it. Accesses are counted and not lines: how many different
 //! lines an event touches stands in `docs/costs.md`.
 
@@ -16,7 +17,7 @@ struct Operation {
     places: &'static [(&'static str, &'static [&'static str])],
 }
 
-const OPERATIONS: [Operation; 4] = [
+const OPERATIONS: [Operation; 5] = [
     Operation {
         name: "search",
         counts: &[Count::Find],
@@ -51,6 +52,37 @@ const OPERATIONS: [Operation; 4] = [
             (
                 "hitm-sched/src/waiting.rs",
                 &["tell", "withdraw", "tell_all", "withdraw_from_all", "enter", "leave", "take_slot", "slot_of"],
+            ),
+        ],
+    },
+    Operation {
+        name: "place",
+        counts: &[Count::Place],
+        places: &[
+            (
+                "hitm-sched/src/fair/idle.rs",
+                &[
+                    "select_fair",
+                    "affine",
+                    "load_of",
+                    "is_available",
+                    "idle_sibling",
+                    "by_masks",
+                    "by_hints",
+                    "may_have_idle_core",
+                    "tell_no_idle_core",
+                    "begin_scan",
+                    "two_passes",
+                    "scan_cores",
+                    "one_pass",
+                    "bounded_scan",
+                    "budget_of_time",
+                ],
+            ),
+            ("hitm-sched/src/fair/scan.rs", &["all_from"]),
+            (
+                "hitm-sched/src/fair/idle_mask.rs",
+                &["claim", "forget", "has_idle_core", "idle_cores_near", "idle_cpus_near"],
             ),
         ],
     },

@@ -10,6 +10,8 @@ use hitm_topology::Topology;
 use hitm_workloads::cid_storms::{self, Storms};
 use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
+use hitm_workloads::loopback::trace::COUNTED_BYTES;
+use hitm_workloads::loopback::{self, Loopback, Test};
 use hitm_workloads::meter::{BATCHES, Window};
 use hitm_workloads::pi_stress::{self, PiStress};
 
@@ -20,6 +22,7 @@ pub(crate) enum Workload {
     Cyclic(cyclic::Config),
     PiStress(pi_stress::Config),
     CidStorms(cid_storms::Config),
+    Loopback(loopback::Config),
 }
 
 /// A workload that was started.
@@ -29,6 +32,7 @@ pub(crate) enum Running {
     Cyclic(Cyclic),
     PiStress(PiStress),
     CidStorms(Storms),
+    Loopback(Loopback),
 }
 
 impl Workload {
@@ -39,6 +43,8 @@ impl Workload {
             Self::Cyclic(_) => "cyclic",
             Self::PiStress(_) => "pi_stress",
             Self::CidStorms(_) => "cid-storms",
+            Self::Loopback(loopback::Config { test: Test::Tbench, .. }) => "tbench",
+            Self::Loopback(_) => "netperf",
         }
     }
 
@@ -48,6 +54,7 @@ impl Workload {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
             Self::CidStorms(config) => config.load.name().to_owned(),
+            Self::Loopback(config) => loopback_profile(config),
             Self::Cyclic(_) | Self::PiStress(_) => self.options().trim_start().to_owned(),
         }
     }
@@ -63,6 +70,7 @@ impl Workload {
             Self::Cyclic(config) => cyclic_options(config),
             Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!(" --groups {groups}")),
             Self::CidStorms(config) => format!(" --load {}", config.load.name()),
+            Self::Loopback(config) => loopback_options(config),
         }
     }
 
@@ -70,7 +78,7 @@ impl Workload {
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
             Self::Ffmpeg(_) => true,
-            Self::CidStorms(_) => false,
+            Self::CidStorms(_) | Self::Loopback(_) => false,
             Self::PiStress(config) => config.groups.is_none(),
             Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
         };
@@ -84,6 +92,7 @@ impl Workload {
             Self::Cyclic(config) => config.window,
             Self::PiStress(config) => config.window,
             Self::CidStorms(config) => config.window,
+            Self::Loopback(config) => config.window,
         }
     }
 
@@ -94,6 +103,7 @@ impl Workload {
             Self::Cyclic(config) => config.seed,
             Self::PiStress(config) => config.seed,
             Self::CidStorms(config) => config.seed,
+            Self::Loopback(config) => config.seed,
         }
     }
 
@@ -104,6 +114,7 @@ impl Workload {
             Self::Cyclic(config) => config.seed = seed,
             Self::PiStress(config) => config.seed = seed,
             Self::CidStorms(config) => config.seed = seed,
+            Self::Loopback(config) => config.seed = seed,
         }
         self
     }
@@ -115,6 +126,7 @@ impl Workload {
             Self::Cyclic(_) => cyclic::roles(),
             Self::PiStress(_) => pi_stress::roles(),
             Self::CidStorms(_) => cid_storms::roles(),
+            Self::Loopback(_) => loopback::roles(),
         }
     }
 
@@ -132,7 +144,7 @@ impl Workload {
     /// allows by itself.
     pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
         match self {
-            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) => 0,
+            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) | Self::Loopback(_) => 0,
             // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
             Self::PiStress(config) => {
                 let life = config.window.warm_up + config.window.measured;
@@ -143,17 +155,22 @@ impl Workload {
 
     /// What it is judged by.
     pub(crate) fn metric(&self, mean: Mean) -> Metric {
-        let name = match self {
-            Self::Ffmpeg(_) => "frames_per_second",
-            Self::Cyclic(_) => "bogo_operations_per_second",
-            Self::PiStress(_) => "inversions_per_second",
-            Self::CidStorms(_) => "operations_per_second",
+        let (name, unit, each) = match self {
+            Self::Ffmpeg(_) => ("frames_per_second", "1/s", 1.0),
+            Self::Cyclic(_) => ("bogo_operations_per_second", "1/s", 1.0),
+            Self::PiStress(_) => ("inversions_per_second", "1/s", 1.0),
+            Self::CidStorms(_) => ("operations_per_second", "1/s", 1.0),
+            Self::Loopback(config) => match config.test {
+                Test::Tbench => ("throughput", "MB/s", COUNTED_BYTES * 1e-6),
+                Test::RequestReply => ("transactions_per_second", "1/s", 1.0),
+                Test::Stream(bytes) => ("sent", "Mbit/s", bytes as f64 * 8e-6),
+            },
         };
         Metric {
             name: name.to_owned(),
-            value: mean.value,
-            interval: mean.interval,
-            unit: "1/s".to_owned(),
+            value: mean.value * each,
+            interval: mean.interval * each,
+            unit: unit.to_owned(),
             better: "higher".to_owned(),
         }
     }
@@ -165,8 +182,29 @@ impl Workload {
             Self::Cyclic(config) => Running::Cyclic(Cyclic::start(runtime, config)),
             Self::PiStress(config) => Running::PiStress(PiStress::start(runtime, config)),
             Self::CidStorms(config) => Running::CidStorms(Storms::start(runtime, config)),
+            Self::Loopback(config) => Running::Loopback(Loopback::start(runtime, config)),
         }
     }
+}
+
+/// What the pairs do, and how many there are.
+fn loopback_profile(config: &loopback::Config) -> String {
+    let plural = if config.pairs == 1 { "" } else { "s" };
+    let pairs = config.pairs;
+    match config.test {
+        Test::Tbench => format!("{pairs} client{plural}"),
+        Test::RequestReply => format!("rr, {pairs} client{plural}"),
+        Test::Stream(bytes) => format!("udp-stream, {bytes} bytes, {pairs} client{plural}"),
+    }
+}
+
+fn loopback_options(config: &loopback::Config) -> String {
+    let test = match config.test {
+        Test::Tbench => String::new(),
+        Test::RequestReply => " --test rr".to_owned(),
+        Test::Stream(bytes) => format!(" --test udp-stream --size {bytes}"),
+    };
+    format!("{test} --clients {} --work {}ns", config.pairs, config.work.as_picos() / 1_000)
 }
 
 /// What was asked for that is not the usual, as options: each with a space before it.
@@ -191,6 +229,7 @@ impl Running {
             Self::Cyclic(cyclic) => cyclic.operations_per_second(),
             Self::PiStress(pi_stress) => pi_stress.inversions_per_second(),
             Self::CidStorms(storms) => storms.operations_per_second(),
+            Self::Loopback(loopback) => loopback.operations_per_second(),
         }
     }
 
@@ -198,7 +237,7 @@ impl Running {
     pub(crate) fn latencies(&self) -> Vec<Span> {
         match self {
             Self::Cyclic(cyclic) => cyclic.latencies(),
-            Self::Ffmpeg(_) | Self::PiStress(_) | Self::CidStorms(_) => Vec::new(),
+            Self::Ffmpeg(_) | Self::PiStress(_) | Self::CidStorms(_) | Self::Loopback(_) => Vec::new(),
         }
     }
 
@@ -208,7 +247,7 @@ impl Running {
             Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(
                 "a group got nothing done for 5 looks of the admin task in a row, 3.75s: a deadlock, or CPUs too slow",
             ),
-            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::PiStress(_) | Self::CidStorms(_) => None,
+            _ => None,
         }
     }
 }

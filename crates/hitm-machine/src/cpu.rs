@@ -41,6 +41,8 @@ pub(crate) struct Cpu {
     pub(crate) spinning: bool,
     pub(crate) finished: bool,
     pub(crate) pending: Interrupts,
+    /// Of those that are pending or under way, what it notices by itself: see `idle_notice` of the path costs.
+    pub(crate) noticed: Interrupts,
     pub(crate) stores: StoreBuffer,
     pub(crate) window: LoadWindow,
     /// What it wrote ahead of the others in its turn: see [`engine::ahead`](crate::engine).
@@ -68,6 +70,7 @@ impl Cpu {
             waits: Waits::Nothing,
             spinning: false,
             pending: Interrupts::NONE,
+            noticed: Interrupts::NONE,
             interrupts_due: Vec::new(),
             timer_generation: 0,
             window,

@@ -58,9 +58,19 @@ struct PathCosts {
     /// What the delivery of an interrupt takes at least, however it varies.
     least_delivery: u64,
     interrupt_entry: u64,
+    /// 0 for none.
+    idle_notice: u64,
     idle_exit: u64,
     timer_slack: u64,
     page_fault: u64,
+}
+
+/// See [`PathCosts::least_delivery`].
+fn least_delivery(costs: &Costs, jitter: f64) -> u64 {
+    let (interrupt, notice) = (costs.paths.interrupt_delivery.value, costs.paths.idle_notice.value);
+    let least = if notice > 0.0 { interrupt.min(notice) } else { interrupt };
+    // An event at a time comes after the turns of that time, and a jittered path is rounded: two picoseconds less.
+    (picos(least) as f64 * (1.0 - jitter) - 2.0) as u64
 }
 
 /// All state of a machine.
@@ -131,8 +141,8 @@ impl Engine {
             interrupt_send: picos(costs.paths.interrupt_send.value),
             interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
             interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
-            // An event at a time comes after the turns of that time, and a jittered path is rounded: two picoseconds less.
-            least_delivery: (picos(costs.paths.interrupt_delivery.value) as f64 * (1.0 - config.jitter) - 2.0) as u64,
+            least_delivery: least_delivery(&costs, config.jitter),
+            idle_notice: picos(costs.paths.idle_notice.value),
             interrupt_entry: picos(costs.paths.interrupt_entry.value),
             idle_exit: picos(costs.family.idle_exit.value),
             timer_slack: picos(costs.paths.timer_slack.value),

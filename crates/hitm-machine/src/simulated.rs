@@ -314,6 +314,10 @@ impl Platform for Simulated {
     /// Outside a CPU nobody is interrupted: what is dropped after a machine has ended or stalled has nobody to wake.
     fn interrupt(target: CpuId, interrupts: Interrupts) {
         on_cpu(|world, cpu| {
+            if world.engine.borrow().idle_cpus_notice() {
+                // Whether the target idles is asked.
+                world.settle();
+            }
             let mut engine = world.engine.borrow_mut();
             engine.send(target.0, interrupts);
             if let Some(races) = &mut engine.races {

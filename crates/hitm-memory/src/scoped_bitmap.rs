@@ -194,6 +194,40 @@ impl<M: Memory> BitmapRow<'_, M> {
         word.load(order) & bit != 0
     }
 
+    /// Takes `cpu` out of the row; whether it was there.
+    #[inline]
+    #[track_caller]
+    pub fn take(&self, cpu: CpuId, order: Ordering) -> bool {
+        let (word, bit) = self.word_of(cpu);
+        word.fetch_and(!bit, order) & bit != 0
+    }
+
+    /// The CPUs of the row that are of the part of `cpu`. Reads the words of that part.
+    #[inline]
+    #[track_caller]
+    pub fn near(&self, cpu: CpuId, order: Ordering) -> CpuSet {
+        let part = self.bitmaps.part_of[cpu.index()] as usize;
+        let (words, members) = (self.part(part), &self.bitmaps.members[part]);
+        let mut set = CpuSet::new();
+        for index in (0..self.bitmaps.words).filter(|&index| members.word(index) != 0) {
+            set.set_word(index, words[index].load(order) & members.word(index));
+        }
+        set
+    }
+
+    /// Takes those of `cpus` out of the row that are of the part of `cpu`: one write a word.
+    #[track_caller]
+    pub fn clear_near(&self, cpu: CpuId, cpus: &CpuSet, order: Ordering) {
+        let part = self.bitmaps.part_of[cpu.index()] as usize;
+        let (words, members) = (self.part(part), &self.bitmaps.members[part]);
+        for (index, word) in words.iter().enumerate().take(self.bitmaps.words) {
+            let gone = cpus.word(index) & members.word(index);
+            if gone != 0 {
+                word.fetch_and(!gone, order);
+            }
+        }
+    }
+
     /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at the first match.
     #[inline]
     #[track_caller]

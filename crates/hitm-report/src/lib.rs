@@ -11,6 +11,7 @@ pub mod functions;
 pub mod id_bursts;
 pub mod latency;
 pub mod layout;
+pub mod loads;
 pub mod messaging;
 pub mod plot;
 pub mod probe;

@@ -99,6 +99,48 @@ pub fn of(workload: &str, mitigation: &str) -> Option<Published> {
     Some(Published { relative, kernel_share, source: SOURCE.to_owned() })
 }
 
+/// Where the figures of [`idle_search`] are from: Mel Gorman, "[PATCH 4/4] sched/fair: Avoid revisiting CPUs multiple times during
+/// select_idle_sibling", December 2020. tbench on 2 sockets of Cascade Lake, 80 CPUs; UDP_STREAM on Broadwell, 80 CPUs.
+pub const IDLE_SEARCH_SOURCE: &str = "002_d0761cd0eba49187.txt";
+
+/// Load; MB/s of tbench under "altrecent-v2", the kernel that the patch was posted upon, and with it, "singlepass-v2".
+const TBENCH: [(&str, f64, f64); 10] = [
+    ("1 client", 502.05, 498.53),
+    ("2 clients", 983.65, 982.33),
+    ("4 clients", 1920.24, 1929.34),
+    ("8 clients", 3663.96, 3536.94),
+    ("16 clients", 6545.58, 6560.21),
+    ("32 clients", 10253.73, 10374.30),
+    ("64 clients", 12506.31, 11692.26),
+    ("128 clients", 21967.13, 21705.80),
+    ("256 clients", 21534.52, 21223.50),
+    ("320 clients", 21070.14, 21023.31),
+];
+
+/// Load; Mbit/s sent by netperf's UDP_STREAM, as above.
+const UDP_STREAM: [(&str, f64, f64); 9] = [
+    ("udp-stream, 64 bytes, 1 client", 232.78, 258.02),
+    ("udp-stream, 128 bytes, 1 client", 464.69, 511.53),
+    ("udp-stream, 256 bytes, 1 client", 904.72, 999.40),
+    ("udp-stream, 1024 bytes, 1 client", 3512.08, 3868.86),
+    ("udp-stream, 2048 bytes, 1 client", 6777.61, 7435.05),
+    ("udp-stream, 3312 bytes, 1 client", 10352.45, 11321.43),
+    ("udp-stream, 4096 bytes, 1 client", 12660.58, 13577.08),
+    ("udp-stream, 8192 bytes, 1 client", 19240.36, 21321.34),
+    ("udp-stream, 16384 bytes, 1 client", 29691.27, 31296.47),
+];
+
+/// What was published of a load of `tbench` or `netperf` on a machine: with `idle-candidate`, and with `idle-single-pass`.
+#[must_use]
+pub fn idle_search(workload: &str, machine: &str, profile: &str) -> Option<(f64, f64)> {
+    let rows: &[(&str, f64, f64)] = match (workload, machine) {
+        ("tbench", "clx-2x20") => &TBENCH,
+        ("netperf", "bdw-2x20") => &UDP_STREAM,
+        _ => return None,
+    };
+    rows.iter().find(|(load, ..)| *load == profile).map(|&(_, before, after)| (before, after))
+}
+
 /// What was measured of a role of FFmpeg's threads.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredRole {

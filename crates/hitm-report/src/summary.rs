@@ -1,11 +1,11 @@
 //! The table of a workload's mitigations: a row a run, what was published beside what came out.
 
 use crate::columns::{Align, Columns, short};
-use crate::latency;
 use crate::published::{
     MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role,
 };
 use crate::result::{Line, ResultFile, Role, Run};
+use crate::{latency, loads};
 
 /// All runs of a file that share workload, host, machine, arbitration and coherence, in order.
 fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
@@ -14,7 +14,7 @@ fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
         let Run { workload, host, machine, arbitration, coherence, .. } = run;
         [workload.clone(), host.clone(), machine.clone(), arbitration.clone(), coherence.clone()]
     };
-    for run in &file.runs {
+    for run in file.runs.iter().filter(|run| !loads::is_of(run)) {
         match groups.iter_mut().find(|group| key(group[0]) == key(run)) {
             Some(group) => group.push(run),
             None => groups.push(vec![run]),
@@ -55,7 +55,7 @@ pub fn render(file: &ResultFile) -> String {
     text
 }
 
-fn heading(file: &ResultFile, run: &Run) -> String {
+pub(crate) fn heading(file: &ResultFile, run: &Run) -> String {
     let machine = file.machines.iter().find(|machine| machine.name == run.machine);
     let shape = machine.map_or(String::new(), |machine| {
         let shape = [
@@ -91,7 +91,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn calibration(file: &ResultFile, run: &Run) -> String {
+pub(crate) fn calibration(file: &ResultFile, run: &Run) -> String {
     let fits = |calibration: &&crate::result::Calibration| {
         calibration.workload == run.workload
             && calibration.machine == run.machine

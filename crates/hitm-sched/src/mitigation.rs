@@ -14,8 +14,11 @@
 //! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`] |
 //! | `cid-owned` | concurrency ids: tasks own them, or CPUs where there are more tasks |
 //! | `cid-shipped` | concurrency ids: our own, which `shipped` has too |
-//! | `idle-single-pass` | fair tasks: the search for an idle CPU looks at none twice, see [`idle`](crate::fair::idle) |
+//! | `idle-candidate` | fair tasks: an idle CPU that is met on the way to an idle core will do, see [`idle`](crate::fair::idle) |
+//! | `idle-single-pass` | as `idle-candidate`, and the search looks at no CPU twice |
 //! | `idle-merged` | fair tasks: one search, for an idle core or an idle CPU |
+//! | `idle-mask=llc` | fair tasks: the CPUs that idle stand in a mask an LLC, or a node |
+//! | `idle-shipped` | fair tasks: our own, a hint an LLC which CPUs may idle |
 //! | `idle-util` | as `idle-merged`, bounded by how busy the LLC is |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
@@ -97,7 +100,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 18] = [
+pub const CATALOGUE: [(&str, &str); 21] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -110,9 +113,21 @@ pub const CATALOGUE: [(&str, &str); 18] = [
     ("cid-recent", "concurrency ids: a CPU asks for the one that it had before (v6.13 of Linux)"),
     ("cid-owned", "concurrency ids: tasks own them, or CPUs where there are more tasks than CPUs (v6.19 of Linux)"),
     ("cid-shipped", "concurrency ids: our own, of which each stays where it was used last; `shipped` has them too"),
-    ("idle-single-pass", "fair tasks: the search for an idle CPU looks at none twice (posted for v5.10 of Linux)"),
+    (
+        "idle-candidate",
+        "fair tasks: an idle CPU met on the way to an idle core will do (what the next one was posted upon)",
+    ),
+    ("idle-single-pass", "fair tasks: as idle-candidate, and no CPU is looked at twice (posted for v5.10 of Linux)"),
     ("idle-merged", "fair tasks: one search, for an idle core or an idle CPU (v5.12 of Linux)"),
     ("idle-util", "fair tasks: as idle-merged, bounded by how busy the LLC is (v6.0 of Linux)"),
+    (
+        "idle-mask=llc",
+        "fair tasks: masks of idle CPUs and cores, of which one is claimed (sched_ext's); also =node, =machine",
+    ),
+    (
+        "idle-shipped",
+        "fair tasks: our own search for an idle CPU, by hints that searches correct; `shipped` has it too",
+    ),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
@@ -136,7 +151,7 @@ impl Mitigation {
         let config = RootDomainConfig {
             shipped: true,
             cids: Variant::Shipped,
-            idle: IdleSearch::Merged,
+            idle: IdleSearch::Shipped,
             ..RootDomainConfig::default()
         };
         Self { name: "shipped".to_owned(), vectors: Vectors::Compact, config, ..Self::baseline() }
@@ -172,15 +187,22 @@ impl Mitigation {
                 ("cid-recent", None) => mitigation.set_ids(Variant::Recent).map_err(|why| fail(&why))?,
                 ("cid-owned", None) => mitigation.set_ids(Variant::Owned).map_err(|why| fail(&why))?,
                 ("cid-shipped", None) => mitigation.set_ids(Variant::Shipped).map_err(|why| fail(&why))?,
+                ("idle-candidate", None) => mitigation.config.idle = IdleSearch::Candidate,
                 ("idle-single-pass", None) => mitigation.config.idle = IdleSearch::SinglePass,
                 ("idle-merged", None) => mitigation.config.idle = IdleSearch::Merged,
                 ("idle-util", None) => mitigation.config.idle = IdleSearch::Util,
+                ("idle-shipped", None) => mitigation.config.idle = IdleSearch::Shipped,
+                ("idle-mask", Some(Form::Words(scope @ (Scope::Machine | Scope::Node | Scope::Llc)))) => {
+                    mitigation.config.idle = IdleSearch::Masks(scope);
+                }
+                ("idle-mask", Some(_)) => return Err(fail("is by llc, node or machine, as in `=llc`")),
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(form)) => mitigation.config.rto_count = form,
                 ("cpupri-mask", Some(form)) => mitigation.config.cpupri_mask = form,
                 ("cpupri-count", Some(form)) => mitigation.config.cpupri_count = form,
                 ("rto-mask", Some(form)) => mitigation.config.rto_mask = form,
+                ("idle-mask", None) => return Err(fail("needs a scope, as in `=llc` or `=node`")),
                 ("rto-count" | "cpupri-mask" | "cpupri-count" | "rto-mask", None) => {
                     return Err(fail("needs a scope, as in `=node`, or `=bytes`"));
                 }
@@ -341,7 +363,7 @@ pub const LAYOUTS: [&str; 12] = [
 ];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 34] = [
+pub const OBJECTS: [&str; 38] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -358,6 +380,10 @@ pub const OBJECTS: [&str; 34] = [
     "fair_task",
     "sched_domain",
     "sched_domain_shared",
+    "idle_masks",
+    "idle_masks_pointers",
+    "select_idle_mask",
+    "load_balance_mask",
     "task_cpus_mask",
     "task_table",
     "hotplug",

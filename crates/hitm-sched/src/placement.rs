@@ -12,7 +12,7 @@ use hitm_topology::CpuId;
 use crate::cpupri::Search;
 use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::TaskId;
 
@@ -23,9 +23,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// The CPU for `id`, which wakes and ran on `cpu` last.
-    pub(crate) fn select(&self, id: TaskId, cpu: CpuId) -> CpuId {
+    pub(crate) fn select(&self, id: TaskId, cpu: CpuId, hint: WakeHint) -> CpuId {
         if self.is_fair(id) {
-            return self.select_fair(id, cpu);
+            return self.select_fair(id, cpu, hint);
         }
         let task = self.tasks.get(id);
         let blocked = self.rqs[cpu].curr().is_some_and(|curr| {

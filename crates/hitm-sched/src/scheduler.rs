@@ -38,6 +38,16 @@ pub enum Why {
     Exit,
 }
 
+/// What a waker knows of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeHint {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is about to sleep: its CPU may soon have room. Linux's synchronous wakeup; fair tasks heed it.
+    WakerSleeps,
+}
+
 /// A scheduler, as a runtime sees it: without the types that say where its fields stand.
 ///
 /// [`begin_poll`](Scheduling::begin_poll), [`switch`](Scheduling::switch), [`needs_resched`](Scheduling::needs_resched),
@@ -63,7 +73,12 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     fn free(&self, task: TaskId);
 
     /// Wakes a task; false when it was awake.
-    fn wake(&self, task: TaskId) -> bool;
+    fn wake(&self, task: TaskId) -> bool {
+        self.wake_with(task, WakeHint::None)
+    }
+
+    /// As [`wake`](Scheduling::wake), by a task that knows something of itself.
+    fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool;
 
     /// Interrupts the CPU that runs `task`, if one does, with [`Interrupts::CONTROL`]: it has something to look at.
     fn kick(&self, task: TaskId);
@@ -254,7 +269,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn start(&self, task: TaskId) {
-        self.start_task(task);
+        self.start_task(task, WakeHint::None);
     }
 
     fn free(&self, task: TaskId) {
@@ -265,8 +280,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         self.tasks.free(task);
     }
 
-    fn wake(&self, task: TaskId) -> bool {
-        self.wake_task(task)
+    fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool {
+        self.wake_task(task, hint)
     }
 
     fn kick(&self, task: TaskId) {

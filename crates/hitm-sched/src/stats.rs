@@ -57,6 +57,8 @@ counts! {
     OverloadSet = "overload_set",
     /// CPUs that ceased to be overloaded.
     OverloadClear = "overload_clear",
+    /// Fair tasks for which a CPU was chosen.
+    Place = "place",
     /// CPUs that a wakeup of a fair task looked at, to see whether they idle.
     Probe = "probe",
     /// Fair tasks that went to a CPU with less to do.

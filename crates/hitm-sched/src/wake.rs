@@ -8,28 +8,28 @@ use hitm_memory::{PlainWord, Platform};
 
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::{TaskId, Wake};
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    pub(crate) fn wake_task(&self, id: TaskId) -> bool {
+    pub(crate) fn wake_task(&self, id: TaskId, hint: WakeHint) -> bool {
         match self.tasks.get(id).wake() {
             Wake::Noted | Wake::Dead => return false,
             Wake::Slept => {}
         }
-        self.start_task(id);
+        self.start_task(id, hint);
         true
     }
 
     /// Queues `id`, which sleeps and which nobody else will queue, or which was never queued.
-    pub(crate) fn start_task(&self, id: TaskId) {
+    pub(crate) fn start_task(&self, id: TaskId, hint: WakeHint) {
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
         // It may be asleep and its CPU still on the way out of it.
         task.wait_off_cpu();
         self.stats.add(Count::Wake);
-        let mut rq = self.queue_for(id);
+        let mut rq = self.queue_for(id, hint);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
         self.preempt_for(&rq, id);
@@ -38,11 +38,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// Chooses the CPU for `id`, which is on no queue and whose `pi_lock` the caller holds, and locks its queue.
-    fn queue_for(&self, id: TaskId) -> RqGuard<'_, P> {
+    fn queue_for(&self, id: TaskId, hint: WakeHint) -> RqGuard<'_, P> {
         let task = self.tasks.get(id);
         loop {
             let before = task.cpu();
-            let chosen = self.nearest_active(id, self.select(id, before));
+            let chosen = self.nearest_active(id, self.select(id, before, hint));
             if chosen != before {
                 self.stats.add(Count::Migration);
                 task.cpu.set(chosen.0);

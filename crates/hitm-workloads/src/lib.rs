@@ -9,6 +9,7 @@ pub mod cid_storms;
 pub mod cyclic;
 pub mod ffmpeg;
 pub mod hackbench;
+pub mod loopback;
 pub mod meter;
 pub mod pi_stress;
 pub mod probe;

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hitm_memory::{Platform, Time};
+use hitm_sched::scheduler::WakeHint;
 use hitm_sched::task::TaskId;
 
 use crate::time::Timers;
@@ -23,6 +24,8 @@ pub(crate) struct Local {
     tick: AtomicU64,
     /// Whether the task that it polls has a tenant.
     has_map: AtomicBool,
+    /// Whether what the task wakes it wakes before it sleeps.
+    about_to_wait: AtomicBool,
     /// What the timer is set to.
     armed: AtomicU64,
     /// The sleeps that began here. Others take theirs out.
@@ -39,6 +42,7 @@ impl Local {
             turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
             tick: AtomicU64::new(Time::NEVER.as_picos()),
             has_map: AtomicBool::new(false),
+            about_to_wait: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
             timers: Timers::default(),
         }
@@ -82,6 +86,16 @@ impl Local {
     /// Sets whether the task that this CPU polls has a tenant.
     pub(crate) fn set_has_map(&self, has_map: bool) {
         self.has_map.store(has_map, OWN);
+    }
+
+    /// What wakeups by the task that this CPU polls know of it.
+    pub(crate) fn hint(&self) -> WakeHint {
+        if self.about_to_wait.load(OWN) { WakeHint::WakerSleeps } else { WakeHint::None }
+    }
+
+    /// Sets whether the task that this CPU polls is about to wait; returns what was set before.
+    pub(crate) fn set_about_to_wait(&self, is_so: bool) -> bool {
+        self.about_to_wait.swap(is_so, OWN)
     }
 
     /// Sets the timer to the earliest of what waits for it, unless it expires before that anyway.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hitm_memory::{Interrupts, Mode, PathCost, Platform, Time};
-use hitm_sched::scheduler::Scheduling;
+use hitm_sched::scheduler::{Scheduling, WakeHint};
 use hitm_sched::task::TaskId;
 use hitm_topology::{CpuId, Topology};
 
@@ -137,6 +137,24 @@ impl<P: Platform> Handle<P> {
         poll_fn(|context| cell.poll_park(context)).await;
     }
 
+    /// Runs `f`, whose wakeups of fair tasks are told that the calling task waits right after it: so its partner may be given the CPU
+    /// that the caller leaves. A hint; nothing goes wrong when the caller goes on instead. No effect outside a task.
+    pub fn about_to_wait<R>(&self, f: impl FnOnce() -> R) -> R {
+        /// Takes it back, also when `f` panics.
+        struct Back<'a>(&'a Local, bool);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.set_about_to_wait(self.1);
+            }
+        }
+        if self.0.current_id().is_none() {
+            return f();
+        }
+        let local = &self.0.locals[P::current_cpu().index()];
+        let _back = Back(local, local.set_about_to_wait(true));
+        f()
+    }
+
     /// Polls tasks as `cpu` until the runtime has shut down. The simulated machine's CPUs call this; native threads do so by
     /// themselves.
     pub fn run_cpu(&self, cpu: CpuId) {
@@ -204,7 +222,8 @@ impl<P: Platform> Inner<P> {
 
     /// As `wake`, from a CPU that is in the kernel already.
     pub(crate) fn wake_here(&self, cell: &Cell<P>) {
-        if self.sched.wake(cell.id)
+        let hint = if self.host.is_cpu() { self.locals[P::current_cpu().index()].hint() } else { WakeHint::None };
+        if self.sched.wake_with(cell.id, hint)
             && let (Some(roles), Some(role)) = (&self.roles, cell.role)
         {
             roles.wake(P::now(), self.current_role(), role);

@@ -15,7 +15,8 @@ fn every_search_passes_the_same_messages_on() {
         result_of("run hackbench --machine clx-2x20 --cpus 16 --groups 1,2 --fds 4 --loops 20 --seeds 2");
     assert!(text.starts_with("hackbench simulated on clx-2x20@16, threads over pipes, 1 group of 4 and 4"), "{text}");
     let names: Vec<&str> = runs.iter().map(|run| run["mitigation"].as_str().unwrap()).collect();
-    let searches = ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"];
+    let searches =
+        ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
     assert_eq!(names, [searches, searches].concat());
     for (row, run) in runs.iter().enumerate() {
         let groups = 1 + row / searches.len();

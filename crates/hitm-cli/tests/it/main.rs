@@ -12,6 +12,7 @@ mod failures;
 mod hackbench;
 mod help;
 mod hosts;
+mod loopback;
 mod machines;
 mod one_source;
 mod pi_stress;

@@ -87,12 +87,20 @@ impl Engine {
             self.cpu().pending |= interrupts;
             return;
         }
-        self.spend(self.paths.interrupt_send, Part::Interrupts);
+        let notices = self.notices(target);
+        if !notices {
+            self.spend(self.paths.interrupt_send, Part::Interrupts);
+        }
         let sender = self.current;
         if self.faults.as_mut().is_some_and(|faults| faults.loses(sender, interrupts)) {
             return;
         }
-        let at = self.delivered(target, Late::Interrupt);
+        let at = if notices {
+            self.cpus[target as usize].noticed |= interrupts;
+            self.clock() + self.jittered(self.paths.idle_notice) + self.late(Late::Interrupt)
+        } else {
+            self.delivered(target, Late::Interrupt)
+        };
         let stores = &self.cpus[sender as usize].stores;
         if !stores.is_empty() {
             let after = stores.issued();
@@ -100,6 +108,19 @@ impl Engine {
         }
         self.cpus[target as usize].interrupts_due.push(at);
         self.enter_event(at, Event::Interrupt { cpu: target, bits: interrupts.bits() });
+    }
+
+    /// Whether idle CPUs are woken without an interrupt.
+    pub(crate) fn idle_cpus_notice(&self) -> bool {
+        self.paths.idle_notice > 0
+    }
+
+    /// Whether `target` idles and monitors the line that the current CPU has just written: then no interrupt is sent.
+    fn notices(&self, target: u32) -> bool {
+        // One that looked ahead may have begun to idle later than now.
+        let now = self.cpus[self.current as usize].clock;
+        let idles = matches!(self.cpus[target as usize].waits, Waits::Interrupt { since } if since <= now);
+        self.idle_cpus_notice() && idles
     }
 
     /// Interrupts reach `target`.
@@ -156,7 +177,9 @@ impl Engine {
     /// Takes what is pending at the current CPU.
     pub(crate) fn take_interrupts(&mut self) -> Interrupts {
         let taken = std::mem::take(&mut self.cpu().pending);
-        if !taken.is_empty() {
+        let noticed = std::mem::take(&mut self.cpu().noticed);
+        // What was noticed needs no handler. Of two that mean the same it is taken to be the one.
+        if !taken.is_empty() && !noticed.contains(taken) {
             self.charge(PathCost::InterruptEntry);
         }
         taken
@@ -187,7 +210,11 @@ impl Engine {
         let now = self.turn_time();
         self.directory.wakes(self.current, now);
         self.advance(now, Part::Idle);
-        self.charge(PathCost::IdleExit);
+        let (pending, noticed) = (self.cpu().pending, self.cpu().noticed);
+        // Who notices by itself was woken in the time that this takes.
+        if pending.is_empty() || !noticed.contains(pending) {
+            self.charge(PathCost::IdleExit);
+        }
     }
 
     /// Sets the current CPU's timer.

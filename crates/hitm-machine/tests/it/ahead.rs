@@ -166,6 +166,8 @@ fn run(setting: Setting, seed: u64, look_ahead: bool) -> Ran {
     if capacity.is_some() {
         costs.structure.overlapped_misses.value = [1.0, 10.0][seed as usize / 8 % 2];
     }
+    // Idle CPUs are woken by interrupts, or notice.
+    costs.set("idle_notice_ns", [0.0, 150.0][seed as usize / 3 % 2]).expect("a parameter");
     let measure_until = measure_until(seed);
     let start_spread = Span::from_nanos(200);
     let config =

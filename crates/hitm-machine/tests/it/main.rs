@@ -3,6 +3,7 @@
 mod ahead;
 mod caches;
 mod faults;
+mod idle;
 mod instructions;
 mod stores;
 mod stream;

@@ -5,14 +5,13 @@
 //! the target's LLC. [`IdleSearch`] says how the last three are found.
 //!
 //! **What is left out.** The search of the least loaded CPU for a new task, which is placed as one that wakes where it was made; the
-//! count of how many a waker wakes, above which the original does not ask wake-affine; the hint that the waker is about to sleep;
-//! averages of load, in whose place wake-affine compares the weights that are queued now; per-CPU kernel threads; capacities;
-//! clusters; the count of busy CPUs, since ticks do not stop here. What a scan may cost is told from the utilisation of this instant,
-//! not from an average. The masks of a scan are the CPU's own and cost no access here: of the variants, what a copy of a mask and a
-//! clear of each visited CPU cost is missing.
+//! count of how many a waker wakes, above which the original does not ask wake-affine; averages of load, in whose place wake-affine
+//! compares the weights that are queued now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not
+//! stop here. What a scan may cost is told from the utilisation of this instant, not from an average.
 //!
-//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] two lines a CPU, of which wakers elsewhere read one.
-//! A probe reads the lines of the queue that hold its running task and its count of tasks.
+//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] has lines of each CPU, of which wakers elsewhere read
+//! two. A probe reads the lines of the queue that hold its running task and its count of tasks. What a search has yet to look at
+//! stands in [masks](super::scan) of the searcher's own.
 //!
 //! **Cost.** Counted: [`Count::Probe`] is a CPU that was looked at.
 
@@ -23,9 +22,11 @@ use hitm_memory::{AtomicWord, CpuSet, LineStart, Memory, PerCpu, Placed, PlainWo
 use hitm_topology::{CpuId, Scope, Topology};
 
 use super::class::Fair;
+use super::idle_mask::IdleMasks;
+use super::scan::{Mask, Masks, Scan};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::TaskId;
 
@@ -35,12 +36,19 @@ pub enum IdleSearch {
     /// v5.10's two passes: an idle core, then an idle CPU, as many as the time that the searcher idled allows.
     #[default]
     Baseline,
-    /// As the baseline, but the second pass leaves out whom the first has seen (Mel Gorman, December 2020, not merged).
+    /// As the baseline, but an idle CPU that the first pass meets will do where no core idles, and a task keeps in mind where it ran
+    /// before it ran where it did last: what `SinglePass` was posted upon (Mel Gorman, "altrecent-v2", December 2020).
+    Candidate,
+    /// As `Candidate`, but the second pass leaves out whom the first has seen (the same, "singlepass-v2", not merged).
     SinglePass,
     /// v5.12's: one pass, over cores if one may idle, else over CPUs.
     Merged,
     /// v6.0's: as `Merged`, with the number of CPUs told from how busy the LLC is.
     Util,
+    /// Our own: a hint an LLC which CPUs may idle, that searches correct, and none where the LLC is busy. See [`idle_mask`](super::idle_mask).
+    Shipped,
+    /// Masks of the CPUs that idle, one a part of this scope, of which a search claims one: sched_ext's.
+    Masks(Scope),
 }
 
 /// The least number of CPUs that a bounded scan counts to: Linux's.
@@ -80,8 +88,10 @@ described! {
         /// Which [`Shared`] is that of its LLC. Read by who wakes a task towards this CPU.
         pub(crate) shared: M::Plain<u64>,
         third_line: LineStart,
-        /// How many CPUs the LLC has.
+        /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task towards this CPU.
         pub(crate) span_weight: M::Plain<u32>,
+        /// The run queue's, in the original: nobody else's line.
+        idleness: LineStart,
         /// Since when this CPU idles, picoseconds; 0 while it does not.
         pub(crate) idles_from: M::Plain<u64>,
         /// How long it idles on average, nanoseconds.
@@ -96,12 +106,16 @@ const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, shared) 
 pub(crate) struct Places<M: Memory> {
     shared: Box<[Placed<M, Shared<M>>]>,
     pub(crate) domains: PerCpu<M, Domain<M>>,
+    masks: Box<[Masks<M>]>,
+    /// Kept with [`IdleSearch::Masks`].
+    idle: Option<IdleMasks<M>>,
     /// Whether any core has several CPUs.
     has_siblings: bool,
 }
 
 impl<M: Memory> Places<M> {
-    pub(crate) fn new(topology: &Topology) -> Self {
+    /// Those of a machine on which `idle` CPUs idle, with their cores.
+    pub(crate) fn new(topology: &Topology, idle: Option<IdleMasks<M>>) -> Self {
         let shared = |llc: usize| {
             let words =
                 Shared { reference: [0; 2], has_idle_cores: M::Atomic::new(1), nr_idle_scan: M::Atomic::new(u32::MAX) };
@@ -117,6 +131,7 @@ impl<M: Memory> Places<M> {
                 statistics: [0; 2],
                 shared: M::Plain::new(llc as u64),
                 third_line: LineStart,
+                idleness: LineStart,
                 span_weight: M::Plain::new(topology.cpus_of(Scope::Llc, llc).len() as u32),
                 idles_from: M::Plain::new(0),
                 avg_idle: M::Plain::new(IDLE_MOST),
@@ -125,6 +140,8 @@ impl<M: Memory> Places<M> {
         Self {
             shared: (0..topology.parts(Scope::Llc)).map(shared).collect(),
             domains: PerCpu::new(topology, domain),
+            idle,
+            masks: topology.cpu_ids().map(|cpu| Masks::new(topology, cpu)).collect(),
             has_siblings: topology.parts(Scope::Core) < topology.cpus(),
         }
     }
@@ -138,12 +155,13 @@ impl<M: Memory> Places<M> {
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The CPU for `id`, which wakes and ran on `prev` last.
-    pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId) -> CpuId {
+    pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId, hint: WakeHint) -> CpuId {
+        self.stats.add(Count::Place);
         let may = self.tasks.allowed(id).intersection(&self.rd.active);
         let here = P::current_cpu();
-        let target = if may.contains(here) { self.affine(id, here, prev) } else { prev };
+        let target = if may.contains(here) { self.affine(id, here, prev, hint) } else { prev };
         let chosen = self.idle_sibling(id, prev, target, &may);
-        if target == here {
+        if target == here && self.rd.config.idle == IdleSearch::Baseline {
             // The waker is likely to be woken by this one: here its partner was.
             let waker = self.rqs[here].curr().filter(|&curr| self.is_fair(curr));
             waker.into_iter().for_each(|waker| self.tasks.fair(waker).recent_cpu.set(link(here)));
@@ -152,18 +170,26 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// Wake-affine: whether the task is drawn to the CPU that wakes it.
-    fn affine(&self, id: TaskId, here: CpuId, prev: CpuId) -> CpuId {
+    fn affine(&self, id: TaskId, here: CpuId, prev: CpuId, hint: WakeHint) -> CpuId {
         if here == prev {
             return prev;
         }
         if self.is_available(here) && self.share_cache(here, prev) {
             return if self.is_available(prev) { prev } else { here };
         }
+        let makes_room = hint == WakeHint::WakerSleeps;
+        if makes_room && self.rqs[here].nr_running.peek() == 1 {
+            return here;
+        }
         if self.is_available(prev) {
             return prev;
         }
         let weight = u64::from(self.tasks.fair(id).weight.peek());
-        let [here_load, prev_load] = [here, prev].map(|cpu| self.load_of(cpu));
+        let [mut here_load, prev_load] = [here, prev].map(|cpu| self.load_of(cpu));
+        if makes_room {
+            let waker = self.rqs[here].curr().filter(|&curr| self.is_fair(curr));
+            here_load -= waker.map_or(0, |waker| u64::from(self.tasks.fair(waker).weight.peek())).min(here_load);
+        }
         // The task comes to one of the two: to that with less, a little in favour of where it was.
         if (here_load + weight) * 100 < (prev_load + weight) * (100 + (IMBALANCE_PCT - 100) / 2) { here } else { prev }
     }
@@ -185,6 +211,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.idles(cpu)
     }
 
+    /// As [`is_available`](Self::is_available), uncounted.
+    #[track_caller]
     fn idles(&self, cpu: CpuId) -> bool {
         self.rqs[cpu].curr().is_none() && self.rqs[cpu].nr_running.peek() == 0
     }
@@ -195,7 +223,91 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         [core, llc]
     }
 
+    /// The masks of the CPUs that idle, where they are kept.
+    pub(crate) fn idle_masks(&self) -> Option<IdleMasks<P>> {
+        let scope = match self.rd.config.idle {
+            IdleSearch::Masks(scope) => scope,
+            IdleSearch::Shipped => Scope::Llc,
+            _ => return None,
+        };
+        let core = |cpu| CpuSet::clone(self.around(cpu)[0]);
+        Some(IdleMasks::new(&self.topology, scope, |cpu| self.idles(cpu), core))
+    }
+
+    /// sched_ext's: an idle core, then an idle CPU, where the task ran before all others.
+    fn by_masks(&self, masks: &IdleMasks<P>, prev: CpuId, target: CpuId, may: &CpuSet) -> Option<CpuId> {
+        let claim = |cpu: CpuId| {
+            self.stats.add(Count::Probe);
+            masks.claim(cpu)
+        };
+        let goes_back = self.share_cache(prev, target) && may.contains(prev);
+        if goes_back && masks.has_idle_core(prev) && claim(prev) {
+            return Some(prev);
+        }
+        // The LLC first: beyond it only where the masks are those of more.
+        let llc = self.around(target)[1];
+        let nearest = |found: CpuSet| {
+            let (mut inside, mut outside) = (found.clone(), found);
+            inside.intersect(llc);
+            outside.subtract(llc);
+            [inside, outside]
+        };
+        let first = |sets: [CpuSet; 2]| {
+            let cpus = sets.iter().flat_map(|set| set.common_from(may, target));
+            cpus.into_iter().find(|&cpu| claim(cpu))
+        };
+        let core = if self.places().has_siblings { first(nearest(masks.idle_cores_near(target))) } else { None };
+        let back = |_: &()| goes_back && claim(prev);
+        core.or_else(|| Some(()).filter(back).map(|()| prev)).or_else(|| first(nearest(masks.idle_cpus_near(target))))
+    }
+
+    /// Ours: what may idle is looked at, an idle core first where there may be one.
+    fn by_hints(&self, masks: &IdleMasks<P>, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
+        // Relaxed: a hint.
+        if self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let wants_core = self.may_have_idle_core(target);
+        let hinted = masks.idle_cpus_near(target);
+        let mut left = hinted.clone();
+        left.intersect(in_llc);
+        let (mut candidate, mut in_vain) = (None, CpuSet::new());
+        while let Some(cpu) = left.first_from(target) {
+            let core = self.around(cpu)[0];
+            let mut is_idle = true;
+            for sibling in core.iter() {
+                if !hinted.contains(sibling) {
+                    is_idle = false;
+                } else if !self.is_available(sibling) {
+                    is_idle = false;
+                    in_vain.insert(sibling);
+                } else if left.contains(sibling) {
+                    candidate = candidate.or(Some(sibling));
+                }
+            }
+            if is_idle {
+                candidate = Some(cpu);
+            }
+            if is_idle || (candidate.is_some() && !wants_core) {
+                break;
+            }
+            left.subtract(core);
+        }
+        if left.is_empty() && wants_core {
+            self.tell_no_idle_core(target);
+        }
+        // A bit that is wrong now may be right again before the next one looks: to clear it would move the line twice.
+        if in_vain.len() as u64 > SCAN_LEAST {
+            masks.forget(target, &in_vain);
+        }
+        candidate
+    }
+
     fn idle_sibling(&self, id: TaskId, prev: CpuId, target: CpuId, may: &CpuSet) -> CpuId {
+        let masks = self.places().idle.as_ref();
+        if let (Some(masks), IdleSearch::Masks(_)) = (masks, self.rd.config.idle) {
+            return self.by_masks(masks, prev, target, may).unwrap_or(target);
+        }
         if may.contains(target) && self.is_available(target) {
             return target;
         }
@@ -203,20 +315,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return prev;
         }
         let recent_word = &self.tasks.fair(id).recent_cpu;
-        let recent = cpu_of(recent_word.peek()).filter(|&cpu| cpu != prev && cpu != target);
-        if let Some(recent) = recent
-            && self.share_cache(recent, target)
-            && may.contains(recent)
-            && self.is_available(recent)
-        {
+        let recent = cpu_of(recent_word.peek());
+        let recent = recent.filter(|&cpu| cpu != prev && cpu != target && self.share_cache(cpu, target));
+        let recent = recent.filter(|&cpu| may.contains(cpu) && self.is_available(cpu));
+        if recent.is_some() || self.rd.config.idle != IdleSearch::Baseline {
             recent_word.set(link(prev));
+        }
+        if let Some(recent) = recent {
             return recent;
         }
-        let mut mask = self.around(target)[1].clone();
-        mask.intersect(may);
+        let mut in_llc = self.around(target)[1].clone();
+        in_llc.intersect(may);
         let found = match self.rd.config.idle {
-            IdleSearch::Baseline | IdleSearch::SinglePass => self.two_passes(target, mask),
-            IdleSearch::Merged | IdleSearch::Util => self.one_pass(prev, target, mask),
+            IdleSearch::Shipped => masks.and_then(|masks| self.by_hints(masks, target, &in_llc)),
+            IdleSearch::Baseline | IdleSearch::Candidate | IdleSearch::SinglePass => self.two_passes(target, &in_llc),
+            _ => self.one_pass(prev, target, &in_llc),
         };
         found.unwrap_or(target)
     }
@@ -236,42 +349,80 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.places().shared_of(target).has_idle_cores.store(0, Ordering::Relaxed);
     }
 
-    /// v5.10's, and the single pass.
-    fn two_passes(&self, target: CpuId, mut mask: CpuSet) -> Option<CpuId> {
-        let all = mask.clone();
+    /// The calling CPU's masks.
+    fn masks(&self) -> &Masks<P> {
+        &self.places().masks[P::current_cpu().index()]
+    }
+
+    /// Fills `mask` with the CPUs of the LLC of `target` that will do: `in_llc`.
+    fn begin_scan<'a>(&self, mask: &'a Mask<P>, target: CpuId, in_llc: &CpuSet) -> Scan<'a, P> {
+        // Peek: written when it was made; which CPUs the LLC has stands on its line.
+        _ = self.places().domains[target].span_weight.peek();
+        Scan::begin(mask, in_llc.clone())
+    }
+
+    /// v5.10's, and what was posted for it.
+    fn two_passes(&self, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
+        let Masks { select, balance } = self.masks();
+        let single = self.rd.config.idle == IdleSearch::SinglePass;
+        let mut unseen = single.then(|| self.begin_scan(select, target, in_llc));
         if self.may_have_idle_core(target) {
-            let mut cores = mask.clone();
-            while let Some(cpu) = cores.first_from(target) {
-                let core = self.around(cpu)[0];
-                let mut is_idle = true;
-                for sibling in core.iter() {
-                    if self.rd.config.idle == IdleSearch::SinglePass {
-                        mask.remove(sibling);
-                    }
-                    if !self.is_available(sibling) {
-                        is_idle = false;
-                        break;
-                    }
-                }
-                if is_idle {
-                    return Some(cpu);
-                }
-                core.iter().for_each(|sibling| cores.remove(sibling));
+            let cores = match &unseen {
+                Some(unseen) => unseen.copy(balance),
+                None => self.begin_scan(select, target, in_llc),
+            };
+            let found = self.scan_cores(target, cores, in_llc, |cpu| {
+                unseen.iter_mut().for_each(|unseen| unseen.remove(cpu));
+            });
+            if found.is_some() {
+                return found;
             }
-            self.tell_no_idle_core(target);
         }
-        self.bounded_scan(target, &mask, self.budget_of_time()).or_else(|| {
-            let mut siblings = self.around(target)[0].clone();
-            siblings.intersect(&all);
-            siblings.iter().find(|&sibling| self.is_available(sibling))
+        let left = unseen.unwrap_or_else(|| self.begin_scan(select, target, in_llc));
+        self.bounded_scan(target, &left, self.budget_of_time()).or_else(|| {
+            let siblings = self.around(target)[0].iter().filter(|&cpu| in_llc.contains(cpu));
+            siblings.into_iter().find(|&sibling| self.is_available(sibling))
         })
     }
 
+    /// Looks for an idle core among `cores`, and tells `see` each CPU that it looks at. Where none idles an idle CPU will do, but not for
+    /// the baseline.
+    fn scan_cores(
+        &self,
+        target: CpuId,
+        mut cores: Scan<'_, P>,
+        in_llc: &CpuSet,
+        mut see: impl FnMut(CpuId),
+    ) -> Option<CpuId> {
+        let mut candidate = None;
+        while let Some(cpu) = cores.first_from(target) {
+            let core = self.around(cpu)[0];
+            let mut is_idle = true;
+            for sibling in core.iter() {
+                see(sibling);
+                if !self.is_available(sibling) {
+                    is_idle = false;
+                    break;
+                }
+                if candidate.is_none() && in_llc.contains(sibling) {
+                    candidate = Some(sibling);
+                }
+            }
+            if is_idle {
+                return Some(cpu);
+            }
+            cores.remove_all(core);
+        }
+        self.tell_no_idle_core(target);
+        candidate.filter(|_| self.rd.config.idle != IdleSearch::Baseline)
+    }
+
     /// v5.12's, and v6.0's.
-    fn one_pass(&self, prev: CpuId, target: CpuId, mut mask: CpuSet) -> Option<CpuId> {
+    fn one_pass(&self, prev: CpuId, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
         if self.may_have_idle_core(target) {
+            let mut left = self.begin_scan(&self.masks().select, target, in_llc);
             let mut candidate = None;
-            while let Some(cpu) = mask.first_from(target) {
+            while let Some(cpu) = left.first_from(target) {
                 let core = self.around(cpu)[0];
                 let mut is_idle = true;
                 for sibling in core.iter() {
@@ -280,20 +431,20 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                         if candidate.is_some() {
                             break;
                         }
-                    } else if candidate.is_none() && mask.contains(sibling) {
+                    } else if candidate.is_none() && left.contains(sibling) {
                         candidate = Some(sibling);
                     }
                 }
                 if is_idle {
                     return Some(cpu);
                 }
-                core.iter().for_each(|sibling| mask.remove(sibling));
+                left.remove_all(core);
             }
             self.tell_no_idle_core(target);
             return candidate;
         }
         if self.share_cache(prev, target) {
-            let siblings = self.around(prev)[0].iter().filter(|&cpu| cpu != prev && mask.contains(cpu));
+            let siblings = self.around(prev)[0].iter().filter(|&cpu| cpu != prev && in_llc.contains(cpu));
             if let Some(sibling) = siblings.into_iter().find(|&sibling| self.is_available(sibling)) {
                 return Some(sibling);
             }
@@ -306,17 +457,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             _ => self.budget_of_time(),
         };
-        if budget == 1 { None } else { self.bounded_scan(target, &mask, budget) }
+        if budget == 1 {
+            return None;
+        }
+        let left = self.begin_scan(&self.masks().select, target, in_llc);
+        self.bounded_scan(target, &left, budget)
     }
 
     /// Looks at fewer than `budget` CPUs from `target` on. What a scan costs that was not cut short is averaged.
-    fn bounded_scan(&self, target: CpuId, mask: &CpuSet, budget: u64) -> Option<CpuId> {
+    fn bounded_scan(&self, target: CpuId, left: &Scan<'_, P>, budget: u64) -> Option<CpuId> {
         let start = P::now();
-        let mut left = budget;
+        let mut budget = budget;
         let mut found = None;
-        for cpu in mask.common_from(mask, target) {
-            left -= 1;
-            if left == 0 {
+        for cpu in left.all_from(target) {
+            budget -= 1;
+            if budget == 0 {
                 return None;
             }
             if self.is_available(cpu) {
@@ -344,13 +499,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn note_idleness(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, next: Option<TaskId>) {
         match &self.fair.get() {
             Some(fair) if next.is_none() => self.begin_idle(fair, rq.cpu, P::now()),
-            Some(fair) if prev.is_none() => Self::end_idle(fair, rq.cpu, P::now()),
+            Some(fair) if prev.is_none() => self.end_idle(fair, rq.cpu, P::now()),
             _ => {}
         }
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
         fair.places.domains[cpu].idles_from.set(now.as_picos());
+        match (&fair.places.idle, self.rd.config.idle) {
+            (Some(masks), IdleSearch::Masks(_)) => return masks.begin_idle(cpu, self.around(cpu)[0]),
+            (Some(masks), _) => masks.hint(cpu),
+            (None, _) => {}
+        }
         if !fair.places.has_siblings {
             return;
         }
@@ -366,7 +526,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    fn end_idle(fair: &Fair<P>, cpu: CpuId, now: Time) {
+    fn end_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
+        if let (Some(masks), IdleSearch::Masks(_)) = (&fair.places.idle, self.rd.config.idle) {
+            masks.end_idle(cpu, self.around(cpu)[0]);
+        }
         let domain = &fair.places.domains[cpu];
         let since = domain.idles_from.get();
         if since == 0 {
@@ -384,7 +547,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Works out how many CPUs a search of the LLC of `cpu` is worth: the more of it is busy, the fewer.
     pub(crate) fn refresh_idle_scan(&self, cpu: CpuId) {
-        if self.rd.config.idle != IdleSearch::Util {
+        if !matches!(self.rd.config.idle, IdleSearch::Util | IdleSearch::Shipped) {
             return;
         }
         let llc = self.around(cpu)[1];

@@ -24,6 +24,8 @@
 //! | [`class`] | what the scheduler's operations do with a fair task |
 //! | [`server`] | what real-time tasks must leave |
 //! | [`idle`] | where a task that wakes runs: the search for an idle CPU |
+//! | [`scan`] | the masks of that search |
+//! | [`idle_mask`] | which CPUs idle, for searches that read that instead of queues |
 //! | [`balance`] | CPUs with little to do get tasks of others |
 //! | [`check`] | what must hold of all that |
 //!
@@ -43,6 +45,10 @@ pub(crate) mod class;
 pub(crate) mod server;
 
 pub mod idle;
+
+mod scan;
+
+mod idle_mask;
 
 mod balance;
 

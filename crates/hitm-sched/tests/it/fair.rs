@@ -21,7 +21,16 @@ type Bench = bench::Bench<dyn Scheduling<Simulated>>;
 const MACHINE: &str = "pack:2 l3:2 core:4 pu:2";
 
 /// The searches for an idle CPU.
-const SEARCHES: [&str; 4] = ["baseline", "idle-single-pass", "idle-merged", "idle-util"];
+const SEARCHES: [&str; 8] = [
+    "baseline",
+    "idle-candidate",
+    "idle-single-pass",
+    "idle-merged",
+    "idle-util",
+    "idle-mask=llc",
+    "idle-mask=machine",
+    "idle-shipped",
+];
 
 /// A machine with the scheduler of a mitigation.
 fn bench_of(topology: &str, mitigation: &str) -> Bench {
@@ -100,6 +109,7 @@ fn each_search(busy: &[u32]) -> String {
 fn a_task_goes_to_an_idle_core_of_the_llc() {
     expect![[r#"
         baseline: on 4 after 5, on 6 after 6
+        idle-candidate: on 4 after 5, on 6 after 6
         idle-single-pass: on 4 after 5, on 6 after 6
         idle-merged: on 4 after 7, on 6 after 8
         idle-util: on 4 after 7, on 6 after 8
@@ -111,6 +121,7 @@ fn a_task_goes_to_an_idle_core_of_the_llc() {
 fn where_no_core_idles_it_goes_to_an_idle_cpu() {
     expect![[r#"
         baseline: on 5 after 11, on 0 after 11
+        idle-candidate: on 5 after 11, on 0 after 11
         idle-single-pass: on 5 after 8, on 0 after 11
         idle-merged: on 5 after 8, on 0 after 10
         idle-util: on 5 after 8, on 0 after 10

@@ -105,7 +105,8 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Span {
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
     for group in 0..config.groups {
-        let pipes: Arc<[Pipe<P>]> = (0..config.pairs).map(|pair| Pipe::new(group * config.pairs + pair)).collect();
+        let pipes: Arc<[Pipe<P>]> =
+            (0..config.pairs).map(|pair| Pipe::new(runtime, group * config.pairs + pair)).collect();
         for pair in 0..config.pairs {
             let (clock, pipes, start) = (runtime.clone(), pipes.clone(), start.clone());
             let receiver = (clock.clone(), pipes.clone(), start.clone());

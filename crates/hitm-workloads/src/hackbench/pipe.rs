@@ -2,7 +2,8 @@
 //!
 //! **Origin.** Linux's pipe with sixteen pages. A write that fits goes in whole or waits; a read takes a message whole, since readers here ask
 //! for as many bytes as were written at a time. A write wakes one reader that sleeps. A read wakes one writer when it empties a page, and
-//! a writer that was woken wakes the next while a page is free.
+//! a writer that was woken wakes the next while a page is free. All these wakeups have the hint that the waker is about to sleep,
+//! true or not.
 //!
 //! **Differences.** A spinning lock stands for the pipe's mutex, which is held for less than its sleep would take. Pages are used in turn,
 //! where the kernel uses the one again that was emptied last. A copy touches each line once.
@@ -13,6 +14,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
+use hitm::Handle;
 use hitm_memory::{Described, Field, LINE, Lock, Memory, Mode, PathCost, Placed, PlacedSlice, PlainWord, Platform};
 
 /// A page, in bytes.
@@ -48,6 +50,7 @@ impl<M: Memory> Described for Kernel<M> {
 
 /// A pipe.
 pub(super) struct Pipe<P: Platform> {
+    runtime: Handle<P>,
     kernel: Placed<P, Kernel<P>>,
     pages: PlacedSlice<P, P::Plain<u64>>,
 }
@@ -59,10 +62,11 @@ fn leave(queue: &mut VecDeque<Waker>, waker: &Waker) {
 
 impl<P: Platform> Pipe<P> {
     /// An empty pipe, the `index`th.
-    pub(super) fn new(index: usize) -> Self {
+    pub(super) fn new(runtime: &Handle<P>, index: usize) -> Self {
         let words = CAPACITY / size_of::<u64>();
         let fields = || vec![Field { count: words, ..Field::word("word", 0, size_of::<u64>(), "what is passed on") }];
         Self {
+            runtime: runtime.clone(),
             kernel: Placed::new(Kernel { state: Lock::new(State::default()) }, Some(index), None),
             pages: PlacedSlice::new("pipe_pages", Some(index), None, words, &fields, |_| P::Plain::new(0)),
         }
@@ -113,7 +117,7 @@ impl<P: Platform> Pipe<P> {
         let has_page = state.written - state.read + PAGE <= CAPACITY;
         let writer = if has_page { state.writers.pop_front() } else { None };
         drop(state);
-        reader.into_iter().chain(writer).for_each(Waker::wake);
+        self.runtime.about_to_wait(|| reader.into_iter().chain(writer).for_each(Waker::wake));
         Poll::Ready(())
     }
 
@@ -130,7 +134,7 @@ impl<P: Platform> Pipe<P> {
         let empties_page = at / PAGE != state.read / PAGE;
         let writer = if empties_page { state.writers.pop_front() } else { None };
         drop(state);
-        writer.into_iter().for_each(Waker::wake);
+        self.runtime.about_to_wait(|| writer.into_iter().for_each(Waker::wake));
         Poll::Ready(())
     }
 }

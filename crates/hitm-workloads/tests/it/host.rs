@@ -24,9 +24,24 @@ pub(crate) fn run<W: 'static>(
     roles: Roles,
     start: impl Fn(&Handle<Simulated>) -> W + 'static,
 ) -> Ran<W> {
+    run_with(machine, mitigation, window, config, roles, &[], start)
+}
+
+/// As [`run`], with other values of some parameters of the model.
+pub(crate) fn run_with<W: 'static>(
+    machine: &str,
+    mitigation: &str,
+    window: Window,
+    config: Config,
+    roles: Roles,
+    parameters: &[(&str, f64)],
+    start: impl Fn(&Handle<Simulated>) -> W + 'static,
+) -> Ran<W> {
     let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
     let config = Config { measure_from: window.warm_up, measure_until: window.warm_up + window.measured, ..config };
-    let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
+    let mut costs = Costs::of(&topology, CostSet::Linux);
+    parameters.iter().for_each(|&(name, value)| costs.set(name, value).expect("a parameter"));
+    let machine = Machine::new(topology.clone(), costs, config);
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
     let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), Some(roles)));
     let started = Arc::new(Mutex::new(None));

@@ -6,6 +6,7 @@ mod hackbench;
 mod host;
 mod inversions;
 mod loom;
+mod loopback;
 mod probes;
 mod simulated;
 

@@ -264,7 +264,9 @@ mod timed {
 
     #[test]
     fn as_many_tasks_as_cpus_have_one_each() {
-        for mitigation in ["baseline", "idle-single-pass", "idle-merged", "idle-util", "shipped"] {
+        for mitigation in
+            ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"]
+        {
             let setup = Setup { mitigation, ..Setup::of("pack:2 l3:1 core:2 pu:2") };
             let had = simulate(setup, move |handle| async move {
                 let (end, all) = (handle.now() + Span::from_micros(100 * MILLIS), Priority::fair(0));

@@ -52,7 +52,7 @@ impl Program for CidStorms {
         &self.series
     }
 
-    fn workload(&self) -> Workload {
+    fn workloads(&self) -> Vec<Workload> {
         let load = match self.load {
             LoadArg::CreateFew => Load::CreateFew,
             LoadArg::CreateMany => Load::CreateMany,
@@ -60,6 +60,7 @@ impl Program for CidStorms {
             LoadArg::MigrateMany => Load::MigrateMany,
             LoadArg::Affinity => Load::Affinity,
         };
-        Workload::CidStorms(Config { load, seed: self.series.seed(), window: self.series.window(USUAL_WINDOW) })
+        let window = self.series.window(USUAL_WINDOW);
+        vec![Workload::CidStorms(Config { load, seed: self.series.seed(), window })]
     }
 }

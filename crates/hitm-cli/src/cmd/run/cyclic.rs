@@ -95,8 +95,8 @@ impl Program for Cyclic {
         &self.series
     }
 
-    fn workload(&self) -> Workload {
+    fn workloads(&self) -> Vec<Workload> {
         let window = self.series.window(self.options.usual_window());
-        Workload::Cyclic(self.options.config(self.series.seed(), window))
+        vec![Workload::Cyclic(self.options.config(self.series.seed(), window))]
     }
 }

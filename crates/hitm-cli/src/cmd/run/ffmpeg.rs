@@ -89,8 +89,8 @@ impl Program for Ffmpeg {
         &self.series
     }
 
-    fn workload(&self) -> Workload {
-        Workload::Ffmpeg(self.config(self.burst_factor.unwrap_or(1.0)))
+    fn workloads(&self) -> Vec<Workload> {
+        vec![Workload::Ffmpeg(self.config(self.burst_factor.unwrap_or(1.0)))]
     }
 
     fn fitting_runs(&self) -> usize {
@@ -99,9 +99,9 @@ impl Program for Ffmpeg {
 
     fn fit(&self, case: &Case, threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
         if self.burst_factor.is_some() {
-            return Ok((self.workload(), None));
+            return Ok((self.workloads(), None));
         }
         let (factor, calibration) = calibrate::burst_factor(case, self.config(1.0), threads, progress)?;
-        Ok((Workload::Ffmpeg(self.config(factor)), Some(calibration)))
+        Ok((vec![Workload::Ffmpeg(self.config(factor))], Some(calibration)))
     }
 }

@@ -5,8 +5,10 @@ mod cid_storms;
 mod cyclic;
 mod ffmpeg;
 mod hackbench;
+mod netperf;
 mod pi_stress;
 mod series;
+mod tbench;
 
 use clap::{Args, Subcommand};
 
@@ -17,8 +19,10 @@ pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
 pub(crate) use self::ffmpeg::FfmpegOptions;
 use self::hackbench::Hackbench;
+use self::netperf::Netperf;
 use self::pi_stress::PiStress;
 pub(crate) use self::pi_stress::{PiStressOptions, USUAL_WINDOW as USUAL_PI_STRESS_WINDOW};
+use self::tbench::Tbench;
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 
@@ -61,6 +65,16 @@ enum Workload {
     ///
     /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Runs until all messages have come.
     Hackbench(Box<Hackbench>),
+    /// Clients that ask servers for a file server's operations, over loopback: fair tasks.
+    ///
+    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, and for 5s after
+    /// 1s natively.
+    Tbench(Box<Tbench>),
+    /// Datagrams one way, or a byte there and back, over loopback: fair tasks.
+    ///
+    /// On 2 x 20 cores of Broadwell unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, and for 5s after 1s
+    /// natively.
+    Netperf(Box<Netperf>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -74,6 +88,8 @@ impl Run {
             Workload::CidBursts(bursts) => bursts.run(),
             Workload::CidStorms(storms) => series::run(&*storms),
             Workload::Hackbench(hackbench) => hackbench.run(),
+            Workload::Tbench(tbench) => series::run(&*tbench),
+            Workload::Netperf(netperf) => series::run(&*netperf),
             Workload::Probe(probe) => probe.run(),
         }
     }

@@ -66,9 +66,9 @@ impl Program for PiStress {
         &self.series
     }
 
-    fn workload(&self) -> Workload {
+    fn workloads(&self) -> Vec<Workload> {
         let window = self.series.window(USUAL_WINDOW);
-        Workload::PiStress(self.options.config(self.series.seed(), window))
+        vec![Workload::PiStress(self.options.config(self.series.seed(), window))]
     }
 
     fn check(&self, topology: &Topology) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
-use crate::args::{HostArg, OutputArgs, refuse_natively};
+use crate::args::{HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
@@ -53,22 +53,35 @@ const LINES_KEPT: usize = 100;
 /// When a native run is measured if nobody says.
 const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
 
-/// A workload as it is run on one machine under one policy, and what was fitted for it.
-pub(crate) type Fitted = (Workload, Option<Calibration>);
+/// A workload as it is run on one machine under one policy, with each of its loads, and what was fitted for it.
+pub(crate) type Fitted = (Vec<Workload>, Option<Calibration>);
 
 /// A workload, as the options of its command say it.
 pub(crate) trait Program {
     /// What it shares with others.
     fn series(&self) -> &SeriesArgs;
 
-    /// The workload, with nothing fitted.
-    fn workload(&self) -> Workload;
+    /// The workload, with nothing fitted, with each load that was asked for.
+    fn workloads(&self) -> Vec<Workload>;
+
+    /// The machine that it is simulated on when nobody says.
+    fn usual_machine(&self) -> &'static str {
+        USUAL_MACHINE
+    }
 
     /// Whether what was asked for can be had on `topology`.
     ///
     /// # Errors
     /// When it cannot.
     fn check(&self, _topology: &Topology) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether the loads can be run.
+    ///
+    /// # Errors
+    /// When they cannot.
+    fn check_loads(&self) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -82,7 +95,7 @@ pub(crate) trait Program {
     /// # Errors
     /// When a run cannot be made.
     fn fit(&self, _case: &Case, _threads: usize, _progress: &Progress) -> Result<Fitted, Failure> {
-        Ok((self.workload(), None))
+        Ok((self.workloads(), None))
     }
 }
 
@@ -101,7 +114,8 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let series = program.series();
     // All that can be wrong with the words is found out before anything runs.
     let mitigations = series.cases.mitigations()?;
-    let topologies = series.cases.topologies(series.host)?;
+    program.check_loads()?;
+    let topologies = series.cases.machine.or(series.host, program.usual_machine()).topologies(series.host)?;
     topologies.iter().try_for_each(|topology| program.check(topology))?;
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
@@ -125,11 +139,15 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
 fn native_cases(program: &impl Program, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {
     let each = |topology: &Arc<Topology>| {
         let topology = topology.clone();
-        mitigations.iter().map(move |mitigation| native::Case {
-            topology: topology.clone(),
-            mitigation: mitigation.clone(),
-            workload: program.workload(),
-        })
+        let of_load = move |workload: Workload| {
+            let topology = topology.clone();
+            mitigations.iter().map(move |mitigation| native::Case {
+                topology: topology.clone(),
+                mitigation: mitigation.clone(),
+                workload,
+            })
+        };
+        program.workloads().into_iter().flat_map(of_load)
     };
     topologies.iter().flat_map(each).collect()
 }
@@ -143,28 +161,31 @@ fn simulate(
     let series = program.series();
     let threads = series.cases.threads();
     let groups = machines.len() * arbitrations.len();
-    let progress = Progress::new(groups * (program.fitting_runs() + mitigations.len() * series.cases.seeds() as usize));
+    let runs = program.workloads().len() * mitigations.len() * series.cases.seeds() as usize;
+    let progress = Progress::new(groups * (program.fitting_runs() + runs));
     let mut file = empty_file();
     for machine in machines {
         file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
         for &arbitration in arbitrations {
-            let workload = program.workload();
+            let workload = program.workloads()[0];
             let roles = series.roles || workload.counts_operations();
             let case = Case { roles, ..series.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
-            let workload = match program.fit(&case, threads, &progress) {
-                Ok((workload, calibration)) => {
+            let workloads = match program.fit(&case, threads, &progress) {
+                Ok((workloads, calibration)) => {
                     file.calibrations.extend(calibration);
-                    workload
+                    workloads
                 }
                 Err(failure) => {
                     file.failures.push(format!("calibration: {failure}"));
                     continue;
                 }
             };
-            let cases =
-                mitigations.iter().map(|mitigation| Case { mitigation: mitigation.clone(), workload, ..case.clone() });
-            let group = series.run_group(cases.collect(), threads, &progress, &mut file.failures);
-            file.runs.extend(series.runs_of(&group));
+            for workload in workloads {
+                let of = |mitigation: &Mitigation| Case { mitigation: mitigation.clone(), workload, ..case.clone() };
+                let cases = mitigations.iter().map(of).collect();
+                let group = series.run_group(cases, threads, &progress, &mut file.failures);
+                file.runs.extend(series.runs_of(&group));
+            }
         }
     }
     note_undetermined(&mut file);
@@ -172,6 +193,16 @@ fn simulate(
 }
 
 impl SeriesArgs {
+    /// `case` on the preset `machine`, whole, where something is fitted for all machines.
+    ///
+    /// # Errors
+    /// When a parameter was asked for that its cost table has not.
+    pub(crate) fn case_on(&self, machine: &str, case: &Case) -> Result<Case, Failure> {
+        let topology = Arc::new(hitm_topology::parse(machine).expect("a preset"));
+        let costs = self.cases.machine.costs(&topology)?;
+        Ok(Case { topology, costs, ..case.clone() })
+    }
+
     /// The first seed.
     pub(crate) fn seed(&self) -> u64 {
         self.cases.seed()
@@ -216,6 +247,7 @@ impl SeriesArgs {
 
     fn report(&self, file: &ResultFile) -> String {
         let mut text = hitm_report::summary::render(file);
+        text.push_str(&hitm_report::loads::render(file));
         if self.roles {
             for run in &file.runs {
                 text.push('\n');

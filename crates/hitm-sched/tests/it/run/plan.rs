@@ -152,8 +152,16 @@ impl Plan {
         // Drawn last, so that the seeds from before there were such are what they were.
         let affinities = if random.below(4) == 0 { Affinities::Few } else { plan.affinities };
         let fair = random.below(3) == 0;
-        let searches = ["", "+idle-single-pass", "+idle-merged", "+idle-util"];
-        let search = if fair { searches[random.below(4) as usize] } else { "" };
+        let searches = [
+            "",
+            "+idle-candidate",
+            "+idle-single-pass",
+            "+idle-merged",
+            "+idle-util",
+            "+idle-mask=llc",
+            "+idle-mask=node",
+        ];
+        let search = if fair { searches[random.below(searches.len() as u64) as usize] } else { "" };
         Self { affinities, fair, search, ..plan }
     }
 

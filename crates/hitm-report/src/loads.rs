@@ -1,0 +1,242 @@
+//! `tbench` and `netperf`: a row a load, a column a mitigation.
+
+use crate::columns::{Align, Columns, short};
+use crate::published::idle_search;
+use crate::result::{ResultFile, Run};
+use crate::statistics::{Mean, ratio};
+use crate::summary;
+
+/// The workloads that are shown so.
+const WORKLOADS: [&str; 2] = ["tbench", "netperf"];
+
+/// What the seed's patch was posted upon, and the patch.
+const POSTED_UPON: &str = "idle-candidate";
+const POSTED: &str = "idle-single-pass";
+
+/// Whether a run is shown so.
+pub(crate) fn is_of(run: &Run) -> bool {
+    WORKLOADS.contains(&run.workload.as_str())
+}
+
+/// The tables of a file, a set for each workload, machine and policy.
+#[must_use]
+pub fn render(file: &ResultFile) -> String {
+    let key = |run: &Run| {
+        let Run { workload, host, machine, arbitration, coherence, .. } = run;
+        [workload.clone(), host.clone(), machine.clone(), arbitration.clone(), coherence.clone()]
+    };
+    let runs: Vec<&Run> = file.runs.iter().filter(|run| is_of(run)).collect();
+    let sets = runs.chunk_by(|one, other| key(one) == key(other));
+    let texts: Vec<String> = sets.map(|set| Table::of(set).render(file)).collect();
+    texts.join("\n")
+}
+
+/// The runs of a workload on a machine under a policy.
+struct Table<'a> {
+    mitigations: Vec<&'a str>,
+    /// The runs of each load.
+    loads: Vec<&'a [&'a Run]>,
+}
+
+/// The metric with its interval.
+fn metric(run: &Run) -> Mean {
+    Mean { value: run.metric.value, interval: run.metric.interval }
+}
+
+/// Of one batch or seed there is no interval.
+fn with_interval(mean: Mean) -> String {
+    if mean.interval.is_finite() {
+        format!("{:.3} ±{:.3}", mean.value, mean.interval)
+    } else {
+        format!("{:.3}", mean.value)
+    }
+}
+
+impl<'a> Table<'a> {
+    fn of(runs: &'a [&'a Run]) -> Self {
+        let mut mitigations: Vec<&str> = Vec::new();
+        for run in runs {
+            if !mitigations.contains(&run.mitigation.as_str()) {
+                mitigations.push(&run.mitigation);
+            }
+        }
+        Self { mitigations, loads: runs.chunk_by(|one, other| one.profile == other.profile).collect() }
+    }
+
+    fn render(&self, file: &ResultFile) -> String {
+        let first = self.loads[0][0];
+        let mut text = summary::heading(file, first);
+        text.push_str(&summary::calibration(file, first));
+        let (name, unit) = (first.metric.name.replace('_', " "), &first.metric.unit);
+        text.push_str(&format!("\n{name}: {unit}, then over that of {} ±95 %\n", self.mitigations[0]));
+        text.push_str(&self.throughput());
+        text.push_str(&self.published());
+        text.push_str("\nCPUs looked at, to place a task that wakes\n");
+        text.push_str(&self.each(|run| per_place(run, "probe")));
+        if first.host == "simulated" {
+            text.push_str("\nlines missed on, and cycles, to place a task that wakes\n");
+            text.push_str(&self.each(|run| {
+                let cost = run.costs.iter().find(|cost| cost.name == "place")?;
+                Some(format!("{:.2}, {}", cost.misses, short(cost.cycles)))
+            }));
+            text.push_str("\nshare of the kernel, then of idling\n");
+            text.push_str(&self.each(|run| Some(format!("{:.3}, {:.3}", run.kernel_share, run.idle_share))));
+        }
+        text.push_str("\ntasks that woke elsewhere, or were moved, of those placed\n");
+        text.push_str(&self.each(|run| per_place(run, "migration")));
+        text
+    }
+
+    fn throughput(&self) -> String {
+        let mut columns = self.columns(&["load", self.mitigations[0]], &self.mitigations[1..]);
+        for load in &self.loads {
+            let base = metric(load[0]);
+            let cell = |mitigation: &&str| {
+                let run = load.iter().find(|run| run.mitigation == **mitigation);
+                run.map_or_else(|| "-".to_owned(), |run| with_interval(ratio(metric(run), base)))
+            };
+            let head = [load[0].profile.clone(), format!("{:.1}", base.value)];
+            columns.row(head.into_iter().chain(self.mitigations[1..].iter().map(cell)).collect());
+        }
+        columns.render()
+    }
+
+    /// What the seed has, where both of its kernels were run.
+    fn published(&self) -> String {
+        let mut columns = Columns::new(&[
+            ("load", Align::Left),
+            (POSTED_UPON, Align::Right),
+            ("published", Align::Right),
+            ("error\n[%]", Align::Right),
+            ("idle-single-pass\nover it [%]", Align::Right),
+            ("pub-\nlished", Align::Right),
+        ]);
+        let mut any = false;
+        for load in &self.loads {
+            let of = |name: &str| load.iter().find(|run| run.mitigation == name);
+            let known = idle_search(&load[0].workload, &load[0].machine, &load[0].profile);
+            let (Some(upon), Some(posted), Some((before, after))) = (of(POSTED_UPON), of(POSTED), known) else {
+                continue;
+            };
+            any = true;
+            let change = ratio(metric(posted), metric(upon));
+            columns.row(vec![
+                load[0].profile.clone(),
+                format!("{:.1}", upon.metric.value),
+                format!("{before:.1}"),
+                format!("{:+.1}", 100.0 * (upon.metric.value / before - 1.0)),
+                format!("{:+.1} ±{:.1}", 100.0 * (change.value - 1.0), 100.0 * change.interval),
+                format!("{:+.1}", 100.0 * (after / before - 1.0)),
+            ]);
+        }
+        if any { format!("\nbeside what was published\n{}", columns.render()) } else { String::new() }
+    }
+
+    /// A cell a run.
+    fn each(&self, cell: impl Fn(&Run) -> Option<String>) -> String {
+        let mut columns = self.columns(&["load"], &self.mitigations);
+        for load in &self.loads {
+            let of = |mitigation: &&str| {
+                let run = load.iter().find(|run| run.mitigation == **mitigation);
+                run.and_then(|run| cell(run)).unwrap_or_else(|| "-".to_owned())
+            };
+            columns.row(std::iter::once(load[0].profile.clone()).chain(self.mitigations.iter().map(of)).collect());
+        }
+        columns.render()
+    }
+
+    fn columns(&self, heads: &[&str], mitigations: &[&str]) -> Columns {
+        let align = |index: usize| if index == 0 { Align::Left } else { Align::Right };
+        let names = heads.iter().chain(mitigations).enumerate();
+        Columns::new(&names.map(|(index, name)| (*name, align(index))).collect::<Vec<_>>())
+    }
+}
+
+/// How often `what` was done, a task that was placed.
+fn per_place(run: &Run, what: &str) -> Option<String> {
+    let count = |name: &str| run.operations.get(name).map(|&times| times as f64);
+    let placed = count("place").filter(|&placed| placed > 0.0)?;
+    Some(format!("{:.2}", count(what)? / placed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Metric, OperationCost};
+
+    fn run(profile: &str, mitigation: &str, value: f64) -> Run {
+        let operations = [("place", 100), ("probe", 250), ("migration", 20)];
+        let place = OperationCost { name: "place".to_owned(), times: 100, accesses: 9.0, misses: 2.5, cycles: 1_200.0 };
+        Run {
+            workload: "tbench".to_owned(),
+            profile: profile.to_owned(),
+            mitigation: mitigation.to_owned(),
+            machine: "clx-2x20".to_owned(),
+            host: "simulated".to_owned(),
+            arbitration: "local-first".to_owned(),
+            coherence: "full".to_owned(),
+            seeds: vec![1],
+            metric: Metric {
+                name: "throughput".to_owned(),
+                value,
+                interval: 0.01 * value,
+                unit: "MB/s".to_owned(),
+                ..Metric::default()
+            },
+            kernel_share: 0.5,
+            idle_share: 0.25,
+            costs: vec![place],
+            operations: operations.map(|(name, times)| (name.to_owned(), times)).into(),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn a_row_a_load_beside_what_was_published() {
+        let mut file = ResultFile { version: "0.1.0".to_owned(), ..ResultFile::default() };
+        for (load, upon, posted) in [("1 client", 502.0, 500.0), ("64 clients", 15_000.0, 14_000.0)] {
+            file.runs.extend([run(load, POSTED_UPON, upon), run(load, POSTED, posted)]);
+        }
+        expect_test::expect![[r#"
+            tbench simulated on clx-2x20, seeds [1], arbitration local-first, coherence full, hitm 0.1.0
+
+            throughput: MB/s, then over that of idle-candidate ±95 %
+            load        idle-candidate  idle-single-pass
+            ----------  --------------  ----------------
+            1 client             502.0      0.996 ±0.014
+            64 clients         15000.0      0.933 ±0.013
+
+            beside what was published
+                                                   error  idle-single-pass    pub-
+            load        idle-candidate  published    [%]       over it [%]  lished
+            ----------  --------------  ---------  -----  ----------------  ------
+            1 client             502.0      502.1   -0.0         -0.4 ±1.4    -0.7
+            64 clients         15000.0    12506.3  +19.9         -6.7 ±1.3    -6.5
+
+            CPUs looked at, to place a task that wakes
+            load        idle-candidate  idle-single-pass
+            ----------  --------------  ----------------
+            1 client              2.50              2.50
+            64 clients            2.50              2.50
+
+            lines missed on, and cycles, to place a task that wakes
+            load        idle-candidate  idle-single-pass
+            ----------  --------------  ----------------
+            1 client        2.50, 1.2K        2.50, 1.2K
+            64 clients      2.50, 1.2K        2.50, 1.2K
+
+            share of the kernel, then of idling
+            load        idle-candidate  idle-single-pass
+            ----------  --------------  ----------------
+            1 client      0.500, 0.250      0.500, 0.250
+            64 clients    0.500, 0.250      0.500, 0.250
+
+            tasks that woke elsewhere, or were moved, of those placed
+            load        idle-candidate  idle-single-pass
+            ----------  --------------  ----------------
+            1 client              0.20              0.20
+            64 clients            0.20              0.20
+        "#]]
+        .assert_eq(&render(&file));
+    }
+}
