@@ -341,7 +341,7 @@ pub const LAYOUTS: [&str; 12] = [
 ];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 34] = [
+pub const OBJECTS: [&str; 36] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -360,6 +360,8 @@ pub const OBJECTS: [&str; 34] = [
     "sched_domain_shared",
     "task_cpus_mask",
     "task_table",
+    "task_numbers",
+    "task_numbers_llc",
     "hotplug",
     "waiting",
     "waiting_anywhere",
