@@ -40,7 +40,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use self::stash::{LINE_NUMBERS, Stash};
 
-pub(crate) mod stash;
+mod stash;
 
 /// What the numbers are of.
 pub(crate) trait Numbered: Debug {

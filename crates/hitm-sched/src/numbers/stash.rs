@@ -9,9 +9,9 @@ use hitm_memory::{Described, Field, LINE, Memory, PlacedSlice, PlainWord, RawGua
 use hitm_topology::NodeId;
 
 /// The name of a CPU's list in reports.
-pub(crate) const OBJECT_CPU: &str = "task_numbers";
+pub(super) const OBJECT_CPU: &str = "task_numbers";
 /// The name of an LLC's.
-pub(crate) const OBJECT_LLC: &str = "task_numbers_llc";
+pub(super) const OBJECT_LLC: &str = "task_numbers_llc";
 
 /// Numbers on a line.
 pub(super) const LINE_NUMBERS: usize = (LINE - 2 * size_of::<u32>()) / size_of::<u32>();

@@ -49,7 +49,7 @@ fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
     let cpus = bench.sched.topology().cpus() as u32;
     let prepared: Vec<Cell<Vec<_>>> = (0..cpus).map(|_| Cell::default()).collect();
     bench.each(move |cpu, sched| {
-        let prepares = cpu.0 / distance % 2 == 0;
+        let prepares = (cpu.0 / distance).is_multiple_of(2);
         let between = &prepared[if prepares { cpu.index() } else { cpu.index() - distance as usize }];
         let allowed = CpuSet::from_iter([cpu]);
         let attributes = Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None };
