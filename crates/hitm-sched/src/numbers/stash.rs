@@ -90,7 +90,7 @@ impl<M: Memory> Held<'_, M> {
     /// Puts one. There is room.
     pub(super) fn push(&self, number: u32) {
         let len = self.len();
-        debug_assert!(len < self.size(), "the list is full");
+        assert!(len < self.size(), "the list is full");
         self.word(len).set(number);
         self.count().set(len as u32 + 1);
     }
