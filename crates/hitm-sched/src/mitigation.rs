@@ -363,7 +363,7 @@ pub const LAYOUTS: [&str; 12] = [
 ];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 38] = [
+pub const OBJECTS: [&str; 40] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -386,6 +386,8 @@ pub const OBJECTS: [&str; 38] = [
     "load_balance_mask",
     "task_cpus_mask",
     "task_table",
+    "task_numbers",
+    "task_numbers_llc",
     "hotplug",
     "waiting",
     "waiting_anywhere",

@@ -198,7 +198,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let scheduler = Self {
             rd: RootDomain::new(&topology, config),
             rqs: PerCpu::new(&topology, |_| RunQueue::new()),
-            tasks: TaskTable::new(),
+            tasks: TaskTable::new(&topology),
             maps: Maps::new(config.cids, topology.clone()),
             fair: OnceLock::new(),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
@@ -263,7 +263,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
-        let id = self.tasks.create(&self.topology, attributes, cpu);
+        let id = self.tasks.create(&self.topology, attributes, cpu, here);
         self.join_map(id, attributes.map, &attributes.allowed);
         id
     }
@@ -277,7 +277,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         // the CPU which left this one did: the look pairs with that CPU's Release.
         self.tasks.get(task).wait_off_cpu();
         self.leave_map(task);
-        self.tasks.free(task);
+        self.tasks.free(task, P::current_cpu());
     }
 
     fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool {

@@ -22,7 +22,7 @@
 //!
 //! Since all transitions are read-modify-writes, each hands on what the ones before it have published, Relaxed or not: a wakeup
 //! that comes before `transition_to_runnable` is heard by the poll that follows. What a slot's last life did is ordered
-//! before the next one by the lock of the slots' [`Numbers`].
+//! before the next one by the locks of the slots' [`Numbers`].
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ use crate::cid::{MapId, TaskIds};
 use crate::fair::weight::Nice;
 use crate::fair::words::FairTask;
 use crate::list::Links;
-use crate::numbers::{Numbered, Numbers};
+use crate::numbers::{A_LINE, Numbered, Numbers};
 use crate::prio::Prio;
 
 /// A task's number. Numbers are used again after a task has ended.
@@ -317,20 +317,25 @@ enum Slots {}
 
 impl Numbered for Slots {
     const OBJECT: &'static str = "task_table";
-    const LOCK: &'static str = "taken when a task is made or ends";
+    const LOCK: &'static str = "taken when the free numbers of an LLC run out or become many";
     const PLURAL: &'static str = "tasks";
     const MAX: usize = TASKS_MAX;
+    const STASHED: usize = A_LINE;
 }
 
 impl<M: Memory> TaskTable<M> {
-    pub(crate) fn new() -> Self {
-        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: Numbers::new() }
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: Numbers::new(topology) }
     }
 
     fn slot(&self, id: TaskId) -> &Slot<M> {
+        self.made(id).expect("a task that was made")
+    }
+
+    /// The slot of `id`, if a task of that number was ever made.
+    fn made(&self, id: TaskId) -> Option<&Slot<M>> {
         let index = id.0 as usize;
-        let chunk = self.chunks[index / CHUNK].get();
-        chunk.and_then(|chunk| chunk[index % CHUNK].get()).expect("a task that was made")
+        self.chunks[index / CHUNK].get()?[index % CHUNK].get()
     }
 
     pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
@@ -342,12 +347,12 @@ impl<M: Memory> TaskTable<M> {
         &self.slot(id).allowed
     }
 
-    /// Makes a task that is on no queue, as if it slept on `cpu`, and that nobody can wake yet.
+    /// Makes a task that is on no queue, as if it slept on `cpu`, and that nobody can wake yet. The caller is on `here`.
     ///
     /// # Panics
     /// When [`TASKS_MAX`] tasks live.
-    pub(crate) fn create(&self, topology: &Topology, attributes: &Attributes, cpu: CpuId) -> TaskId {
-        let id = TaskId(self.slots.take());
+    pub(crate) fn create(&self, topology: &Topology, attributes: &Attributes, cpu: CpuId, here: CpuId) -> TaskId {
+        let id = TaskId(self.slots.take(here));
         let index = id.0 as usize;
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let slot = chunk[index % CHUNK].get_or_init(|| Slot {
@@ -385,14 +390,14 @@ impl<M: Memory> TaskTable<M> {
         self.slot(id).fair.get().expect("a fair task has its words")
     }
 
-    /// Gives a slot back. The task has ended and no CPU runs it.
-    pub(crate) fn free(&self, id: TaskId) {
-        self.slots.give_back(id.0);
+    /// Gives a slot back, from `here`. The task has ended and no CPU runs it.
+    pub(crate) fn free(&self, id: TaskId, here: CpuId) {
+        self.slots.give_back(id.0, here);
     }
 
     /// The slots that were ever used, for checkers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
-        (0..self.slots.fresh()).map(TaskId)
+        (0..self.slots.fresh()).map(TaskId).filter(|&id| self.made(id).is_some())
     }
 }
 

@@ -24,6 +24,8 @@ impl Numbered for Slots {
     const LOCK: &'static str = "taken when a map is made or given back";
     const PLURAL: &'static str = "maps";
     const MAX: usize = MAPS_MAX;
+    /// They come and go seldom.
+    const STASHED: usize = 0;
 }
 
 /// All maps of a scheduler. They are made when first needed, never freed, and used again.
@@ -42,9 +44,9 @@ impl<P: Platform> Maps<P> {
     pub(crate) fn new(variant: Variant, topology: Arc<Topology>) -> Self {
         Self {
             variant,
+            slots: Numbers::new(&topology),
             topology,
             maps: (0..MAPS_MAX).map(|_| OnceLock::new()).collect(),
-            slots: Numbers::new(),
             fallback: OnceLock::new(),
             used: AtomicBool::new(false),
         }
@@ -74,7 +76,7 @@ impl<P: Platform> Maps<P> {
     pub(crate) fn make(&self) -> MapId {
         // Relaxed: see `are_used`.
         self.used.store(true, Ordering::Relaxed);
-        let map = MapId(self.slots.take());
+        let map = MapId(self.slots.take(P::current_cpu()));
         self.maps[map.0 as usize].get_or_init(|| self.allocator(map));
         map
     }
@@ -82,7 +84,7 @@ impl<P: Platform> Maps<P> {
     /// Gives a map back, of which no task is left.
     pub(crate) fn give_back(&self, map: MapId, walk: &dyn Walk<P>) {
         self.get(map).reset(walk);
-        self.slots.give_back(map.0);
+        self.slots.give_back(map.0, P::current_cpu());
     }
 
     fn allocator(&self, map: MapId) -> Box<dyn Allocator<P>> {

@@ -28,7 +28,10 @@ const DELIVERY: Span = Span::from_micros(20);
 const ROUNDS_MAX: u64 = 200;
 
 /// Tasks that can live at once.
-const HANDLES: usize = 256;
+const TASKS: usize = 256;
+
+/// Numbers that are kept for a CPU and for its part of an LLC at most, while none of their tasks lives.
+const KEPT: usize = 28;
 
 /// What tasks do when they are given to a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,13 +96,14 @@ struct Cpu {
 
 impl<P: Platform> Driver<P> {
     pub(crate) fn new(sched: Arc<dyn Scheduling<P>>, plan: Plan, mistake: Mistake) -> Arc<Self> {
+        let numbers = TASKS + KEPT * sched.topology().cpus();
         Arc::new(Self {
             sched,
             ledger: Ledger::default(),
             plan,
             mistake,
-            handles: PlacedSlice::new("handles", None, None, HANDLES, &Vec::new, |_| P::Atomic::new(0)),
-            polls: PlacedSlice::new("polls", None, None, HANDLES, &Vec::new, |_| P::Plain::new(0)),
+            handles: PlacedSlice::new("handles", None, None, numbers, &Vec::new, |_| P::Atomic::new(0)),
+            polls: PlacedSlice::new("polls", None, None, numbers, &Vec::new, |_| P::Plain::new(0)),
             phase: Mutex::new((0, Phase::Churn)),
             steps: AtomicI64::new(0),
             round: Mutex::default(),

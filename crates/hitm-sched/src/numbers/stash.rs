@@ -1,0 +1,111 @@
+//! A list of free numbers for a CPU, or for the CPUs of an LLC.
+//!
+//! **Layout.** Lines of a count, a lock and as many numbers as fit beside them: one line for a CPU; for an LLC one for each of its CPUs, of
+//! which the first has the lock and the count of all. They stand on the node of whose they are.
+
+use std::fmt;
+
+use hitm_memory::{Described, Field, LINE, Memory, PlacedSlice, PlainWord, RawGuard, RawSpinLock, described};
+use hitm_topology::NodeId;
+
+/// The name of a CPU's list in reports.
+pub(super) const OBJECT_CPU: &str = "task_numbers";
+/// The name of an LLC's.
+pub(super) const OBJECT_LLC: &str = "task_numbers_llc";
+
+/// Numbers on a line.
+pub(super) const LINE_NUMBERS: usize = (LINE - 2 * size_of::<u32>()) / size_of::<u32>();
+
+described! {
+    /// A line of a list.
+    struct Line<M: Memory> as "task_numbers" {
+        /// Protects the list. Taken by the CPU whose it is, by threads outside the CPUs, and by CPUs that find nothing elsewhere; an LLC's by its CPUs.
+        lock: RawSpinLock<M>,
+        /// How many there are. Under the lock.
+        count: M::Plain<u32>,
+        /// The numbers, the one last given back last. Under the lock.
+        numbers: [M::Plain<u32>; LINE_NUMBERS] = words of M::Plain<u32>,
+    }
+}
+
+const _: () = assert!(size_of::<Line<hitm_memory::Native>>() == LINE, "a CPU's list is one line");
+
+/// A list.
+pub(super) struct Stash<M: Memory> {
+    lines: PlacedSlice<M, Line<M>>,
+    size: usize,
+}
+
+/// A list, locked.
+#[must_use = "the lock is released at once"]
+pub(super) struct Held<'a, M: Memory> {
+    list: &'a Stash<M>,
+    _guard: RawGuard<'a, M>,
+}
+
+impl<M: Memory> Stash<M> {
+    /// Number `index` of the lists `object`, for `size` numbers, empty.
+    pub(super) fn new(object: &str, index: usize, node: NodeId, size: usize) -> Self {
+        let count = size.div_ceil(LINE_NUMBERS);
+        let line = |_| Line {
+            lock: RawSpinLock::new(),
+            count: M::Plain::new(0),
+            numbers: std::array::from_fn(|_| M::Plain::new(0)),
+        };
+        let fields = || {
+            let size = size_of::<Line<M>>();
+            vec![Field { size, count, fields: Line::<M>::fields(), ..Field::word("line", 0, size, "numbers") }]
+        };
+        Self { lines: PlacedSlice::new(object, Some(index), Some(node), count, &fields, line), size }
+    }
+
+    pub(super) fn lock(&self) -> Held<'_, M> {
+        Held { list: self, _guard: self.lines[0].lock.lock() }
+    }
+}
+
+impl<M: Memory> Held<'_, M> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count().get() as usize
+    }
+
+    /// How many it can have.
+    pub(super) fn size(&self) -> usize {
+        self.list.size
+    }
+
+    /// How many more can be put.
+    pub(super) fn room(&self) -> usize {
+        self.size() - self.len()
+    }
+
+    /// Takes the one that was put last.
+    pub(super) fn pop(&self) -> Option<u32> {
+        let last = self.len().checked_sub(1)?;
+        self.count().set(last as u32);
+        Some(self.word(last).get())
+    }
+
+    /// Puts one. There is room.
+    pub(super) fn push(&self, number: u32) {
+        let len = self.len();
+        assert!(len < self.size(), "the list is full");
+        self.word(len).set(number);
+        self.count().set(len as u32 + 1);
+    }
+
+    fn count(&self) -> &M::Plain<u32> {
+        &self.list.lines[0].count
+    }
+
+    fn word(&self, index: usize) -> &M::Plain<u32> {
+        &self.list.lines[index / LINE_NUMBERS].numbers[index % LINE_NUMBERS]
+    }
+}
+
+impl<M: Memory> fmt::Debug for Stash<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stash").field("size", &self.size).finish_non_exhaustive()
+    }
+}
