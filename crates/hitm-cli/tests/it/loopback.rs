@@ -88,5 +88,10 @@ fn what_cannot_be_run_is_refused() {
             hitm: --size: a byte goes there and back with --test rr; leave one out
         "#]],
     );
-    check_refused("run netperf --size 70000", expect![[""]]);
+    check_refused(
+        "run netperf --size 70000",
+        expect![[r#"
+        hitm: invalid value '70000' for '--size <N>': 70000 is not in 1..=65507; `hitm run netperf --help` shows what there is
+    "#]],
+    );
 }

@@ -238,7 +238,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn by_masks(&self, masks: &IdleMasks<P>, prev: CpuId, target: CpuId, may: &CpuSet) -> Option<CpuId> {
         let claim = |cpu: CpuId| {
             self.stats.add(Count::Probe);
-            masks.claim(cpu)
+            masks.claim(cpu, self.around(cpu)[0])
         };
         let goes_back = self.share_cache(prev, target) && may.contains(prev);
         if goes_back && masks.has_idle_core(prev) && claim(prev) {

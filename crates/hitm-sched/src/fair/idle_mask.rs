@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{CpuSet, Encoding, Memory, ScopedBitmaps};
 use hitm_topology::{CpuId, Scope, Topology};
 
-/// Hints: see the module.
+/// Relaxed: hints, which publish nothing; see the module.
 const HINT: Ordering = Ordering::Relaxed;
 
 /// The rows.
@@ -62,10 +62,17 @@ impl<M: Memory> IdleMasks<M> {
     /// `cpu`, of `core`, ceases to idle.
     #[track_caller]
     pub(crate) fn end_idle(&self, cpu: CpuId, core: &CpuSet) {
-        let (cpus, cores) = (self.0.row(self.0.pointer_to(CPUS)), self.0.row(self.0.pointer_to(CORES)));
+        let cpus = self.0.row(self.0.pointer_to(CPUS));
         if cpus.contains(cpu, HINT) {
             cpus.clear(cpu, HINT);
         }
+        self.core_is_used(core);
+    }
+
+    /// `core` does not idle whole.
+    #[track_caller]
+    fn core_is_used(&self, core: &CpuSet) {
+        let cores = self.0.row(self.0.pointer_to(CORES));
         core.iter().filter(|&sibling| cores.contains(sibling, HINT)).for_each(|sibling| cores.clear(sibling, HINT));
     }
 
@@ -90,9 +97,10 @@ impl<M: Memory> IdleMasks<M> {
         self.0.row(self.0.pointer_to(CORES)).contains(cpu, HINT)
     }
 
-    /// Takes `cpu` for a task, if it idles and nobody else has.
+    /// Takes `cpu`, of `core`, for a task, if it idles and nobody else has. Whether or not, that core does not idle.
     #[track_caller]
-    pub(crate) fn claim(&self, cpu: CpuId) -> bool {
+    pub(crate) fn claim(&self, cpu: CpuId, core: &CpuSet) -> bool {
+        self.core_is_used(core);
         let cpus = self.0.row(self.0.pointer_to(CPUS));
         cpus.contains(cpu, HINT) && cpus.take(cpu, HINT)
     }

@@ -113,6 +113,9 @@ fn a_task_goes_to_an_idle_core_of_the_llc() {
         idle-single-pass: on 4 after 5, on 6 after 6
         idle-merged: on 4 after 7, on 6 after 8
         idle-util: on 4 after 7, on 6 after 8
+        idle-mask=llc: on 4 after 1, on 6 after 1
+        idle-mask=machine: on 4 after 1, on 6 after 1
+        idle-shipped: on 4 after 7, on 6 after 9
     "#]]
     .assert_eq(&each_search(&[0, 1, 2]));
 }
@@ -125,6 +128,9 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
         idle-single-pass: on 5 after 8, on 0 after 11
         idle-merged: on 5 after 8, on 0 after 10
         idle-util: on 5 after 8, on 0 after 10
+        idle-mask=llc: on 5 after 2, on 0 after 1
+        idle-mask=machine: on 8 after 1, on 10 after 1
+        idle-shipped: on 5 after 9, on 0 after 2
     "#]]
     .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
 }

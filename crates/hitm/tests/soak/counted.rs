@@ -16,7 +16,7 @@ use hitm_sched::check::Snapshot;
 use hitm_sched::cid::{MapId, MapSnapshot};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, WakeHint, Why};
 use hitm_sched::stats::{Count, Stats};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::{CpuId, Topology};
@@ -215,7 +215,7 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         self.inner.free(task);
     }
 
-    fn wake(&self, task: TaskId) -> bool {
+    fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool {
         self.begins();
         if self.slips(Flaw::LosesWakeups, 150) {
             return false;
@@ -224,7 +224,7 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         if before == Some(Place::Asleep) {
             self.see(task, Place::Queued);
         }
-        let woke = self.inner.wake(task);
+        let woke = self.inner.wake_with(task, hint);
         P::settle();
         if !self.is_controller(task) {
             self.is_of_others();

@@ -175,7 +175,7 @@ fn counts<P: Platform>(world: &World<P>, machine: FaultCounts) -> RunCounts {
     let seen = ["lent_at_rest", "chains_at_rest", "deadlocks_refused", "deaths_told"].into_iter().zip(seen);
     let own = Branch::ALL.into_iter().map(|(branch, name)| (name, world.sched.branch(branch)));
     // The soak has no fair tasks.
-    let own_to_fair = |count: Count| matches!(count, Count::Probe | Count::Balance);
+    let own_to_fair = |count: Count| matches!(count, Count::Place | Count::Probe | Count::Balance);
     let of_scheduler = world.sched.sums().into_iter().filter(|&(count, _)| !own_to_fair(count));
     let of_scheduler = of_scheduler.map(|(count, sum)| (count.name(), sum));
     let ids = world.tenants.counts(&world.plan.mitigation);
