@@ -11,8 +11,8 @@ use std::fmt;
 use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
-use super::idle::Places;
 use super::idle_mask::IdleMasks;
+use super::places::Places;
 use super::timeline::{Arrival, Timeline};
 use super::words::{FairQueue, FairTask};
 use crate::prio::Prio;

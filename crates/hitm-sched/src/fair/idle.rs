@@ -9,20 +9,19 @@
 //! compares the weights that are queued now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not
 //! stop here. What a scan may cost is told from the utilisation of this instant, not from an average.
 //!
-//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] has lines of each CPU, of which wakers elsewhere read
-//! two. A probe reads the lines of the queue that hold its running task and its count of tasks. What a search has yet to look at
-//! stands in [masks](super::scan) of the searcher's own.
+//! **Layout.** That of [`places`](super::places). A probe reads the lines of the queue that hold its running task and its count of tasks. What a
+//! search has yet to look at stands in [masks](super::scan) of the searcher's own.
 //!
 //! **Cost.** Counted: [`Count::Probe`] is a CPU that was looked at.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, CpuSet, LineStart, Memory, PerCpu, Placed, PlainWord, Platform, Time, described};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_memory::{AtomicWord, CpuSet, PlainWord, Platform, Time};
+use hitm_topology::{CpuId, Scope};
 
 use super::class::Fair;
 use super::idle_mask::IdleMasks;
+use super::places::{IDLE_MOST, Places};
 use super::scan::{Mask, Masks, Scan};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
@@ -60,98 +59,8 @@ const IDLE_FUZZ: u64 = 512;
 /// Averages move by an eighth: Linux's.
 const AVERAGED_OVER: i64 = 8;
 
-/// What a CPU is taken to idle before it has: twice what a migration costs, which is also the most. Linux's, nanoseconds.
-const IDLE_MOST: u64 = 1_000_000;
-
 /// By how much, in hundredths, a queue may be fuller than another within an LLC: Linux's.
 const IMBALANCE_PCT: u64 = 117;
-
-described! {
-    /// What the CPUs of an LLC share for the search.
-    pub struct Shared<M: Memory> as "sched_domain_shared" {
-        reference: [u32; 2],
-        /// 1 while a core may be idle. Set by a CPU whose core falls idle, cleared by a search that found none.
-        pub(crate) has_idle_cores: M::Atomic<u32>,
-        /// How many CPUs a search looks at, with [`IdleSearch::Util`]. Written by balance.
-        pub(crate) nr_idle_scan: M::Atomic<u32>,
-    }
-}
-
-described! {
-    /// One CPU's view of its LLC.
-    pub struct Domain<M: Memory> as "sched_domain" {
-        links_and_limits: [u64; 8],
-        balance: [u64; 4],
-        /// What a scan has cost on average, nanoseconds. Written by this CPU after each, beside `shared`.
-        pub(crate) avg_scan_cost: M::Plain<u64>,
-        statistics: [u64; 2],
-        /// Which [`Shared`] is that of its LLC. Read by who wakes a task towards this CPU.
-        pub(crate) shared: M::Plain<u64>,
-        third_line: LineStart,
-        /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task towards this CPU.
-        pub(crate) span_weight: M::Plain<u32>,
-        /// The run queue's, in the original: nobody else's line.
-        idleness: LineStart,
-        /// Since when this CPU idles, picoseconds; 0 while it does not.
-        pub(crate) idles_from: M::Plain<u64>,
-        /// How long it idles on average, nanoseconds.
-        pub(crate) avg_idle: M::Plain<u64>,
-    }
-}
-
-const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, avg_scan_cost) == 96, "the original's offset");
-const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, shared) == 120, "the original's offset");
-
-/// What the search keeps.
-pub(crate) struct Places<M: Memory> {
-    shared: Box<[Placed<M, Shared<M>>]>,
-    pub(crate) domains: PerCpu<M, Domain<M>>,
-    masks: Box<[Masks<M>]>,
-    /// Kept with [`IdleSearch::Masks`].
-    idle: Option<IdleMasks<M>>,
-    /// Whether any core has several CPUs.
-    has_siblings: bool,
-}
-
-impl<M: Memory> Places<M> {
-    /// Those of a machine on which `idle` CPUs idle, with their cores.
-    pub(crate) fn new(topology: &Topology, idle: Option<IdleMasks<M>>) -> Self {
-        let shared = |llc: usize| {
-            let words =
-                Shared { reference: [0; 2], has_idle_cores: M::Atomic::new(1), nr_idle_scan: M::Atomic::new(u32::MAX) };
-            let node = topology.cpus_of(Scope::Llc, llc).first().map(|&cpu| topology.cpu(cpu).node);
-            Placed::new(words, Some(llc), node)
-        };
-        let domain = |cpu: CpuId| {
-            let llc = topology.part_of(Scope::Llc, cpu);
-            Domain {
-                links_and_limits: [0; 8],
-                balance: [0; 4],
-                avg_scan_cost: M::Plain::new(0),
-                statistics: [0; 2],
-                shared: M::Plain::new(llc as u64),
-                third_line: LineStart,
-                idleness: LineStart,
-                span_weight: M::Plain::new(topology.cpus_of(Scope::Llc, llc).len() as u32),
-                idles_from: M::Plain::new(0),
-                avg_idle: M::Plain::new(IDLE_MOST),
-            }
-        };
-        Self {
-            shared: (0..topology.parts(Scope::Llc)).map(shared).collect(),
-            domains: PerCpu::new(topology, domain),
-            idle,
-            masks: topology.cpu_ids().map(|cpu| Masks::new(topology, cpu)).collect(),
-            has_siblings: topology.parts(Scope::Core) < topology.cpus(),
-        }
-    }
-
-    /// What the CPUs of the LLC of `cpu` share.
-    #[track_caller]
-    fn shared_of(&self, cpu: CpuId) -> &Shared<M> {
-        &self.shared[self.domains[cpu].shared.peek() as usize]
-    }
-}
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The CPU for `id`, which wakes and ran on `prev` last.
@@ -581,10 +490,4 @@ fn link(cpu: CpuId) -> u32 {
 /// The CPU of a link; none of 0.
 fn cpu_of(link: u32) -> Option<CpuId> {
     link.checked_sub(1).map(CpuId)
-}
-
-impl<M: Memory> fmt::Debug for Places<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("llcs", &self.shared.len()).finish_non_exhaustive()
-    }
 }

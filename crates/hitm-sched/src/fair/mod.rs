@@ -24,6 +24,7 @@
 //! | [`class`] | what the scheduler's operations do with a fair task |
 //! | [`server`] | what real-time tasks must leave |
 //! | [`idle`] | where a task that wakes runs: the search for an idle CPU |
+//! | [`places`] | what that search keeps |
 //! | [`scan`] | the masks of that search |
 //! | [`idle_mask`] | which CPUs idle, for searches that read that instead of queues |
 //! | [`balance`] | CPUs with little to do get tasks of others |
@@ -45,6 +46,8 @@ pub(crate) mod class;
 pub(crate) mod server;
 
 pub mod idle;
+
+pub(crate) mod places;
 
 mod scan;
 

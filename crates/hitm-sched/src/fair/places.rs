@@ -1,0 +1,109 @@
+//! What the search for an idle CPU keeps in shared memory.
+//!
+//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] has lines of each CPU, of which wakers elsewhere read
+//! two. Both have the original's offsets.
+
+use std::fmt;
+
+use hitm_memory::{AtomicWord, LineStart, Memory, PerCpu, Placed, PlainWord, described};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::idle_mask::IdleMasks;
+use super::scan::Masks;
+
+/// What a CPU is taken to idle before it has: twice what a migration costs, which is also the most. Linux's, nanoseconds.
+pub(super) const IDLE_MOST: u64 = 1_000_000;
+
+described! {
+    /// What the CPUs of an LLC share for the search.
+    pub struct Shared<M: Memory> as "sched_domain_shared" {
+        reference: [u32; 2],
+        /// 1 while a core may be idle. Set by a CPU whose core falls idle, cleared by a search that found none.
+        pub(crate) has_idle_cores: M::Atomic<u32>,
+        /// How many CPUs a search looks at, with [`IdleSearch::Util`](super::idle::IdleSearch::Util); 0 keeps our own from looking. Written by
+        /// balance.
+        pub(crate) nr_idle_scan: M::Atomic<u32>,
+    }
+}
+
+described! {
+    /// One CPU's view of its LLC.
+    pub struct Domain<M: Memory> as "sched_domain" {
+        links_and_limits: [u64; 8],
+        balance: [u64; 4],
+        /// What a scan has cost on average, nanoseconds. Written by this CPU after each, beside `shared`.
+        pub(crate) avg_scan_cost: M::Plain<u64>,
+        statistics: [u64; 2],
+        /// Which [`Shared`] is that of its LLC. Read by who wakes a task towards this CPU.
+        pub(crate) shared: M::Plain<u64>,
+        third_line: LineStart,
+        /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task towards this CPU.
+        pub(crate) span_weight: M::Plain<u32>,
+        /// The run queue's, in the original: nobody else's line.
+        idleness: LineStart,
+        /// Since when this CPU idles, picoseconds; 0 while it does not.
+        pub(crate) idles_from: M::Plain<u64>,
+        /// How long it idles on average, nanoseconds.
+        pub(crate) avg_idle: M::Plain<u64>,
+    }
+}
+
+const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, avg_scan_cost) == 96, "the original's offset");
+const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, shared) == 120, "the original's offset");
+
+/// What the search keeps.
+pub(crate) struct Places<M: Memory> {
+    shared: Box<[Placed<M, Shared<M>>]>,
+    pub(super) domains: PerCpu<M, Domain<M>>,
+    pub(super) masks: Box<[Masks<M>]>,
+    /// Kept with [`IdleSearch::Masks`](super::idle::IdleSearch::Masks) and our own.
+    pub(super) idle: Option<IdleMasks<M>>,
+    /// Whether any core has several CPUs.
+    pub(super) has_siblings: bool,
+}
+
+impl<M: Memory> Places<M> {
+    /// Those of a machine on which `idle` CPUs idle, with their cores.
+    pub(crate) fn new(topology: &Topology, idle: Option<IdleMasks<M>>) -> Self {
+        let shared = |llc: usize| {
+            let words =
+                Shared { reference: [0; 2], has_idle_cores: M::Atomic::new(1), nr_idle_scan: M::Atomic::new(u32::MAX) };
+            let node = topology.cpus_of(Scope::Llc, llc).first().map(|&cpu| topology.cpu(cpu).node);
+            Placed::new(words, Some(llc), node)
+        };
+        let domain = |cpu: CpuId| {
+            let llc = topology.part_of(Scope::Llc, cpu);
+            Domain {
+                links_and_limits: [0; 8],
+                balance: [0; 4],
+                avg_scan_cost: M::Plain::new(0),
+                statistics: [0; 2],
+                shared: M::Plain::new(llc as u64),
+                third_line: LineStart,
+                idleness: LineStart,
+                span_weight: M::Plain::new(topology.cpus_of(Scope::Llc, llc).len() as u32),
+                idles_from: M::Plain::new(0),
+                avg_idle: M::Plain::new(IDLE_MOST),
+            }
+        };
+        Self {
+            shared: (0..topology.parts(Scope::Llc)).map(shared).collect(),
+            domains: PerCpu::new(topology, domain),
+            idle,
+            masks: topology.cpu_ids().map(|cpu| Masks::new(topology, cpu)).collect(),
+            has_siblings: topology.parts(Scope::Core) < topology.cpus(),
+        }
+    }
+
+    /// What the CPUs of the LLC of `cpu` share.
+    #[track_caller]
+    pub(super) fn shared_of(&self, cpu: CpuId) -> &Shared<M> {
+        &self.shared[self.domains[cpu].shared.peek() as usize]
+    }
+}
+
+impl<M: Memory> fmt::Debug for Places<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Places").field("llcs", &self.shared.len()).finish_non_exhaustive()
+    }
+}
