@@ -120,13 +120,6 @@ fn one_hand_off() -> Cost {
     Cost { value: 1.0, band: None, source: "no measurement says otherwise: assumption".to_owned(), rows: Vec::new() }
 }
 
-/// Idle CPUs are woken by interrupts.
-fn by_interrupt() -> Cost {
-    let source = "Linux on x86 spares the interrupt where CPUs idle with MWAIT, and about 500 beside the transfer remain (assumption of \
-                  the sources page, centred on [S72] and [S76]); off until all published rows are run with it";
-    Cost { value: 0.0, band: None, source: source.to_owned(), rows: Vec::new() }
-}
-
 fn yes() -> bool {
     true
 }
@@ -149,6 +142,8 @@ pub struct Structure {
     pub overlapped_misses: Cost,
     /// Stores in flight before a CPU stalls.
     pub store_buffer: Cost,
+    /// How many times as long work, system calls and switches take while another thread of the core executes too.
+    pub shared_core_factor: Cost,
     /// How much a transfer varies, as a fraction.
     pub transfer_spread: Cost,
 }
@@ -173,7 +168,6 @@ pub struct Paths {
     pub interrupt_entry: Cost,
     /// From the store that wakes a CPU which idles and monitors its line until that CPU goes on: in place of an interrupt and of leaving
     /// the idle state; 0 where idle CPUs are woken by interrupts.
-    #[serde(default = "by_interrupt")]
     pub idle_notice: Cost,
     /// From a timer's expiry to its interrupt.
     pub timer_slack: Cost,
@@ -236,6 +230,7 @@ fn range(name: &str) -> (f64, f64) {
         // A CPU keeps the lines of so many loads.
         "load_window" => (1.0, 1e4),
         "store_buffer" | "overlapped_misses" => (1.0, 1e6),
+        "shared_core_factor" => (1.0, 1e2),
         "upgrade_other_package_factor" => (0.0, 1e3),
         _ => (0.0, 1e6),
     }
@@ -325,6 +320,7 @@ impl Costs {
             ("load_window", &mut structure.load_window),
             ("overlapped_misses", &mut structure.overlapped_misses),
             ("store_buffer", &mut structure.store_buffer),
+            ("shared_core_factor", &mut structure.shared_core_factor),
             ("transfer_spread", &mut structure.transfer_spread),
             ("system_call_ns", &mut paths.system_call),
             ("switch_ns", &mut paths.switch),
@@ -362,6 +358,7 @@ impl Costs {
             Some(&structure.load_window),
             Some(&structure.overlapped_misses),
             Some(&structure.store_buffer),
+            Some(&structure.shared_core_factor),
             Some(&structure.transfer_spread),
             Some(&self.paths.system_call),
             Some(&self.paths.switch),

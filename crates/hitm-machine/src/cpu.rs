@@ -23,7 +23,7 @@ pub(crate) enum Waits {
     /// Its own stores.
     StoreBuffer { since: u64 },
     /// The end of its work, or an interrupt.
-    Compute { until: u64 },
+    Compute { since: u64, until: u64 },
     /// An interrupt.
     Interrupt { since: u64 },
     /// To be unparked.
@@ -95,6 +95,21 @@ impl Cpu {
     pub(crate) fn interrupt_came(&mut self, time: u64) {
         let index = self.interrupts_due.iter().position(|&due| due == time);
         self.interrupts_due.swap_remove(index.expect("it was sent"));
+    }
+
+    /// Whether it executes instructions at `now`, as another thread of its core sees it. One that looked ahead may have begun to wait,
+    /// or ended, later than now.
+    pub(crate) fn executes(&self, now: u64) -> bool {
+        let waits_since = match self.waits {
+            Waits::Nothing if self.finished => self.clock,
+            Waits::Nothing | Waits::Compute { .. } => return true,
+            Waits::Line { since, .. }
+            | Waits::Spin { since, .. }
+            | Waits::StoreBuffer { since }
+            | Waits::Interrupt { since }
+            | Waits::Park { since, .. } => since,
+        };
+        waits_since >= now
     }
 
     /// When the next of the interrupts comes that are under way.

@@ -110,6 +110,8 @@ pub(crate) struct Engine {
     /// CPUs that are parked on an address.
     parked: FxHashMap<usize, Vec<u32>>,
     paths: PathCosts,
+    /// See [`Structure::shared_core_factor`](crate::Structure::shared_core_factor).
+    shared_core_factor: f64,
     /// Stores under way at which a CPU stalls.
     store_places: usize,
     /// Accesses since any CPU computed or idled.
@@ -188,6 +190,7 @@ impl Engine {
             ended_at: 0,
             faults: config.faults.map(|faults| FaultState::new(faults, config.seed, topology.cpus())),
             store_places: costs.structure.store_buffer.value as usize,
+            shared_core_factor: costs.structure.shared_core_factor.value,
             directory,
             config,
             costs,

@@ -297,8 +297,12 @@ impl Platform for Simulated {
         on_cpu(|world, _| world.compute(work)).expect(NO_CPU)
     }
 
+    fn delay(span: Span) -> Span {
+        on_cpu(|world, _| world.delay(span)).expect(NO_CPU)
+    }
+
     fn charge(path: PathCost) {
-        on_cpu(|world, _| world.engine.borrow_mut().charge(path));
+        on_cpu(|world, _| world.charge(path));
     }
 
     fn first_touch<T>(range: &[T]) {

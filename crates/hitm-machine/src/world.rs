@@ -6,7 +6,7 @@ use std::ptr::{NonNull, null};
 use std::sync::atomic::Ordering;
 
 use corosensei::Yielder;
-use hitm_memory::{Span, Time};
+use hitm_memory::{PathCost, Span, Time};
 
 use crate::cpu::Waits;
 use crate::engine::{Engine, Issue, Step, Touch};
@@ -196,9 +196,41 @@ impl World {
         self.engine.borrow_mut().cpus[cpu as usize].spinning = spinning;
     }
 
+    /// A path of the kernel.
+    pub(crate) fn charge(&self, path: PathCost) {
+        self.know_other_threads();
+        self.engine.borrow_mut().charge(path);
+    }
+
+    /// Waits until everything before the current CPU's clock has happened if what the other threads of its core do matters; whether it
+    /// does.
+    fn know_other_threads(&self) -> bool {
+        let shares = self.engine.borrow().shares_core();
+        if shares {
+            self.settle();
+        }
+        shares
+    }
+
+    /// Work: what is left of it when an interrupt ends it.
     pub(crate) fn compute(&self, work: Span) -> Span {
+        // Whoever knows all that has happened knows the interrupts.
+        if !self.know_other_threads() {
+            self.await_interrupts();
+        }
+        let takes = self.engine.borrow().in_shared_core(work.as_picos());
+        self.occupy(work, takes)
+    }
+
+    /// A time, whoever shares the core: what is left of it when an interrupt ends it.
+    pub(crate) fn delay(&self, span: Span) -> Span {
         self.await_interrupts();
-        let step = self.engine.borrow_mut().begin_compute(work);
+        self.occupy(span, span.as_picos())
+    }
+
+    /// The current CPU has `work` that takes so many picoseconds; what is left of it when an interrupt ends it.
+    fn occupy(&self, work: Span, takes: u64) -> Span {
+        let step = self.engine.borrow_mut().begin_compute(takes);
         if step == Step::Suspend {
             self.suspend();
         }
@@ -269,7 +301,7 @@ impl World {
                 format!("spins on {word} at {} since {:.3} us", place(site), micros(since))
             }
             Waits::StoreBuffer { since } => format!("waits for its stores since {:.3} us", micros(since)),
-            Waits::Compute { until } => format!("computes until {:.3} us", micros(until)),
+            Waits::Compute { until, .. } => format!("computes until {:.3} us", micros(until)),
             Waits::Interrupt { since } => format!("idles since {:.3} us", micros(since)),
             Waits::Park { address, site, since } => {
                 let line = engine.arena.line_of(address).unwrap_or(0);

@@ -109,6 +109,12 @@ pub trait Platform: Memory {
     /// Natively the work is arithmetic of that length, looking at the pending interrupts every few microseconds.
     fn compute(work: Span) -> Span;
 
+    /// As [`compute`](Self::compute), for a pause between what is measured: on a simulated machine it takes as long whatever the other
+    /// threads of the core do, where work takes longer.
+    fn delay(span: Span) -> Span {
+        Self::compute(span)
+    }
+
     /// State outside the shared memory that CPUs share, behind a lock of the host, is about to be touched: on a simulated
     /// machine everything that comes before now has happened when this returns. No effect natively.
     fn settle();

@@ -1,7 +1,7 @@
 //! What the model lacks where a prediction fails, and what independent source would settle it.
 
 /// Findings whose names begin so, and why they fail.
-const LACKS: [(&str, &str); 10] = [
+const LACKS: [(&str, &str); 9] = [
     (
         "load then CAS other half",
         "a line that two halves of an 8-socket machine share is invalidated at twice a hand-off, as between neighbours; what its node controllers do is not published: a store to a shared line across the halves, timed alone, would settle it",
@@ -31,10 +31,6 @@ const LACKS: [(&str, &str); 10] = [
     (
         "adds on an AMD of four L3s",
         "the machine was not named: its clock and its hand-off inside a CCX are taken from a Genoa. What does not depend on that, four L3s over one, is 1.19 published",
-    ),
-    (
-        "two CPUs over one CPU",
-        "a wake-up across CPUs pays the interrupt and leaving C1 in full; the report's machine may have polled while idle. The same pipe with idle=poll and without would settle it",
     ),
 ];
 

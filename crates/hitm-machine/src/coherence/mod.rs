@@ -42,7 +42,8 @@
 //! `caches.rs` who goes first. Without them, as by default, a copy stays until another core takes it.
 //!
 //! **Limits.** By default caches do not overflow; where they do, neither ways to level 2 and 3 nor evictions take any of a bandwidth,
-//! prefetchers do not exist, and a core wakes from any idle state in `idle_exit`, or `idle_notice`. Instructions cost nothing. Misses of one CPU to different lines, and loads that level 2 or 3 serves, overlap as far as
+//! prefetchers do not exist, and a core wakes from any idle state in `idle_exit`, or `idle_notice`. Instructions cost nothing, and clocks do not
+//! fall when many cores work. Misses of one CPU to different lines, and loads that level 2 or 3 serves, overlap as far as
 //! `overlapped_misses` says, and never by more than leaves each its `one_way`. Interconnect links have no bandwidth of their own: traffic on one line never slows another.
 
 use std::borrow::Cow;

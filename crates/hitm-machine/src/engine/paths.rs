@@ -31,14 +31,28 @@ impl Engine {
     /// Books a path of the kernel.
     pub(crate) fn charge(&mut self, path: PathCost) {
         let (cost, part) = match path {
-            PathCost::SystemCall => (self.paths.system_call, Part::SystemCalls),
-            PathCost::Switch => (self.paths.switch, Part::Switches),
+            PathCost::SystemCall => (self.in_shared_core(self.paths.system_call), Part::SystemCalls),
+            PathCost::Switch => (self.in_shared_core(self.paths.switch), Part::Switches),
             PathCost::InterruptEntry => (self.paths.interrupt_entry, Part::Interrupts),
             PathCost::IdleExit => (self.paths.idle_exit, Part::IdleExits),
             PathCost::PageFault => (self.paths.page_fault, Part::SystemCalls),
         };
         self.spend(cost, part);
         self.may_be_taken(Taken::OnPath, part);
+    }
+
+    /// Whether what another thread of the current CPU's core does lengthens what the current CPU executes. Then all that comes before its
+    /// clock must have happened before it executes anything.
+    pub(crate) fn shares_core(&self) -> bool {
+        self.shared_core_factor != 1.0 && !self.other_threads[self.current as usize].is_empty()
+    }
+
+    /// How long the current CPU takes for what it executes in `span` alone on its core, as its other threads are now.
+    pub(crate) fn in_shared_core(&self, span: u64) -> u64 {
+        let now = self.clock();
+        let mut threads = self.other_threads[self.current as usize].iter();
+        let shared = self.shares_core() && threads.any(|&thread| self.cpus[thread as usize].executes(now));
+        if shared { Span::from_picos(span).scale(self.shared_core_factor).as_picos() } else { span }
     }
 
     fn spend(&mut self, cost: u64, part: Part) {
@@ -56,29 +70,35 @@ impl Engine {
         (cost as f64 * self.cpu().random.around_one(spread)).round() as u64
     }
 
-    /// The current CPU works for `work`, or until an interrupt.
-    pub(crate) fn begin_compute(&mut self, work: Span) -> Step {
+    /// The current CPU works for so many picoseconds, or until an interrupt.
+    pub(crate) fn begin_compute(&mut self, takes: u64) -> Step {
         self.accesses_without_progress = 0;
-        if !self.cpu().pending.is_empty() || work.is_zero() {
+        if !self.cpu().pending.is_empty() || takes == 0 {
             return Step::Go;
         }
-        let until = self.clock() + work.as_picos();
+        let since = self.clock();
+        let until = since + takes;
         self.cpu().window.clear();
-        self.wait_for(Waits::Compute { until });
+        self.wait_for(Waits::Compute { since, until });
         self.resume_at(until);
         Step::Suspend
     }
 
     /// The current CPU's work has ended; what is left of it.
     pub(crate) fn end_compute(&mut self, work: Span) -> Span {
-        let Waits::Compute { until } = self.cpu().waits else {
+        let Waits::Compute { since, until } = self.cpu().waits else {
             // An interrupt was pending before it began.
             return work;
         };
         self.cpu().waits = Waits::Nothing;
         let now = self.turn_time();
         self.advance(now, Part::User);
-        Span::from_picos(until - now)
+        if now == until {
+            return Span::ZERO;
+        }
+        // Shared or not, it was equally fast all the time. Rounded up: nothing is left only of what was done.
+        let left = u128::from(work.as_picos()) * u128::from(until - now);
+        Span::from_picos(left.div_ceil(u128::from(until - since)) as u64)
     }
 
     /// The current CPU sends `interrupts` to `target`.
@@ -119,7 +139,7 @@ impl Engine {
     fn notices(&self, target: u32) -> bool {
         // One that looked ahead may have begun to idle later than now.
         let now = self.cpus[self.current as usize].clock;
-        let idles = matches!(self.cpus[target as usize].waits, Waits::Interrupt { since } if since <= now);
+        let idles = matches!(self.cpus[target as usize].waits, Waits::Interrupt { since } if since < now);
         self.idle_cpus_notice() && idles
     }
 

@@ -7,6 +7,7 @@ mod idle;
 mod instructions;
 mod stores;
 mod stream;
+mod threads;
 
 /// How `cargo test` is told to run these.
 const TARGET: &str = "-p hitm-machine --test it";

@@ -20,10 +20,10 @@ fn machine(shape: &str, seed: u64, lines: usize) -> (Machine, Arc<Vec<Words>>) {
     (machine, Arc::new(words))
 }
 
-/// Works until a time of the machine.
+/// Waits until a time of the machine.
 fn until(nanos: u64) {
     let time = Time::START + Span::from_nanos(nanos);
-    Simulated::compute(time.since(Simulated::now()));
+    Simulated::delay(time.since(Simulated::now()));
 }
 
 /// The first line is shared with another package, the second is here alone, and a thread of the same core looks: nobody is nearer. It looks a little later each
@@ -80,7 +80,7 @@ fn wait_among(others: usize) -> Span {
             (0..1_000).for_each(|_| _ = word.fetch_add(1, Ordering::Relaxed));
             return;
         }
-        Simulated::compute(Span::from_micros(40));
+        Simulated::delay(Span::from_micros(40));
         let begin = Simulated::now();
         word.store(0, Ordering::Relaxed);
         // SeqCst: waits for the store.
@@ -104,7 +104,7 @@ fn what_a_cpu_stores_last_is_seen_after_the_run() {
     let run = move |cpu: CpuId| {
         let word = &word[0][0];
         word.fetch_add(1, Ordering::Relaxed);
-        Simulated::compute(Span::from_micros(50 * (1 + cpu.index() as u64)));
+        Simulated::delay(Span::from_micros(50 * (1 + cpu.index() as u64)));
         word.store(10 + cpu.0, Ordering::Relaxed);
     };
     machine.run(run).expect("it ends");

@@ -170,7 +170,7 @@ impl<P: Platform> Course<P> {
 
     fn pause(&self) {
         if !self.effort.pause.is_zero() {
-            P::compute(self.effort.pause);
+            P::delay(self.effort.pause);
         }
     }
 

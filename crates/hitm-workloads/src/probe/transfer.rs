@@ -94,7 +94,7 @@ impl<P: Platform> Transfer<P> {
     }
 
     fn time(&self, word: &P::Atomic<u32>) -> Span {
-        P::compute(SETTLE);
+        P::delay(SETTLE);
         let begin = P::now();
         match self.operation {
             // Relaxed: as above.

@@ -48,7 +48,7 @@ impl<P: Platform> WriterReaders<P> {
 
     fn write(&self) -> Vec<Time> {
         let round = |round: u32| {
-            P::compute(self.gap);
+            P::delay(self.gap);
             let before = P::now();
             // Release: as a writer that publishes something by it. Pairs with the Acquire of the readers' spin.
             self.news.value.store(round + 1, Ordering::Release);

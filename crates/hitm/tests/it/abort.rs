@@ -80,8 +80,8 @@ async fn while_it_computes<H: Host>(handle: Handle<H>) -> Ledger {
         let victim = handle.spawn(on_cpu(cpu, LOW), async move {
             let _token = token;
             begins.open();
-            // Natively this would take an hour, simulated it would show in the time.
-            clock.compute(Span::from_micros(1_800_000_000)).await;
+            // Natively this would take a quarter of an hour, simulated it would show in the time.
+            clock.compute(Span::from_micros(900_000_000)).await;
         });
         let aborts = handle.spawn(pinned(HIGH), async move {
             begun.pass().await;

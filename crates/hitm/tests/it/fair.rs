@@ -279,8 +279,9 @@ mod timed {
                 had
             })
             .result;
-            // A tick and an interrupt until all are where they stay.
-            assert!(had.iter().all(|&had| had >= Span::from_micros(90 * MILLIS)), "{mitigation}: {had:?}");
+            // A tick and an interrupt until all are where they stay. Two CPUs of a core do 1.25 times the work of one.
+            let least = Span::from_micros(90 * MILLIS).scale(1.25 / 2.0);
+            assert!(had.iter().all(|&had| had >= least), "{mitigation}: {had:?}");
         }
     }
 

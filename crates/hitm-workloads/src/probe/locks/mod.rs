@@ -118,7 +118,7 @@ impl<P: Platform> Locks<P> {
         if self.turn.is_zero() {
             std::hint::spin_loop();
         } else {
-            P::compute(self.turn * u64::from(turns));
+            P::delay(self.turn * u64::from(turns));
         }
     }
 }
