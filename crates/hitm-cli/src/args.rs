@@ -1,5 +1,6 @@
 //! Flags that verbs share, each on the type that it sets.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,13 +153,8 @@ impl MachineArgs {
 
     /// The numbers of CPUs that were asked for, each once; none for whole machines.
     fn counts(&self) -> Result<Vec<usize>, Failure> {
-        let mut counts = Vec::new();
-        for &count in self.cpus.iter().flat_map(|CpuCounts(counts)| counts) {
-            if counts.contains(&count) {
-                return Err(Failure::new(format!("--cpus: {count} is there twice; give it once")));
-            }
-            counts.push(count);
-        }
+        let counts: Vec<usize> = self.cpus.iter().flat_map(|CpuCounts(counts)| counts).copied().collect();
+        each_once("--cpus", &counts)?;
         Ok(counts)
     }
 
@@ -217,6 +213,17 @@ fn part(whole: &Topology, cpus: usize, host: HostArg) -> Result<Topology, Failur
         )));
     }
     whole.restrict(cpus).map_err(|error| Failure::new(format!("--cpus {cpus}: {error}")))
+}
+
+/// Whether each of the `values` of `option` is given once.
+///
+/// # Errors
+/// When one is there twice.
+pub(crate) fn each_once<T: Display + PartialEq>(option: &str, values: &[T]) -> Result<(), Failure> {
+    match values.iter().enumerate().find(|(index, value)| values[..*index].contains(value)) {
+        Some((_, value)) => Err(Failure::new(format!("{option}: {value} is there twice; give it once"))),
+        None => Ok(()),
+    }
 }
 
 /// Options that a native run has no use for: `given` has those that were asked for.

@@ -10,7 +10,6 @@ mod cases;
 mod cmd;
 mod convert;
 mod failure;
-mod fit_work;
 mod json;
 mod native;
 mod operations;

@@ -247,7 +247,7 @@ impl Running {
             Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(
                 "a group got nothing done for 5 looks of the admin task in a row, 3.75s: a deadlock, or CPUs too slow",
             ),
-            _ => None,
+            Self::PiStress(_) | Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) | Self::Loopback(_) => None,
         }
     }
 }

@@ -215,10 +215,11 @@ mod tests {
 
     use super::*;
 
+    /// Numbers of which `MAX` can live, and a CPU keeps `STASHED`.
     #[derive(Debug)]
-    enum Of<const MAX: usize, const STASHED: usize> {}
+    pub(super) enum Few<const MAX: usize, const STASHED: usize> {}
 
-    impl<const MAX: usize, const STASHED: usize> Numbered for Of<MAX, STASHED> {
+    impl<const MAX: usize, const STASHED: usize> Numbered for Few<MAX, STASHED> {
         const OBJECT: &'static str = "numbers";
         const LOCK: &'static str = "a lock";
         const PLURAL: &'static str = "numbers";
@@ -232,7 +233,7 @@ mod tests {
     /// Takes and gives back at random, 2,000 times, as `from` and `to` draw CPUs; then takes all there are.
     fn check<const MAX: usize, const STASHED: usize>(most: usize, from: fn(usize) -> usize, to: fn(usize) -> usize) {
         let topology = hitm_topology::parse("l3:2 core:4 pu:1").expect("a machine");
-        let numbers = Numbers::<Native, Of<MAX, STASHED>>::new(&topology);
+        let numbers = Numbers::<Native, Few<MAX, STASHED>>::new(&topology);
         let mut random = 1_u64;
         let mut draw = || {
             // Knuth's MMIX.

@@ -13,6 +13,7 @@ pub mod loopback;
 pub mod meter;
 pub mod pi_stress;
 pub mod probe;
+mod system_call;
 
 /// The README's example is a test.
 #[cfg(doctest)]

@@ -11,8 +11,7 @@ use std::fmt;
 use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
-use super::idle_mask::IdleMasks;
-use super::places::Places;
+use super::places::{Kept, Places};
 use super::timeline::{Arrival, Timeline};
 use super::words::{FairQueue, FairTask};
 use crate::prio::Prio;
@@ -39,9 +38,9 @@ pub(crate) struct Fair<P: Platform> {
 }
 
 impl<P: Platform> Fair<P> {
-    fn new(topology: &Topology, idle: Option<IdleMasks<P>>) -> Self {
+    fn new(topology: &Topology, kept: Kept<P>) -> Self {
         let slice = BASE_SLICE * i64::from(1 + topology.cpus().min(SLICE_CPUS_MAX).ilog2());
-        Self { queues: PerCpu::new(topology, |_| FairQueue::new()), places: Places::new(topology, idle), slice }
+        Self { queues: PerCpu::new(topology, |_| FairQueue::new()), places: Places::new(topology, kept), slice }
     }
 }
 
@@ -56,7 +55,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn make_fair(&self) {
         if self.fair.get().is_none() {
             // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
-            let _came_later = self.fair.set(Fair::new(&self.topology, self.idle_masks()));
+            let _came_later = self.fair.set(Fair::new(&self.topology, self.keep_idleness()));
         }
     }
 

@@ -21,7 +21,7 @@ use hitm_topology::{CpuId, Scope};
 
 use super::class::Fair;
 use super::idle_mask::IdleMasks;
-use super::places::{IDLE_MOST, Places};
+use super::places::{IDLE_MOST, Kept, Places};
 use super::scan::{Mask, Masks, Scan};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
@@ -72,8 +72,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let chosen = self.idle_sibling(id, prev, target, &may);
         if target == here && self.rd.config.idle == IdleSearch::Baseline {
             // The waker is likely to be woken by this one: here its partner was.
-            let waker = self.rqs[here].curr().filter(|&curr| self.is_fair(curr));
-            waker.into_iter().for_each(|waker| self.tasks.fair(waker).recent_cpu.set(link(here)));
+            if let Some(waker) = self.fair_curr(here) {
+                self.tasks.fair(waker).recent_cpu.set(link(here));
+            }
         }
         chosen
     }
@@ -96,11 +97,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let weight = u64::from(self.tasks.fair(id).weight.peek());
         let [mut here_load, prev_load] = [here, prev].map(|cpu| self.load_of(cpu));
         if makes_room {
-            let waker = self.rqs[here].curr().filter(|&curr| self.is_fair(curr));
+            let waker = self.fair_curr(here);
             here_load -= waker.map_or(0, |waker| u64::from(self.tasks.fair(waker).weight.peek())).min(here_load);
         }
         // The task comes to one of the two: to that with less, a little in favour of where it was.
         if (here_load + weight) * 100 < (prev_load + weight) * (100 + (IMBALANCE_PCT - 100) / 2) { here } else { prev }
+    }
+
+    /// The fair task that runs on a CPU: a hint.
+    #[track_caller]
+    fn fair_curr(&self, cpu: CpuId) -> Option<TaskId> {
+        // A closure's accesses would count here and not where this was called.
+        let curr = self.rqs[cpu].curr()?;
+        self.is_fair(curr).then_some(curr)
     }
 
     /// The weights that are queued on a CPU: a hint.
@@ -132,15 +141,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         [core, llc]
     }
 
-    /// The masks of the CPUs that idle, where they are kept.
-    pub(crate) fn idle_masks(&self) -> Option<IdleMasks<P>> {
-        let scope = match self.rd.config.idle {
-            IdleSearch::Masks(scope) => scope,
-            IdleSearch::Shipped => Scope::Llc,
-            _ => return None,
-        };
+    /// What the search that was chosen keeps of who idles.
+    pub(crate) fn keep_idleness(&self) -> Kept<P> {
         let core = |cpu| CpuSet::clone(self.around(cpu)[0]);
-        Some(IdleMasks::new(&self.topology, scope, |cpu| self.idles(cpu), core))
+        let masks = |scope| IdleMasks::new(&self.topology, scope, |cpu| self.idles(cpu), core);
+        match self.rd.config.idle {
+            IdleSearch::Baseline
+            | IdleSearch::Candidate
+            | IdleSearch::SinglePass
+            | IdleSearch::Merged
+            | IdleSearch::Util => Kept::Nothing,
+            IdleSearch::Shipped => Kept::Hints(masks(Scope::Llc)),
+            IdleSearch::Masks(scope) => Kept::Claims(masks(scope)),
+        }
     }
 
     /// sched_ext's: an idle core, then an idle CPU, where the task ran before all others.
@@ -165,9 +178,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let cpus = sets.iter().flat_map(|set| set.common_from(may, target));
             cpus.into_iter().find(|&cpu| claim(cpu))
         };
-        let core = if self.places().has_siblings { first(nearest(masks.idle_cores_near(target))) } else { None };
-        let back = |_: &()| goes_back && claim(prev);
-        core.or_else(|| Some(()).filter(back).map(|()| prev)).or_else(|| first(nearest(masks.idle_cpus_near(target))))
+        if self.places().has_siblings
+            && let Some(cpu) = first(nearest(masks.idle_cores_near(target)))
+        {
+            return Some(cpu);
+        }
+        if goes_back && claim(prev) {
+            return Some(prev);
+        }
+        first(nearest(masks.idle_cpus_near(target)))
     }
 
     /// Ours: what may idle is looked at, an idle core first where there may be one.
@@ -213,8 +232,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     fn idle_sibling(&self, id: TaskId, prev: CpuId, target: CpuId, may: &CpuSet) -> CpuId {
-        let masks = self.places().idle.as_ref();
-        if let (Some(masks), IdleSearch::Masks(_)) = (masks, self.rd.config.idle) {
+        let kept = &self.places().kept;
+        if let Kept::Claims(masks) = kept {
             return self.by_masks(masks, prev, target, may).unwrap_or(target);
         }
         if may.contains(target) && self.is_available(target) {
@@ -235,9 +254,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let mut in_llc = self.around(target)[1].clone();
         in_llc.intersect(may);
-        let found = match self.rd.config.idle {
-            IdleSearch::Shipped => masks.and_then(|masks| self.by_hints(masks, target, &in_llc)),
-            IdleSearch::Baseline | IdleSearch::Candidate | IdleSearch::SinglePass => self.two_passes(target, &in_llc),
+        let found = match (kept, self.rd.config.idle) {
+            (Kept::Hints(masks), _) => self.by_hints(masks, target, &in_llc),
+            (_, IdleSearch::Baseline | IdleSearch::Candidate | IdleSearch::SinglePass) => {
+                self.two_passes(target, &in_llc)
+            }
             _ => self.one_pass(prev, target, &in_llc),
         };
         found.unwrap_or(target)
@@ -415,10 +436,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
         fair.places.domains[cpu].idles_from.set(now.as_picos());
-        match (&fair.places.idle, self.rd.config.idle) {
-            (Some(masks), IdleSearch::Masks(_)) => return masks.begin_idle(cpu, self.around(cpu)[0]),
-            (Some(masks), _) => masks.hint(cpu),
-            (None, _) => {}
+        match &fair.places.kept {
+            Kept::Nothing => {}
+            Kept::Claims(masks) => return masks.begin_idle(cpu, self.around(cpu)[0]),
+            Kept::Hints(masks) => masks.hint(cpu),
         }
         if !fair.places.has_siblings {
             return;
@@ -436,7 +457,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     fn end_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
-        if let (Some(masks), IdleSearch::Masks(_)) = (&fair.places.idle, self.rd.config.idle) {
+        if let Kept::Claims(masks) = &fair.places.kept {
             masks.end_idle(cpu, self.around(cpu)[0]);
         }
         let domain = &fair.places.domains[cpu];

@@ -23,7 +23,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{CpuSet, Encoding, Memory, ScopedBitmaps};
+use hitm_memory::{BitmapRow, CpuSet, Encoding, Memory, ScopedBitmaps};
 use hitm_topology::{CpuId, Scope, Topology};
 
 /// Relaxed: hints, which publish nothing; see the module.
@@ -52,7 +52,7 @@ impl<M: Memory> IdleMasks<M> {
     /// `cpu`, of `core`, begins to idle.
     #[track_caller]
     pub(crate) fn begin_idle(&self, cpu: CpuId, core: &CpuSet) {
-        let (cpus, cores) = (self.0.row(self.0.pointer_to(CPUS)), self.0.row(self.0.pointer_to(CORES)));
+        let (cpus, cores) = (self.cpus(), self.cores());
         cpus.set(cpu, HINT);
         if core.iter().all(|sibling| cpus.contains(sibling, HINT)) {
             core.iter().filter(|&sibling| !cores.contains(sibling, HINT)).for_each(|sibling| cores.set(sibling, HINT));
@@ -62,7 +62,7 @@ impl<M: Memory> IdleMasks<M> {
     /// `cpu`, of `core`, ceases to idle.
     #[track_caller]
     pub(crate) fn end_idle(&self, cpu: CpuId, core: &CpuSet) {
-        let cpus = self.0.row(self.0.pointer_to(CPUS));
+        let cpus = self.cpus();
         if cpus.contains(cpu, HINT) {
             cpus.clear(cpu, HINT);
         }
@@ -72,14 +72,14 @@ impl<M: Memory> IdleMasks<M> {
     /// `core` does not idle whole.
     #[track_caller]
     fn core_is_used(&self, core: &CpuSet) {
-        let cores = self.0.row(self.0.pointer_to(CORES));
+        let cores = self.cores();
         core.iter().filter(|&sibling| cores.contains(sibling, HINT)).for_each(|sibling| cores.clear(sibling, HINT));
     }
 
     /// `cpu` idles now and then.
     #[track_caller]
     pub(crate) fn hint(&self, cpu: CpuId) {
-        let cpus = self.0.row(self.0.pointer_to(CPUS));
+        let cpus = self.cpus();
         if !cpus.contains(cpu, HINT) {
             cpus.set(cpu, HINT);
         }
@@ -88,32 +88,42 @@ impl<M: Memory> IdleMasks<M> {
     /// None of `cpus`, whose bits were seen in the mask around `cpu`, idles.
     #[track_caller]
     pub(crate) fn forget(&self, cpu: CpuId, cpus: &CpuSet) {
-        self.0.row(self.0.pointer_to(CPUS)).clear_near(cpu, cpus, HINT);
+        self.cpus().clear_near(cpu, cpus, HINT);
     }
 
     /// Whether `cpu` idles and so does its core.
     #[track_caller]
     pub(crate) fn has_idle_core(&self, cpu: CpuId) -> bool {
-        self.0.row(self.0.pointer_to(CORES)).contains(cpu, HINT)
+        self.cores().contains(cpu, HINT)
     }
 
     /// Takes `cpu`, of `core`, for a task, if it idles and nobody else has. Whether or not, that core does not idle.
     #[track_caller]
     pub(crate) fn claim(&self, cpu: CpuId, core: &CpuSet) -> bool {
         self.core_is_used(core);
-        let cpus = self.0.row(self.0.pointer_to(CPUS));
+        let cpus = self.cpus();
         cpus.contains(cpu, HINT) && cpus.take(cpu, HINT)
     }
 
     /// The CPUs around `cpu` on cores that idle.
     #[track_caller]
     pub(crate) fn idle_cores_near(&self, cpu: CpuId) -> CpuSet {
-        self.0.row(self.0.pointer_to(CORES)).near(cpu, HINT)
+        self.cores().near(cpu, HINT)
     }
 
     /// The CPUs around `cpu` that idle.
     #[track_caller]
     pub(crate) fn idle_cpus_near(&self, cpu: CpuId) -> CpuSet {
-        self.0.row(self.0.pointer_to(CPUS)).near(cpu, HINT)
+        self.cpus().near(cpu, HINT)
+    }
+
+    /// The mask of CPUs that idle.
+    fn cpus(&self) -> BitmapRow<'_, M> {
+        self.0.row(self.0.pointer_to(CPUS))
+    }
+
+    /// The mask of those of them whose cores idle whole.
+    fn cores(&self) -> BitmapRow<'_, M> {
+        self.0.row(self.0.pointer_to(CORES))
     }
 }

@@ -51,20 +51,29 @@ described! {
 const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, avg_scan_cost) == 96, "the original's offset");
 const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, shared) == 120, "the original's offset");
 
+/// What is kept of who idles, as the search has it.
+pub(crate) enum Kept<M: Memory> {
+    /// Nothing: queues are looked at.
+    Nothing,
+    /// Masks of which a search claims a CPU: [`IdleSearch::Masks`](super::idle::IdleSearch::Masks).
+    Claims(IdleMasks<M>),
+    /// A mask of the CPUs whose queues are worth a look: [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped).
+    Hints(IdleMasks<M>),
+}
+
 /// What the search keeps.
 pub(crate) struct Places<M: Memory> {
     shared: Box<[Placed<M, Shared<M>>]>,
     pub(super) domains: PerCpu<M, Domain<M>>,
     pub(super) masks: Box<[Masks<M>]>,
-    /// Kept with [`IdleSearch::Masks`](super::idle::IdleSearch::Masks) and our own.
-    pub(super) idle: Option<IdleMasks<M>>,
+    pub(super) kept: Kept<M>,
     /// Whether any core has several CPUs.
     pub(super) has_siblings: bool,
 }
 
 impl<M: Memory> Places<M> {
-    /// Those of a machine on which `idle` CPUs idle, with their cores.
-    pub(crate) fn new(topology: &Topology, idle: Option<IdleMasks<M>>) -> Self {
+    /// Those of a machine, with what is `kept` of who idles there.
+    pub(crate) fn new(topology: &Topology, kept: Kept<M>) -> Self {
         let shared = |llc: usize| {
             let words =
                 Shared { reference: [0; 2], has_idle_cores: M::Atomic::new(1), nr_idle_scan: M::Atomic::new(u32::MAX) };
@@ -89,7 +98,7 @@ impl<M: Memory> Places<M> {
         Self {
             shared: (0..topology.parts(Scope::Llc)).map(shared).collect(),
             domains: PerCpu::new(topology, domain),
-            idle,
+            kept,
             masks: topology.cpu_ids().map(|cpu| Masks::new(topology, cpu)).collect(),
             has_siblings: topology.parts(Scope::Core) < topology.cpus(),
         }

@@ -11,19 +11,8 @@ use hitm_memory::PlainWord;
 use hitm_topology::CpuId;
 
 use super::stash::Held;
-use super::{Numbered, Numbers, Stash};
-
-/// Numbers of which `MAX` can live, and a CPU keeps `STASHED`.
-#[derive(Debug)]
-enum Few<const MAX: usize, const STASHED: usize> {}
-
-impl<const MAX: usize, const STASHED: usize> Numbered for Few<MAX, STASHED> {
-    const OBJECT: &'static str = "numbers";
-    const LOCK: &'static str = "a lock";
-    const PLURAL: &'static str = "numbers";
-    const MAX: usize = MAX;
-    const STASHED: usize = STASHED;
-}
+use super::tests::Few;
+use super::{Numbers, Stash};
 
 /// Where threads are.
 const HERE: CpuId = CpuId(0);

@@ -11,11 +11,12 @@
 //! **Limits.** For tasks that live as long as the pipe: who drops a wait keeps its place in the queue.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use hitm::Handle;
-use hitm_memory::{Described, Field, LINE, Lock, Memory, Mode, PathCost, Placed, PlacedSlice, PlainWord, Platform};
+use hitm_memory::{Described, Field, LINE, Lock, Memory, Placed, PlacedSlice, PlainWord, Platform};
+
+use crate::system_call::system_call;
 
 /// A page, in bytes.
 const PAGE: usize = 4_096;
@@ -74,27 +75,12 @@ impl<P: Platform> Pipe<P> {
 
     /// Writes a message of so many bytes, waiting for room.
     pub(super) async fn write(&self, bytes: usize) {
-        self.call(|context| self.poll_write(bytes, context)).await;
+        system_call::<P, _>(|context| self.poll_write(bytes, context)).await;
     }
 
     /// Reads a message of so many bytes, waiting for it.
     pub(super) async fn read(&self, bytes: usize) {
-        self.call(|context| self.poll_read(bytes, context)).await;
-    }
-
-    /// A system call that may sleep.
-    async fn call(&self, mut poll: impl FnMut(&Context<'_>) -> Poll<()>) {
-        let mut entered = false;
-        poll_fn(|context| {
-            let mode = P::enter(Mode::Kernel);
-            if !std::mem::replace(&mut entered, true) {
-                P::charge(PathCost::SystemCall);
-            }
-            let result = poll(context);
-            P::enter(mode);
-            result
-        })
-        .await;
+        system_call::<P, _>(|context| self.poll_read(bytes, context)).await;
     }
 
     /// The first words of the lines in which `bytes` from place `from` on stand.

@@ -23,6 +23,7 @@
 mod socket;
 pub mod trace;
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use hitm::{Handle, Priority, Role, Roles, SpawnOptions};
@@ -157,6 +158,8 @@ impl Loopback {
         let meter = Arc::new(Meter::new(config.window));
         config.window.open(runtime, ENDS);
         let parts = config.parts();
+        // Made for the first client that draws from it; all share it.
+        let mix = LazyCell::new(|| Arc::new(Mix::new()));
         for pair in 0..config.pairs {
             let [asks, answers] = [2 * pair, 2 * pair + 1].map(|index| Arc::new(Socket::new(runtime, index)));
             let end = |index: usize, own: &Arc<Socket<P>>, other: &Arc<Socket<P>>| End {
@@ -168,9 +171,7 @@ impl Loopback {
             };
             let (client, server) = (end(0, &asks, &answers), end(1, &answers, &asks));
             let role = |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None };
-            let (own, mix) = (meter.clone(), Mix::new());
-            // Operations have a stream of their own, behind those of the lengths.
-            let mut operations = Bursts::new(config.seed, (2 * config.pairs + pair) as u64, 1.0);
+            let own = meter.clone();
             match config.test {
                 Test::Stream(bytes) => {
                     runtime.spawn(role(SERVER), server.receive());
@@ -181,6 +182,9 @@ impl Loopback {
                     runtime.spawn(role(CLIENT), client.ask(own, || Message { bytes: 1, wanted: 1 }));
                 }
                 Test::Tbench => {
+                    let mix = Arc::clone(&mix);
+                    // Operations have a stream of their own, behind those of the lengths.
+                    let mut operations = Bursts::new(config.seed, (2 * config.pairs + pair) as u64, 1.0);
                     runtime.spawn(role(SERVER), server.answer());
                     runtime.spawn(role(CLIENT), client.ask(own, move || mix.draw(&mut operations)));
                 }

@@ -8,11 +8,12 @@
 //! ([`copying`]), and no access: payload is the two tasks' own.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
 use hitm::{Handle, Span};
 use hitm_memory::{Described, Field, Lock, Memory, Mode, PathCost, Placed, Platform};
+
+use crate::system_call::system_call;
 
 /// Bytes that wait at a socket before datagrams are dropped: Linux's default, `net.core.rmem_default`.
 const ROOM: usize = 212_992;
@@ -72,15 +73,14 @@ impl<P: Platform> Socket<P> {
         Self { runtime: runtime.clone(), kernel: Placed::new(kernel, Some(index), None) }
     }
 
-    /// Sends a message; false when it was dropped.
-    pub(super) fn send(&self, message: Message) -> bool {
+    /// Sends a message, which is lost if there is no room.
+    pub(super) fn send(&self, message: Message) {
         let mode = P::enter(Mode::Kernel);
         P::charge(PathCost::SystemCall);
         let mut state = self.kernel.state.lock();
         let charged = state.charged + message.bytes + OVERHEAD;
-        let has_room = charged <= ROOM;
         let mut receiver = None;
-        if has_room {
+        if charged <= ROOM {
             state.messages.push_back(message);
             state.charged = charged;
             receiver = state.receiver.take();
@@ -88,22 +88,11 @@ impl<P: Platform> Socket<P> {
         drop(state);
         self.runtime.about_to_wait(|| receiver.into_iter().for_each(Waker::wake));
         P::enter(mode);
-        has_room
     }
 
     /// Waits for a message.
     pub(super) async fn receive(&self) -> Message {
-        let mut entered = false;
-        poll_fn(|context| {
-            let mode = P::enter(Mode::Kernel);
-            if !std::mem::replace(&mut entered, true) {
-                P::charge(PathCost::SystemCall);
-            }
-            let result = self.poll_receive(context);
-            P::enter(mode);
-            result
-        })
-        .await
+        system_call::<P, _>(|context| self.poll_receive(context)).await
     }
 
     fn poll_receive(&self, context: &Context<'_>) -> Poll<Message> {

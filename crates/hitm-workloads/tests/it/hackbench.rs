@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use hitm::{Mitigation, NativeRuntime, Roles, Span};
+use hitm::{Roles, Span};
 use hitm_machine::{Arbitration, Config, Totals};
 use hitm_sched::stats::Count;
 use hitm_workloads::hackbench;
@@ -71,9 +71,7 @@ fn look_ahead_changes_the_speed_and_nothing_else() {
 #[test]
 fn natively_it_is_the_same_program() {
     for mitigation in ["baseline", "shipped"] {
-        let topology = Arc::new(hitm_topology::parse("core:3 pu:1").expect("a machine"));
-        let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-        let runtime = NativeRuntime::new(topology, &mitigation, None, false).expect("threads");
+        let runtime = host::native("core:3 pu:1", mitigation, None);
         for workload in [SMALL, FULL] {
             let span = runtime.run(move |handle| async move { hackbench::run(&handle, workload).await });
             assert!(!span.expect("it ends").is_zero());

@@ -1,8 +1,8 @@
-//! A workload on a simulated machine, whichever it is.
+//! A workload on a simulated machine, whichever it is; the runtime for one on this machine.
 
 use std::sync::{Arc, Mutex};
 
-use hitm::{Handle, Mitigation, Roles};
+use hitm::{Handle, Mitigation, NativeRuntime, Roles};
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
 use hitm_sched::check::Snapshot;
 use hitm_workloads::meter::Window;
@@ -56,6 +56,13 @@ pub(crate) fn run_with<W: 'static>(
     machine.check();
     let workload = started.lock().expect("no panic holds it").take().expect("started");
     Ran { machine, runtime, workload }
+}
+
+/// A runtime on this machine, as if it were `machine`.
+pub(crate) fn native(machine: &str, mitigation: &str, roles: Option<Roles>) -> NativeRuntime {
+    let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
+    let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
+    NativeRuntime::new(topology, &mitigation, roles, false).expect("threads for the CPUs")
 }
 
 impl<W> Ran<W> {

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 
-use hitm::{Handle, Mitigation, NativeRuntime, RoleCounts};
+use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Config, Simulated};
 use hitm_memory::Span;
 use hitm_sched::stats::Count;
@@ -143,10 +143,7 @@ fn same_seed_same_run_with_and_without_look_ahead() {
 
 #[test]
 fn it_runs_natively_and_takes_the_same() {
-    let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
-    let mitigation = Mitigation::parse("all").expect("a mitigation");
-    let runtime =
-        NativeRuntime::new(topology, &mitigation, Some(pi_stress::roles()), false).expect("threads for the CPUs");
+    let runtime = host::native("core:2 pu:1", "all", Some(pi_stress::roles()));
     let handle = runtime.handle().clone();
     let window = Window { warm_up: Span::from_micros(50_000), measured: Span::from_micros(300_000) };
     let started = Arc::new(Mutex::new(None));

@@ -1,10 +1,9 @@
 //! `tbench` and `netperf`: a pair does what it should, at the pace that its costs give, and nothing of the scheduler's is left amiss.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use hitm::{Mitigation, NativeRuntime, Span};
+use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
 use hitm_sched::stats::Count;
 use hitm_workloads::loopback::{self, Config, Loopback, Test};
@@ -103,9 +102,7 @@ fn look_ahead_changes_the_speed_and_nothing_else() {
 #[test]
 fn natively_it_is_the_same_program() {
     for mitigation in ["baseline", "shipped"] {
-        let topology = Arc::new(hitm_topology::parse("core:3 pu:1").expect("a machine"));
-        let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-        let runtime = NativeRuntime::new(topology, &mitigation, None, false).expect("threads");
+        let runtime = host::native("core:3 pu:1", mitigation, None);
         let window = Window { warm_up: Span::from_micros(1_000), measured: Span::from_micros(200_000) };
         let config = Config { window, ..config(Test::Tbench, 2, 1_000) };
         let running = runtime.run(move |handle| async move { Loopback::start(&handle, config) }).expect("it starts");

@@ -4,12 +4,12 @@
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 
-use hitm::{Mitigation, NativeRuntime};
 use hitm_machine::Arbitration;
 use hitm_memory::Span;
 use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
 use hitm_workloads::meter::Window;
 
+use crate::host;
 use crate::simulated::Case;
 
 #[test]
@@ -48,10 +48,7 @@ fn nothing_is_touched_without_its_lock() {
 #[test]
 fn a_native_run_leaves_no_violation() {
     for profile in Profile::ALL {
-        let topology = Arc::new(hitm_topology::parse("core:2 pu:2").expect("a machine"));
-        let mitigation = Mitigation::parse("all").expect("a mitigation");
-        let runtime =
-            NativeRuntime::new(topology, &mitigation, Some(ffmpeg::roles()), false).expect("threads for the CPUs");
+        let runtime = host::native("core:2 pu:2", "all", Some(ffmpeg::roles()));
         let handle = runtime.handle().clone();
         let window = Window { warm_up: Span::from_micros(50_000), measured: Span::from_micros(100_000) };
         let config = ffmpeg::Config { profile, scale: true, burst_factor: 0.002, seed: 1, window };

@@ -5,6 +5,7 @@ mod cid_storms;
 mod cyclic;
 mod ffmpeg;
 mod hackbench;
+mod loopback;
 mod netperf;
 mod pi_stress;
 mod series;
@@ -88,8 +89,8 @@ impl Run {
             Workload::CidBursts(bursts) => bursts.run(),
             Workload::CidStorms(storms) => series::run(&*storms),
             Workload::Hackbench(hackbench) => hackbench.run(),
-            Workload::Tbench(tbench) => series::run(&*tbench),
-            Workload::Netperf(netperf) => series::run(&*netperf),
+            Workload::Tbench(tbench) => series::run(&tbench.program()?),
+            Workload::Netperf(netperf) => series::run(&netperf.program()?),
             Workload::Probe(probe) => probe.run(),
         }
     }

@@ -3,15 +3,12 @@
 use clap::{Args, ValueEnum};
 use hitm_memory::Span;
 use hitm_report::published::IDLE_SEARCH_SOURCE;
-use hitm_workloads::loopback::{Config, Test};
+use hitm_workloads::loopback::Test;
 
-use super::series::{Fitted, Program, SeriesArgs};
-use crate::args::span;
-use crate::campaign::Progress;
+use super::loopback::{Loopback, MITIGATIONS, Target};
+use super::series::SeriesArgs;
+use crate::args::{each_once, span};
 use crate::failure::Failure;
-use crate::fit_work::{self, Target, USUAL_WINDOW, WORK_NATIVELY};
-use crate::simulate::Case;
-use crate::workload::Workload;
 
 /// Datagrams one way, or a byte there and back, over loopback.
 #[derive(Args, Debug)]
@@ -22,7 +19,7 @@ Examples:
   hitm run netperf --size 64,1024 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160
   hitm run netperf --host native --test rr --mitigation baseline,shipped",
-    mut_arg("mitigation", |mitigation| mitigation.default_values(fit_work::MITIGATIONS))
+    mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
 )]
 pub(crate) struct Netperf {
     #[command(flatten)]
@@ -54,61 +51,35 @@ enum TestArg {
 const SIZES: [u32; 9] = [64, 128, 256, 1_024, 2_048, 3_312, 4_096, 8_192, 16_384];
 
 /// The seed's row of 64 bytes, of the kernel that its patch was posted upon.
-const TARGET: Target =
-    Target { machine: "bdw-2x20", mitigation: "idle-candidate", value: 232.78, source: IDLE_SEARCH_SOURCE };
+const TARGET: Target = Target {
+    machine: "bdw-2x20",
+    mitigation: "idle-candidate",
+    load: (Test::Stream(SIZES[0] as usize), 1),
+    value: 232.78,
+    source: IDLE_SEARCH_SOURCE,
+};
 
 impl Netperf {
+    /// What is run.
+    ///
+    /// # Errors
+    /// When a load is there twice, or the test has no use for sizes.
+    pub(crate) fn program(self) -> Result<Loopback, Failure> {
+        if self.test == TestArg::Rr && !self.size.is_empty() {
+            return Err(Failure::new("--size: a byte goes there and back with --test rr; leave one out".to_owned()));
+        }
+        each_once("--size", &self.size)?;
+        each_once("--clients", &self.clients)?;
+        let of_test = |test: Test| self.clients.iter().map(move |&clients| (test, clients as usize));
+        let loads = self.tests().into_iter().flat_map(of_test).collect();
+        Ok(Loopback { series: self.series, loads, work: self.work, target: TARGET })
+    }
+
     fn tests(&self) -> Vec<Test> {
         let sizes = if self.size.is_empty() { &SIZES[..] } else { &self.size };
         match self.test {
             TestArg::UdpStream => sizes.iter().map(|&size| Test::Stream(size as usize)).collect(),
             TestArg::Rr => vec![Test::RequestReply],
         }
-    }
-
-    fn of(&self, test: Test, pairs: usize, work: Span) -> Workload {
-        let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
-        Workload::Loopback(Config { test, pairs, work, seed, window })
-    }
-
-    fn with(&self, work: Span) -> Vec<Workload> {
-        let of_test = |test: Test| self.clients.iter().map(move |&clients| self.of(test, clients as usize, work));
-        self.tests().into_iter().flat_map(of_test).collect()
-    }
-}
-
-impl Program for Netperf {
-    fn series(&self) -> &SeriesArgs {
-        &self.series
-    }
-
-    fn workloads(&self) -> Vec<Workload> {
-        self.with(self.work.unwrap_or(WORK_NATIVELY))
-    }
-
-    fn usual_machine(&self) -> &'static str {
-        TARGET.machine
-    }
-
-    fn check_loads(&self) -> Result<(), Failure> {
-        if self.test == TestArg::Rr && !self.size.is_empty() {
-            return Err(Failure::new("--size: a byte goes there and back with --test rr; leave one out".to_owned()));
-        }
-        fit_work::each_once("--size", &self.size)?;
-        fit_work::each_once("--clients", &self.clients)
-    }
-
-    fn fitting_runs(&self) -> usize {
-        if self.work.is_none() { fit_work::RUNS } else { 0 }
-    }
-
-    fn fit(&self, case: &Case, _threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
-        if self.work.is_some() {
-            return Ok((self.workloads(), None));
-        }
-        let (machine, case) = (case.topology.name(), self.series.case_on(TARGET.machine, case)?);
-        let first = |work| self.of(Test::Stream(SIZES[0] as usize), 1, work);
-        let (work, calibration) = fit_work::fit(&case, machine, &TARGET, first, progress)?;
-        Ok((self.with(work), Some(calibration)))
     }
 }

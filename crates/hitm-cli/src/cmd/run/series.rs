@@ -18,10 +18,10 @@ use crate::args::{HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of, pairs_per_unit, per_unit, relative_to};
+use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
-use crate::{convert, json, native, operations, print};
+use crate::{convert, json, native, operations};
 
 /// Where a workload runs, how often and for how long, and what is shown of it.
 #[derive(Args, Debug)]
@@ -77,14 +77,6 @@ pub(crate) trait Program {
         Ok(())
     }
 
-    /// Whether the loads can be run.
-    ///
-    /// # Errors
-    /// When they cannot.
-    fn check_loads(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-
     /// How many runs fitting takes at most, on one machine under one policy.
     fn fitting_runs(&self) -> usize {
         0
@@ -114,7 +106,6 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let series = program.series();
     // All that can be wrong with the words is found out before anything runs.
     let mitigations = series.cases.mitigations()?;
-    program.check_loads()?;
     let topologies = series.cases.machine.or(series.host, program.usual_machine()).topologies(series.host)?;
     topologies.iter().try_for_each(|topology| program.check(topology))?;
     let arbitrations = series.cases.machine.arbitrations()?;
@@ -126,14 +117,7 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
         HostArg::Simulated => simulate(program, &mitigations, &machines, &arbitrations),
         HostArg::Native => native::run(&native_cases(program, &mitigations, &topologies)),
     };
-    // What finished is reported, whatever became of the rest.
-    if let Some(target) = target {
-        target.write(&file.write())?;
-    }
-    if !file.runs.is_empty() {
-        print(&series.report(&file))?;
-    }
-    campaign::ended(&file.failures)
+    record::report(&file, target, |file| series.report(file))
 }
 
 fn native_cases(program: &impl Program, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {

@@ -1,0 +1,159 @@
+//! Pairs over loopback, as `tbench` and `netperf` ask for them, and what an operation takes beside what is modelled: fitted to one
+//! published figure.
+//!
+//! The rate of one pair is the inverse of its operation's time, and work adds to that: each trial's time tells how much is missing.
+
+use hitm_memory::Span;
+use hitm_report::result::{Calibration, Metric};
+use hitm_report::statistics::mean_of_batches;
+use hitm_sched::mitigation::Mitigation;
+use hitm_workloads::loopback::{Config, Test};
+use hitm_workloads::meter::Window;
+
+use super::series::{Fitted, Program, SeriesArgs};
+use crate::campaign::{self, Progress};
+use crate::failure::Failure;
+use crate::simulate::{Case, Outcome};
+use crate::workload::Workload;
+
+/// Every search for an idle CPU.
+pub(crate) const MITIGATIONS: [&str; 7] =
+    ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
+
+/// When a simulated run is measured if nobody says: past the start, and for a tick.
+const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(4_000), measured: Span::from_micros(4_000) };
+
+/// What an operation takes natively if nobody says: of the order of what is fitted.
+const WORK_NATIVELY: Span = Span::from_micros(2);
+
+/// Trials at most.
+const RUNS: usize = 4;
+/// How near is near enough.
+const WITHIN: f64 = 0.005;
+
+/// What the pairs do, and how many there are.
+pub(crate) type Load = (Test, usize);
+
+/// A published figure.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// The preset that it was measured on.
+    pub(crate) machine: &'static str,
+    /// What it was measured with.
+    pub(crate) mitigation: &'static str,
+    /// What was measured.
+    pub(crate) load: Load,
+    /// In the metric's unit.
+    pub(crate) value: f64,
+    pub(crate) source: &'static str,
+}
+
+/// What a command asked for.
+#[derive(Debug)]
+pub(crate) struct Loopback {
+    pub(crate) series: SeriesArgs,
+    pub(crate) loads: Vec<Load>,
+    /// What an operation takes, if somebody said.
+    pub(crate) work: Option<Span>,
+    /// What that is fitted to if nobody did.
+    pub(crate) target: Target,
+}
+
+impl Loopback {
+    fn of(&self, (test, pairs): Load, work: Span) -> Workload {
+        let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
+        Workload::Loopback(Config { test, pairs, work, seed, window })
+    }
+
+    fn with(&self, work: Span) -> Vec<Workload> {
+        self.loads.iter().map(|&load| self.of(load, work)).collect()
+    }
+
+    /// The work with which the target's load has its figure, under the policy of `case`: for runs on the machine of `case`.
+    ///
+    /// # Errors
+    /// When a run cannot be made.
+    fn fit_work(&self, case: &Case, progress: &Progress) -> Result<(Span, Calibration), Failure> {
+        let target = &self.target;
+        let mitigation = Mitigation::parse(target.mitigation)?;
+        let published = Case { mitigation, roles: false, ..self.series.case_on(target.machine, case)? };
+        let mut work = WORK_NATIVELY;
+        let mut trials: Vec<(f64, f64)> = Vec::new();
+        let mut nearest: Option<(f64, Span, Metric)> = None;
+        for _ in 0..RUNS {
+            let workload = self.of(target.load, work);
+            let trial = Case { workload, ..published.clone() };
+            let mut rates = Vec::new();
+            let take = |_: usize, outcome: Outcome| rates = outcome.rates;
+            if let Some(failure) = campaign::run(&[trial], 1, progress, Case::run, take).into_iter().next() {
+                return Err(failure);
+            }
+            let rate = mean_of_batches(&rates);
+            let metric = workload.metric(rate);
+            trials.push((work.as_nanos_f64() / 1e3, metric.value));
+            let over = metric.value / target.value - 1.0;
+            if nearest.as_ref().is_none_or(|(least, ..)| over.abs() < *least) {
+                nearest = Some((over.abs(), work, metric));
+            }
+            // As long as an operation is to take, less what it does.
+            let missing = 1e9 / rate.value * over;
+            let next = Span::from_nanos_f64((work.as_nanos_f64() + missing).max(0.0));
+            if over.abs() < WITHIN || next == work {
+                break;
+            }
+            work = next;
+        }
+        let (miss, work, metric) = nearest.expect("there was a trial");
+        let mut notes = Vec::new();
+        if miss >= WITHIN {
+            notes.push(format!("no work gave the figure within {:.1} percent", 100.0 * WITHIN));
+        }
+        let fitted = self.of(target.load, work);
+        let calibration = Calibration {
+            workload: fitted.name().to_owned(),
+            machine: case.topology.name().to_owned(),
+            arbitration: case.arbitration.name().into_owned(),
+            parameter: "work_us".to_owned(),
+            value: work.as_nanos_f64() / 1e3,
+            target: format!(
+                "{} {} of {} with {} on {}",
+                target.value,
+                metric.unit,
+                fitted.profile(),
+                target.mitigation,
+                target.machine
+            ),
+            reached: metric.value,
+            source: target.source.to_owned(),
+            notes,
+            trials,
+        };
+        Ok((work, calibration))
+    }
+}
+
+impl Program for Loopback {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        self.with(self.work.unwrap_or(WORK_NATIVELY))
+    }
+
+    fn usual_machine(&self) -> &'static str {
+        self.target.machine
+    }
+
+    fn fitting_runs(&self) -> usize {
+        if self.work.is_none() { RUNS } else { 0 }
+    }
+
+    fn fit(&self, case: &Case, _threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
+        if self.work.is_some() {
+            return Ok((self.workloads(), None));
+        }
+        let (work, calibration) = self.fit_work(case, progress)?;
+        Ok((self.with(work), Some(calibration)))
+    }
+}
