@@ -73,7 +73,12 @@ impl<M: Memory> IdleMasks<M> {
     #[track_caller]
     fn core_is_used(&self, core: &CpuSet) {
         let cores = self.cores();
-        core.iter().filter(|&sibling| cores.contains(sibling, HINT)).for_each(|sibling| cores.clear(sibling, HINT));
+        // No closures: their accesses would count here and not where this was called.
+        for sibling in core.iter() {
+            if cores.contains(sibling, HINT) {
+                cores.clear(sibling, HINT);
+            }
+        }
     }
 
     /// `cpu` idles now and then.

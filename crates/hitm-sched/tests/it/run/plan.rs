@@ -158,6 +158,7 @@ impl Plan {
             "+idle-single-pass",
             "+idle-merged",
             "+idle-util",
+            "+idle-shipped",
             "+idle-mask=llc",
             "+idle-mask=node",
         ];
