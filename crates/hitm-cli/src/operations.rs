@@ -79,6 +79,7 @@ const OPERATIONS: [Operation; 5] = [
                     "budget_of_time",
                 ],
             ),
+            ("hitm-sched/src/fair/newcomer.rs", &["select_new", "least_loaded_part", "load_of_cpus"]),
             ("hitm-sched/src/fair/scan.rs", &["all_from"]),
             (
                 "hitm-sched/src/fair/idle_mask.rs",

@@ -12,9 +12,10 @@ use hitm_topology::CpuId;
 use crate::cpupri::Search;
 use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
-use crate::scheduler::{Scheduler, WakeHint};
+use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
+use crate::wake::Coming;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
@@ -22,10 +23,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Search { prio, allowed: self.tasks.allowed(id), here: P::current_cpu() }
     }
 
-    /// The CPU for `id`, which wakes and ran on `cpu` last.
-    pub(crate) fn select(&self, id: TaskId, cpu: CpuId, hint: WakeHint) -> CpuId {
+    /// The CPU for `id`, which ran on `cpu` last, or was made there.
+    pub(crate) fn select(&self, id: TaskId, cpu: CpuId, coming: Coming) -> CpuId {
         if self.is_fair(id) {
-            return self.select_fair(id, cpu, hint);
+            return match coming {
+                Coming::New => self.select_new(id, cpu),
+                Coming::Woken(hint) => self.select_fair(id, cpu, hint),
+            };
         }
         let task = self.tasks.get(id);
         let blocked = self.rqs[cpu].curr().is_some_and(|curr| {

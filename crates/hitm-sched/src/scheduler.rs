@@ -24,6 +24,7 @@ use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
 use crate::stats::{Count, Stats};
 use crate::task::{Attributes, Policy, TaskId, TaskTable};
+use crate::wake::Coming;
 
 /// Why a CPU looks for another task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +270,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn start(&self, task: TaskId) {
-        self.start_task(task, WakeHint::None);
+        self.start_task(task, Coming::New);
     }
 
     fn free(&self, task: TaskId) {

@@ -12,24 +12,33 @@ use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::{TaskId, Wake};
 
+/// How a task comes to a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Coming {
+    /// For the first time.
+    New,
+    /// By a waker who knows this of itself.
+    Woken(WakeHint),
+}
+
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn wake_task(&self, id: TaskId, hint: WakeHint) -> bool {
         match self.tasks.get(id).wake() {
             Wake::Noted | Wake::Dead => return false,
             Wake::Slept => {}
         }
-        self.start_task(id, hint);
+        self.start_task(id, Coming::Woken(hint));
         true
     }
 
     /// Queues `id`, which sleeps and which nobody else will queue, or which was never queued.
-    pub(crate) fn start_task(&self, id: TaskId, hint: WakeHint) {
+    pub(crate) fn start_task(&self, id: TaskId, coming: Coming) {
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
         // It may be asleep and its CPU still on the way out of it.
         task.wait_off_cpu();
         self.stats.add(Count::Wake);
-        let mut rq = self.queue_for(id, hint);
+        let mut rq = self.queue_for(id, coming);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
         self.preempt_for(&rq, id);
@@ -38,11 +47,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// Chooses the CPU for `id`, which is on no queue and whose `pi_lock` the caller holds, and locks its queue.
-    fn queue_for(&self, id: TaskId, hint: WakeHint) -> RqGuard<'_, P> {
+    fn queue_for(&self, id: TaskId, coming: Coming) -> RqGuard<'_, P> {
         let task = self.tasks.get(id);
         loop {
             let before = task.cpu();
-            let chosen = self.nearest_active(id, self.select(id, before, hint));
+            let chosen = self.nearest_active(id, self.select(id, before, coming));
             if chosen != before {
                 self.stats.add(Count::Migration);
                 task.cpu.set(chosen.0);

@@ -4,8 +4,7 @@
 //! order: that *target*, the previous CPU, the one before that, an idle core, an idle CPU and an idle sibling of the target, all in
 //! the target's LLC. [`IdleSearch`] says how the last three are found.
 //!
-//! **What is left out.** The search of the least loaded CPU for a new task, which is placed as one that wakes where it was made; the
-//! count of how many a waker wakes, above which the original does not ask wake-affine; averages of load, in whose place wake-affine
+//! **What is left out.** The count of how many a waker wakes, above which the original does not ask wake-affine; averages of load, in whose place wake-affine
 //! compares the weights that are queued now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not
 //! stop here. What a scan may cost is told from the utilisation of this instant, not from an average.
 //!

@@ -24,6 +24,7 @@
 //! | [`class`] | what the scheduler's operations do with a fair task |
 //! | [`server`] | what real-time tasks must leave |
 //! | [`idle`] | where a task that wakes runs: the search for an idle CPU |
+//! | [`newcomer`] | where a new task begins |
 //! | [`places`] | what that search keeps |
 //! | [`scan`] | the masks of that search |
 //! | [`idle_mask`] | which CPUs idle, for searches that read that instead of queues |
@@ -48,6 +49,8 @@ pub(crate) mod server;
 pub mod idle;
 
 pub(crate) mod places;
+
+mod newcomer;
 
 mod scan;
 

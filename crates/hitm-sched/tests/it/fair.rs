@@ -49,6 +49,19 @@ impl Bench {
         })
     }
 
+    /// CPU 0 makes a task that may run on `cpus`, and starts it; where that is.
+    fn start(&self, cpus: impl IntoIterator<Item = u32>) -> CpuId {
+        let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
+        let task = self.on(0, move |sched| {
+            let policy = Policy::Fair(Nice::new(0));
+            let attributes = Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None };
+            let task = sched.prepare(&attributes);
+            sched.start(task);
+            task
+        });
+        self.cpu_of(task)
+    }
+
     /// `cpu` wakes `task`; where it is then.
     fn wake(&self, cpu: u32, task: TaskId) -> CpuId {
         assert!(self.on(cpu, move |sched| sched.wake(task)));
@@ -133,6 +146,28 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
         idle-shipped: on 5 after 9, on 0 after 2
     "#]]
     .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
+}
+
+/// Where so many tasks begin that CPU 0 makes one after the other.
+fn begun(topology: &str, tasks: usize) -> String {
+    let bench = bench_of(topology, "baseline");
+    let cpus = bench.sched.topology().cpus() as u32;
+    (0..tasks).map(|_| bench.start(0..cpus).0.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn new_tasks_begin_where_there_is_least_to_do() {
+    // LLCs in turn, a CPU of each core before the others, and then all once more.
+    expect!["0 4 2 6 1 5 3 7 0 4"].assert_eq(&begun("pack:1 l3:2 core:2 pu:2", 10));
+    // A node keeps what is made there while that is less than one task to four CPUs.
+    expect!["0 2 8 10 4 12 6 14 1 9 3 11 5 13 7 15 0 8 2 10"].assert_eq(&begun("pack:2 numa:1 l3:1 core:4 pu:2", 20));
+}
+
+#[test]
+fn a_new_task_begins_where_it_may_run() {
+    let bench = bench_of(MACHINE, "baseline");
+    bench.occupy([9, 20]);
+    assert_eq!([(); 4].map(|()| bench.start([9, 20, 21]).0), [21, 9, 20, 21]);
 }
 
 #[test]
