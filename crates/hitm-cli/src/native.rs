@@ -114,6 +114,7 @@ impl Case {
             roles: native_roles(runtime.handle().roles(), units),
             wakes: native_wakes(runtime.handle().roles(), units),
             latency: Latency::of(&running.latencies()),
+            conservation: None,
             lines: Vec::new(),
             notes: self.notes(),
             probe: None,

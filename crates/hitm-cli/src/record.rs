@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use hitm::{RoleCounts, Roles};
 use hitm_machine::{Arbitration, Costs};
-use hitm_report::result::{Machine, ResultFile, Role, Run, SCHEMA};
+use hitm_memory::Span;
+use hitm_report::result::{self, Machine, ResultFile, Role, Run, SCHEMA};
 use hitm_report::statistics::{Mean, ratio};
+use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 
@@ -43,6 +45,16 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     kept
+}
+
+/// What was lost on `cpus` CPUs in `seconds`, all seeds together.
+pub(crate) fn conservation(found: &[Conservation], cpus: usize, seconds: f64) -> Option<result::Conservation> {
+    let longest = found.iter().map(|found| found.longest).max()?;
+    let lost = found.iter().fold(Span::ZERO, |sum, found| sum + found.lost);
+    Some(result::Conservation {
+        lost_share: lost.as_secs_f64() / (cpus as f64 * seconds),
+        longest_us: longest.as_nanos_f64() / 1e3,
+    })
 }
 
 /// What a file says of a machine: natively no model is at work, and `costs` only name its family.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simulated};
 use hitm_memory::{Span, Time};
+use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::{Mitigation, OBJECTS};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -45,6 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) operations: Vec<(Count, u64)>,
     /// Of the measured stretch.
     pub(crate) measured: Vec<(Count, u64)>,
+    /// With each seed, where that is watched.
+    pub(crate) conservation: Vec<Conservation>,
     /// With each seed.
     pub(crate) roles: Vec<Vec<RoleCounts>>,
     pub(crate) wakes: Wakes,
@@ -62,6 +65,7 @@ impl Outcome {
         self.results.merge(&other.results);
         self.operations.extend(other.operations);
         self.measured.extend(other.measured);
+        self.conservation.extend(other.conservation);
         self.roles.extend(other.roles);
         self.wakes.extend(other.wakes);
         self.wall_seconds += other.wall_seconds;
@@ -120,6 +124,9 @@ impl Case {
             let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
             let Window { warm_up, measured } = self.workload.window();
             scheduler.stats().count_between(Time::START + warm_up, Time::START + warm_up + measured);
+            if self.workload.is_fair() {
+                scheduler.stats().keep_journal();
+            }
             Handle::new(scheduler, self.roles.then(|| self.workload.roles()))
         });
         let started = Arc::new(Mutex::new(None));
@@ -137,6 +144,7 @@ impl Case {
         }
         let rates = running.as_ref().map_or([f64::NAN; BATCHES], Running::rates);
         let stats = runtime.scheduler().stats();
+        let window = self.workload.window();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
             rates: vec![rates],
@@ -144,6 +152,7 @@ impl Case {
             results: machine.results(),
             operations: stats.sums(),
             measured: Count::ALL.iter().map(|&count| (count, stats.sum_between(count))).collect(),
+            conservation: stats.conservation(window.start(), window.end()).into_iter().collect(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),
             wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),
             bytes: runtime.scheduler().root_domain_bytes(),

@@ -135,6 +135,11 @@ impl Workload {
         matches!(self, Self::PiStress(_))
     }
 
+    /// Whether its tasks are fair ones, of whom it is of interest whether they wait beside CPUs that idle.
+    pub(crate) fn is_fair(&self) -> bool {
+        matches!(self, Self::Loopback(_))
+    }
+
     /// Whether its tasks have concurrency ids, whose cost belongs to its report.
     pub(crate) fn has_ids(&self) -> bool {
         matches!(self, Self::CidStorms(_))

@@ -2,7 +2,7 @@
 
 use crate::columns::{Align, Columns, short};
 use crate::published::idle_search;
-use crate::result::{ResultFile, Run};
+use crate::result::{Conservation, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
 use crate::summary;
 
@@ -43,6 +43,14 @@ fn metric(run: &Run) -> Mean {
     Mean { value: run.metric.value, interval: run.metric.interval }
 }
 
+/// The heading of what [`lost`] says.
+const LOST: &str =
+    "\nCPUs that idled while a task waited elsewhere that might have run there: % of all their time, longest [us]\n";
+
+fn lost(found: Conservation) -> String {
+    format!("{:.3}, {:.1}", 100.0 * found.lost_share, found.longest_us)
+}
+
 /// Of one batch or seed there is no interval.
 fn with_interval(mean: Mean) -> String {
     if mean.interval.is_finite() {
@@ -81,6 +89,10 @@ impl<'a> Table<'a> {
             }));
             text.push_str("\nshare of the kernel, then of idling\n");
             text.push_str(&self.each(|run| Some(format!("{:.3}, {:.3}", run.kernel_share, run.idle_share))));
+        }
+        if self.loads.iter().any(|load| load.iter().any(|run| run.conservation.is_some())) {
+            text.push_str(LOST);
+            text.push_str(&self.each(|run| run.conservation.map(lost)));
         }
         text.push_str("\ntasks that woke elsewhere, or were moved, of those placed\n");
         text.push_str(&self.each(|run| per_place(run, "migration")));
@@ -186,6 +198,7 @@ mod tests {
             kernel_share: 0.5,
             idle_share: 0.25,
             costs: vec![place],
+            conservation: Some(Conservation { lost_share: 0.012_5, longest_us: 830.0 }),
             operations: operations.map(|(name, times)| (name.to_owned(), times)).into(),
             ..Run::default()
         }
@@ -230,6 +243,12 @@ mod tests {
             ----------  --------------  ----------------
             1 client      0.500, 0.250      0.500, 0.250
             64 clients    0.500, 0.250      0.500, 0.250
+
+            CPUs that idled while a task waited elsewhere that might have run there: % of all their time, longest [us]
+            load        idle-candidate  idle-single-pass
+            ----------  --------------  ----------------
+            1 client      1.250, 830.0      1.250, 830.0
+            64 clients    1.250, 830.0      1.250, 830.0
 
             tasks that woke elsewhere, or were moved, of those placed
             load        idle-candidate  idle-single-pass

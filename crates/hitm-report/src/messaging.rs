@@ -42,6 +42,8 @@ pub fn render(file: &ResultFile) -> String {
             ("CPUs looked at\na wakeup", Align::Right),
             ("migrations\na wakeup", Align::Right),
             ("switches\na message", Align::Right),
+            ("% idle beside\nwho waits", Align::Right),
+            ("at most\n[us]", Align::Right),
         ]);
         for run in runs {
             columns.row(vec![
@@ -53,6 +55,8 @@ pub fn render(file: &ResultFile) -> String {
                 each(run, "probe", "wake"),
                 each(run, "migration", "wake"),
                 each(run, "context_switch", MESSAGES),
+                run.conservation.map_or_else(|| "-".to_owned(), |found| format!("{:.3}", 100.0 * found.lost_share)),
+                run.conservation.map_or_else(|| "-".to_owned(), |found| format!("{:.1}", found.longest_us)),
             ]);
         }
         head(file, runs[0]) + &columns.render()
@@ -64,7 +68,7 @@ pub fn render(file: &ResultFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Metric, relate};
+    use crate::result::{Conservation, Metric, relate};
 
     fn run(mitigation: &str, seconds: f64, probes: u64) -> Run {
         let operations = [("wake", 50), ("probe", probes), ("migration", 5), ("context_switch", 120), (MESSAGES, 100)];
@@ -76,6 +80,7 @@ mod tests {
             arbitration: "local-first".to_owned(),
             profile: "threads over pipes, 1 group of 20 and 20".to_owned(),
             metric: Metric { value: seconds, interval: 0.001, ..Metric::default() },
+            conservation: Some(Conservation { lost_share: 0.004, longest_us: 83.0 }),
             operations: operations.map(|(name, times)| (name.to_owned(), times)).into(),
             ..Run::default()
         }
@@ -88,11 +93,11 @@ mod tests {
         relate(&mut file.runs);
         expect_test::expect![[r#"
             hackbench simulated on clx-2x20, threads over pipes, 1 group of 20 and 20, arbitration local-first, hitm 0.1.0
-                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches
-            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message
-            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------
-            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20
-            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20
+                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches  % idle beside  at most
+            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message      who waits     [us]
+            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------  -------------  -------
+            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20          0.400     83.0
+            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20          0.400     83.0
         "#]].assert_eq(&render(&file));
     }
 }

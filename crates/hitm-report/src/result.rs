@@ -172,6 +172,9 @@ pub struct Run {
     /// How late what one task slept for came, where the workload says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// How far work was conserved, where that was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conservation: Option<Conservation>,
     /// The lines, most waited for first.
     pub lines: Vec<Line>,
     /// What a user should know.
@@ -232,6 +235,15 @@ pub struct Side {
     /// Misses of the probe's own lines each, where the kind of access tells the sides apart; none natively.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<f64>,
+}
+
+/// CPUs that idled while a task waited elsewhere that might have run there.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Conservation {
+    /// The share of the time of all CPUs that passed so.
+    pub lost_share: f64,
+    /// For how long one CPU idled so at most, microseconds.
+    pub longest_us: f64,
 }
 
 /// What one operation of the scheduler touched.

@@ -9,6 +9,7 @@
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use crate::journal::Entry;
 use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
@@ -90,6 +91,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut rq = self.lock_queue_of(id);
         self.bracket(&rq, id, false, || {
             self.tasks.allowed(id).store(allowed);
+            self.stats.note(|| Entry::May(id, allowed.clone()));
             task.cpus_allowed_count.set(allowed.len() as u32);
             self.allow_ids(id, allowed);
         });

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, PlainWord, Platform};
 
+use crate::journal::Entry;
 use crate::list::{Links, List};
 use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
@@ -29,6 +30,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Puts `id` on the queue: behind its equals, or before them.
     pub(crate) fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
+        self.stats.note(|| Entry::Comes(rq.cpu, id));
         let task = self.tasks.get(id);
         let prio = task.prio();
         if !prio.is_real_time() {
@@ -56,6 +58,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Takes `id` off the queue. It `sleeps`, or has ended; else it goes on elsewhere or as something else.
     pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
+        self.stats.note(|| Entry::Leaves(rq.cpu, id));
         let task = self.tasks.get(id);
         let prio = task.prio();
         if !prio.is_real_time() {

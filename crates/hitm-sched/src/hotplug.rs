@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{PlainWord, Platform, RawSpinLock, described};
 use hitm_topology::CpuId;
 
+use crate::journal::Entry;
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
@@ -33,6 +34,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         rq.online.set(1);
+        self.stats.note(|| Entry::Online(cpu, true));
         if rq.rt.overloaded.get() != 0 && self.shows_overload(&rq) {
             self.rd.set_overload(cpu);
         }
@@ -62,6 +64,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         self.rd.set_level(cpu, None);
         rq.online.set(0);
+        self.stats.note(|| Entry::Online(cpu, false));
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);
         }

@@ -43,4 +43,5 @@ mod wake;
 pub mod mitigation;
 
 pub mod check;
+pub mod journal;
 pub mod stats;

@@ -19,6 +19,7 @@ use crate::cid::{MapId, MapSnapshot, Maps};
 use crate::fair::class::Fair;
 use crate::fair::weight::Nice;
 use crate::hotplug::Hotplug;
+use crate::journal::Entry;
 use crate::prio::Prio;
 use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
@@ -265,6 +266,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
         let id = self.tasks.create(&self.topology, attributes, cpu, here);
+        self.stats.note(|| Entry::May(id, attributes.allowed.clone()));
         self.join_map(id, attributes.map, &attributes.allowed);
         id
     }

@@ -1,9 +1,12 @@
 //! Counts of what the scheduler did, one set a CPU, natively and simulated alike. They are not shared memory of the model.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hitm_memory::Time;
 use hitm_topology::CpuId;
+
+use crate::journal::{Conservation, Entry, Journal};
 
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $count:ident = $name:literal,)+) => {
@@ -83,6 +86,8 @@ pub struct Stats {
     now: fn() -> Time,
     /// The stretch that is asked for, in picoseconds; its beginning is never, where none is.
     stretch: [AtomicU64; 2],
+    /// What happened to queues, where that is kept.
+    journal: OnceLock<Journal>,
 }
 
 /// Relaxed: a statistic, nothing is ordered by it.
@@ -91,7 +96,13 @@ const STATISTIC: Ordering = Ordering::Relaxed;
 impl Stats {
     pub(crate) fn new(cpus: usize, here: fn() -> CpuId, now: fn() -> Time) -> Self {
         let stretch = [Time::NEVER, Time::NEVER].map(|time| AtomicU64::new(time.as_picos()));
-        Self { cpus: (0..cpus).map(|_| PerCpuCounts::default()).collect(), here, now, stretch }
+        Self {
+            cpus: (0..cpus).map(|_| PerCpuCounts::default()).collect(),
+            here,
+            now,
+            stretch,
+            journal: OnceLock::new(),
+        }
     }
 
     /// Also counts apart what happens at `from` or later and before `until`: [`Stats::sum_between`]. Call it before the time comes.
@@ -109,6 +120,25 @@ impl Stats {
         if from != Time::NEVER && (from..until).contains(&(self.now)()) {
             counts.between[count as usize].fetch_add(1, STATISTIC);
         }
+    }
+
+    /// From now on keeps what happens to queues, for [`Stats::conservation`]. Call it before the first task is made.
+    pub fn keep_journal(&self) {
+        self.journal.get_or_init(Journal::default);
+    }
+
+    /// Something happened to a queue.
+    #[inline]
+    pub(crate) fn note(&self, entry: impl FnOnce() -> Entry) {
+        if let Some(journal) = self.journal.get() {
+            journal.note((self.now)(), entry());
+        }
+    }
+
+    /// How far work was conserved between two times; none unless [`Stats::keep_journal`] was called.
+    #[must_use]
+    pub fn conservation(&self, from: Time, until: Time) -> Option<Conservation> {
+        Some(self.journal.get()?.conservation(self.cpus.len(), from, until))
     }
 
     /// What one CPU has counted, of its own doing.

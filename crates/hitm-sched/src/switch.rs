@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, PathCost, PlainWord, Platform};
 
 use crate::change::Relocation;
+use crate::journal::Entry;
 use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PUSH, RqGuard};
 use crate::scheduler::{Scheduler, Why};
@@ -122,6 +123,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         self.push_behind(rq, next);
         rq.set_curr(next);
+        self.stats.note(|| Entry::Runs(rq.cpu, next));
         rq.nr_switches.set(rq.nr_switches.get() + 1);
         self.stats.add(Count::ContextSwitch);
     }

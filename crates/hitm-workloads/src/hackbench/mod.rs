@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm::sync::Futex;
-use hitm::{Handle, Priority, Span};
+use hitm::{Handle, Priority, Time};
 use hitm_memory::{AtomicWord, Placed, Platform, described};
 
 use self::pipe::Pipe;
@@ -96,11 +96,11 @@ impl<P: Platform> Start<P> {
     }
 }
 
-/// Runs the groups to their ends; the time that it took from when all were let go.
+/// Runs the groups to their ends: when all were let go, and when the last had ended.
 ///
 /// # Panics
 /// When there is nobody, messages have more than [`Config::BYTES_MAX`] bytes, or a task panics.
-pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Span {
+pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Time) {
     assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "somebody to pass on what fits: {config:?}");
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
@@ -139,5 +139,5 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Span {
             panic!("a task of the workload: {error}");
         }
     }
-    runtime.now().since(begin)
+    (begin, runtime.now())
 }

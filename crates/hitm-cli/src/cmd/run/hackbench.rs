@@ -7,10 +7,11 @@ use std::time::Instant;
 use clap::Args;
 use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Simulated};
-use hitm_memory::{Platform, Span};
+use hitm_memory::{Platform, Span, Time};
 use hitm_report::messaging;
 use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
+use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -20,7 +21,7 @@ use crate::args::{HostArg, MachineArgs, refuse_natively};
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
 use crate::json;
-use crate::record::{empty_file, machine_of, on_host, report};
+use crate::record::{conservation, empty_file, machine_of, on_host, report};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes.
 #[derive(Args, Debug)]
@@ -73,6 +74,8 @@ struct Case {
 struct Outcome {
     span: Span,
     operations: Vec<(Count, u64)>,
+    /// While the messages were passed on, simulated.
+    conservation: Option<Conservation>,
     accesses: u64,
     misses: u64,
     wall_seconds: f64,
@@ -106,14 +109,15 @@ impl Case {
         let machine_config = MachineConfig { seed: *seed, arbitration: *arbitration, ..MachineConfig::default() };
         let machine = Machine::new(topology.clone(), costs.clone(), machine_config);
         let runtime = machine.enter(|| Handle::new(self.mitigation.scheduler::<Simulated>(topology.clone()), None));
-        let span = Arc::new(Mutex::new(Span::ZERO));
-        let (handle, slot, config) = (runtime.clone(), span.clone(), *config);
+        runtime.scheduler().stats().keep_journal();
+        let times = Arc::new(Mutex::new((Time::START, Time::START)));
+        let (handle, slot, config) = (runtime.clone(), times.clone(), *config);
         let ended = machine.run(move |cpu| {
             if cpu.index() == 0 {
                 let (own, slot) = (handle.clone(), slot.clone());
                 drop(handle.spawn(hackbench::PRIORITY, async move {
-                    let span = hackbench::run(&own, config).await;
-                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = span;
+                    let times = hackbench::run(&own, config).await;
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = times;
                     own.shutdown();
                 }));
             }
@@ -121,9 +125,11 @@ impl Case {
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}", self.name())))?;
         let totals = machine.results().totals;
+        let (begin_of_all, end_of_all) = *times.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Outcome {
-            span: *span.lock().unwrap_or_else(PoisonError::into_inner),
+            span: end_of_all.since(begin_of_all),
             operations: operations(&runtime),
+            conservation: runtime.scheduler().stats().conservation(begin_of_all, end_of_all),
             accesses: totals.accesses(),
             misses: totals.misses,
             wall_seconds: begin.elapsed().as_secs_f64(),
@@ -140,10 +146,12 @@ impl Case {
             let own = handle.clone();
             handle.spawn(hackbench::PRIORITY, async move { hackbench::run(&own, config).await }).await
         };
-        let span = runtime.run(run).map_err(|error| fail(error.to_string()))?;
+        let times = runtime.run(run).map_err(|error| fail(error.to_string()))?;
+        let (begin_of_all, end_of_all) = times.map_err(|error| fail(error.to_string()))?;
         Ok(Outcome {
-            span: span.map_err(|error| fail(error.to_string()))?,
+            span: end_of_all.since(begin_of_all),
             operations: operations(runtime.handle()),
+            conservation: None,
             accesses: 0,
             misses: 0,
             wall_seconds: begin.elapsed().as_secs_f64(),
@@ -234,6 +242,7 @@ impl Hackbench {
             *operations.entry(count.name().to_owned()).or_insert(0) += times;
         }
         operations.insert(messaging::MESSAGES.to_owned(), config.messages() * outcomes.len() as u64);
+        let found: Vec<Conservation> = outcomes.iter().filter_map(|outcome| outcome.conservation).collect();
         let run = Run {
             workload: messaging::WORKLOAD.to_owned(),
             profile: profile(config),
@@ -251,6 +260,7 @@ impl Hackbench {
             },
             kernel_share: f64::NAN,
             simulated_seconds: seconds.iter().sum(),
+            conservation: conservation(&found, topology.cpus(), seconds.iter().sum()),
             accesses: sum(|outcome| outcome.accesses),
             misses: sum(|outcome| outcome.misses),
             operations,

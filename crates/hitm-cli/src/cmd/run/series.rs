@@ -339,6 +339,7 @@ impl SeriesArgs {
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
             latency: Latency::of(&outcome.latencies),
+            conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
             lines: convert::lines(results, LINES_KEPT),
             notes,
             probe: None,
