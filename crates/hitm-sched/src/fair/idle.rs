@@ -190,11 +190,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Ours: what may idle is looked at, an idle core first where there may be one.
     fn by_hints(&self, masks: &IdleMasks<P>, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
-        // Relaxed: a hint.
-        if self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed) == 0 {
+        let wants_core = self.may_have_idle_core(target);
+        // Relaxed: a hint. Where a core may idle whole the LLC is not as busy as balance found it last.
+        if !wants_core && self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let wants_core = self.may_have_idle_core(target);
         let hinted = masks.idle_cpus_near(target);
         let mut left = hinted.clone();
         left.intersect(in_llc);
