@@ -175,12 +175,16 @@ mod timed {
     use std::sync::atomic::AtomicU64;
 
     use hitm::{JoinHandle, Span, Time};
-    use hitm_machine::Simulated;
+    use hitm_machine::{Config, Faults, Simulated};
 
     use super::*;
     use crate::host::{Setup, simulate};
 
     const MILLIS: u64 = 1_000;
+
+    /// The searches for an idle CPU.
+    const SEARCHES: [&str; 7] =
+        ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
 
     /// How long a task computes between two looks.
     const STRETCH: Span = Span::from_micros(50);
@@ -264,9 +268,7 @@ mod timed {
 
     #[test]
     fn as_many_tasks_as_cpus_have_one_each() {
-        for mitigation in
-            ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"]
-        {
+        for mitigation in SEARCHES {
             let setup = Setup { mitigation, ..Setup::of("pack:2 l3:1 core:2 pu:2") };
             let had = simulate(setup, move |handle| async move {
                 let (end, all) = (handle.now() + Span::from_micros(100 * MILLIS), Priority::fair(0));
@@ -283,6 +285,52 @@ mod timed {
             let least = Span::from_micros(90 * MILLIS).scale(1.25 / 2.0);
             assert!(had.iter().all(|&had| had >= least), "{mitigation}: {had:?}");
         }
+    }
+
+    /// A CPU that idles while a fair task waits elsewhere is given one at the next tick, whatever comes late and whoever is taken away.
+    #[test]
+    fn no_fair_task_waits_beside_an_idle_cpu_for_longer_than_a_tick() {
+        let (late_by, taken_for) = (Span::from_micros(50), Span::from_micros(20));
+        let faults = Faults { late: 0.2, late_by, taken_after_rmw: 0.002, taken_on_path: 0.02, taken_for, lost: 0.0 };
+        let mut longest = Vec::new();
+        for (seed, mitigation) in (1..).zip(SEARCHES) {
+            for faults in [None, Some(faults)] {
+                let of = Setup::of("pack:2 l3:2 core:2 pu:2");
+                let setup = Setup { mitigation, config: Config { seed, faults, ..of.config.clone() }, ..of };
+                let found = simulate(setup, move |handle| async move {
+                    let tasks: Vec<_> = (0..24).map(|task| now_and_then(&handle, seed * 24 + task)).collect();
+                    for task in tasks {
+                        joined(task).await;
+                    }
+                    handle.scheduler().stats().conservation(Time::START, handle.now()).expect("it is watched")
+                });
+                longest.push((mitigation, faults.is_some(), found.result));
+            }
+        }
+        // The tick, its timer and the interrupt that follows come late, and the CPUs that hand over and take are taken away a few times.
+        let bound = |faults| {
+            Span::from_micros(4 * MILLIS) + if faults { late_by * 2 + taken_for * 10 } else { Span::from_micros(50) }
+        };
+        assert!(longest.iter().all(|&(_, faults, found)| found.longest <= bound(faults)), "{longest:?}");
+        // It would mean little if it never happened.
+        assert!(longest.iter().any(|&(_, _, found)| found.longest > Span::from_micros(MILLIS)), "{longest:?}");
+    }
+
+    /// A task that works and sleeps by turns, a millisecond each in the mean, for 60 ms.
+    fn now_and_then(handle: &Handle<Simulated>, seed: u64) -> JoinHandle<Simulated, ()> {
+        let clock = handle.clone();
+        handle.spawn(Priority::fair(0), async move {
+            let mut state = seed;
+            // The multiplier and increment of Knuth's MMIX: the upper bits are good enough.
+            let mut draw = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                Span::from_nanos((state >> 33) % 2_000_000)
+            };
+            while clock.now() < Time::START + Span::from_micros(60 * MILLIS) {
+                clock.compute(draw()).await;
+                clock.sleep(draw()).await;
+            }
+        })
     }
 
     #[test]

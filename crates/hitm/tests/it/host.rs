@@ -225,6 +225,7 @@ mod simulated {
         let mitigation = Mitigation::parse(setup.mitigation).expect("a mitigation");
         let roles = Some(Roles::new(setup.roles)).filter(|_| !setup.roles.is_empty());
         let handle = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), roles));
+        handle.scheduler().stats().keep_journal();
         let _here = Here(setup);
         let result = Arc::new(Mutex::new(None));
         let (runtime, slot, case) = (handle.clone(), result.clone(), RefCell::new(Some(case)));
