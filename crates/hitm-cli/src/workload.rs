@@ -158,7 +158,7 @@ impl Workload {
 
     /// Whether its tasks are fair ones, of whom it is of interest whether they wait beside CPUs that idle.
     pub(crate) fn is_fair(&self) -> bool {
-        matches!(self, Self::Loopback(_))
+        matches!(self, Self::Loopback(_) | Self::Schbench(_))
     }
 
     /// Whether its tasks have concurrency ids, whose cost belongs to its report.
