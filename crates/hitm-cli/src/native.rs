@@ -9,7 +9,7 @@ use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
 use hitm_report::latency::Latency;
 use hitm_report::result::{ResultFile, Run};
-use hitm_report::statistics::{Mean, mean, ratio};
+use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 
@@ -82,10 +82,11 @@ impl Case {
         }
         let booked = |mode: usize| after[mode].saturating_sub(before[mode]).as_secs_f64();
         let (user, kernel, idle) = (booked(0), booked(1), booked(2));
-        let rates = mean(&running.rates());
+        let latencies = running.latencies();
+        let mean = workload.mean(&[running.batches()], &latencies);
         let operations = runtime.handle().scheduler().stats().sums();
         let (words, all) = runtime.handle().scheduler().root_domain_bytes();
-        let units = rates.value * window.measured.as_secs_f64();
+        let units = workload.units(mean, window.measured.as_secs_f64(), latencies.len());
         Ok(Run {
             workload: workload.name().to_owned(),
             profile: workload.profile(),
@@ -97,7 +98,7 @@ impl Case {
             seed: workload.seed(),
             seeds: vec![workload.seed()],
             wall_seconds: begin.elapsed().as_secs_f64(),
-            metric: workload.metric(rates),
+            metric: workload.metric(mean),
             relative: None,
             relative_interval: None,
             kernel_share: kernel / (user + kernel),
@@ -113,7 +114,7 @@ impl Case {
             costs: Vec::new(),
             roles: native_roles(runtime.handle().roles(), units),
             wakes: native_wakes(runtime.handle().roles(), units),
-            latency: Latency::of(&running.latencies()),
+            latency: Latency::of(&latencies, workload.percents()),
             conservation: None,
             lines: Vec::new(),
             notes: self.notes(),

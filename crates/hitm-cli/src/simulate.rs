@@ -38,8 +38,8 @@ pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
 pub(crate) struct Outcome {
     /// The seeds.
     pub(crate) seeds: Vec<u64>,
-    /// Work units per second, by batch, with each seed.
-    pub(crate) rates: Vec<[f64; BATCHES]>,
+    /// What it is judged by, by batch, with each seed: work units per second, mostly.
+    pub(crate) batches: Vec<[f64; BATCHES]>,
     /// With all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
@@ -60,7 +60,7 @@ impl Outcome {
     /// Adds what came of it with another seed.
     pub(crate) fn merge(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
-        self.rates.extend(other.rates);
+        self.batches.extend(other.batches);
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
         self.operations.extend(other.operations);
@@ -142,12 +142,12 @@ impl Case {
         if let Some(fault) = running.as_ref().and_then(Running::fault) {
             return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
         }
-        let rates = running.as_ref().map_or([f64::NAN; BATCHES], Running::rates);
+        let batches = running.as_ref().map_or([f64::NAN; BATCHES], Running::batches);
         let stats = runtime.scheduler().stats();
         let window = self.workload.window();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
-            rates: vec![rates],
+            batches: vec![batches],
             latencies: running.as_ref().map_or_else(Vec::new, Running::latencies),
             results: machine.results(),
             operations: stats.sums(),

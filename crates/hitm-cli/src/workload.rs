@@ -2,9 +2,10 @@
 
 use hitm::{Handle, Roles};
 use hitm_memory::{Platform, Span};
+use hitm_report::latency::{self, percentile};
 use hitm_report::published::{self, Published};
 use hitm_report::result::Metric;
-use hitm_report::statistics::Mean;
+use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::cid_storms::{self, Storms};
@@ -14,6 +15,7 @@ use hitm_workloads::loopback::trace::COUNTED_BYTES;
 use hitm_workloads::loopback::{self, Loopback, Test};
 use hitm_workloads::meter::{BATCHES, Window};
 use hitm_workloads::pi_stress::{self, PiStress};
+use hitm_workloads::schbench::{self, Schbench};
 
 /// A workload and its parameters.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,7 @@ pub(crate) enum Workload {
     PiStress(pi_stress::Config),
     CidStorms(cid_storms::Config),
     Loopback(loopback::Config),
+    Schbench(schbench::Config),
 }
 
 /// A workload that was started.
@@ -33,6 +36,7 @@ pub(crate) enum Running {
     PiStress(PiStress),
     CidStorms(Storms),
     Loopback(Loopback),
+    Schbench(Schbench),
 }
 
 impl Workload {
@@ -45,6 +49,7 @@ impl Workload {
             Self::CidStorms(_) => "cid-storms",
             Self::Loopback(loopback::Config { test: Test::Tbench, .. }) => "tbench",
             Self::Loopback(_) => "netperf",
+            Self::Schbench(_) => "schbench",
         }
     }
 
@@ -55,6 +60,7 @@ impl Workload {
             Self::Ffmpeg(config) => config.profile.name().to_owned(),
             Self::CidStorms(config) => config.load.name().to_owned(),
             Self::Loopback(config) => loopback_profile(config),
+            Self::Schbench(config) => schbench_profile(config),
             Self::Cyclic(_) | Self::PiStress(_) => self.options().trim_start().to_owned(),
         }
     }
@@ -71,6 +77,9 @@ impl Workload {
             Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!(" --groups {groups}")),
             Self::CidStorms(config) => format!(" --load {}", config.load.name()),
             Self::Loopback(config) => loopback_options(config),
+            Self::Schbench(config) => {
+                format!(" --message-threads {}{}", config.messengers, unusual_schbench_options(config))
+            }
         }
     }
 
@@ -78,7 +87,7 @@ impl Workload {
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
             Self::Ffmpeg(_) => true,
-            Self::CidStorms(_) | Self::Loopback(_) => false,
+            Self::CidStorms(_) | Self::Loopback(_) | Self::Schbench(_) => false,
             Self::PiStress(config) => config.groups.is_none(),
             Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
         };
@@ -93,6 +102,7 @@ impl Workload {
             Self::PiStress(config) => config.window,
             Self::CidStorms(config) => config.window,
             Self::Loopback(config) => config.window,
+            Self::Schbench(config) => config.window,
         }
     }
 
@@ -104,6 +114,7 @@ impl Workload {
             Self::PiStress(config) => config.seed,
             Self::CidStorms(config) => config.seed,
             Self::Loopback(config) => config.seed,
+            Self::Schbench(config) => config.seed,
         }
     }
 
@@ -115,6 +126,7 @@ impl Workload {
             Self::PiStress(config) => config.seed = seed,
             Self::CidStorms(config) => config.seed = seed,
             Self::Loopback(config) => config.seed = seed,
+            Self::Schbench(config) => config.seed = seed,
         }
         self
     }
@@ -127,6 +139,15 @@ impl Workload {
             Self::PiStress(_) => pi_stress::roles(),
             Self::CidStorms(_) => cid_storms::roles(),
             Self::Loopback(_) => loopback::roles(),
+            Self::Schbench(_) => schbench::roles(),
+        }
+    }
+
+    /// Per cents of the samples that its report has, where it has samples.
+    pub(crate) fn percents(&self) -> &'static [f64] {
+        match self {
+            Self::Schbench(_) => &latency::SCHBENCH,
+            _ => &latency::STRESS_NG,
         }
     }
 
@@ -137,7 +158,7 @@ impl Workload {
 
     /// Whether its tasks are fair ones, of whom it is of interest whether they wait beside CPUs that idle.
     pub(crate) fn is_fair(&self) -> bool {
-        matches!(self, Self::Loopback(_))
+        matches!(self, Self::Loopback(_) | Self::Schbench(_))
     }
 
     /// Whether its tasks have concurrency ids, whose cost belongs to its report.
@@ -149,13 +170,28 @@ impl Workload {
     /// allows by itself.
     pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
         match self {
-            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) | Self::Loopback(_) => 0,
+            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) | Self::Loopback(_) | Self::Schbench(_) => 0,
             // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
             Self::PiStress(config) => {
                 let life = config.window.warm_up + config.window.measured;
                 (life.as_picos() / 100).saturating_mul(cpus as u64)
             }
         }
+    }
+
+    /// What it is judged by, before [`Workload::metric`] gives it a unit: of `batches` as [`Running::batches`] has them with each seed, and the
+    /// `latencies` of all.
+    pub(crate) fn mean(&self, batches: &[[f64; BATCHES]], latencies: &[Span]) -> Mean {
+        let Self::Schbench(_) = self else { return mean_of_batches(batches) };
+        // The mean of the batches' would be too low: few samples seldom have what one in a hundred is. A batch without any says nothing.
+        let finite = |own: &[f64; BATCHES]| own.iter().copied().filter(|own| own.is_finite()).collect::<Vec<_>>();
+        let interval = mean_of_batches(&batches.iter().map(finite).collect::<Vec<_>>()).interval;
+        Mean { value: late(latencies), interval }
+    }
+
+    /// How many units its report takes counts by, in so many seconds: what it counts, or its samples where it counts nothing.
+    pub(crate) fn units(&self, mean: Mean, seconds: f64, samples: usize) -> f64 {
+        if let Self::Schbench(_) = self { samples as f64 } else { mean.value * seconds }
     }
 
     /// What it is judged by.
@@ -170,13 +206,15 @@ impl Workload {
                 Test::RequestReply => ("transactions_per_second", "1/s", 1.0),
                 Test::Stream(bytes) => ("sent", "Mbit/s", bytes as f64 * 8e-6),
             },
+            Self::Schbench(_) => ("wakeup_latency_p99", "us", 1.0),
         };
+        let better = if let Self::Schbench(_) = self { "lower" } else { "higher" };
         Metric {
             name: name.to_owned(),
             value: mean.value * each,
             interval: mean.interval * each,
             unit: unit.to_owned(),
-            better: "higher".to_owned(),
+            better: better.to_owned(),
         }
     }
 
@@ -188,6 +226,7 @@ impl Workload {
             Self::PiStress(config) => Running::PiStress(PiStress::start(runtime, config)),
             Self::CidStorms(config) => Running::CidStorms(Storms::start(runtime, config)),
             Self::Loopback(config) => Running::Loopback(Loopback::start(runtime, config)),
+            Self::Schbench(config) => Running::Schbench(Schbench::start(runtime, config)),
         }
     }
 }
@@ -209,39 +248,70 @@ fn loopback_options(config: &loopback::Config) -> String {
         Test::RequestReply => " --test rr".to_owned(),
         Test::Stream(bytes) => format!(" --test udp-stream --size {bytes}"),
     };
-    format!("{test} --clients {} --work {}ns", config.pairs, config.work.as_picos() / 1_000)
+    format!("{test} --clients {} --work {}", config.pairs, nanos(config.work))
+}
+
+/// How many messengers there are, and what else is not the usual.
+fn schbench_profile(config: &schbench::Config) -> String {
+    let plural = if config.messengers == 1 { "" } else { "s" };
+    format!("{} message thread{plural}{}", config.messengers, unusual_schbench_options(config))
+}
+
+fn unusual_schbench_options(config: &schbench::Config) -> String {
+    let usual = schbench::Config::new(config.messengers, config.seed, config.window);
+    let time = |own: Span, usual: Span| (own != usual).then(|| nanos(own));
+    options(&[
+        ("threads", config.workers.map(|workers| workers.to_string())),
+        ("cputime", time(config.cputime, usual.cputime)),
+        ("sleeptime", time(config.sleeptime, usual.sleeptime)),
+    ])
+}
+
+/// The 99th percentile in microseconds.
+fn late(latencies: &[Span]) -> f64 {
+    percentile(latencies, 99.0).map_or(f64::NAN, |latency| latency.as_nanos_f64() / 1e3)
+}
+
+/// A time, as an option takes it.
+fn nanos(span: Span) -> String {
+    format!("{}ns", span.as_picos() / 1_000)
+}
+
+/// Those that have a value, each with a space before it.
+fn options(options: &[(&str, Option<String>)]) -> String {
+    options.iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value.as_ref()?))).collect()
 }
 
 /// What was asked for that is not the usual, as options: each with a space before it.
 fn cyclic_options(config: &cyclic::Config) -> String {
     let usual = cyclic::Config::new(config.seed, config.window);
-    let nanos = |span: Span| format!("{}ns", span.as_picos() / 1_000);
-    let options = [
+    options(&[
         ("instances", config.instances.map(|count| count.to_string())),
         ("sleep", (config.sleep != usual.sleep).then(|| nanos(config.sleep))),
         ("work", (config.work != usual.work).then(|| nanos(config.work))),
         ("priority", (config.priority != usual.priority).then(|| config.priority.to_string())),
         ("placement", (config.placement != usual.placement).then(|| config.placement.name().to_owned())),
-    ];
-    options.into_iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value?))).collect()
+    ])
 }
 
 impl Running {
-    /// What it is judged by, by batch.
-    pub(crate) fn rates(&self) -> [f64; BATCHES] {
+    /// What it is judged by, by batch; no number for a batch that has none.
+    pub(crate) fn batches(&self) -> [f64; BATCHES] {
         match self {
             Self::Ffmpeg(ffmpeg) => ffmpeg.frames_per_second(),
             Self::Cyclic(cyclic) => cyclic.operations_per_second(),
             Self::PiStress(pi_stress) => pi_stress.inversions_per_second(),
             Self::CidStorms(storms) => storms.operations_per_second(),
             Self::Loopback(loopback) => loopback.operations_per_second(),
+            Self::Schbench(schbench) => schbench.latencies_by_batch().map(|latencies| late(&latencies)),
         }
     }
 
-    /// How late what it sleeps for came, where it says so.
+    /// How late what it sleeps for came, or who was woken ran, where it says so.
     pub(crate) fn latencies(&self) -> Vec<Span> {
         match self {
             Self::Cyclic(cyclic) => cyclic.latencies(),
+            Self::Schbench(schbench) => schbench.latencies().concat(),
             Self::Ffmpeg(_) | Self::PiStress(_) | Self::CidStorms(_) | Self::Loopback(_) => Vec::new(),
         }
     }
@@ -252,7 +322,12 @@ impl Running {
             Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(
                 "a group got nothing done for 5 looks of the admin task in a row, 3.75s: a deadlock, or CPUs too slow",
             ),
-            Self::PiStress(_) | Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) | Self::Loopback(_) => None,
+            Self::PiStress(_)
+            | Self::Ffmpeg(_)
+            | Self::Cyclic(_)
+            | Self::CidStorms(_)
+            | Self::Loopback(_)
+            | Self::Schbench(_) => None,
         }
     }
 }

@@ -1,13 +1,14 @@
-//! `tbench` and `netperf`: a row a load, a column a mitigation.
+//! `tbench`, `netperf` and `schbench`: a row a load, a column a mitigation.
 
 use crate::columns::{Align, Columns, short};
+use crate::latency::{self, Unit};
 use crate::published::idle_search;
 use crate::result::{Conservation, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
 use crate::summary;
 
 /// The workloads that are shown so.
-const WORKLOADS: [&str; 2] = ["tbench", "netperf"];
+const WORKLOADS: [&str; 3] = ["tbench", "netperf", "schbench"];
 
 /// What the seed's patch was posted upon, and the patch.
 const POSTED_UPON: &str = "idle-candidate";
@@ -51,12 +52,12 @@ fn lost(found: Conservation) -> String {
     format!("{:.3}, {:.1}", 100.0 * found.lost_share, found.longest_us)
 }
 
-/// Of one batch or seed there is no interval.
+/// Of one batch or seed there is no interval, and of none no figure.
 fn with_interval(mean: Mean) -> String {
-    if mean.interval.is_finite() {
-        format!("{:.3} ±{:.3}", mean.value, mean.interval)
-    } else {
-        format!("{:.3}", mean.value)
+    match (mean.value.is_finite(), mean.interval.is_finite()) {
+        (false, _) => "-".to_owned(),
+        (true, false) => format!("{:.3}", mean.value),
+        (true, true) => format!("{:.3} ±{:.3}", mean.value, mean.interval),
     }
 }
 
@@ -76,8 +77,10 @@ impl<'a> Table<'a> {
         let mut text = summary::heading(file, first);
         text.push_str(&summary::calibration(file, first));
         let (name, unit) = (first.metric.name.replace('_', " "), &first.metric.unit);
-        text.push_str(&format!("\n{name}: {unit}, then over that of {} ±95 %\n", self.mitigations[0]));
-        text.push_str(&self.throughput());
+        let lower = if first.metric.better == "lower" { "; lower is better" } else { "" };
+        text.push_str(&format!("\n{name}: {unit}, then over that of {} ±95 %{lower}\n", self.mitigations[0]));
+        text.push_str(&self.metrics());
+        text.push_str(&self.latencies());
         text.push_str(&self.published());
         text.push_str("\nCPUs looked at, to place a task that wakes\n");
         text.push_str(&self.each(|run| per_place(run, "probe")));
@@ -99,7 +102,7 @@ impl<'a> Table<'a> {
         text
     }
 
-    fn throughput(&self) -> String {
+    fn metrics(&self) -> String {
         let mut columns = self.columns(&["load", self.mitigations[0]], &self.mitigations[1..]);
         for load in &self.loads {
             let base = metric(load[0]);
@@ -107,10 +110,26 @@ impl<'a> Table<'a> {
                 let run = load.iter().find(|run| run.mitigation == **mitigation);
                 run.map_or_else(|| "-".to_owned(), |run| with_interval(ratio(metric(run), base)))
             };
-            let head = [load[0].profile.clone(), format!("{:.1}", base.value)];
+            let known = if base.value.is_finite() { format!("{:.1}", base.value) } else { "-".to_owned() };
+            let head = [load[0].profile.clone(), known];
             columns.row(head.into_iter().chain(self.mitigations[1..].iter().map(cell)).collect());
         }
         columns.render()
+    }
+
+    /// A table a load, where there are samples.
+    fn latencies(&self) -> String {
+        let table = |load: &&[&Run]| {
+            let late: Vec<_> =
+                load.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
+            let what = format!("{}: from when their waker began until those woken ran", load[0].profile);
+            if late.is_empty() {
+                String::new()
+            } else {
+                format!("\n{}", latency::render(&what, Unit::Microseconds, &late))
+            }
+        };
+        self.loads.iter().map(table).collect()
     }
 
     /// What the seed has, where both of its kernels were run.
@@ -173,7 +192,10 @@ fn per_place(run: &Run, what: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use hitm_memory::Span;
+
     use super::*;
+    use crate::latency::Latency;
     use crate::result::{Metric, OperationCost};
 
     fn run(profile: &str, mitigation: &str, value: f64) -> Run {
@@ -202,6 +224,37 @@ mod tests {
             operations: operations.map(|(name, times)| (name.to_owned(), times)).into(),
             ..Run::default()
         }
+    }
+
+    #[test]
+    fn a_latency_is_better_when_lower_and_has_its_distribution() {
+        let latency = Latency::of(&[Span::from_micros(3), Span::from_micros(9)], &latency::SCHBENCH);
+        let late = |mitigation, value| Run {
+            workload: "schbench".to_owned(),
+            latency: latency.clone(),
+            metric: Metric {
+                name: "wakeup_latency_p99".into(),
+                unit: "us".into(),
+                better: "lower".into(),
+                ..run("", "", value).metric
+            },
+            ..run("1 message thread", mitigation, value)
+        };
+        let file = ResultFile { runs: vec![late("baseline", 9.0), late("shipped", f64::NAN)], ..ResultFile::default() };
+        let text = render(&file);
+        let tables: Vec<&str> = text.split("\n\n").collect();
+        expect_test::expect![[r#"
+            wakeup latency p99: us, then over that of baseline ±95 %; lower is better
+            load              baseline  shipped
+            ----------------  --------  -------
+            1 message thread       9.0        -
+
+            1 message thread: from when their waker began until those woken ran, in microseconds
+            mitigation  samples  mean  mode  min  max  std dev  50 %  75 %  90 %  95 %  99 %  99.5 %  99.9 %
+            ----------  -------  ----  ----  ---  ---  -------  ----  ----  ----  ----  ----  ------  ------
+            baseline          2   6.0   3.0  3.0  9.0      4.2   3.0   9.0   9.0   9.0   9.0     9.0     9.0
+            shipped           2   6.0   3.0  3.0  9.0      4.2   3.0   9.0   9.0   9.0   9.0     9.0     9.0"#]]
+        .assert_eq(&tables[1..3].join("\n\n"));
     }
 
     #[test]

@@ -46,7 +46,8 @@ pub fn render(file: &ResultFile) -> String {
         let late: Vec<_> =
             group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
         if !late.is_empty() {
-            text.push_str(&format!("\n{}", latency::render(late.into_iter())));
+            text.push('\n');
+            text.push_str(&latency::render("how late instance 0 woke", latency::Unit::Nanoseconds, &late));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));

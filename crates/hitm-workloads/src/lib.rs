@@ -13,6 +13,7 @@ pub mod loopback;
 pub mod meter;
 pub mod pi_stress;
 pub mod probe;
+pub mod schbench;
 mod system_call;
 
 /// The README's example is a test.

@@ -27,6 +27,13 @@ impl Window {
         self.start() + self.measured
     }
 
+    /// Which of [`BATCHES`] `now` falls into; none outside.
+    pub(crate) fn batch(self, now: Time) -> Option<usize> {
+        let since = now.since(self.start());
+        let batch = since.as_picos() / (self.measured.as_picos() / BATCHES as u64).max(1);
+        (now >= self.start() && batch < BATCHES as u64).then_some(batch as usize)
+    }
+
     /// What tasks do is counted by role from the start to the end.
     pub(crate) fn count_roles<P: Platform>(self, runtime: &Handle<P>) {
         if let Some(roles) = runtime.roles() {
@@ -64,12 +71,9 @@ impl Meter {
 
     /// `units` were completed at `now`.
     pub fn add(&self, now: Time, units: u64) {
-        let since = now.since(self.window.start());
-        let started = now >= self.window.start();
-        let batch = since.as_picos() / (self.window.measured.as_picos() / BATCHES as u64).max(1);
-        if started && batch < BATCHES as u64 {
+        if let Some(batch) = self.window.batch(now) {
             // Relaxed: a statistic.
-            self.batches[batch as usize].fetch_add(units, Ordering::Relaxed);
+            self.batches[batch].fetch_add(units, Ordering::Relaxed);
         }
     }
 

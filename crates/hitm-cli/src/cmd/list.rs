@@ -28,7 +28,7 @@ enum What {
     Objects,
 }
 
-const WORKLOADS: [(&str, &str); 7] = [
+const WORKLOADS: [(&str, &str); 10] = [
     ("ffmpeg", "60 transcoders on 8 CPUs each, every thread at FIFO 99: the first of the seeds' workloads"),
     ("cyclic", "a task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke: the second"),
     (
@@ -38,6 +38,9 @@ const WORKLOADS: [(&str, &str); 7] = [
     ("cid-bursts", "threads that increment 16 KiB by CPU or by concurrency id, one after the other"),
     ("cid-storms", "threads that begin and end, wake elsewhere, or are moved, all the time: what concurrency ids cost"),
     ("hackbench", "groups of fair tasks in which every sender sends to every receiver, over pipes"),
+    ("tbench", "clients that ask servers for a file server's operations, over loopback: fair tasks"),
+    ("netperf", "datagrams one way, or a byte there and back, over loopback: fair tasks"),
+    ("schbench", "message threads that wake their workers all at once, and how late these run: fair tasks"),
     ("probe", "what one shared word, counter or bitmap costs: ping-pong, counter, mask, reads"),
 ];
 

@@ -15,7 +15,7 @@ fn commands() {
     check(
         "run",
         expect![[r#"
-            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `probe`; `hitm run --help` shows what there is
+            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `probe`; `hitm run --help` shows what there is
         "#]],
     );
     check(

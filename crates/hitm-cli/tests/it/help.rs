@@ -19,6 +19,7 @@ fn every_command_has_help_with_examples() {
     check("run pi_stress", "run-pi-stress");
     check("run cid-bursts", "run-cid-bursts");
     check("run cid-storms", "run-cid-storms");
+    check("run schbench", "run-schbench");
     check("run probe", "run-probe");
     check("run probe ping-pong", "run-probe-ping-pong");
     check("run probe counter", "run-probe-counter");
@@ -41,7 +42,7 @@ fn every_command_has_help_with_examples() {
 }
 
 /// Those whose texts are held to a length and whose examples are parsed.
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "",
     "run",
     "run ffmpeg",
@@ -49,6 +50,7 @@ const VERBS: [&str; 20] = [
     "run pi_stress",
     "run cid-bursts",
     "run cid-storms",
+    "run schbench",
     "run probe",
     "run probe mask",
     "run probe lock",

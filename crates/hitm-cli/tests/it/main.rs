@@ -20,5 +20,6 @@ mod probes;
 mod reports;
 mod result_files;
 mod same_bytes;
+mod schbench;
 mod sweep;
 mod validate;

@@ -8,6 +8,7 @@ mod inversions;
 mod loom;
 mod loopback;
 mod probes;
+mod schbench;
 mod simulated;
 
 mod order;

@@ -83,12 +83,12 @@ impl Loopback {
         for _ in 0..RUNS {
             let workload = self.of(target.load, work);
             let trial = Case { workload, ..published.clone() };
-            let mut rates = Vec::new();
-            let take = |_: usize, outcome: Outcome| rates = outcome.rates;
+            let mut batches = Vec::new();
+            let take = |_: usize, outcome: Outcome| batches = outcome.batches;
             if let Some(failure) = campaign::run(&[trial], 1, progress, Case::run, take).into_iter().next() {
                 return Err(failure);
             }
-            let rate = mean_of_batches(&rates);
+            let rate = mean_of_batches(&batches);
             let metric = workload.metric(rate);
             trials.push((work.as_nanos_f64() / 1e3, metric.value));
             let over = metric.value / target.value - 1.0;

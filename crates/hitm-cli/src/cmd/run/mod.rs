@@ -8,6 +8,7 @@ mod hackbench;
 mod loopback;
 mod netperf;
 mod pi_stress;
+mod schbench;
 mod series;
 mod tbench;
 
@@ -23,6 +24,7 @@ use self::hackbench::Hackbench;
 use self::netperf::Netperf;
 use self::pi_stress::PiStress;
 pub(crate) use self::pi_stress::{PiStressOptions, USUAL_WINDOW as USUAL_PI_STRESS_WINDOW};
+use self::schbench::Schbench;
 use self::tbench::Tbench;
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
@@ -76,6 +78,11 @@ enum Workload {
     /// On 2 x 20 cores of Broadwell unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, and for 5s after 1s
     /// natively.
     Netperf(Box<Netperf>),
+    /// Message threads that wake their workers all at once: fair tasks.
+    ///
+    /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 10s after 1s of warm-up when simulated, and for 5s after 1s
+    /// natively.
+    Schbench(Box<Schbench>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -91,6 +98,10 @@ impl Run {
             Workload::Hackbench(hackbench) => hackbench.run(),
             Workload::Tbench(tbench) => series::run(&tbench.program()?),
             Workload::Netperf(netperf) => series::run(&netperf.program()?),
+            Workload::Schbench(schbench) => {
+                schbench.check()?;
+                series::run(&*schbench)
+            }
             Workload::Probe(probe) => probe.run(),
         }
     }

@@ -9,7 +9,7 @@ use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
 use hitm_report::result::{Calibration, ResultFile, Run as RunResult};
-use hitm_report::statistics::{Mean, mean_of_batches, ratio};
+use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
@@ -290,7 +290,7 @@ impl SeriesArgs {
     }
 
     fn run_of(&self, case: &Case, outcome: &Outcome, baseline: Option<Mean>) -> RunResult {
-        let metric = rate(outcome);
+        let metric = mean(case, outcome);
         let relative = baseline.map(|baseline| relative_to(baseline, &case.mitigation, metric));
         let results = &outcome.results;
         let measured = case.workload.window().measured.as_secs_f64() * outcome.seeds.len() as f64;
@@ -306,7 +306,7 @@ impl SeriesArgs {
             ));
         }
         let (words, all) = outcome.bytes;
-        let units = metric.value * measured;
+        let units = case.workload.units(metric, measured, outcome.latencies.len());
         let mut costs = operations::costs(results, &outcome.measured);
         if case.workload.has_ids() {
             costs.extend(operations::ids(results, units));
@@ -338,7 +338,7 @@ impl SeriesArgs {
             costs,
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
-            latency: Latency::of(&outcome.latencies),
+            latency: Latency::of(&outcome.latencies, case.workload.percents()),
             conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
             lines: convert::lines(results, LINES_KEPT),
             notes,
@@ -351,17 +351,18 @@ impl SeriesArgs {
 impl Group {
     fn baseline(&self) -> Option<Mean> {
         let index = self.cases.iter().position(|case| case.mitigation.name() == "baseline")?;
-        self.outcomes[index].as_ref().map(rate)
+        self.outcomes[index].as_ref().map(|outcome| mean(&self.cases[index], outcome))
     }
 
     fn widest_interval(&self) -> f64 {
         let Some(baseline) = self.baseline() else { return 0.0 };
-        let relative = |outcome: &Outcome| ratio(rate(outcome), baseline).interval;
-        self.outcomes.iter().flatten().map(relative).fold(0.0, f64::max)
+        let runs = self.cases.iter().zip(&self.outcomes);
+        let means = runs.filter_map(|(case, outcome)| Some(mean(case, outcome.as_ref()?)));
+        means.map(|mean| ratio(mean, baseline).interval).fold(0.0, f64::max)
     }
 }
 
-/// The rate over all batches of all seeds.
-fn rate(outcome: &Outcome) -> Mean {
-    mean_of_batches(&outcome.rates)
+/// What `case` is judged by, over all batches of all seeds.
+fn mean(case: &Case, outcome: &Outcome) -> Mean {
+    case.workload.mean(&outcome.batches, &outcome.latencies)
 }

@@ -171,7 +171,7 @@ fn finished(case: &Case, outcome: &Outcome) -> Finished {
     let account = &outcome.results.account;
     Finished {
         key: key(case),
-        rates: outcome.rates.iter().flatten().copied().collect(),
+        rates: outcome.batches.iter().flatten().copied().collect(),
         kernel: Part::ALL.into_iter().filter(|part| part.is_kernel()).map(|part| account[part]).sum(),
         busy: account.busy(),
         idle: account[Part::Idle],

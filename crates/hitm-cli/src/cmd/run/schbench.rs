@@ -1,0 +1,80 @@
+//! `hitm run schbench`.
+
+use clap::Args;
+use hitm_memory::Span;
+use hitm_workloads::meter::Window;
+use hitm_workloads::schbench::Config;
+
+use super::loopback::MITIGATIONS;
+use super::series::{Program, SeriesArgs};
+use crate::args::{each_once, span, span_above_zero};
+use crate::failure::Failure;
+use crate::workload::Workload;
+
+/// Message threads that wake their workers all at once.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  hitm run schbench                                           every search for an idle CPU, as the seed ran it
+  hitm run schbench --message-threads 2 --threads 16 --mitigation baseline,shipped --seeds 10
+  hitm run schbench --machine epyc-9654-2x96 --message-threads 4,8 --duration 3s
+  hitm run schbench --host native --mitigation baseline,shipped",
+    mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
+)]
+pub(crate) struct Schbench {
+    #[command(flatten)]
+    series: SeriesArgs,
+    /// How many message threads, separated by commas.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX), allow_negative_numbers = true)]
+    message_threads: Vec<u32>,
+    /// How many workers each has [default: a quarter of the CPUs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX), allow_negative_numbers = true)]
+    threads: Option<u32>,
+    /// How long workers and message threads spin.
+    #[arg(long, value_name = "T", default_value = "30ms", value_parser = span_above_zero, allow_hyphen_values = true)]
+    cputime: Span,
+    /// How long a message thread sleeps, and up to a quarter more.
+    #[arg(long, value_name = "T", default_value = "30ms", value_parser = span, allow_hyphen_values = true)]
+    sleeptime: Span,
+}
+
+/// A million tasks at most.
+const THREADS_MAX: i64 = 1_000;
+
+/// When a simulated run is measured if nobody says: some hundred rounds after ten. A tenth of that has one wakeup in a hundred that is late
+/// or has not, by the phases of four message threads (`idle-util`).
+const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(10_000_000) };
+
+impl Schbench {
+    /// Whether what was asked for can be run.
+    ///
+    /// # Errors
+    /// When a load is there twice.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        each_once("--message-threads", &self.message_threads)
+    }
+}
+
+impl Program for Schbench {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
+        let of = |&messengers: &u32| {
+            Workload::Schbench(Config {
+                workers: self.threads.map(|workers| workers as usize),
+                cputime: self.cputime,
+                sleeptime: self.sleeptime,
+                ..Config::new(messengers as usize, seed, window)
+            })
+        };
+        self.message_threads.iter().map(of).collect()
+    }
+
+    fn usual_machine(&self) -> &'static str {
+        "icx-2x40"
+    }
+}
