@@ -100,12 +100,13 @@ impl<M: Memory> Floors<M> {
     }
 
     /// Whoever has found nobody in `llc` that runs anything less urgent than `prio` wants to say so, and looks again. None when
-    /// somebody else is about to.
+    /// somebody else is about to, or has: who claimed again what was set while it looked would have all that come meanwhile look, and claim
+    /// in their turn.
     pub(crate) fn claim(&self, llc: usize, prio: Prio) -> Option<Claim> {
         let floor = &self.by_llc[llc].word;
         // Relaxed: the exchange decides.
         let before = floor.load(Ordering::Relaxed);
-        if before & CLAIMED != 0 {
+        if before & CLAIMED != 0 || floor_of(before).is_some_and(|floor| floor <= prio) {
             return None;
         }
         let word = ((before | BYTE) + 1) | CLAIMED | (prio.0 as u64 + 1);
