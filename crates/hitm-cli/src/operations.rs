@@ -81,10 +81,6 @@ const OPERATIONS: [Operation; 5] = [
             ),
             ("hitm-sched/src/fair/newcomer.rs", &["select_new", "least_loaded_part", "load_of_cpus"]),
             ("hitm-sched/src/fair/scan.rs", &["all_from"]),
-            (
-                "hitm-sched/src/fair/idle_mask.rs",
-                &["claim", "forget", "has_idle_core", "idle_cores_near", "idle_cpus_near"],
-            ),
         ],
     },
 ];

@@ -1,7 +1,7 @@
 //! `hackbench`: how long the messages took, and what a wakeup looked at and moved, by mitigation.
 
 use crate::columns::{Align, Columns};
-use crate::result::{ResultFile, Run};
+use crate::result::{Conservation, ResultFile, Run};
 
 /// The workload's name.
 pub const WORKLOAD: &str = "hackbench";
@@ -46,6 +46,8 @@ pub fn render(file: &ResultFile) -> String {
             ("at most\n[us]", Align::Right),
         ]);
         for run in runs {
+            let lost =
+                |text: fn(&Conservation) -> String| run.conservation.as_ref().map_or_else(|| "-".to_owned(), text);
             columns.row(vec![
                 run.mitigation.clone(),
                 format!("{:.4}", run.metric.value),
@@ -55,8 +57,8 @@ pub fn render(file: &ResultFile) -> String {
                 each(run, "probe", "wake"),
                 each(run, "migration", "wake"),
                 each(run, "context_switch", MESSAGES),
-                run.conservation.map_or_else(|| "-".to_owned(), |found| format!("{:.3}", 100.0 * found.lost_share)),
-                run.conservation.map_or_else(|| "-".to_owned(), |found| format!("{:.1}", found.longest_us)),
+                lost(|found| format!("{:.3}", 100.0 * found.lost_share)),
+                lost(|found| format!("{:.1}", found.longest_us)),
             ]);
         }
         head(file, runs[0]) + &columns.render()
@@ -68,7 +70,7 @@ pub fn render(file: &ResultFile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Conservation, Metric, relate};
+    use crate::result::{Metric, relate};
 
     fn run(mitigation: &str, seconds: f64, probes: u64) -> Run {
         let operations = [("wake", 50), ("probe", probes), ("migration", 5), ("context_switch", 120), (MESSAGES, 100)];

@@ -72,6 +72,11 @@ fn floor_of(word: u64) -> Option<Prio> {
     Some(Prio(floor as i32))
 }
 
+/// Whether a word says that nobody runs anything less urgent than `prio`.
+fn says(word: u64, prio: Prio) -> bool {
+    word & CLAIMED == 0 && floor_of(word).is_some_and(|floor| floor <= prio)
+}
+
 impl<M: Memory> Floors<M> {
     /// Nothing is known.
     pub(crate) fn new(topology: &Topology) -> Self {
@@ -95,8 +100,7 @@ impl<M: Memory> Floors<M> {
     #[track_caller]
     pub(crate) fn are_all_urgent(&self, llc: usize, prio: Prio) -> bool {
         // Relaxed: who relies on it has fenced after it announced what waits, see the module.
-        let word = self.by_llc[llc].word.load(Ordering::Relaxed);
-        word & CLAIMED == 0 && floor_of(word).is_some_and(|floor| floor <= prio)
+        says(self.by_llc[llc].word.load(Ordering::Relaxed), prio)
     }
 
     /// Whoever has found nobody in `llc` that runs anything less urgent than `prio` wants to say so, and looks again. None when
@@ -106,7 +110,7 @@ impl<M: Memory> Floors<M> {
         let floor = &self.by_llc[llc].word;
         // Relaxed: the exchange decides.
         let before = floor.load(Ordering::Relaxed);
-        if before & CLAIMED != 0 || floor_of(before).is_some_and(|floor| floor <= prio) {
+        if before & CLAIMED != 0 || says(before, prio) {
             return None;
         }
         let word = ((before | BYTE) + 1) | CLAIMED | (prio.0 as u64 + 1);

@@ -55,14 +55,14 @@ impl Journal {
 
     /// What was lost between two times on a machine of `cpus` CPUs, which are online until something else is told.
     pub(crate) fn conservation(&self, cpus: usize, from: Time, until: Time) -> Conservation {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // CPUs that look ahead tell early. Of one queue, under its lock, all is in order.
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        // CPUs that look ahead tell early. Of one queue, under its lock, all is in order, and stays so.
         entries.sort_by_key(|&(at, _)| at);
         let mut replay = Replay::new(cpus, from);
-        for (at, entry) in entries.into_iter().take_while(|&(at, _)| at < until) {
-            replay.pass(at);
+        for (at, entry) in entries.iter().take_while(|&&(at, _)| at < until) {
+            replay.pass(*at);
             replay.apply(entry);
-            replay.look(at);
+            replay.look(*at);
         }
         replay.pass(until);
         replay.clear(until);
@@ -116,10 +116,10 @@ impl Replay {
         }
     }
 
-    fn apply(&mut self, entry: Entry) {
-        let cpu = match entry {
-            Entry::May(task, cpus) => {
-                self.may.insert(task, cpus);
+    fn apply(&mut self, entry: &Entry) {
+        let cpu = match *entry {
+            Entry::May(task, ref cpus) => {
+                self.may.insert(task, cpus.clone());
                 return;
             }
             Entry::Comes(cpu, task) => {
@@ -155,17 +155,20 @@ impl Replay {
 
     /// What is lost from now on.
     fn look(&mut self, now: Time) {
+        if self.idle.is_empty() || self.crowded.is_empty() {
+            self.wanted = 0;
+            self.clear(now);
+            return;
+        }
         // Those that nothing that waits may use, and those that no task has been given yet.
         let (mut unwanted, mut free) = (self.idle.clone(), self.idle.clone());
         let mut wanted = 0;
-        if !self.idle.is_empty() {
-            for cpus in self.crowded.iter().flat_map(|cpu| self.waiting_on(cpu)) {
-                unwanted.subtract(cpus);
-                let one = free.common_from(cpus, CpuId(0)).next();
-                if let Some(cpu) = one {
-                    free.remove(cpu);
-                    wanted += 1;
-                }
+        for cpus in self.crowded.iter().flat_map(|cpu| self.waiting_on(cpu)) {
+            unwanted.subtract(cpus);
+            let one = free.common_from(cpus, CpuId(0)).next();
+            if let Some(cpu) = one {
+                free.remove(cpu);
+                wanted += 1;
             }
         }
         let mut lossy = self.idle.clone();
@@ -182,19 +185,19 @@ impl Replay {
 
     /// These CPUs have idled so until `now`.
     fn end(&mut self, cpus: &CpuSet, now: Time) {
+        if now < self.counted {
+            return;
+        }
         for cpu in cpus.iter() {
             // What began before the stretch counts in full: it is as bad.
-            let idled = now.since(self.since[cpu.index()]);
-            if now >= self.counted {
-                self.found.longest = self.found.longest.max(idled);
-            }
+            self.found.longest = self.found.longest.max(now.since(self.since[cpu.index()]));
         }
     }
 
-    /// The stretch ends.
-    fn clear(&mut self, until: Time) {
+    /// From now on nothing is lost, or it is not counted.
+    fn clear(&mut self, now: Time) {
         let lossy = std::mem::take(&mut self.lossy);
-        self.end(&lossy, until);
+        self.end(&lossy, now);
     }
 }
 

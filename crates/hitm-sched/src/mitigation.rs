@@ -134,6 +134,10 @@ pub const CATALOGUE: [(&str, &str); 21] = [
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
 ];
 
+/// The mitigations that differ in how a fair task finds an idle CPU, the baseline first: what its workloads compare.
+pub const IDLE_SEARCHES: [&str; 7] =
+    ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
+
 impl Mitigation {
     /// Nothing is changed.
     #[must_use]

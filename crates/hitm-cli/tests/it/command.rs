@@ -8,6 +8,10 @@ use std::process::{Command, Stdio};
 use expect_test::Expect;
 use serde_json::Value;
 
+/// The mitigations of workloads of fair tasks, unless told otherwise.
+pub(crate) const SEARCHES: [&str; 7] =
+    ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
+
 /// How a command ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
@@ -72,6 +76,11 @@ pub(crate) fn check_refused(line: &str, expect: Expect) {
     assert_eq!((ended.status, ended.stdout.as_str()), (Some(2), ""), "{line}\n{}", ended.stderr);
     assert_eq!(ended.stderr.matches('\n').count(), 1, "{}", ended.stderr);
     expect.assert_eq(&ended.stderr);
+}
+
+/// A text of a run.
+pub(crate) fn text_of<'a>(run: &'a Value, key: &str) -> &'a str {
+    run[key].as_str().unwrap()
 }
 
 /// A folder that goes with its value.

@@ -3,7 +3,7 @@
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::{check_refused, result_of};
+use crate::command::{SEARCHES, check_refused, result_of};
 
 fn count(run: &Value, name: &str) -> f64 {
     run["operations"][name].as_f64().unwrap()
@@ -15,11 +15,9 @@ fn every_search_passes_the_same_messages_on() {
         result_of("run hackbench --machine clx-2x20 --cpus 16 --groups 1,2 --fds 4 --loops 20 --seeds 2");
     assert!(text.starts_with("hackbench simulated on clx-2x20@16, threads over pipes, 1 group of 4 and 4"), "{text}");
     let names: Vec<&str> = runs.iter().map(|run| run["mitigation"].as_str().unwrap()).collect();
-    let searches =
-        ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
-    assert_eq!(names, [searches, searches].concat());
+    assert_eq!(names, [SEARCHES, SEARCHES].concat());
     for (row, run) in runs.iter().enumerate() {
-        let groups = 1 + row / searches.len();
+        let groups = 1 + row / SEARCHES.len();
         assert_eq!(count(run, "message"), (2 * groups * 4 * 4 * 20) as f64, "{run}");
         assert!(run["metric"]["value"].as_f64().unwrap() > 0.0, "{run}");
         assert!(count(run, "wake") >= (2 * groups * 8) as f64 && count(run, "probe") >= count(run, "wake"), "{run}");

@@ -3,16 +3,9 @@
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::{check_refused, result_of};
-
-const SEARCHES: [&str; 7] =
-    ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
+use crate::command::{SEARCHES, check_refused, result_of, text_of};
 
 const SHORT: &str = "--warm-up 200us --duration 1ms --seeds 2 --work 2us";
-
-fn text_of<'a>(run: &'a Value, key: &str) -> &'a str {
-    run[key].as_str().unwrap()
-}
 
 /// Searches of `run`, and lines missed on in each.
 fn placed(run: &Value) -> (f64, f64) {

@@ -3,16 +3,9 @@
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::{check_refused, end, folder, hitm, result_of, words};
-
-const SEARCHES: [&str; 7] =
-    ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
+use crate::command::{SEARCHES, check_refused, end, folder, hitm, result_of, text_of, words};
 
 const SHORT: &str = "--cputime 300us --sleeptime 300us --warm-up 1ms --duration 10ms --lines 0";
-
-fn text_of<'a>(run: &'a Value, key: &str) -> &'a str {
-    run[key].as_str().unwrap()
-}
 
 #[test]
 fn every_load_has_a_row_with_every_search() {

@@ -4,9 +4,9 @@
 //! order: that *target*, the previous CPU, the one before that, an idle core, an idle CPU and an idle sibling of the target, all in
 //! the target's LLC. [`IdleSearch`] says how the last three are found.
 //!
-//! **What is left out.** The count of how many a waker wakes, above which the original does not ask wake-affine; averages of load, in whose place wake-affine
-//! compares the weights that are queued now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not
-//! stop here. What a scan may cost is told from the utilisation of this instant, not from an average.
+//! **What is left out.** The count of how many a waker wakes, above which the original does not ask wake-affine; averages of load, in whose
+//! place wake-affine compares the weights that are queued now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since
+//! ticks do not stop here. What a scan may cost is told from the utilisation of this instant, not from an average.
 //!
 //! **Layout.** That of [`places`](super::places). A probe reads the lines of the queue that hold its running task and its count of tasks. What a
 //! search has yet to look at stands in [masks](super::scan) of the searcher's own.

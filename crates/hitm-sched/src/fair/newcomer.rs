@@ -54,9 +54,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let mut best = None;
         for cpu in among.iter() {
-            let load = self.load_of_cpus(&CpuSet::from_iter([cpu]));
-            if best.is_none_or(|(_, least)| load.is_below(least)) {
-                best = Some((cpu, load));
+            let tasks = self.tasks_of(cpu);
+            if best.is_none_or(|(_, least)| tasks < least) {
+                best = Some((cpu, tasks));
             }
         }
         best.map_or(from, |(cpu, _)| cpu)
@@ -90,12 +90,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut load = Load::default();
         // Loops, here and above: what a closure reads would not count as read here.
         for cpu in cpus.iter() {
-            self.stats.add(Count::Probe);
-            let tasks = self.rqs[cpu].nr_running.peek();
+            let tasks = self.tasks_of(cpu);
             load.cpus += 1;
             load.idle += u32::from(tasks == 0);
             load.tasks += tasks;
         }
         load
+    }
+
+    #[track_caller]
+    fn tasks_of(&self, cpu: CpuId) -> u32 {
+        self.stats.add(Count::Probe);
+        self.rqs[cpu].nr_running.peek()
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use hitm::{Roles, Span};
 use hitm_machine::{Arbitration, Config, Totals};
+use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_sched::stats::Count;
 use hitm_workloads::hackbench;
 use hitm_workloads::meter::Window;
@@ -40,9 +41,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
 #[test]
 fn it_ends_with_every_search_on_every_machine() {
     for machine in ["core:1 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"] {
-        for mitigation in
-            ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"]
-        {
+        for mitigation in IDLE_SEARCHES {
             for workload in [SMALL, FULL] {
                 let config = Config { check_races: true, ..Config::default() };
                 let (span, _, wakes) = run(machine, mitigation, workload, config);

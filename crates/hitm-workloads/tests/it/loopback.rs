@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
+use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_sched::stats::Count;
 use hitm_workloads::loopback::{self, Config, Loopback, Test};
 use hitm_workloads::meter::{BATCHES, Window};
@@ -34,9 +35,7 @@ fn rate(loopback: &Loopback) -> f64 {
 
 #[test]
 fn every_test_runs_with_every_search() {
-    for mitigation in
-        ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"]
-    {
+    for mitigation in IDLE_SEARCHES {
         for test in TESTS {
             for (machine, pairs) in [("core:1 pu:1", 2), ("pack:2 l3:2 core:2 pu:2", 3), ("pack:2 core:2 pu:2", 12)] {
                 let checked = MachineConfig { check_races: true, ..MachineConfig::default() };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
+use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_workloads::meter::Window;
 use hitm_workloads::schbench::{self, Config, Schbench};
 
@@ -35,9 +36,7 @@ fn sorted(schbench: &Schbench) -> Vec<Span> {
 
 #[test]
 fn every_worker_is_woken_with_every_search() {
-    for mitigation in
-        ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"]
-    {
+    for mitigation in IDLE_SEARCHES {
         for (machine, messengers, workers) in
             [("core:1 pu:1", 1, 1), ("pack:2 l3:2 core:2 pu:2", 3, 4), ("pack:2 core:2 pu:2", 4, 5)]
         {

@@ -146,13 +146,24 @@ mod simulated {
         pub(crate) costs: CostSet,
         pub(crate) config: Config,
         pub(crate) roles: &'static [&'static str],
+        /// Whether CPUs of a core take nothing from each other.
+        pub(crate) cores_shared_for_nothing: bool,
+        pub(crate) keeps_journal: bool,
     }
 
     impl Setup {
         /// A machine, all else being the default but the checks.
         pub(crate) fn of(machine: &'static str) -> Self {
             let config = Config { check_races: true, livelock_after: 20_000_000, ..Config::default() };
-            Self { machine, mitigation: "baseline", costs: CostSet::Runtime, config, roles: &[] }
+            Self {
+                machine,
+                mitigation: "baseline",
+                costs: CostSet::Runtime,
+                config,
+                roles: &[],
+                cores_shared_for_nothing: false,
+                keeps_journal: false,
+            }
         }
     }
 
@@ -221,11 +232,17 @@ mod simulated {
         R: Send + 'static,
     {
         let topology = Arc::new(hitm_topology::parse(setup.machine).expect("a machine"));
-        let machine = Machine::new(topology.clone(), Costs::of(&topology, setup.costs), setup.config.clone());
+        let mut costs = Costs::of(&topology, setup.costs);
+        if setup.cores_shared_for_nothing {
+            costs.set("shared_core_factor", 1.0).expect("a factor");
+        }
+        let machine = Machine::new(topology.clone(), costs, setup.config.clone());
         let mitigation = Mitigation::parse(setup.mitigation).expect("a mitigation");
         let roles = Some(Roles::new(setup.roles)).filter(|_| !setup.roles.is_empty());
         let handle = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), roles));
-        handle.scheduler().stats().keep_journal();
+        if setup.keeps_journal {
+            handle.scheduler().stats().keep_journal();
+        }
         let _here = Here(setup);
         let result = Arc::new(Mutex::new(None));
         let (runtime, slot, case) = (handle.clone(), result.clone(), RefCell::new(Some(case)));

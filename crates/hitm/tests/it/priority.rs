@@ -212,12 +212,13 @@ mod timed {
         let work = Span::from_micros(2_000);
         // Spawning one after the other, the first distribution and the switches: a task starts late by so much at most.
         let bound = Span::from_micros(250);
-        for (machine, cpus, rounds) in [("core:4 pu:1", 4, 5), ("pack:2 l3:2 core:4 pu:1", 16, 3)] {
+        for (machine, cpus, rounds) in [("core:4 pu:1", 4, 5), ("pack:2 l3:2 core:2 pu:2", 16, 3)] {
             for (arbitration, mitigation) in [(Arbitration::Fifo, "baseline"), (Arbitration::LocalFirst, "all")] {
                 for costs in [CostSet::Linux, CostSet::Runtime] {
                     let of = Setup::of(machine);
                     let config = Config { arbitration, ..of.config.clone() };
-                    let ends = ends(Setup { mitigation, costs, config, ..of }, rounds, work);
+                    let setup = Setup { mitigation, costs, config, cores_shared_for_nothing: true, ..of };
+                    let ends = ends(setup, rounds, work);
                     for (rank, &end) in ends.iter().enumerate() {
                         // The first `cpus` of them end after one stretch of work, the next after two, and so on.
                         let stretch = work * (rank / cpus + 1) as u64;

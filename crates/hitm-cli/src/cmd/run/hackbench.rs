@@ -12,7 +12,7 @@ use hitm_report::messaging;
 use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
 use hitm_sched::journal::Conservation;
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
 use hitm_workloads::hackbench::{self, Config};
@@ -49,7 +49,7 @@ pub(crate) struct Hackbench {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=Config::BYTES_MAX as i64), allow_negative_numbers = true)]
     datasize: u32,
     /// How fair tasks find an idle CPU, and what else a mitigation is, separated by commas.
-    #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"].map(str::to_owned))]
+    #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values = IDLE_SEARCHES)]
     mitigation: Vec<String>,
     /// Runs of each, with successive seeds: the machine's jitter [default: 3 simulated, 5 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]

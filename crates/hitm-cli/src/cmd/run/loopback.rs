@@ -16,10 +16,6 @@ use crate::failure::Failure;
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 
-/// Every search for an idle CPU.
-pub(crate) const MITIGATIONS: [&str; 7] =
-    ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
-
 /// When a simulated run is measured if nobody says: past the start, and for a tick.
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(4_000), measured: Span::from_micros(4_000) };
 

@@ -3,9 +3,10 @@
 use clap::{Args, ValueEnum};
 use hitm_memory::Span;
 use hitm_report::published::IDLE_SEARCH_SOURCE;
+use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_workloads::loopback::Test;
 
-use super::loopback::{Loopback, MITIGATIONS, Target};
+use super::loopback::{Loopback, Target};
 use super::series::SeriesArgs;
 use crate::args::{each_once, span};
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ Examples:
   hitm run netperf --size 64,1024 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160
   hitm run netperf --host native --test rr --mitigation baseline,shipped",
-    mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
+    mut_arg("mitigation", |mitigation| mitigation.default_values(IDLE_SEARCHES))
 )]
 pub(crate) struct Netperf {
     #[command(flatten)]

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use hitm_memory::Span;
+use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_workloads::meter::Window;
 use hitm_workloads::schbench::Config;
 
-use super::loopback::MITIGATIONS;
 use super::series::{Program, SeriesArgs};
 use crate::args::{each_once, span, span_above_zero};
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ Examples:
   hitm run schbench --message-threads 2 --threads 16 --mitigation baseline,shipped --seeds 10
   hitm run schbench --machine epyc-9654-2x96 --message-threads 4,8 --duration 3s
   hitm run schbench --host native --mitigation baseline,shipped",
-    mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
+    mut_arg("mitigation", |mitigation| mitigation.default_values(IDLE_SEARCHES))
 )]
 pub(crate) struct Schbench {
     #[command(flatten)]

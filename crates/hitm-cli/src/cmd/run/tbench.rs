@@ -3,9 +3,10 @@
 use clap::Args;
 use hitm_memory::Span;
 use hitm_report::published::IDLE_SEARCH_SOURCE;
+use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_workloads::loopback::Test;
 
-use super::loopback::{Loopback, MITIGATIONS, Target};
+use super::loopback::{Loopback, Target};
 use super::series::SeriesArgs;
 use crate::args::{each_once, span};
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ Examples:
   hitm run tbench --clients 64 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run tbench --machine epyc-9654-2x96 --clients 96,192,384
   hitm run tbench --host native --clients 1,2,4 --mitigation baseline,shipped",
-    mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
+    mut_arg("mitigation", |mitigation| mitigation.default_values(IDLE_SEARCHES))
 )]
 pub(crate) struct Tbench {
     #[command(flatten)]
