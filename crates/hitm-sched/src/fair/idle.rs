@@ -191,8 +191,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Ours: what may idle is looked at, an idle core first where there may be one.
     fn by_hints(&self, masks: &IdleMasks<P>, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
         let wants_core = self.may_have_idle_core(target);
-        // Relaxed: a hint. Where a core may idle whole the LLC is not as busy as balance found it last.
-        if !wants_core && self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed) == 0 {
+        // Where a core may idle whole the LLC is not as busy as balance found it last.
+        if !wants_core && self.is_left_alone(target) {
             return None;
         }
         let hinted = masks.idle_cpus_near(target);
@@ -426,11 +426,38 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// The calling CPU, that of `rq`, leaves `prev` for `next`.
     pub(crate) fn note_idleness(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, next: Option<TaskId>) {
-        match &self.fair.get() {
-            Some(fair) if next.is_none() => self.begin_idle(fair, rq.cpu, P::now()),
-            Some(fair) if prev.is_none() => self.end_idle(fair, rq.cpu, P::now()),
-            _ => {}
+        let Some(fair) = self.fair.get() else { return };
+        let keeps_stretches = matches!(fair.places.kept, Kept::Hints(_));
+        if !keeps_stretches && prev.is_some() && next.is_some() {
+            return;
         }
+        let now = P::now();
+        if keeps_stretches {
+            self.note_stretch(fair, rq.cpu, prev.is_some(), now);
+        }
+        if next.is_none() {
+            self.begin_idle(fair, rq.cpu, now);
+        } else if prev.is_none() {
+            self.end_idle(fair, rq.cpu, now);
+        }
+    }
+
+    /// What `cpu` did until now, run a task or idle, is over.
+    fn note_stretch(&self, fair: &Fair<P>, cpu: CpuId, ran: bool, now: Time) {
+        let domain = &fair.places.domains[cpu];
+        if ran {
+            let span = now.since(Time::from_picos(domain.runs_from.get())).as_picos() / 1_000;
+            domain.avg_run.set(averaged(domain.avg_run.get(), span.min(2 * IDLE_MOST)));
+        }
+        domain.runs_from.set(now.as_picos());
+    }
+
+    /// Whether the LLC of `target` was too busy for a search when that was looked at last, and who queues at `target` will not wait there
+    /// for longer than a move costs.
+    fn is_left_alone(&self, target: CpuId) -> bool {
+        // Relaxed: a hint.
+        self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed) == 0
+            && self.places().domains[target].avg_run.peek() < IDLE_MOST / 2
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {

@@ -45,6 +45,11 @@ described! {
         pub(crate) idles_from: M::Plain<u64>,
         /// How long it idles on average, nanoseconds.
         pub(crate) avg_idle: M::Plain<u64>,
+        /// Since when the running task runs, picoseconds: where [`Kept::Hints`] are kept, as the next one.
+        pub(crate) runs_from: M::Plain<u64>,
+        /// How long a task runs on average until another does or none, nanoseconds. Read by who wakes a task towards this CPU while the LLC is
+        /// busy.
+        pub(crate) avg_run: M::Plain<u64>,
     }
 }
 
@@ -93,6 +98,8 @@ impl<M: Memory> Places<M> {
                 span_weight: M::Plain::new(topology.cpus_of(Scope::Llc, llc).len() as u32),
                 idles_from: M::Plain::new(0),
                 avg_idle: M::Plain::new(IDLE_MOST),
+                runs_from: M::Plain::new(0),
+                avg_run: M::Plain::new(0),
             }
         };
         Self {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use expect_test::expect;
 use hitm_machine::Simulated;
-use hitm_memory::CpuSet;
+use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
@@ -146,6 +146,40 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
         idle-shipped: on 5 after 9, on 0 after 2
     "#]]
     .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
+}
+
+/// Where CPU 0 wakes a task to, in an LLC that was busy until CPU 3 began to idle, after two tasks there took turns of this length.
+fn woken_in_a_busy_llc(search: &str, turn: Span) -> CpuId {
+    let bench = bench_of("core:4 pu:1", search);
+    bench.occupy(1..3);
+    let last = bench.fair_task(0, [3]);
+    bench.wake(3, last);
+    assert_eq!(bench.switch(3, Why::Preempt), Some(last));
+    let pair = [bench.fair_task(0, [0]), bench.fair_task(0, [0])];
+    let mut runs = pair[0];
+    bench.wake(0, runs);
+    assert_eq!(bench.switch(0, Why::Preempt), Some(runs));
+    for turns in 1..30 {
+        let next = pair[turns % 2];
+        bench.wake(0, next);
+        bench.on(0, move |_| Simulated::compute(turn));
+        assert_eq!(bench.block(0, runs), Some(next));
+        runs = next;
+    }
+    bench.on(0, Scheduling::tick);
+    assert_eq!(bench.block(3, last), None);
+    let task = bench.fair_task(0, 0..4);
+    bench.wake(0, task)
+}
+
+#[test]
+fn in_a_busy_llc_only_who_would_wait_for_long_looks_for_another_cpu() {
+    let (short, long) = (Span::from_micros(10), Span::from_micros(2_000));
+    let found = |search| [short, long].map(|turn| woken_in_a_busy_llc(search, turn).0);
+    assert_eq!(found("idle-shipped"), [0, 3]);
+    // v6.0's looks at none, whoever waits.
+    assert_eq!(found("idle-util"), [0, 0]);
+    assert_eq!(found("idle-merged"), [3, 3]);
 }
 
 /// Where so many tasks begin that CPU 0 makes one after the other.
