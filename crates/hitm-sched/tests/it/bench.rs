@@ -1,13 +1,25 @@
 //! A scheduler on a simulated machine where one thing happens at a time.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
+use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
 use hitm_memory::{Memory, Span};
 use hitm_topology::{CpuId, Topology};
+
+/// Accesses to a line.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Accesses {
+    pub(crate) all: u64,
+    pub(crate) misses: u64,
+    pub(crate) rmws: u64,
+}
+
+/// Accesses by object, its number and the line in it.
+pub(crate) type Counts = BTreeMap<(String, usize, u32), Accesses>;
 
 /// The machine, and a scheduler of it.
 pub(crate) struct Bench<S: ?Sized> {
@@ -18,12 +30,32 @@ pub(crate) struct Bench<S: ?Sized> {
 impl<S: ?Sized + 'static> Bench<S> {
     /// What `make` makes, on a machine whose costs never vary.
     pub(crate) fn with(topology: &str, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
-        let topology = Arc::new(hitm_topology::parse(topology).expect(topology));
+        Self::of(hitm_topology::parse(topology).expect(topology), check_races, make)
+    }
+
+    /// As [`with`](Self::with), on a machine that is no text.
+    pub(crate) fn of(topology: Topology, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
+        let topology = Arc::new(topology);
         let costs = Costs::of(&topology, CostSet::Linux);
         let config = Config { jitter: 0.0, start_spread: Span::ZERO, check_races, ..Config::default() };
         let machine = Machine::new(topology.clone(), costs, config);
         let sched = machine.enter(|| make(topology));
         Self { machine, sched }
+    }
+
+    /// What was accessed so far, by object, its number and the line in it.
+    pub(crate) fn counts_by_line(&self) -> Counts {
+        let mut counts = Counts::new();
+        for line in self.machine.results().lines {
+            let count: &mut Accesses =
+                counts.entry((line.object.clone(), line.index.unwrap_or(0), line.line)).or_default();
+            for access in &line.accesses {
+                count.all += access.hits + access.misses;
+                count.misses += access.misses;
+                count.rmws += if access.kind == Kind::Rmw { access.hits + access.misses } else { 0 };
+            }
+        }
+        counts
     }
 
     /// Every CPU does `f`.

@@ -3,13 +3,12 @@
 //! An event's figures are lines and, after a slash, read-modify-writes. `shipped` is compared with the baseline; the table stands in
 //! `docs/costs.md`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::thread;
 
 use expect_test::expect_file;
-use hitm_machine::{Kind, Simulated};
+use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
@@ -55,9 +54,6 @@ const MACHINES: [&str; 2] = ["gnr-2x120", "l3:1 core:4 pu:2"];
 /// Lines touched, and read-modify-writes.
 type Touched = (usize, u64);
 
-/// Accesses and read-modify-writes by object, its number and the line in it.
-type Counts = BTreeMap<(String, usize, u32), [u64; 2]>;
-
 /// Any mitigation's scheduler.
 type Sched = dyn Scheduling<Simulated>;
 
@@ -69,28 +65,16 @@ impl Bench {
         Self::with(topology, false, |topology| mitigation.scheduler(topology))
     }
 
-    fn counts(&self) -> Counts {
-        let mut counts = Counts::new();
-        for line in self.machine.results().lines {
-            let [accesses, rmws] = counts.entry((line.object.clone(), line.index.unwrap_or(0), line.line)).or_default();
-            for access in &line.accesses {
-                *accesses += access.hits + access.misses;
-                *rmws += if access.kind == Kind::Rmw { access.hits + access.misses } else { 0 };
-            }
-        }
-        counts
-    }
-
     /// What CPU 0 touches, beside its own queue and the tasks, while it does `f`.
     fn touched(&self, f: impl Fn(&Sched) + 'static) -> Touched {
-        let before = self.counts();
+        let before = self.counts_by_line();
         self.on(0, f);
         let mut touched = (0, 0);
-        for (key, after) in self.counts() {
+        for (key, after) in self.counts_by_line() {
             let before = before.get(&key).copied().unwrap_or_default();
             let own = key.0.starts_with("task") || key.0 == "rq" && key.1 == 0;
-            if !own && after[0] > before[0] {
-                touched = (touched.0 + 1, touched.1 + after[1] - before[1]);
+            if !own && after.all > before.all {
+                touched = (touched.0 + 1, touched.1 + after.rmws - before.rmws);
             }
         }
         touched

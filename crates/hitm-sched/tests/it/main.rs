@@ -4,6 +4,7 @@ mod bench;
 mod costs;
 mod equivalence;
 mod fair;
+mod idle_costs;
 mod loom;
 mod numbers;
 mod push;
