@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hitm::Priority;
 
 use crate::rivals::{AsyncExecutor, Hitm, Pipe, Rival, Tokio, threads};
-use crate::{compare, compare_latencies};
+use crate::{compare, compare_latencies, kernel};
 
 /// How much is done.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct Size {
     /// Operations of a round, in cases that time them together.
     operations: u64,
     /// Operations of a round, in cases that time each.
-    events: usize,
+    pub(crate) events: usize,
 }
 
 impl Size {
@@ -27,6 +27,21 @@ impl Size {
     pub(crate) const FULL: Self = Self { rounds: 7, operations: 100_000, events: 300 };
     /// For tests: that it works.
     pub(crate) const TINY: Self = Self { rounds: 1, operations: 2_000, events: 3 };
+
+    /// Round trips: dear when both ends sleep, so a tenth of the operations will do.
+    pub(crate) const fn trips(self) -> u64 {
+        self.operations / 10
+    }
+
+    /// Messages of a sender to each receiver.
+    pub(crate) const fn loops(self) -> usize {
+        self.operations as usize / (GROUP * GROUP)
+    }
+
+    /// Messages of a group.
+    pub(crate) const fn messages(self) -> u64 {
+        (self.loops() * GROUP * GROUP) as u64
+    }
 }
 
 /// A runtime's name, and what it does in a case.
@@ -34,7 +49,7 @@ pub(crate) type Contender<T> = (&'static str, fn(Size) -> T);
 
 type Case = (&'static str, fn(&'static str, Size));
 
-pub(crate) const ALL: [Case; 4] = [
+pub(crate) const ALL: [Case; 6] = [
     ("spawn_join", |case, size| {
         let others: [Contender<f64>; 4] = [
             ("hitm", spawn_join::<Hitm>),
@@ -45,12 +60,36 @@ pub(crate) const ALL: [Case; 4] = [
         compare(case, size, &others);
     }),
     ("ping_pong", |case, size| {
-        let others: [Contender<f64>; 3] = [
+        let mut others: Vec<Contender<f64>> = vec![
             ("hitm", ping_pong::<Hitm>),
+            ("hitm, fair", ping_pong::<Hitm<true>>),
             ("tokio", ping_pong::<Tokio>),
             ("async-executor", ping_pong::<AsyncExecutor>),
+            ("threads, pipes", kernel::ping_pong),
         ];
+        others.extend(kernel::programs_that_ping_pong());
         compare(case, size, &others);
+    }),
+    ("messages", |case, size| {
+        let mut others: Vec<Contender<f64>> = vec![
+            ("hitm", messages::<Hitm>),
+            ("hitm, fair", messages::<Hitm<true>>),
+            ("tokio", messages::<Tokio>),
+            ("async-executor", messages::<AsyncExecutor>),
+            ("threads, pipes", kernel::messages),
+        ];
+        others.extend(kernel::programs_that_message());
+        compare(case, size, &others);
+    }),
+    ("crowd", |case, size| {
+        let others: [Contender<Vec<Duration>>; 5] = [
+            ("hitm", crowd::<Hitm>),
+            ("hitm, fair", crowd::<Hitm<true>>),
+            ("tokio", crowd::<Tokio>),
+            ("async-executor", crowd::<AsyncExecutor>),
+            ("threads", kernel::crowd),
+        ];
+        compare_latencies(case, size, &others);
     }),
     ("yield_storm", |case, size| {
         let others: [Contender<f64>; 3] = [
@@ -72,11 +111,11 @@ pub(crate) const ALL: [Case; 4] = [
 ];
 
 /// Nanoseconds of one of `operations`, by what `f` measures inside of the runtime.
-fn nanos_each(operations: u64, elapsed_nanos: u64) -> f64 {
+pub(crate) fn nanos_each(operations: u64, elapsed_nanos: u64) -> f64 {
     elapsed_nanos as f64 / operations as f64
 }
 
-fn nanos_since(start: Instant) -> u64 {
+pub(crate) fn nanos_since(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
@@ -117,11 +156,10 @@ fn spawn_join_rayon(size: Size) -> f64 {
 }
 
 fn ping_pong<R: Rival>(size: Size) -> f64 {
-    // A round trip is dear when both ends sleep: a tenth of them will do.
-    let trips = size.operations / 10;
+    let trips = size.trips();
     let runtime = R::start();
     let elapsed = runtime.run(move |handle| async move {
-        let (there, back) = (R::pipe(&handle), R::pipe(&handle));
+        let (there, back) = (R::pipe(&handle, 1), R::pipe(&handle, 1));
         let (incoming, outgoing) = (there.clone(), back.clone());
         let other = R::spawn(&handle, async move {
             for _ in 0..trips {
@@ -139,6 +177,91 @@ fn ping_pong<R: Rival>(size: Size) -> f64 {
         elapsed
     });
     nanos_each(trips, elapsed)
+}
+
+/// Senders of a group, and receivers: hackbench's.
+pub(crate) const GROUP: usize = 20;
+/// Bytes of a message: hackbench's.
+pub(crate) const MESSAGE_BYTES: usize = 100;
+/// What a pipe holds: 64 KiB of messages.
+const CAPACITY: usize = (64 << 10) / MESSAGE_BYTES;
+
+/// Hackbench with tasks, and queues of numbers in place of pipes.
+fn messages<R: Rival>(size: Size) -> f64 {
+    let loops = size.loops();
+    let runtime = R::start();
+    let elapsed = runtime.run(move |handle| async move {
+        let queues: Vec<R::Pipe> = (0..GROUP).map(|_| R::pipe(&handle, CAPACITY)).collect();
+        let start = Instant::now();
+        let receive = |queue: &R::Pipe| {
+            let queue = queue.clone();
+            R::spawn(&handle, async move {
+                for _ in 0..GROUP * loops {
+                    black_box(queue.receive().await);
+                }
+                0
+            })
+        };
+        let send = |_| {
+            let queues = queues.clone();
+            R::spawn(&handle, async move {
+                for queue in (0..loops).flat_map(|_| &queues) {
+                    queue.send(1).await;
+                }
+                0
+            })
+        };
+        let mut tasks: Vec<_> = queues.iter().map(receive).collect();
+        tasks.extend((0..GROUP).map(send));
+        for task in tasks {
+            task.await;
+        }
+        nanos_since(start)
+    });
+    nanos_each(size.messages(), elapsed)
+}
+
+/// Workers of a thread, in `crowd`.
+pub(crate) const WORKERS: usize = 4;
+
+/// One task wakes many at once, which then work; from when it began to until each ran.
+fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
+    let (runtime, latencies) = (R::start(), Arc::new(Mutex::new(Vec::new())));
+    let shared = latencies.clone();
+    runtime.run(move |handle| async move {
+        let (epoch, workers) = (Instant::now(), WORKERS * threads());
+        let done = R::pipe(&handle, workers);
+        let worker = |_| {
+            let (woken, done) = (R::pipe(&handle, 1), done.clone());
+            let wake = woken.clone();
+            let task = R::spawn(&handle, async move {
+                for _ in 0..size.events {
+                    let since = woken.receive().await;
+                    let latency = nanos_since(epoch) - since;
+                    work();
+                    done.send(latency).await;
+                }
+                0
+            });
+            (wake, task)
+        };
+        let (wakes, tasks): (Vec<_>, Vec<_>) = (0..workers).map(worker).unzip();
+        for _ in 0..size.events {
+            let now = nanos_since(epoch);
+            for wake in &wakes {
+                wake.send(now).await;
+            }
+            for _ in 0..workers {
+                let latency = Duration::from_nanos(done.receive().await);
+                shared.lock().expect("nobody panics with it").push(latency);
+            }
+        }
+        for task in tasks {
+            task.await;
+        }
+        0
+    });
+    std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
 }
 
 fn yield_storm<R: Rival>(size: Size) -> f64 {
@@ -174,7 +297,7 @@ const LOAD: usize = 4;
 /// Between two events: long enough for the last one to be over.
 const BETWEEN: Duration = Duration::from_millis(1);
 
-fn work() {
+pub(crate) fn work() {
     let start = Instant::now();
     while start.elapsed() < PIECE {
         black_box(start);
@@ -273,7 +396,7 @@ fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
 
 fn wake_latency_urgent(size: Size) -> Vec<Duration> {
     with_events(size, |event, over| {
-        let (runtime, latencies) = (Hitm::start(), Arc::new(Mutex::new(Vec::new())));
+        let (runtime, latencies) = (<Hitm>::start(), Arc::new(Mutex::new(Vec::new())));
         let shared = latencies.clone();
         runtime.run(move |handle| async move {
             let waits = handle.spawn(Priority::fifo(90), listen(size, event, over.clone(), shared));

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `spawn_join` | a task that is spawned by the main task and joined by it, 1,000 at a time |
 //! | `ping_pong` | an item there and back between two tasks, through two queues of one |
+//! | `messages` | a message from one of 20 senders to one of 20 receivers, each of which sends to all: hackbench's group |
+//! | `crowd` | from when a task began to wake four a thread until each ran, of which each then works 50 us |
 //! | `yield_storm` | a yield of one of 64 tasks that do nothing else |
 //! | `wake_latency` | an event until a task that waits for it is polled, while every thread has four tasks that work 50 us at a time |
 //!
@@ -18,9 +20,12 @@
 //! **What it does not show.** Input and output, timers, thousands of CPUs. Two of our choices cost here: each task is found by
 //! priority under its CPU's lock, and queues are the simple ones of the workloads, one mutex and one condition variable with
 //! a broadcast.
+//! The kernel's threads do `ping_pong`, `messages` and `crowd` too, over pipes of bytes, and so do `perf bench sched` and `hackbench` where they are
+//! installed. `hitm, fair` are fair tasks; the others of ours are real-time ones of one priority.
 //! Rayon has no tasks that wait, so it is in `spawn_join` alone, with closures.
 
 mod cases;
+mod kernel;
 mod rivals;
 
 use std::time::{Duration, Instant};
@@ -69,11 +74,11 @@ fn compare_latencies(case: &str, size: Size, contenders: &[Contender<Vec<Duratio
 
 fn print(case: &str, mut rows: Vec<Row>) {
     let ours = median(&mut rows[0].nanos);
-    println!("{case:<14} {:<16} {:>12} {:>12} {:>10}", "runtime", "median (ns)", "p99 (ns)", "over hitm");
+    println!("{case:<14} {:<22} {:>12} {:>12} {:>10}", "runtime", "median (ns)", "p99 (ns)", "over hitm");
     for row in &mut rows {
         let nanos = median(&mut row.nanos);
         let p99 = row.p99.map_or(String::new(), |nanos| format!("{nanos:.0}"));
-        println!("{:<14} {:<16} {nanos:>12.0} {p99:>12} {:>10.2}", "", row.name, nanos / ours);
+        println!("{:<14} {:<22} {nanos:>12.0} {p99:>12} {:>10.2}", "", row.name, nanos / ours);
     }
 }
 

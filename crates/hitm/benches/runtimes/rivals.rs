@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hitm::{NativeRuntime, sync::Queue};
+use hitm::sync::Queue;
+use hitm::{NativeRuntime, Priority, SpawnOptions};
 use hitm_memory::Native;
 
 /// As many as CPUs that this process may use.
@@ -37,10 +38,12 @@ pub(crate) trait Rival: Sized {
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join;
     fn yield_now(handle: &Self::Handle) -> impl Future<Output = ()> + Send;
-    fn pipe(handle: &Self::Handle) -> Self::Pipe;
+    /// A queue of so many at most.
+    fn pipe(handle: &Self::Handle, capacity: usize) -> Self::Pipe;
 }
 
-pub(crate) struct Hitm(pub(crate) NativeRuntime);
+/// Ours. Tasks are all of one real-time priority, or fair.
+pub(crate) struct Hitm<const FAIR: bool = false>(NativeRuntime);
 
 impl Pipe for Arc<Queue<Native, u64>> {
     async fn send(&self, item: u64) {
@@ -52,7 +55,7 @@ impl Pipe for Arc<Queue<Native, u64>> {
     }
 }
 
-impl Rival for Hitm {
+impl<const FAIR: bool> Rival for Hitm<FAIR> {
     type Handle = hitm::Handle<Native>;
     type Join = Joined<u64>;
     type Pipe = Arc<Queue<Native, u64>>;
@@ -69,7 +72,8 @@ impl Rival for Hitm {
     }
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join {
-        let task = handle.spawn((), future);
+        let options = if FAIR { Priority::fair(0).into() } else { SpawnOptions::default() };
+        let task = handle.spawn(options, future);
         Box::pin(async move { task.await.expect("it does not panic") })
     }
 
@@ -77,8 +81,8 @@ impl Rival for Hitm {
         handle.yield_now().await;
     }
 
-    fn pipe(handle: &Self::Handle) -> Self::Pipe {
-        Arc::new(Queue::new(handle, 1))
+    fn pipe(handle: &Self::Handle, capacity: usize) -> Self::Pipe {
+        Arc::new(Queue::new(handle, capacity))
     }
 }
 
@@ -128,8 +132,8 @@ impl Rival for Tokio {
         tokio::task::yield_now().await;
     }
 
-    fn pipe(_: &Self::Handle) -> Self::Pipe {
-        let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    fn pipe(_: &Self::Handle, capacity: usize) -> Self::Pipe {
+        let (sender, receiver) = tokio::sync::mpsc::channel(capacity);
         TokioPipe { sender, receiver: Arc::new(tokio::sync::Mutex::new(receiver)) }
     }
 }
@@ -187,8 +191,8 @@ impl Rival for AsyncExecutor {
         futures_lite::future::yield_now().await;
     }
 
-    fn pipe(_: &Self::Handle) -> Self::Pipe {
-        let (sender, receiver) = async_channel::bounded(1);
+    fn pipe(_: &Self::Handle, capacity: usize) -> Self::Pipe {
+        let (sender, receiver) = async_channel::bounded(capacity);
         ChannelPipe(sender, receiver)
     }
 }
