@@ -326,13 +326,14 @@ mod timed {
         })
     }
 
-    #[test]
-    fn who_sleeps_much_waits_little() {
-        let longest = simulate(Setup::of("core:1 pu:1"), move |handle| async move {
-            let end = handle.now() + Span::from_micros(500 * MILLIS);
-            let hogs: Vec<_> = (0..3).map(|_| works(&handle, fair(0), end)).collect();
+    /// The longest wait of a task of this nice level that sleeps for 5 ms and works for [`STRETCH`] by turns, beside so many that always work,
+    /// on one CPU.
+    fn longest_wait_beside(nice: i8, hogs: usize, millis: u64) -> Span {
+        simulate(Setup::of("core:1 pu:1"), move |handle| async move {
+            let end = handle.now() + Span::from_micros(millis * MILLIS);
+            let hogs: Vec<_> = (0..hogs).map(|_| works(&handle, fair(0), end)).collect();
             let clock = handle.clone();
-            let sleeper = handle.spawn(fair(0), async move {
+            let sleeper = handle.spawn(fair(nice), async move {
                 let mut longest = Span::ZERO;
                 while clock.now() < end {
                     let until = clock.now() + Span::from_micros(5 * MILLIS);
@@ -348,8 +349,29 @@ mod timed {
             }
             longest
         })
-        .result;
+        .result
+    }
+
+    #[test]
+    fn who_sleeps_much_waits_little() {
+        let longest = longest_wait_beside(0, 3, 500);
         // It has had less than its share, so it runs when the slice is over that runs when it wakes: 0.7 ms on one CPU.
         assert!(longest <= Span::from_micros(750), "{longest}");
+    }
+
+    /// Who is owed time has its slice, 0.7 ms, done by its deadline and another's slice: virtual time passes a slice of its own in the time in which
+    /// all who are queued have one by their weights.
+    #[test]
+    fn who_wakes_beside_a_thousand_waits_for_a_round_at_most() {
+        for (nice, weight) in [(0, 1_024.0), (-20, 88_818.0)] {
+            let longest = longest_wait_beside(nice, 1_000, 5_000);
+            let slice = Span::from_micros(700);
+            let round = slice.scale((1_000.0 * 1_024.0 + weight) / weight);
+            // Switches, and ticks that come in between.
+            let bound = (round + slice).scale(1.02) + STRETCH;
+            assert!(longest <= bound, "{nice}: {longest}, more than {bound}");
+            // It would mean little if it never waited.
+            assert!(longest > slice.scale(0.5), "{nice}: {longest}");
+        }
     }
 }
