@@ -37,7 +37,7 @@ const WORKLOADS: [(&str, &str); 10] = [
     ),
     ("cid-bursts", "threads that increment 16 KiB by CPU or by concurrency id, one after the other"),
     ("cid-storms", "threads that begin and end, wake elsewhere, or are moved, all the time: what concurrency ids cost"),
-    ("hackbench", "groups of fair tasks in which every sender sends to every receiver, over pipes"),
+    ("hackbench", "groups of fair tasks in which every sender sends to every receiver, over pipes or sockets"),
     ("tbench", "clients that ask servers for a file server's operations, over loopback: fair tasks"),
     ("netperf", "datagrams one way, or a byte there and back, over loopback: fair tasks"),
     ("schbench", "message threads that wake their workers all at once, and how late these run: fair tasks"),

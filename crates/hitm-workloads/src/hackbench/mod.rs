@@ -1,15 +1,16 @@
 //! `hackbench`: groups of senders and receivers, in which every sender sends to every receiver.
 //!
-//! **Origin.** rt-tests' hackbench, as threads over pipes (`hackbench -T -p`), and perf's `bench sched messaging -t -p`. A group has as many
-//! senders as receivers, and a pipe for each receiver. All wait until all are there. Then each sender, so many times, writes a message to
-//! each pipe of its group, and each receiver reads what is meant for it; then they end.
+//! **Origin.** rt-tests' hackbench, as threads (`hackbench -T`, with `-p` over pipes), and perf's `bench sched messaging -t`. A group has as many
+//! senders as receivers, and a channel for each receiver. All wait until all are there. Then each sender, so many times, writes a message to
+//! each channel of its group, and each receiver reads what is meant for it; then they end.
 //!
 //! **Metric.** Seconds from when all are let go until the last has ended.
 //!
-//! **What is left out.** Processes, and sockets; what creating and ending a thread costs the kernel. Of a system call, what
-//! it takes beside entry, exit and the lines that it touches. A pipe's differences are told in [`pipe`].
+//! **What is left out.** Processes, which differ by what a switch of the address space takes; what creating and ending a thread costs the kernel. Of a
+//! system call, what it takes beside entry, exit and the lines that it touches. The channels' differences are told in [`pipe`] and [`socket`].
 
 mod pipe;
+mod socket;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +20,17 @@ use hitm::{Handle, Priority, Time};
 use hitm_memory::{AtomicWord, Placed, Platform, described};
 
 use self::pipe::Pipe;
+use self::socket::Sockets;
+
+/// What messages go through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channels {
+    /// A pipe a receiver.
+    #[default]
+    Pipes,
+    /// A pair of stream sockets a receiver, of which all senders have the one end.
+    Sockets,
+}
 
 /// What a run of the workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +43,8 @@ pub struct Config {
     pub loops: usize,
     /// Bytes of a message: the original's default is 100.
     pub bytes: usize,
+    /// What they go through: the original's default is sockets.
+    pub channels: Channels,
 }
 
 impl Config {
@@ -64,6 +78,35 @@ struct Start<P: Platform> {
     all_ready: Futex<P>,
     go: Futex<P>,
     tasks: usize,
+}
+
+/// A receiver's channel.
+enum Channel<P: Platform> {
+    Pipe(Pipe<P>),
+    Sockets(Sockets<P>),
+}
+
+impl<P: Platform> Channel<P> {
+    fn new(runtime: &Handle<P>, index: usize, config: Config) -> Self {
+        match config.channels {
+            Channels::Pipes => Self::Pipe(Pipe::new(runtime, index)),
+            Channels::Sockets => Self::Sockets(Sockets::new(runtime, index, config.bytes)),
+        }
+    }
+
+    async fn write(&self, bytes: usize) {
+        match self {
+            Self::Pipe(pipe) => pipe.write(bytes).await,
+            Self::Sockets(sockets) => sockets.write().await,
+        }
+    }
+
+    async fn read(&self, bytes: usize) {
+        match self {
+            Self::Pipe(pipe) => pipe.read(bytes).await,
+            Self::Sockets(sockets) => sockets.read().await,
+        }
+    }
 }
 
 /// All tasks are fair ones of nice 0.
@@ -105,24 +148,24 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Tim
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
     for group in 0..config.groups {
-        let pipes: Arc<[Pipe<P>]> =
-            (0..config.pairs).map(|pair| Pipe::new(runtime, group * config.pairs + pair)).collect();
+        let channels: Arc<[Channel<P>]> =
+            (0..config.pairs).map(|pair| Channel::new(runtime, group * config.pairs + pair, config)).collect();
         for pair in 0..config.pairs {
-            let (clock, pipes, start) = (runtime.clone(), pipes.clone(), start.clone());
-            let receiver = (clock.clone(), pipes.clone(), start.clone());
+            let (clock, channels, start) = (runtime.clone(), channels.clone(), start.clone());
+            let receiver = (clock.clone(), channels.clone(), start.clone());
             tasks.push(runtime.spawn(PRIORITY, async move {
-                let (clock, pipes, start) = receiver;
+                let (clock, channels, start) = receiver;
                 start.wait().await;
                 for _ in 0..config.pairs * config.loops {
-                    pipes[pair].read(config.bytes).await;
+                    channels[pair].read(config.bytes).await;
                     clock.checkpoint().await;
                 }
             }));
             tasks.push(runtime.spawn(PRIORITY, async move {
                 start.wait().await;
                 for _ in 0..config.loops {
-                    for pipe in &*pipes {
-                        pipe.write(config.bytes).await;
+                    for channel in &*channels {
+                        channel.write(config.bytes).await;
                         clock.checkpoint().await;
                     }
                 }

@@ -57,7 +57,7 @@ pub(super) struct Pipe<P: Platform> {
 }
 
 /// Who waits leaves the queue, if it is in there.
-fn leave(queue: &mut VecDeque<Waker>, waker: &Waker) {
+pub(super) fn leave(queue: &mut VecDeque<Waker>, waker: &Waker) {
     queue.retain(|other| !other.will_wake(waker));
 }
 

@@ -1,4 +1,4 @@
-//! `hackbench`: it ends whatever the pipes hold, the same way each time, and leaves the scheduler in order.
+//! `hackbench`: it ends whatever pipes and sockets hold, the same way each time, and leaves the scheduler in order.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,15 +6,25 @@ use hitm::{Roles, Span};
 use hitm_machine::{Arbitration, Config, Totals};
 use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_sched::stats::Count;
-use hitm_workloads::hackbench;
+use hitm_workloads::hackbench::{self, Channels};
 use hitm_workloads::meter::Window;
 
 use crate::host::{self, violations_at_the_end};
 
-const SMALL: hackbench::Config = hackbench::Config { groups: 2, pairs: 3, loops: 20, bytes: 100 };
+const SMALL: hackbench::Config =
+    hackbench::Config { groups: 2, pairs: 3, loops: 20, bytes: 100, channels: Channels::Pipes };
 
 /// Sixteen messages fill a pipe, and each sender has sixty for it.
-const FULL: hackbench::Config = hackbench::Config { groups: 1, pairs: 3, loops: 60, bytes: 4_096 };
+const FULL: hackbench::Config =
+    hackbench::Config { groups: 1, pairs: 3, loops: 60, bytes: 4_096, channels: Channels::Pipes };
+
+/// Both, and the same over sockets, of which a pair holds 44 of the large messages.
+const ALL: [hackbench::Config; 4] = [
+    SMALL,
+    FULL,
+    hackbench::Config { channels: Channels::Sockets, ..SMALL },
+    hackbench::Config { channels: Channels::Sockets, ..FULL },
+];
 
 /// What came of a run: its time, what was touched, and how many were woken.
 fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Config) -> (Span, Totals, u64) {
@@ -42,7 +52,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
 fn it_ends_with_every_search_on_every_machine() {
     for machine in ["core:1 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"] {
         for mitigation in IDLE_SEARCHES {
-            for workload in [SMALL, FULL] {
+            for workload in ALL {
                 let config = Config { check_races: true, ..Config::default() };
                 let (span, _, wakes) = run(machine, mitigation, workload, config);
                 assert!(
@@ -58,11 +68,14 @@ fn it_ends_with_every_search_on_every_machine() {
 fn look_ahead_changes_the_speed_and_nothing_else() {
     for arbitration in [Arbitration::LocalFirst, Arbitration::Fifo] {
         for mitigation in ["baseline", "shipped"] {
-            let of = |look_ahead| {
-                let config = Config { arbitration, look_ahead, ..Config::default() };
-                run("pack:2 l3:2 core:2 pu:2", mitigation, SMALL, config)
-            };
-            assert_eq!(of(true), of(false), "{arbitration:?}, {mitigation}");
+            for channels in [Channels::Pipes, Channels::Sockets] {
+                let of = |look_ahead| {
+                    let config = Config { arbitration, look_ahead, ..Config::default() };
+                    let workload = hackbench::Config { channels, ..SMALL };
+                    run("pack:2 l3:2 core:2 pu:2", mitigation, workload, config)
+                };
+                assert_eq!(of(true), of(false), "{arbitration:?}, {mitigation}, {channels:?}");
+            }
         }
     }
 }
@@ -71,7 +84,7 @@ fn look_ahead_changes_the_speed_and_nothing_else() {
 fn natively_it_is_the_same_program() {
     for mitigation in ["baseline", "shipped"] {
         let runtime = host::native("core:3 pu:1", mitigation, None);
-        for workload in [SMALL, FULL] {
+        for workload in ALL {
             let times = runtime.run(move |handle| async move { hackbench::run(&handle, workload).await });
             let (begin, end) = times.expect("it ends");
             assert!(begin < end);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Simulated};
 use hitm_memory::{Platform, Span, Time};
@@ -15,7 +15,7 @@ use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
-use hitm_workloads::hackbench::{self, Config};
+use hitm_workloads::hackbench::{self, Channels, Config};
 
 use crate::args::{HostArg, MachineArgs, refuse_natively};
 use crate::campaign::{self, Named};
@@ -23,12 +23,13 @@ use crate::failure::Failure;
 use crate::json;
 use crate::record::{conservation, empty_file, machine_of, on_host, report};
 
-/// Groups of fair tasks in which every sender sends to every receiver, over pipes.
+/// Groups of fair tasks in which every sender sends to every receiver, over pipes or sockets.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   hitm run hackbench
   hitm run hackbench --machine clx-2x20 --groups 1,2,4,8 --mitigation baseline,idle-single-pass
+  hitm run hackbench --channels sockets --loops 1000 --mitigation baseline,shipped
   hitm run hackbench --host native --groups 1 --loops 1000")]
 pub(crate) struct Hackbench {
     #[command(flatten)]
@@ -48,6 +49,9 @@ pub(crate) struct Hackbench {
     /// Bytes of a message.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=Config::BYTES_MAX as i64), allow_negative_numbers = true)]
     datasize: u32,
+    /// What messages go through.
+    #[arg(long, value_enum, default_value = "pipes")]
+    channels: ChannelsArg,
     /// How fair tasks find an idle CPU, and what else a mitigation is, separated by commas.
     #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values = IDLE_SEARCHES)]
     mitigation: Vec<String>,
@@ -57,6 +61,22 @@ pub(crate) struct Hackbench {
     /// Write the results to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+/// What messages go through.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ChannelsArg {
+    Pipes,
+    Sockets,
+}
+
+impl From<ChannelsArg> for Channels {
+    fn from(channels: ChannelsArg) -> Self {
+        match channels {
+            ChannelsArg::Pipes => Self::Pipes,
+            ChannelsArg::Sockets => Self::Sockets,
+        }
+    }
 }
 
 /// A run.
@@ -90,9 +110,13 @@ impl Named for Case {
 
 /// What is run, in words.
 fn profile(config: &Config) -> String {
-    let Config { groups, pairs, .. } = config;
+    let Config { groups, pairs, channels, .. } = config;
     let plural = if *groups == 1 { "" } else { "s" };
-    format!("threads over pipes, {groups} group{plural} of {pairs} and {pairs}")
+    let channels = match channels {
+        Channels::Pipes => "pipes",
+        Channels::Sockets => "sockets",
+    };
+    format!("threads over {channels}, {groups} group{plural} of {pairs} and {pairs}")
 }
 
 impl Case {
@@ -219,7 +243,7 @@ impl Hackbench {
                     costs: costs.clone(),
                     arbitration,
                     mitigation: mitigation.clone(),
-                    config: Config { groups, pairs, loops, bytes },
+                    config: Config { groups, pairs, loops, bytes, channels: self.channels.into() },
                     seed,
                 }));
             }

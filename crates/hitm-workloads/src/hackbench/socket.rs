@@ -1,0 +1,186 @@
+//! A pair of connected sockets, of which one end sends and the other receives: a byte stream of messages.
+//!
+//! **Origin.** Linux's `AF_UNIX` stream sockets. A write makes a buffer, which is counted at the sending end until it was read, queues it at the receiving
+//! end, and wakes a reader that sleeps. A writer that finds the count at the limit sleeps. A read takes a buffer and gives it back; once no more than
+//! a quarter of the limit is counted, it wakes all writers that sleep. All these wakeups have the hint that the waker is about to sleep,
+//! true or not.
+//!
+//! **Layout.** An end each is a lock and what moves with it: all writers of a group use the same sending end. A buffer is a line that describes it
+//! and those of its bytes; the one that was given back last is used next.
+//!
+//! **Differences.** A spinning lock stands for the atomic count of the sending end, for its wait queue and for the mutex of the receiving end. A
+//! copy touches each line once.
+//!
+//! **Limits.** Those of the [pipe](super::pipe).
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use hitm::Handle;
+use hitm_memory::{Described, Field, LINE, Lock, Memory, Placed, PlacedSlice, PlainWord, Platform};
+
+use super::pipe::leave;
+use crate::system_call::system_call;
+
+/// What may be counted at a sending end: Linux's default, `net.core.wmem_default`.
+const LIMIT: usize = 212_992;
+
+/// What a buffer's descriptor is counted with, and what stands behind its bytes: Linux's `sk_buff` and `skb_shared_info`, in whole lines.
+const DESCRIPTOR: usize = 256;
+const TRAILER: usize = 320;
+
+/// The least that bytes and trailer are allocated with here: a power of two.
+const LEAST: usize = 512;
+
+/// Words of a line.
+const WORDS: usize = LINE / size_of::<u64>();
+
+/// Bytes that have no room in a page with the trailer have a page of their own.
+const PAGE: usize = 4_096;
+
+/// What is counted for a message of so many bytes, a page of them at most.
+fn counted(bytes: usize) -> usize {
+    let room = (bytes + TRAILER).next_power_of_two().max(LEAST);
+    DESCRIPTOR + if room <= PAGE { room } else { LEAST + PAGE }
+}
+
+/// The sending end, in shared memory.
+struct Sends<M: Memory> {
+    state: Lock<M, Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    /// Bytes that are counted.
+    bytes: usize,
+    /// Buffers that were given back, the last one last.
+    free: Vec<usize>,
+    writers: VecDeque<Waker>,
+}
+
+/// The receiving end, in shared memory.
+struct Receives<M: Memory> {
+    state: Lock<M, Queued>,
+}
+
+#[derive(Default)]
+struct Queued {
+    /// The buffers that wait to be read.
+    buffers: VecDeque<usize>,
+    reader: Option<Waker>,
+}
+
+impl<M: Memory> Described for Sends<M> {
+    const OBJECT: &'static str = "socket_sends";
+
+    fn fields() -> Vec<Field> {
+        vec![Field::word("lock", 0, 4, "protects what is counted and who waits for room")]
+    }
+}
+
+impl<M: Memory> Described for Receives<M> {
+    const OBJECT: &'static str = "socket_receives";
+
+    fn fields() -> Vec<Field> {
+        vec![Field::word("lock", 0, 4, "protects the queue; with it moves what is counted under it")]
+    }
+}
+
+/// The two ends.
+pub(super) struct Sockets<P: Platform> {
+    runtime: Handle<P>,
+    sends: Placed<P, Sends<P>>,
+    receives: Placed<P, Receives<P>>,
+    memory: PlacedSlice<P, P::Plain<u64>>,
+    /// Bytes of a message.
+    bytes: usize,
+}
+
+impl<P: Platform> Sockets<P> {
+    /// A pair, the `index`th, for messages of so many bytes.
+    pub(super) fn new(runtime: &Handle<P>, index: usize, bytes: usize) -> Self {
+        // The last one that is let in may go beyond the limit.
+        let buffers = LIMIT.div_ceil(counted(bytes));
+        let words = buffers * Self::lines(bytes) * WORDS;
+        let fields = || vec![Field { count: words, ..Field::word("word", 0, size_of::<u64>(), "what is passed on") }];
+        let state = Lock::new(Counted { free: (0..buffers).rev().collect(), ..Counted::default() });
+        Self {
+            runtime: runtime.clone(),
+            sends: Placed::new(Sends { state }, Some(index), None),
+            receives: Placed::new(Receives { state: Lock::new(Queued::default()) }, Some(index), None),
+            memory: PlacedSlice::new("socket_buffers", Some(index), None, words, &fields, |_| P::Plain::new(0)),
+            bytes,
+        }
+    }
+
+    /// Lines of a buffer that a write and a read touch.
+    fn lines(bytes: usize) -> usize {
+        1 + bytes.div_ceil(LINE)
+    }
+
+    /// Writes a message, waiting for room.
+    pub(super) async fn write(&self) {
+        system_call::<P, _>(|context| self.poll_write(context)).await;
+    }
+
+    /// Reads a message, waiting for it.
+    pub(super) async fn read(&self) {
+        system_call::<P, _>(|context| self.poll_read(context)).await;
+    }
+
+    /// The first word of each line of a buffer.
+    fn words(&self, buffer: usize) -> impl Iterator<Item = &P::Plain<u64>> {
+        let lines = Self::lines(self.bytes);
+        (buffer * lines..(buffer + 1) * lines).map(|line| &self.memory[line * WORDS])
+    }
+
+    fn poll_write(&self, context: &Context<'_>) -> Poll<()> {
+        let mut counts = self.sends.state.lock();
+        leave(&mut counts.writers, context.waker());
+        if counts.bytes >= LIMIT {
+            counts.writers.push_back(context.waker().clone());
+            return Poll::Pending;
+        }
+        counts.bytes += counted(self.bytes);
+        let buffer = counts.free.pop().expect("there are as many as may be counted");
+        drop(counts);
+        self.words(buffer).for_each(|word| word.set(buffer as u64));
+        let mut queue = self.receives.state.lock();
+        queue.buffers.push_back(buffer);
+        let reader = queue.reader.take();
+        drop(queue);
+        self.runtime.about_to_wait(|| reader.into_iter().for_each(Waker::wake));
+        Poll::Ready(())
+    }
+
+    fn poll_read(&self, context: &Context<'_>) -> Poll<()> {
+        let mut queue = self.receives.state.lock();
+        let Some(buffer) = queue.buffers.pop_front() else {
+            queue.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        drop(queue);
+        self.words(buffer).for_each(|word| _ = word.get());
+        let mut counts = self.sends.state.lock();
+        counts.bytes -= counted(self.bytes);
+        counts.free.push(buffer);
+        let has_room = counts.bytes * 4 <= LIMIT;
+        let writers = if has_room { std::mem::take(&mut counts.writers) } else { VecDeque::new() };
+        drop(counts);
+        self.runtime.about_to_wait(|| writers.into_iter().for_each(Waker::wake));
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_counted_with_its_buffer() {
+        // What Linux 6.18 tells of one message that waits (`TIOCOUTQ`), and how many of its kind it takes before a writer would sleep.
+        let sizes = [1, 100, 192, 193, 704, 705, 1_000, 4_096];
+        assert_eq!(sizes.map(counted), [768, 768, 768, 1_280, 1_280, 2_304, 2_304, 4_864]);
+        assert_eq!(sizes.map(|bytes| LIMIT.div_ceil(counted(bytes))), [278, 278, 278, 167, 167, 93, 93, 44]);
+    }
+}
