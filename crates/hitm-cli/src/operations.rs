@@ -69,7 +69,7 @@ const OPERATIONS: [Operation; 5] = [
                     "idle_sibling",
                     "by_masks",
                     "by_hints",
-                    "is_left_alone",
+                    "looks_worth_while",
                     "may_have_idle_core",
                     "tell_no_idle_core",
                     "begin_scan",

@@ -192,7 +192,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn by_hints(&self, masks: &IdleMasks<P>, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
         let wants_core = self.may_have_idle_core(target);
         // Where a core may idle whole the LLC is not as busy as balance found it last.
-        if !wants_core && self.is_left_alone(target) {
+        let mut budget = if wants_core { u32::MAX } else { self.looks_worth_while(target) };
+        if budget == 0 {
             return None;
         }
         let hinted = masks.idle_cpus_near(target);
@@ -203,9 +204,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let core = self.around(cpu)[0];
             let mut is_idle = true;
             for sibling in core.iter() {
-                if !hinted.contains(sibling) {
+                if !hinted.contains(sibling) || budget == 0 {
                     is_idle = false;
-                } else if !self.is_available(sibling) {
+                    continue;
+                }
+                budget -= 1;
+                if !self.is_available(sibling) {
                     is_idle = false;
                     in_vain.insert(sibling);
                 } else if left.contains(sibling) {
@@ -215,7 +219,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if is_idle {
                 candidate = Some(cpu);
             }
-            if is_idle || (candidate.is_some() && !wants_core) {
+            if is_idle || (candidate.is_some() && !wants_core) || budget == 0 {
                 break;
             }
             left.subtract(core);
@@ -452,12 +456,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         domain.runs_from.set(now.as_picos());
     }
 
-    /// Whether the LLC of `target` was too busy for a search when that was looked at last, and who queues at `target` will not wait there
-    /// for longer than a move costs.
-    fn is_left_alone(&self, target: CpuId) -> bool {
+    /// At how many CPUs of the LLC of `target` it is worth while to look: all of them if who queues at `target` waits there for longer than a move
+    /// costs, else the fewer the busier the LLC was when that was looked at last.
+    fn looks_worth_while(&self, target: CpuId) -> u32 {
         // Relaxed: a hint.
-        self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed) == 0
-            && self.places().domains[target].avg_run.peek() < IDLE_MOST / 2
+        let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
+        let waits_long = self.places().domains[target].avg_run.peek() >= IDLE_MOST / 2;
+        if waits_long { u32::MAX } else { scan }
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
