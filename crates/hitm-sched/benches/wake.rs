@@ -57,7 +57,8 @@ impl Bench {
 
     /// A sleeping task that may run on `cpus`.
     fn task(&self, prio: Prio, cpus: &[CpuId]) -> TaskId {
-        let attributes = Attributes { prio, policy: Policy::Fifo, allowed: cpus.iter().copied().collect(), map: None };
+        let attributes =
+            Attributes { prio, policy: Policy::Fifo, allowed: cpus.iter().copied().collect(), map: None, group: None };
         self.on(CpuId(0), || self.sched.create(&attributes))
     }
 

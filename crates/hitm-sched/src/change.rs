@@ -111,7 +111,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Off the queue, change, on the queue. A running task keeps its place at the head of its priority; for one that waits a push is
     /// put off.
-    fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
+    pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
         let task = self.tasks.get(id);
         let queued = task.on_rq.get() != 0;
         if !queued {

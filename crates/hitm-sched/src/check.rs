@@ -12,6 +12,7 @@ use hitm_topology::CpuId;
 use crate::announce::Announced;
 use crate::cpupri_vecs::CpupriVecs;
 use crate::fair::check::FairSnapshot;
+use crate::fair::group::GroupId;
 use crate::prio::{Level, Prio};
 use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
@@ -59,6 +60,8 @@ pub struct TaskSnapshot {
     pub allowed: CpuSet,
     /// The CPU that it says it is on.
     pub cpu: CpuId,
+    /// Its group.
+    pub group: Option<GroupId>,
     /// Whether it says that it is queued.
     pub on_rq: bool,
     /// Whether it sleeps.
@@ -74,6 +77,8 @@ pub struct Snapshot {
     pub queues: Vec<QueueSnapshot>,
     /// The tasks that live.
     pub tasks: Vec<TaskSnapshot>,
+    /// The groups that live.
+    pub groups: Vec<GroupId>,
     /// cpupri's counts and bitmaps, by level.
     pub levels: Vec<(i32, CpuSet)>,
     /// The count of overloaded CPUs.
@@ -132,6 +137,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 prio: task.prio(),
                 allowed: self.tasks.allowed(id).load(),
                 cpu: task.cpu(),
+                group: self.group_hint(id),
                 on_rq: task.on_rq.peek() != 0,
                 sleeping: task.is_sleeping(),
                 announced: Announced::from_word(task.announced.peek()),
@@ -143,6 +149,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Snapshot {
             queues: self.topology.cpu_ids().map(queue).collect(),
             tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
+            groups: self.groups().map_or_else(Vec::new, |groups| groups.living().collect()),
             levels: (0..levels).map(Level).map(level).collect(),
             waiting: self.rd.waiting.as_ref().map(Waiting::snapshot),
             overload_count: self.rd.overload_count(),

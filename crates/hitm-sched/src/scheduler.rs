@@ -17,6 +17,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 use crate::check::Snapshot;
 use crate::cid::{MapId, MapSnapshot, Maps};
 use crate::fair::class::Fair;
+use crate::fair::group::{GroupId, GroupWeight};
 use crate::fair::weight::Nice;
 use crate::hotplug::Hotplug;
 use crate::journal::Entry;
@@ -141,6 +142,21 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
 
     /// Gives a map back. The numbers of all its tasks were given back.
     fn free_map(&self, map: MapId);
+
+    /// Makes a group of no tasks: in `parent`, which somebody keeps, or beside the tasks that have none. Its maker keeps it.
+    ///
+    /// # Panics
+    /// When [`GROUPS_MAX`](crate::fair::group::GROUPS_MAX) groups live.
+    fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId;
+
+    /// Changes what a group gets against others.
+    fn set_group_weight(&self, group: GroupId, weight: GroupWeight);
+
+    /// The maker of a group keeps it no longer. It ends, and its number is free, when it has no task and no group either.
+    fn free_group(&self, group: GroupId);
+
+    /// Moves a task to a group that somebody keeps, or to none. A task that is not fair shares nothing, and is of its group again when it is.
+    fn set_group(&self, task: TaskId, group: Option<GroupId>);
 
     /// The concurrency id of the running task; none when it has no map. It may be another one after every switch.
     fn cid(&self) -> Option<u32>;
@@ -268,6 +284,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         let id = self.tasks.create(&self.topology, attributes, cpu, here);
         self.stats.note(|| Entry::May(id, attributes.allowed.clone()));
         self.join_map(id, attributes.map, &attributes.allowed);
+        self.join_group(id, attributes.group);
         id
     }
 
@@ -280,6 +297,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         // the CPU which left this one did: the look pairs with that CPU's Release.
         self.tasks.get(task).wait_off_cpu();
         self.leave_map(task);
+        self.leave_group(task);
         self.tasks.free(task, P::current_cpu());
     }
 
@@ -360,6 +378,22 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
 
     fn free_map(&self, map: MapId) {
         self.maps.give_back(map, self);
+    }
+
+    fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
+        self.begin_group(parent, weight)
+    }
+
+    fn set_group_weight(&self, group: GroupId, weight: GroupWeight) {
+        self.weigh_group(group, weight);
+    }
+
+    fn free_group(&self, group: GroupId) {
+        self.release_group(group);
+    }
+
+    fn set_group(&self, task: TaskId, group: Option<GroupId>) {
+        self.change_group(task, group);
     }
 
     fn cid(&self) -> Option<u32> {

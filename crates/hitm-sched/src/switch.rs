@@ -118,8 +118,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if self.is_fair(next) {
                 self.begin_fair(rq, next);
             } else {
+                self.put_groups(rq);
                 self.dequeue_pushable(rq, next);
             }
+        } else {
+            self.put_groups(rq);
         }
         self.push_behind(rq, next);
         rq.set_curr(next);

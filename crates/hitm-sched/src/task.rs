@@ -32,6 +32,7 @@ use hitm_memory::{AtomicWord, CpuMask, CpuSet, LineStart, Memory, Placed, PlainW
 use hitm_topology::{CpuId, Topology};
 
 use crate::cid::{MapId, TaskIds};
+use crate::fair::group::GroupId;
 use crate::fair::weight::Nice;
 use crate::fair::words::FairTask;
 use crate::list::Links;
@@ -82,6 +83,8 @@ pub struct Attributes {
     pub allowed: CpuSet,
     /// Whose concurrency ids it has; none for none. Made by [`Scheduling::make_map`](crate::scheduler::Scheduling::make_map).
     pub map: Option<MapId>,
+    /// With whom it shares as one; none for none. Made by [`Scheduling::make_group`](crate::scheduler::Scheduling::make_group).
+    pub group: Option<GroupId>,
 }
 
 const SLEEPING: u32 = 1;
@@ -388,6 +391,11 @@ impl<M: Memory> TaskTable<M> {
     /// The fair class's words of `id`, which is a fair task or was one.
     pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
         self.slot(id).fair.get().expect("a fair task has its words")
+    }
+
+    /// The fair class's words of `id`, if a task of that number ever was fair.
+    pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
+        self.slot(id).fair.get().map(|fair| &**fair)
     }
 
     /// Gives a slot back, from `here`. The task has ended and no CPU runs it.

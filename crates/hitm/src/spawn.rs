@@ -59,6 +59,7 @@ impl<P: Platform> Handle<P> {
             policy: options.priority.policy,
             allowed: options.cpus.map_or_else(|| self.topology().cpu_ids().collect(), |cpus| self.on_machine(&cpus)),
             map: options.tenant.as_ref().map(Tenant::map),
+            group: None,
         };
         let packet = Packet::new();
         let task = Box::pin(Deliver::<P, F>::new(future, packet.clone()));

@@ -75,7 +75,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The first fair task by deadline that waits on `source` and may run on `cpu`.
     fn first_that_may(&self, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
         let may = |id| self.tasks.allowed(id).contains(cpu) && !self.tasks.get(id).is_on_cpu();
-        self.timeline(source.cpu).tree().find(may)
+        self.find_waiting(source.cpu, None, &mut { may })
     }
 
     /// A tick of the CPU of `rq`, on which fair tasks are queued.
@@ -98,7 +98,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Gives a fair task that waits here to the nearest CPU that idles. True when one went.
     fn hand_over(&self, rq: &mut RqGuard<'_, P>) -> bool {
-        if self.fair_queue(rq.cpu).root.get() == 0 || rq.nr_running.get() < 2 {
+        // Where there are groups, who waits may do so in one that runs.
+        let nobody_waits = self.fair_queue(rq.cpu).root.get() == 0 && self.groups().is_none();
+        if nobody_waits || rq.nr_running.get() < 2 {
             return false;
         }
         let active = self.rd.active.load();

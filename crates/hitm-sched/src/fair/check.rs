@@ -1,102 +1,174 @@
-//! What must hold of a queue's fair tasks when nothing is in flight, checked on plain data.
+//! What must hold of a CPU's fair queues when nothing is in flight, checked on plain data.
 
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use super::group::GroupId;
 use super::tree::broken;
 use super::weight::Nice;
-use super::words::task;
+use super::words::{Kind, Member, member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
-/// One fair task that is queued.
+/// A task or a group that is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FairTaskSnapshot {
-    /// Its number.
-    pub id: TaskId,
-    /// Its share.
+pub struct MemberSnapshot {
+    /// Which.
+    pub member: Member,
+    /// Its share, as queues have it.
     pub weight: u32,
-    /// Its nice level's share.
-    pub nice_weight: u32,
+    /// The share that its nice level stands for, or all that its group may have.
+    pub due_weight: u32,
     /// Its virtual runtime, nanoseconds.
     pub vruntime: i64,
     /// Its virtual deadline, nanoseconds.
     pub deadline: i64,
 }
 
-/// A queue's fair tasks.
+/// A queue of fair tasks and groups: a CPU's own, or a group's on that CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FairSnapshot {
-    /// The one that runs, as the class has it.
-    pub running: Option<TaskId>,
+pub struct LevelSnapshot {
+    /// Whose it is; none for the CPU's own.
+    pub group: Option<GroupId>,
+    /// On whose queue the group stands.
+    pub above: Option<GroupId>,
+    /// Who runs, as the class has it.
+    pub running: Option<MemberSnapshot>,
     /// Those in the tree, in its order.
-    pub waiting: Vec<FairTaskSnapshot>,
-    /// The words that say what the tree holds: how many there are, with the one that runs.
+    pub waiting: Vec<MemberSnapshot>,
+    /// The word that says how many tasks there are, in groups below too.
     pub nr_queued: u32,
-    /// Their weights, without the one that runs.
+    /// The word that says what those in the tree weigh.
     pub load: u64,
     /// The virtual runtime that `sum` counts from.
     pub base: i64,
     /// Their virtual runtimes from there, each times its weight.
     pub sum: i64,
-    /// Whether they go before real-time tasks.
-    pub served: bool,
     /// What is wrong with the tree, if anything.
     pub broken: Option<String>,
 }
 
+/// A CPU's fair queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FairSnapshot {
+    /// The CPU's own, then those of each group that lives and was used there.
+    pub levels: Vec<LevelSnapshot>,
+    /// Whether fair tasks go before real-time ones.
+    pub served: bool,
+}
+
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn fair_snapshot(&self, cpu: CpuId) -> Option<FairSnapshot> {
-        let queue = &self.fair.get()?.queues[cpu];
-        let words = |id| self.tasks.fair(id);
-        let of = |id| {
-            let own = words(id);
-            let nice_weight = Nice::new(own.nice.peek() as i8).weight();
+        let fair = self.fair.get()?;
+        let groups = self.groups().into_iter().flat_map(|groups| groups.living().collect::<Vec<_>>());
+        let used = groups.filter(|&group| self.is_on(group, cpu)).map(Some);
+        let levels = [None].into_iter().chain(used).map(|group| self.level_snapshot(cpu, group)).collect();
+        Some(FairSnapshot { levels, served: fair.queues[cpu].served.peek() != 0 })
+    }
+
+    fn level_snapshot(&self, cpu: CpuId, group: Option<GroupId>) -> LevelSnapshot {
+        let queue = self.queue_at(cpu, group);
+        let words = |member| self.words_of(member, cpu);
+        let of = |member: Member| {
+            let own = words(member);
+            let due_weight = match member.kind() {
+                Kind::Task(_) => Nice::new(own.nice.peek() as i8).fine_weight(),
+                Kind::Group(id) => self.group_shares(id),
+            };
             let (weight, vruntime, deadline) = (own.weight.peek(), own.vruntime.peek(), own.deadline.peek());
-            FairTaskSnapshot { id, weight, nice_weight, vruntime, deadline }
+            MemberSnapshot { member, weight, due_weight, vruntime, deadline }
         };
-        Some(FairSnapshot {
-            running: task(queue.curr.peek()),
-            waiting: self.timeline(cpu).tree().collect().into_iter().map(of).collect(),
+        LevelSnapshot {
+            group,
+            above: group.and_then(|id| self.group_above(id)),
+            running: member(queue.curr.peek()).map(of),
+            waiting: self.level(cpu, group).tree().collect().into_iter().map(of).collect(),
             nr_queued: queue.nr_queued.peek(),
             load: queue.load.peek(),
             base: queue.base.peek(),
             sum: queue.sum.peek(),
-            served: queue.served.peek() != 0,
             broken: broken(queue.root.peek(), &words),
-        })
+        }
     }
 }
 
 impl FairSnapshot {
+    /// The queue of a group.
+    #[must_use]
+    pub fn level(&self, group: Option<GroupId>) -> Option<&LevelSnapshot> {
+        self.levels.iter().find(|level| level.group == group)
+    }
+
+    /// The task that runs, as the class has it.
+    fn running(&self) -> Option<TaskId> {
+        let mut level = self.level(None)?;
+        loop {
+            match level.running?.member.kind() {
+                Kind::Task(id) => return Some(id),
+                Kind::Group(id) => level = self.level(Some(id))?,
+            }
+        }
+    }
+
     /// Tells of every invariant that does not hold. The CPU runs `running`.
     pub(crate) fn check(&self, running: Option<TaskId>, fail: &mut dyn FnMut(String)) {
+        let runs = self.levels.iter().any(|level| level.running.is_some());
+        if runs && self.running() != running {
+            fail(format!("fair: {:?} runs, the queues say {:?}", running, self.running()));
+        }
+        for level in &self.levels {
+            let name = level.group.map_or("fair".to_owned(), |group| format!("fair group {group}"));
+            let mut fail = |what: String| fail(format!("{name}: {what}"));
+            level.check(&mut fail);
+            let tasks = |member: &MemberSnapshot| match member.member.kind() {
+                Kind::Task(_) => 1,
+                Kind::Group(id) => self.level(Some(id)).map_or(0, |level| level.nr_queued),
+            };
+            let count: u32 = level.members().map(tasks).sum();
+            if level.nr_queued != count {
+                fail(format!("nr_queued is {}, the tree says {count}", level.nr_queued));
+            }
+            let Some(group) = level.group else { continue };
+            let stands = |other: &&LevelSnapshot| other.members().any(|own| own.member == Member::group(group));
+            let stands: Vec<Option<GroupId>> = self.levels.iter().filter(stands).map(|other| other.group).collect();
+            let should = if level.nr_queued > 0 { vec![level.above] } else { Vec::new() };
+            if stands != should {
+                fail(format!("stands on the queues of {stands:?}, its {} tasks say {should:?}", level.nr_queued));
+            }
+        }
+    }
+}
+
+impl LevelSnapshot {
+    fn members(&self) -> impl Iterator<Item = &MemberSnapshot> {
+        self.running.iter().chain(&self.waiting)
+    }
+
+    fn check(&self, fail: &mut dyn FnMut(String)) {
         if let Some(broken) = &self.broken {
-            fail(format!("fair tree: {broken}"));
+            fail(format!("tree: {broken}"));
         }
-        if self.running.is_some() && self.running != running {
-            fail(format!("fair: task {:?} runs, the queue says {running:?}", self.running));
-        }
-        let count = self.waiting.len() + usize::from(self.running.is_some());
-        if self.nr_queued as usize != count {
-            fail(format!("fair nr_queued is {}, the tree says {count}", self.nr_queued));
-        }
-        let load: u64 = self.waiting.iter().map(|task| u64::from(task.weight)).sum();
+        let load: u64 = self.waiting.iter().map(|member| u64::from(member.weight)).sum();
         if self.load != load {
-            fail(format!("fair load is {}, the tasks say {load}", self.load));
+            fail(format!("load is {}, its members say {load}", self.load));
         }
-        let from_base = |task: &FairTaskSnapshot| i128::from(task.vruntime - self.base) * i128::from(task.weight);
+        let from_base = |own: &MemberSnapshot| i128::from(own.vruntime - self.base) * i128::from(own.weight);
         let sum: i128 = self.waiting.iter().map(from_base).sum();
         if i128::from(self.sum) != sum {
-            fail(format!("fair sum is {}, the tasks say {sum}", self.sum));
+            fail(format!("sum is {}, its members say {sum}", self.sum));
         }
-        let key = |task: &FairTaskSnapshot| (task.deadline, task.id);
-        if !self.waiting.is_sorted_by_key(key) {
-            fail(format!("fair tree: deadlines do not ascend in {:?}", self.waiting));
+        if !self.waiting.is_sorted_by_key(|own| (own.deadline, own.member)) {
+            fail(format!("tree: deadlines do not ascend in {:?}", self.waiting));
         }
-        for task in self.waiting.iter().filter(|task| task.weight != task.nice_weight) {
-            fail(format!("task {} weighs {}, its nice level {}", task.id, task.weight, task.nice_weight));
+        for own in self.members() {
+            let is_right = match own.member.kind() {
+                Kind::Task(_) => own.weight == own.due_weight,
+                Kind::Group(_) => (1..=own.due_weight).contains(&own.weight),
+            };
+            if !is_right {
+                fail(format!("{} weighs {}, it is due {}", own.member, own.weight, own.due_weight));
+            }
         }
     }
 }

@@ -7,13 +7,15 @@
 //! a line of each task on the way down the tree.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
+use super::group::Groups;
 use super::places::{Kept, Places};
 use super::timeline::{Arrival, Timeline};
-use super::words::{FairQueue, FairTask};
+use super::words::{FairQueue, FairTask, Member};
 use crate::prio::Prio;
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
@@ -34,13 +36,20 @@ const ABOVE_REAL_TIME: Prio = Prio(-1);
 pub(crate) struct Fair<P: Platform> {
     pub(crate) queues: PerCpu<P, FairQueue<P>>,
     pub(crate) places: Places<P>,
-    slice: i64,
+    pub(super) slice: i64,
+    /// Made with the first group.
+    pub(super) groups: OnceLock<Groups<P>>,
 }
 
 impl<P: Platform> Fair<P> {
     fn new(topology: &Topology, kept: Kept<P>) -> Self {
         let slice = BASE_SLICE * i64::from(1 + topology.cpus().min(SLICE_CPUS_MAX).ilog2());
-        Self { queues: PerCpu::new(topology, |_| FairQueue::new()), places: Places::new(topology, kept), slice }
+        Self {
+            queues: PerCpu::new(topology, |_| FairQueue::new()),
+            places: Places::new(topology, kept),
+            slice,
+            groups: OnceLock::new(),
+        }
     }
 }
 
@@ -74,8 +83,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         &self.fair().queues[cpu]
     }
 
-    pub(crate) fn timeline<'a>(&'a self, cpu: CpuId) -> Timeline<'a, P, impl Fn(TaskId) -> &'a FairTask<P>> {
-        Timeline::new(self.fair_queue(cpu), |id| self.tasks.fair(id), self.fair().slice)
+    /// Virtual time on the CPU's own queue.
+    pub(crate) fn timeline<'a>(&'a self, cpu: CpuId) -> Timeline<'a, P, impl Fn(Member) -> &'a FairTask<P>> {
+        self.level(cpu, None)
     }
 
     /// How urgent `curr`, which the CPU of `rq` runs, is against others.
@@ -109,31 +119,39 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 P::interrupt(rq.cpu, Interrupts::CONTROL);
             }
         }
-        self.timeline(rq.cpu).enqueue(id, arrival, now);
+        self.enqueue_levels(rq, id, arrival, now);
     }
 
     pub(crate) fn dequeue_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
         self.tasks.get(id).on_rq.set(0);
         rq.nr_running.set(rq.nr_running.get() - 1);
-        self.timeline(rq.cpu).dequeue(id, sleeps, P::now());
+        self.dequeue_levels(rq, id, sleeps, P::now());
         self.end_service_if_none(rq);
     }
 
     /// The running task lets others go first.
     pub(crate) fn let_go_fair(&self, rq: &RqGuard<'_, P>) {
-        self.timeline(rq.cpu).let_go(P::now());
+        let group = if self.groups().is_some() { rq.curr().and_then(|curr| self.group_of(curr)) } else { None };
+        self.level(rq.cpu, group).let_go(P::now());
     }
 
     /// The running task stays queued while something else runs.
     pub(crate) fn put_fair(&self, rq: &RqGuard<'_, P>) {
-        self.timeline(rq.cpu).put(P::now());
+        // With groups, what runs next says at which levels.
+        if self.groups().is_none() {
+            self.timeline(rq.cpu).put(P::now());
+        }
     }
 
     /// `next` runs from now on.
     pub(crate) fn begin_fair(&self, rq: &RqGuard<'_, P>, next: TaskId) {
+        let member = Member::task(next);
+        if self.groups().is_some() {
+            return self.begin_levels(rq.cpu, self.group_of(next), member, P::now());
+        }
         let timeline = self.timeline(rq.cpu);
-        if timeline.curr() != Some(next) {
-            timeline.begin(next, P::now());
+        if timeline.curr() != Some(member) {
+            timeline.begin(member, P::now());
         }
     }
 
@@ -144,9 +162,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if next.is_some() && queue.served.get() == 0 {
             return next;
         }
-        let timeline = self.timeline(rq.cpu);
-        timeline.charge(P::now());
-        timeline.pick(goes).or(next)
+        self.pick_levels(rq.cpu, goes, P::now()).or(next)
     }
 
     /// `id`, a fair task, was queued, while one of rank `running` runs: whether it should run instead.
@@ -154,18 +170,22 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if running.is_real_time() || rq.needs_resched() {
             return;
         }
-        let timeline = self.timeline(rq.cpu);
-        timeline.charge(P::now());
-        if timeline.pick(None) == Some(id) {
+        if self.pick_levels(rq.cpu, None, P::now()) == Some(id) {
             self.resched(rq);
         }
     }
 
     /// The fair tasks of a queue: the one that runs, then the others by deadline.
     pub(crate) fn queued_fair(&self, cpu: CpuId) -> Vec<TaskId> {
-        let Some(fair) = self.fair.get() else { return Vec::new() };
-        let curr = super::words::task(fair.queues[cpu].curr.peek());
-        curr.into_iter().chain(self.timeline(cpu).tree().collect()).collect()
+        if self.fair.get().is_none() {
+            return Vec::new();
+        }
+        let mut queued: Vec<TaskId> = self.running_fair(cpu).into_iter().collect();
+        self.find_waiting(cpu, None, &mut |id| {
+            queued.push(id);
+            false
+        });
+        queued
     }
 
     /// A tick of the calling CPU.
@@ -176,8 +196,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let mut rq = self.lock(here);
         let now = P::now();
-        let used_up = self.timeline(here).charge(now);
-        if used_up && self.fair_queue(here).nr_queued.get() > 1 {
+        let ended = if self.groups().is_some() {
+            self.charge_levels(here, now)
+        } else {
+            self.timeline(here).charge(now) && self.fair_queue(here).nr_queued.get() > 1
+        };
+        if ended {
             self.resched(&rq);
         }
         self.tick_server(&rq, now);
@@ -192,7 +216,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return Time::NEVER;
         }
         let tick = next_multiple(now, self.rd.config.tick);
-        let slice = if any { self.timeline(here).slice_ends() } else { None };
+        let slice = if any { self.slice_ends(here) } else { None };
         slice.map_or(tick, |slice| slice.min(tick))
     }
 }

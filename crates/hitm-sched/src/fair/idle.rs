@@ -114,8 +114,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The weights that are queued on a CPU: a hint.
     pub(crate) fn load_of(&self, cpu: CpuId) -> u64 {
         let queue = self.fair_queue(cpu);
-        let curr = super::words::task(queue.curr.peek());
-        queue.load.peek() + curr.map_or(0, |curr| u64::from(self.tasks.fair(curr).weight.peek()))
+        let curr = super::words::member(queue.curr.peek());
+        queue.load.peek() + curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.peek()))
     }
 
     fn share_cache(&self, one: CpuId, other: CpuId) -> bool {

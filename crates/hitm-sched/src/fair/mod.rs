@@ -18,6 +18,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`weight`] | nice levels and their weights |
+//! | [`group`] | groups: their queues and entities, and the way up and down through them |
 //! | [`words`] | what stands in shared memory |
 //! | [`tree`] | the tree that a queue keeps its tasks in |
 //! | [`timeline`] | virtual time: who is eligible, who is next |
@@ -36,7 +37,9 @@
 
 pub mod weight;
 
-pub(crate) mod words;
+pub mod group;
+
+pub mod words;
 
 pub(crate) mod tree;
 

@@ -1,4 +1,4 @@
-//! Virtual time on one queue: where a task begins, what it is charged, and who is next.
+//! Virtual time on one queue: where a member, a task or a group, begins, what it is charged, and who is next.
 //!
 //! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the running task is not in the tree, all
 //! others that are queued are; (3) the lags of all that are queued, each times its weight, add up to what rounding leaves.
@@ -8,8 +8,8 @@
 use hitm_memory::{Memory, PlainWord, Time};
 
 use super::tree::Tree;
-use super::words::{FairQueue, FairTask, link, task};
-use crate::task::TaskId;
+use super::weight::FINE_NICE_0_WEIGHT;
+use super::words::{FairQueue, FairTask, Member, link, member};
 
 /// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250 ticks a second.
 const TICK_NANOS: i64 = 4_000_000;
@@ -26,7 +26,7 @@ pub(crate) enum Arrival {
     Runs,
 }
 
-/// A queue, and where the words of each task are.
+/// A queue, and where the words of each member are.
 pub(crate) struct Timeline<'a, M: Memory, F> {
     queue: &'a FairQueue<M>,
     words: F,
@@ -34,7 +34,7 @@ pub(crate) struct Timeline<'a, M: Memory, F> {
     slice: i64,
 }
 
-impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
+impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64) -> Self {
         Self { queue, words, slice }
     }
@@ -44,8 +44,8 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// The one that runs.
-    pub(crate) fn curr(&self) -> Option<TaskId> {
-        task(self.queue.curr.get())
+    pub(crate) fn curr(&self) -> Option<Member> {
+        member(self.queue.curr.get())
     }
 
     /// The weights of all, and the sum of their virtual runtimes less `base`, each times its weight.
@@ -81,18 +81,18 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
         move |vruntime| i128::from(vruntime - base) * i128::from(load) <= sum
     }
 
-    fn insert(&self, id: TaskId) {
+    fn insert(&self, id: Member) {
         self.count(id, 1);
         self.tree().insert(id);
     }
 
-    fn remove(&self, id: TaskId) {
+    fn remove(&self, id: Member) {
         self.count(id, -1);
         self.tree().remove(id);
     }
 
     /// Adds `id` to what is counted of the tree, `times` times.
-    fn count(&self, id: TaskId, times: i64) {
+    fn count(&self, id: Member, times: i64) {
         let words = (self.words)(id);
         let weight = i64::from(words.weight.get()) * times;
         self.queue.load.set(self.queue.load.get().strict_add_signed(weight));
@@ -119,7 +119,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// Puts `id`, which is on no queue, on this one, as far from the average as it was from that of the queue that it left.
-    pub(crate) fn enqueue(&self, id: TaskId, arrival: Arrival, now: Time) {
+    pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) {
         self.charge(now);
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
@@ -146,8 +146,39 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.rebase();
     }
 
+    /// A task has come to a group that is queued here, or has gone from one that stays.
+    pub(crate) fn count_tasks(&self, difference: i32) {
+        self.queue.nr_queued.set(self.queue.nr_queued.get().strict_add_signed(difference));
+    }
+
+    /// Whether no task is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.nr_queued.get() == 0
+    }
+
+    /// Whether anybody waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.queue.root.get() != 0
+    }
+
+    /// Changes the weight of `id`, a group that is queued. What it is owed, and what is left of its slice, stays the same as time of
+    /// the CPU.
+    pub(crate) fn reweigh(&self, id: Member, weight: u32, now: Time) {
+        self.charge(now);
+        let (runs, tasks) = (self.curr() == Some(id), self.queue.nr_queued.get());
+        let chosen = self.queue.chosen_deadline.get() == (self.words)(id).deadline.get();
+        self.dequeue(id, false, now);
+        (self.words)(id).set_weight(weight);
+        self.enqueue(id, if runs { Arrival::Runs } else { Arrival::Waits }, now);
+        if runs && !chosen {
+            // It is not protected by its new deadline where it was not by its old one.
+            self.queue.chosen_deadline.set(i64::MIN);
+        }
+        self.queue.nr_queued.set(tasks);
+    }
+
     /// Takes `id` off the queue; it `sleeps`, or goes elsewhere in the middle of its slice.
-    pub(crate) fn dequeue(&self, id: TaskId, sleeps: bool, now: Time) {
+    pub(crate) fn dequeue(&self, id: Member, sleeps: bool, now: Time) {
         self.charge(now);
         let words = (self.words)(id);
         let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
@@ -164,7 +195,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// Who should run, of all but `without`: one that runs goes on while it is eligible and its slice is not used up.
-    pub(crate) fn pick(&self, without: Option<TaskId>) -> Option<TaskId> {
+    pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
         let is_eligible = self.eligibility();
         let curr = self.curr();
         let stays = curr.filter(|&curr| Some(curr) != without);
@@ -191,12 +222,12 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// `id`, which waits, runs from now on.
-    pub(crate) fn begin(&self, id: TaskId, now: Time) {
+    pub(crate) fn begin(&self, id: Member, now: Time) {
         self.remove(id);
         self.run(id, now);
     }
 
-    fn run(&self, id: TaskId, now: Time) {
+    fn run(&self, id: Member, now: Time) {
         self.queue.curr.set(link(Some(id)));
         self.queue.charged.set(now.as_picos());
         self.queue.chosen_deadline.set((self.words)(id).deadline.get());
@@ -222,10 +253,10 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Timeline<'a, M, F> {
 
     /// When the running task's slice is used up, if it runs on. A look without the lock, of the CPU that runs it.
     pub(crate) fn slice_ends(&self) -> Option<Time> {
-        let words = (self.words)(task(self.queue.curr.peek())?);
+        let words = (self.words)(member(self.queue.curr.peek())?);
         let left = (words.deadline.peek() - words.vruntime.peek()).max(0);
         // A unit more, since what is charged is rounded down twice.
-        let nanos = left as u64 * u64::from(words.weight.peek()) / u64::from(super::weight::NICE_0_WEIGHT) + 1;
+        let nanos = left as u64 * u64::from(words.weight.peek()) / u64::from(FINE_NICE_0_WEIGHT) + 1;
         Some(Time::from_picos(self.queue.charged.peek() + nanos * PICOS))
     }
 }

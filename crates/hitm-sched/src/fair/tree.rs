@@ -1,21 +1,20 @@
-//! The tasks that wait on a queue, by deadline, and of each subtree the least virtual runtime: so the first eligible one is found
+//! The members of a queue that wait, tasks and groups, by deadline, and of each subtree the least virtual runtime: so the first eligible one is found
 //! on one way down.
 //!
-//! **Origin.** A tree balanced by heights (Adelson-Velsky and Landis, 1962), linked through words in the tasks as the queue's
+//! **Origin.** A tree balanced by heights (Adelson-Velsky and Landis, 1962), linked through words in the members as the queue's
 //! [lists](crate::list) are. Linux has a red-black tree with the same order and the same augmentation. Here no word leads upwards.
 //!
-//! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by number; (2) the heights of a task's two
+//! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by number; (2) the heights of a member's two
 //! subtrees differ by one at most; (3) `height` and `least_vruntime` are those of the subtree; (4) neither a deadline nor a virtual
-//! runtime changes while its task is in the tree.
+//! runtime changes while its member is in the tree.
 //!
-//! **Cost.** Two lines at most of each task on the way; what is not changed is not stored.
+//! **Cost.** Two lines at most of each member on the way; what is not changed is not stored.
 
 use hitm_memory::{Memory, PlainWord};
 
-use super::words::{FairTask, link, task};
-use crate::task::TaskId;
+use super::words::{FairTask, Member, link, member};
 
-/// A tree: where its root is, and where each task keeps its words.
+/// A tree: where its root is, and where each member keeps its words.
 pub(crate) struct Tree<'a, M: Memory, F> {
     root: &'a M::Plain<u64>,
     words: F,
@@ -29,58 +28,58 @@ fn put<M: Memory, T: hitm_memory::Word>(word: &M::Plain<T>, value: T) {
     }
 }
 
-impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
+impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     pub(crate) fn new(root: &'a M::Plain<u64>, words: F) -> Self {
         Self { root, words }
     }
 
     /// Puts `new`, which is in no tree, in its place.
-    pub(crate) fn insert(&self, new: TaskId) {
+    pub(crate) fn insert(&self, new: Member) {
         let root = self.inserted(self.root.get(), new);
         put::<M, _>(self.root, root);
     }
 
     /// Takes `old` out, which is in this tree.
-    pub(crate) fn remove(&self, old: TaskId) {
+    pub(crate) fn remove(&self, old: Member) {
         let root = self.without(self.root.get(), old);
         put::<M, _>(self.root, root);
         (self.words)(old).height.set(0);
     }
 
     /// The first whose virtual runtime `is_eligible`. If it is of one virtual runtime, it must be of all lesser ones.
-    pub(crate) fn first(&self, is_eligible: impl Fn(i64) -> bool) -> Option<TaskId> {
-        let mut place = task(self.root.get());
+    pub(crate) fn first(&self, is_eligible: impl Fn(i64) -> bool) -> Option<Member> {
+        let mut place = member(self.root.get());
         while let Some(id) = place {
             let words = (self.words)(id);
-            let left = task(words.left.get());
+            let left = member(words.left.get());
             place = match left {
                 Some(left) if is_eligible((self.words)(left).least_vruntime.get()) => Some(left),
                 _ if is_eligible(words.vruntime.get()) => return Some(id),
-                _ => task(words.right.get()),
+                _ => member(words.right.get()),
             };
         }
         None
     }
 
     /// The first by deadline that is `wanted`.
-    pub(crate) fn find(&self, mut wanted: impl FnMut(TaskId) -> bool) -> Option<TaskId> {
+    pub(crate) fn find(&self, mut wanted: impl FnMut(Member) -> bool) -> Option<Member> {
         let mut above = Vec::new();
-        let mut place = task(self.root.peek());
+        let mut place = member(self.root.peek());
         loop {
             while let Some(id) = place {
                 above.push(id);
-                place = task((self.words)(id).left.peek());
+                place = member((self.words)(id).left.peek());
             }
             let id = above.pop()?;
             if wanted(id) {
                 return Some(id);
             }
-            place = task((self.words)(id).right.peek());
+            place = member((self.words)(id).right.peek());
         }
     }
 
     /// All, by deadline.
-    pub(crate) fn collect(&self) -> Vec<TaskId> {
+    pub(crate) fn collect(&self) -> Vec<Member> {
         let mut all = Vec::new();
         self.find(|id| {
             all.push(id);
@@ -89,17 +88,17 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
         all
     }
 
-    fn is_before(&self, one: TaskId, other: TaskId) -> bool {
+    fn is_before(&self, one: Member, other: Member) -> bool {
         ((self.words)(one).deadline.get(), one) < ((self.words)(other).deadline.get(), other)
     }
 
     fn height(&self, root: u64) -> u32 {
-        task(root).map_or(0, |id| (self.words)(id).height.get())
+        member(root).map_or(0, |id| (self.words)(id).height.get())
     }
 
     /// The subtree of `root` with `new`.
-    fn inserted(&self, root: u64, new: TaskId) -> u64 {
-        let Some(id) = task(root) else {
+    fn inserted(&self, root: u64, new: Member) -> u64 {
+        let Some(id) = member(root) else {
             let words = (self.words)(new);
             put::<M, _>(&words.left, 0);
             put::<M, _>(&words.right, 0);
@@ -113,8 +112,8 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     /// The subtree of `root` without `old`.
-    fn without(&self, root: u64, old: TaskId) -> u64 {
-        let id = task(root).expect("the tree holds what is taken out");
+    fn without(&self, root: u64, old: Member) -> u64 {
+        let id = member(root).expect("the tree holds what is taken out");
         let words = (self.words)(id);
         if id == old {
             let (left, right) = (words.left.get(), words.right.get());
@@ -132,9 +131,9 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
         self.balanced(id)
     }
 
-    /// The first task of the subtree of `root`, and the subtree without it.
-    fn without_first(&self, root: u64) -> (TaskId, u64) {
-        let id = task(root).expect("a subtree that is not empty");
+    /// The first member of the subtree of `root`, and the subtree without it.
+    fn without_first(&self, root: u64) -> (Member, u64) {
+        let id = member(root).expect("a subtree that is not empty");
         let words = (self.words)(id);
         let left = words.left.get();
         if left == 0 {
@@ -146,19 +145,19 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     /// The subtree of `id`, whose own subtrees are balanced and differ in height by two at most, balanced.
-    fn balanced(&self, id: TaskId) -> u64 {
+    fn balanced(&self, id: Member) -> u64 {
         let words = (self.words)(id);
         let (left, right) = (words.left.get(), words.right.get());
         let (on_left, on_right) = (self.height(left), self.height(right));
         if on_left > on_right + 1 {
-            let child = task(left).expect("a subtree with a height");
+            let child = member(left).expect("a subtree with a height");
             if self.height((self.words)(child).right.get()) > self.height((self.words)(child).left.get()) {
                 words.left.set(self.raised_right(child));
             }
             return self.raised_left(id);
         }
         if on_right > on_left + 1 {
-            let child = task(right).expect("a subtree with a height");
+            let child = member(right).expect("a subtree with a height");
             if self.height((self.words)(child).left.get()) > self.height((self.words)(child).right.get()) {
                 words.right.set(self.raised_left(child));
             }
@@ -169,9 +168,9 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     /// The subtree of `id` with its left child on top.
-    fn raised_left(&self, id: TaskId) -> u64 {
+    fn raised_left(&self, id: Member) -> u64 {
         let words = (self.words)(id);
-        let top = task(words.left.get()).expect("who is raised is there");
+        let top = member(words.left.get()).expect("who is raised is there");
         words.left.set((self.words)(top).right.get());
         (self.words)(top).right.set(link(Some(id)));
         self.refresh(id);
@@ -180,9 +179,9 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     /// The subtree of `id` with its right child on top.
-    fn raised_right(&self, id: TaskId) -> u64 {
+    fn raised_right(&self, id: Member) -> u64 {
         let words = (self.words)(id);
-        let top = task(words.right.get()).expect("who is raised is there");
+        let top = member(words.right.get()).expect("who is raised is there");
         words.right.set((self.words)(top).left.get());
         (self.words)(top).left.set(link(Some(id)));
         self.refresh(id);
@@ -191,10 +190,10 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 
     /// What `id` says of its subtree, from what its children say.
-    fn refresh(&self, id: TaskId) {
+    fn refresh(&self, id: Member) {
         let words = (self.words)(id);
         let (mut height, mut least) = (0, words.vruntime.get());
-        for child in [words.left.get(), words.right.get()].into_iter().filter_map(task) {
+        for child in [words.left.get(), words.right.get()].into_iter().filter_map(member) {
             let child = (self.words)(child);
             height = height.max(child.height.get());
             least = least.min(child.least_vruntime.get());
@@ -205,19 +204,19 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a FairTask<M>> Tree<'a, M, F> {
 }
 
 /// What of the invariants does not hold of the tree of `root`, for checkers.
-pub(crate) fn broken<'a, M: Memory>(root: u64, words: &impl Fn(TaskId) -> &'a FairTask<M>) -> Option<String> {
+pub(crate) fn broken<'a, M: Memory>(root: u64, words: &impl Fn(Member) -> &'a FairTask<M>) -> Option<String> {
     /// Height and least virtual runtime of a subtree.
-    fn look<'a, M: Memory>(root: u64, words: &impl Fn(TaskId) -> &'a FairTask<M>) -> Result<(u32, i64), String> {
-        let Some(id) = task(root) else { return Ok((0, i64::MAX)) };
+    fn look<'a, M: Memory>(root: u64, words: &impl Fn(Member) -> &'a FairTask<M>) -> Result<(u32, i64), String> {
+        let Some(id) = member(root) else { return Ok((0, i64::MAX)) };
         let own = words(id);
         let (left, right) = (look(own.left.peek(), words)?, look(own.right.peek(), words)?);
         let expect = (1 + left.0.max(right.0), own.vruntime.peek().min(left.1).min(right.1));
         let says = (own.height.peek(), own.least_vruntime.peek());
         if left.0.abs_diff(right.0) > 1 {
-            return Err(format!("task {id} has subtrees of heights {} and {}", left.0, right.0));
+            return Err(format!("{id} has subtrees of heights {} and {}", left.0, right.0));
         }
         if says != expect {
-            return Err(format!("task {id} says {says:?} of its subtree, which is {expect:?}"));
+            return Err(format!("{id} says {says:?} of its subtree, which is {expect:?}"));
         }
         Ok(expect)
     }
@@ -246,12 +245,12 @@ mod tests {
         for seed in 0..20_u64 {
             let places: Vec<FairTask<Native>> = (0..TASKS).map(|_| FairTask::new(Nice::DEFAULT)).collect();
             let root = <<Native as Memory>::Plain<u64> as PlainWord<u64>>::new(0);
-            let words = |id: TaskId| &places[id.0 as usize];
+            let words = |id: Member| &places[id.0 as usize];
             let tree = Tree::<Native, _>::new(&root, words);
             let mut model = BTreeMap::new();
             for step in 0..2_000_u64 {
                 let chance = mixed(seed * 10_000 + step);
-                let id = TaskId((chance % TASKS as u64) as u32);
+                let id = Member((chance % TASKS as u64) as u32);
                 let own = words(id);
                 if own.height.get() > 0 {
                     tree.remove(id);

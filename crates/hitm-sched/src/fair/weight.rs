@@ -9,6 +9,12 @@ pub struct Nice(i8);
 /// The weight of nice 0, by which virtual time is the CPU's: Linux's.
 pub const NICE_0_WEIGHT: u32 = 1_024;
 
+/// In queues weights have so many more bits, so that a group's, divided over many CPUs, keeps its digits: Linux's.
+pub(crate) const FINE_BITS: u32 = 10;
+
+/// [`NICE_0_WEIGHT`] as queues have it.
+pub(crate) const FINE_NICE_0_WEIGHT: u32 = NICE_0_WEIGHT << FINE_BITS;
+
 impl Nice {
     /// What a task has that says nothing.
     pub const DEFAULT: Self = Self(0);
@@ -37,6 +43,11 @@ impl Nice {
         let (five, four) = (5_u64.pow(steps), 4_u64.pow(steps));
         let (up, down) = if quarters < 0 { (five, four) } else { (four, five) };
         ((NICE_0_WEIGHT as u64 * up + down / 2) / down) as u32
+    }
+
+    /// As [`weight`](Self::weight), as queues have it.
+    pub(crate) const fn fine_weight(self) -> u32 {
+        self.weight() << FINE_BITS
     }
 }
 

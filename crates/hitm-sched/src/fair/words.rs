@@ -1,4 +1,4 @@
-//! What the fair class keeps in shared memory: of a queue, and of a task.
+//! What the fair class keeps in shared memory: of a queue, and of a task. A [group](super::group) has both on each CPU.
 //!
 //! **Layout.** A task's words stand apart from [`Task`](crate::task::Task), on two lines of their own that are made when it first is a
 //! fair task, so a real-time task is as large as ever. A queue's are one line, beside the run queue.
@@ -8,19 +8,20 @@ use std::mem::offset_of;
 
 use hitm_memory::{LINE, LineStart, Memory, Native, PlainWord, described};
 
-use super::weight::{NICE_0_WEIGHT, Nice};
-use crate::task::TaskId;
+use super::group::GroupId;
+use super::weight::{FINE_NICE_0_WEIGHT, Nice};
+use crate::task::{TASKS_MAX, TaskId};
 
 described! {
-    /// A task's part of the fair class.
+    /// A task's part of the fair class, or a group's on a CPU.
     pub struct FairTask<M: Memory> as "fair_task" {
-        /// The subtree of those with earlier deadlines: a task, counted from 1; 0 for none. Under the queue's lock, as all here.
+        /// The subtree of those with earlier deadlines: a [`Member`], counted from 1; 0 for none. Under the queue's lock, as all here.
         pub(crate) left: M::Plain<u64>,
         /// The subtree of those with later deadlines.
         pub(crate) right: M::Plain<u64>,
-        /// The longest way down from here, in tasks; 0 while it is in no tree.
+        /// The longest way down from here, in members; 0 while it is in no tree.
         pub(crate) height: M::Plain<u32>,
-        /// Its share.
+        /// Its share, with [ten more bits](super::weight::FINE_BITS).
         pub(crate) weight: M::Plain<u32>,
         /// The least virtual runtime of the subtree that begins here.
         pub(crate) least_vruntime: M::Plain<i64>,
@@ -39,13 +40,15 @@ described! {
         pub(crate) is_new: M::Plain<u32>,
         /// Where its partners were woken last, a CPU counted from 1; 0 for nowhere. Without a lock.
         pub(crate) recent_cpu: M::Plain<u32>,
+        /// Its group, counted from 1; 0 for none. Not written before there are groups.
+        pub(crate) group: M::Plain<u32>,
     }
 }
 
 described! {
     /// A CPU's fair tasks.
     pub struct FairQueue<M: Memory> as "fair_rq" {
-        /// The tree of those that wait: the task at its root, counted from 1; 0 for none.
+        /// The tree of those that wait: the [`Member`] at its root, counted from 1; 0 for none.
         pub(crate) root: M::Plain<u64>,
         /// The one that runs, which is not in the tree, counted from 1; 0 for none.
         pub(crate) curr: M::Plain<u64>,
@@ -59,7 +62,7 @@ described! {
         pub(crate) charged: M::Plain<u64>,
         /// The deadline with which it was chosen: while it has that, it is not preempted by a waking task.
         pub(crate) chosen_deadline: M::Plain<i64>,
-        /// How many there are, the running one included. Peeked at by who balances.
+        /// How many tasks there are, in groups too, the running one included. Peeked at by who balances.
         pub(crate) nr_queued: M::Plain<u32>,
         /// 1 while they go before real-time tasks. Peeked at by who looks for a place.
         pub(crate) served: M::Plain<u32>,
@@ -76,38 +79,106 @@ described! {
 const _: () = assert!(offset_of!(FairTask<Native>, other_line) == LINE, "what a pick reads of a task is one line");
 const _: () = assert!(offset_of!(FairQueue<Native>, server_line) == LINE, "what a pick reads of a queue is one line");
 
-/// A task as a link.
-pub(crate) fn link(task: Option<TaskId>) -> u64 {
-    task.map_or(0, |task| u64::from(task.0) + 1)
+/// What is queued: a task, or a group on the CPU of the queue. Tasks come before groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member(pub(super) u32);
+
+/// What a [`Member`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A task.
+    Task(TaskId),
+    /// A group.
+    Group(GroupId),
 }
 
-/// The task of a link.
-pub(crate) fn task(link: u64) -> Option<TaskId> {
-    link.checked_sub(1).map(|task| TaskId(task as u32))
+/// Set of members that are groups.
+const GROUP: u32 = 1 << 31;
+
+const _: () = assert!(TASKS_MAX <= GROUP as usize, "a bit tells groups from tasks");
+
+impl Member {
+    /// A task.
+    #[must_use]
+    pub const fn task(id: TaskId) -> Self {
+        Self(id.0)
+    }
+
+    /// A group.
+    #[must_use]
+    pub const fn group(id: GroupId) -> Self {
+        Self(id.0 | GROUP)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        if self.0 & GROUP == 0 { Kind::Task(TaskId(self.0)) } else { Kind::Group(GroupId(self.0 & !GROUP)) }
+    }
+
+    /// The group, if it is one.
+    pub(crate) const fn as_group(self) -> Option<GroupId> {
+        match self.kind() {
+            Kind::Task(_) => None,
+            Kind::Group(id) => Some(id),
+        }
+    }
 }
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind() {
+            Kind::Task(id) => write!(f, "task {id}"),
+            Kind::Group(id) => write!(f, "group {id}"),
+        }
+    }
+}
+
+/// A member as a link.
+pub(crate) fn link(member: Option<Member>) -> u64 {
+    member.map_or(0, |member| u64::from(member.0) + 1)
+}
+
+/// The member of a link.
+pub(crate) fn member(link: u64) -> Option<Member> {
+    link.checked_sub(1).map(|member| Member(member as u32))
+}
+
+/// The longest time that is charged at once, nanoseconds: more than two hours.
+const SPAN_MAX: i64 = i64::MAX / FINE_NICE_0_WEIGHT as i64;
 
 impl<M: Memory> FairTask<M> {
     pub(crate) fn new(nice: Nice) -> Self {
         Self {
+            nice: M::Plain::new(i32::from(nice.get())),
+            is_new: M::Plain::new(1),
+            ..Self::of_group(nice.fine_weight(), None)
+        }
+    }
+
+    /// A group's part on a CPU, in the group `above`.
+    pub(crate) fn of_group(weight: u32, above: Option<GroupId>) -> Self {
+        Self {
             left: M::Plain::new(0),
             right: M::Plain::new(0),
             height: M::Plain::new(0),
-            weight: M::Plain::new(nice.weight()),
+            weight: M::Plain::new(weight),
             least_vruntime: M::Plain::new(0),
             deadline: M::Plain::new(0),
             vruntime: M::Plain::new(0),
             other_line: LineStart,
             lag: M::Plain::new(0),
             left_of_slice: M::Plain::new(0),
-            nice: M::Plain::new(i32::from(nice.get())),
-            is_new: M::Plain::new(1),
+            nice: M::Plain::new(0),
+            is_new: M::Plain::new(0),
             recent_cpu: M::Plain::new(0),
+            group: M::Plain::new(GroupId::link(above)),
         }
     }
 
     /// As new: another task has the number.
     pub(crate) fn begin(&self, nice: Nice) {
-        self.weight.set(nice.weight());
+        self.weight.set(nice.fine_weight());
         self.nice.set(i32::from(nice.get()));
         self.lag.set(0);
         self.left_of_slice.set(0);
@@ -116,19 +187,31 @@ impl<M: Memory> FairTask<M> {
 
     /// Changes the nice level of a task that is on no queue. What it is owed, as time of the CPU, stays the same.
     pub(crate) fn set_nice(&self, nice: Nice) {
-        let (old, new) = (i64::from(self.weight.get()), i64::from(nice.weight()));
+        let (old, new) = (self.weight.get(), nice.fine_weight());
         if old == new {
             return;
         }
-        self.weight.set(nice.weight());
+        self.weight.set(new);
         self.nice.set(i32::from(nice.get()));
-        self.lag.set(self.lag.get() * old / new);
-        self.left_of_slice.set(self.left_of_slice.get() * old / new);
+        self.rescale(old, new);
+    }
+
+    /// As `set_nice`, of a group.
+    pub(crate) fn set_weight(&self, new: u32) {
+        let old = self.weight.get();
+        self.weight.set(new);
+        self.rescale(old, new);
+    }
+
+    fn rescale(&self, old: u32, new: u32) {
+        for word in [&self.lag, &self.left_of_slice] {
+            word.set((i128::from(word.get()) * i128::from(old) / i128::from(new)) as i64);
+        }
     }
 
     /// `span`, of the CPU's time, as virtual time of this task.
     pub(crate) fn to_virtual(&self, span: i64) -> i64 {
-        span * i64::from(NICE_0_WEIGHT) / i64::from(self.weight.get())
+        span.min(SPAN_MAX) * i64::from(FINE_NICE_0_WEIGHT) / i64::from(self.weight.get())
     }
 }
 

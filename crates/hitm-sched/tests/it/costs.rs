@@ -88,7 +88,7 @@ impl Bench {
 }
 
 fn attributes(allowed: CpuSet) -> Attributes {
-    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None }
+    Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None, group: None }
 }
 
 fn run(sched: &Sched) {

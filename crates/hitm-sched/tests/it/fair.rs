@@ -45,7 +45,7 @@ impl Bench {
         let first = allowed.first_from(CpuId(0)).expect("a task that may run");
         let policy = Policy::Fair(Nice::new(nice));
         self.on(first.0, move |sched| {
-            sched.create(&Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None })
+            sched.create(&Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None, group: None })
         })
     }
 
@@ -54,7 +54,7 @@ impl Bench {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let task = self.on(0, move |sched| {
             let policy = Policy::Fair(Nice::new(0));
-            let attributes = Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None };
+            let attributes = Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None, group: None };
             let task = sched.prepare(&attributes);
             sched.start(task);
             task
@@ -261,7 +261,13 @@ fn no_fair_task_runs_while_a_real_time_one_waits_there() {
     assert_eq!(bench.switch(0, Why::Preempt), Some(fair));
     let allowed: CpuSet = [CpuId(0)].into_iter().collect();
     let real_time = bench.on(0, move |sched| {
-        sched.create(&Attributes { prio: Prio(98), policy: Policy::Fifo, allowed: allowed.clone(), map: None })
+        sched.create(&Attributes {
+            prio: Prio(98),
+            policy: Policy::Fifo,
+            allowed: allowed.clone(),
+            map: None,
+            group: None,
+        })
     });
     bench.wake(0, real_time);
     assert!(bench.on(0, Scheduling::needs_resched));

@@ -46,7 +46,7 @@ const STATES: [(Idle, &str); 3] = [
 type Found = [u64; 3];
 
 fn attributes(allowed: CpuSet) -> Attributes {
-    Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(0)), allowed, map: None }
+    Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(0)), allowed, map: None, group: None }
 }
 
 fn part_of_first(machine: &Topology, scope: Scope) -> &[CpuId] {

@@ -30,7 +30,9 @@ impl Three {
     /// A sleeping task that may run anywhere, as if it had slept on `cpu`.
     fn task(&self, cpu: u32) -> TaskId {
         let allowed: CpuSet = (0..3).map(CpuId).collect();
-        self.on(cpu, |sched| sched.create(&Attributes { prio: Prio(0), policy: Policy::Fifo, allowed, map: None }))
+        self.on(cpu, |sched| {
+            sched.create(&Attributes { prio: Prio(0), policy: Policy::Fifo, allowed, map: None, group: None })
+        })
     }
 
     /// `cpu` takes its interrupts, and looks if it was asked to. What it runs then.

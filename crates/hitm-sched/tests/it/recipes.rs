@@ -85,7 +85,7 @@ impl Bench {
         let allowed: CpuSet = cpus.iter().map(|&cpu| CpuId(cpu)).collect();
         let prio = Prio(Prio::NONE.0 - level);
         self.on(cpus[0], move |sched| {
-            sched.create(&Attributes { prio, policy: Policy::Fifo, allowed: allowed.clone(), map: None })
+            sched.create(&Attributes { prio, policy: Policy::Fifo, allowed: allowed.clone(), map: None, group: None })
         })
     }
 

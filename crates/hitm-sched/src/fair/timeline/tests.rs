@@ -38,11 +38,11 @@ impl Bench {
         Self { queue: FairQueue::new(), tasks, now: Time::START }
     }
 
-    fn line<'a>(&'a self) -> Timeline<'a, Native, impl Fn(TaskId) -> &'a FairTask<Native>> {
+    fn line<'a>(&'a self) -> Timeline<'a, Native, impl Fn(Member) -> &'a FairTask<Native>> {
         Timeline::new(&self.queue, |id| &self.tasks[id.0 as usize], SLICE)
     }
 
-    fn queued(&self) -> Vec<TaskId> {
+    fn queued(&self) -> Vec<Member> {
         self.line().tree().collect().into_iter().chain(self.line().curr()).collect()
     }
 
@@ -61,25 +61,25 @@ impl Bench {
     /// The lag of each, times its weight, added up; and the weights.
     fn lags(&self) -> (i128, i128) {
         let average = self.line().average();
-        let lag = |id: TaskId| {
+        let lag = |id: Member| {
             let words = &self.tasks[id.0 as usize];
             i128::from(average - words.vruntime.get()) * i128::from(words.weight.get())
         };
-        let weight = |id: TaskId| i128::from(self.tasks[id.0 as usize].weight.get());
+        let weight = |id: Member| i128::from(self.tasks[id.0 as usize].weight.get());
         let queued = self.queued();
         (queued.iter().copied().map(lag).sum(), queued.into_iter().map(weight).sum())
     }
 
     /// Who should run, by looking at all.
-    fn model_pick(&self) -> Option<TaskId> {
+    fn model_pick(&self) -> Option<Member> {
         let line = self.line();
         let (load, sum) = self.queued().into_iter().fold((0_i128, 0_i128), |(load, sum), id| {
             let words = &self.tasks[id.0 as usize];
             let weight = i128::from(words.weight.get());
             (load + weight, sum + weight * i128::from(words.vruntime.get()))
         });
-        let of = |id: TaskId| &self.tasks[id.0 as usize];
-        let eligible = |id: &TaskId| i128::from(of(*id).vruntime.get()) * load <= sum;
+        let of = |id: Member| &self.tasks[id.0 as usize];
+        let eligible = |id: &Member| i128::from(of(*id).vruntime.get()) * load <= sum;
         if self.queued().len() == 1 {
             return line.curr().or_else(|| self.queued().first().copied());
         }
@@ -100,7 +100,7 @@ fn picks_are_those_of_a_list() {
         let mut bench = Bench::new(nices.into_iter());
         for step in 0..3_000 {
             bench.now += Span::from_nanos(chance.below(4_000_000));
-            let id = TaskId(chance.below(40) as u32);
+            let id = Member(chance.below(40) as u32);
             let is_queued = bench.queued().contains(&id);
             let line = bench.line();
             match chance.below(6) {
@@ -122,7 +122,7 @@ fn picks_are_those_of_a_list() {
             }
             let (lags, weights) = bench.lags();
             assert!((-weights..=0).contains(&lags), "seed {seed}, step {step}: lags {lags} of weights {weights}");
-            let words = |id: TaskId| &bench.tasks[id.0 as usize];
+            let words = |id: Member| &bench.tasks[id.0 as usize];
             assert_eq!(broken::<Native>(bench.queue.root.get(), &words), None);
             assert_eq!(bench.queue.nr_queued.get() as usize, bench.queued().len());
             let load: u64 = bench.line().tree().collect().iter().map(|&id| u64::from(words(id).weight.get())).sum();
@@ -136,7 +136,7 @@ fn picks_are_those_of_a_list() {
 fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
     let mut bench = Bench::new(nices.iter().copied());
     for id in 0..nices.len() {
-        bench.line().enqueue(TaskId(id as u32), Arrival::Waits, bench.now);
+        bench.line().enqueue(Member(id as u32), Arrival::Waits, bench.now);
     }
     let (mut got, mut waited, mut since) = (vec![0; nices.len()], vec![0; nices.len()], vec![0; nices.len()]);
     let end = Time::START + Span::from_micros(millis * 1_000);
@@ -194,7 +194,7 @@ fn with_a_thousand_equals_none_waits_longer_than_all_their_slices() {
 #[test]
 fn a_sleep_earns_nothing_and_costs_nothing() {
     let mut bench = Bench::new([0; 2].into_iter());
-    let (one, other) = (TaskId(0), TaskId(1));
+    let (one, other) = (Member(0), Member(1));
     for id in [one, other] {
         bench.line().enqueue(id, Arrival::Waits, bench.now);
     }
@@ -214,11 +214,11 @@ fn a_sleep_earns_nothing_and_costs_nothing() {
 fn what_one_is_owed_is_bounded() {
     let mut bench = Bench::new([0; 2].into_iter());
     for id in 0..2 {
-        bench.line().enqueue(TaskId(id), Arrival::Waits, bench.now);
+        bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
     }
     bench.switch();
     // Nobody looks for a second: the other is owed half of it, and leaves.
     bench.now += Span::from_micros(1_000_000);
-    bench.line().dequeue(TaskId(1), true, bench.now);
+    bench.line().dequeue(Member(1), true, bench.now);
     assert_eq!(bench.tasks[1].lag.get(), 2 * SLICE);
 }

@@ -57,7 +57,7 @@ const NEXT: Property =
 const REMEMBERED: Property =
     property("pushable 2: overloaded says whether there is an entry", Check::Snapshot, "overloaded is");
 const FAIR_TREE: Property =
-    property("fair tree 3: what a task says of its subtree is so", Check::Snapshot, "fair tree");
+    property("fair tree 3: what a task says of its subtree is so", Check::Snapshot, "fair: tree");
 const WEIGHTS: Property = property("a fair task weighs what its nice level says", Check::Snapshot, "weighs");
 const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
 const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");

@@ -15,6 +15,7 @@ use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
+use crate::run::groups::{self, GroupsKept};
 use crate::run::ledger::{Check, Ledger};
 use crate::run::plan::{Operation, Plan};
 
@@ -68,6 +69,7 @@ pub(crate) struct Driver<P: Platform> {
     pub(crate) ledger: Ledger,
     pub(crate) plan: Plan,
     pub(crate) mistake: Mistake,
+    groups: GroupsKept,
     /// By task: orders what is done to a number after the making of its task, as the handle that a runtime gives out would.
     handles: PlacedSlice<P, P::Atomic<u32>>,
     /// By task: what its polls share. Nothing protects it but that a task is in one place, so the race detector sees whether one
@@ -102,6 +104,7 @@ impl<P: Platform> Driver<P> {
             ledger: Ledger::default(),
             plan,
             mistake,
+            groups: GroupsKept::default(),
             handles: PlacedSlice::new("handles", None, None, numbers, &Vec::new, |_| P::Atomic::new(0)),
             polls: PlacedSlice::new("polls", None, None, numbers, &Vec::new, |_| P::Plain::new(0)),
             phase: Mutex::new((0, Phase::Churn)),
@@ -359,6 +362,8 @@ impl<P: Platform> Driver<P> {
             Operation::SetPrio => self.set_prio(cpu),
             Operation::SetAllowed => self.set_allowed(cpu),
             Operation::Hotplug => self.hotplug(cpu),
+            Operation::Group => self.change_groups(cpu),
+            Operation::Regroup => self.regroup(cpu),
         }
         P::settle();
         self.last_step.fetch_max(P::now().as_picos(), ORDER);
@@ -373,10 +378,12 @@ impl<P: Platform> Driver<P> {
         let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
         let (prio, fair) = self.plan.class(prio, &mut cpu.random);
         let policy = fair.unwrap_or(policy);
-        let id = self.sched.prepare(&Attributes { prio, policy, allowed: allowed.clone(), map: None });
+        let group = if self.plan.groups { self.groups.any(&mut cpu.random) } else { None };
+        let id = self.sched.prepare(&Attributes { prio, policy, allowed: allowed.clone(), map: None, group });
         self.handles[id.0 as usize].fetch_add(1, Ordering::Release);
         P::settle();
-        self.ledger.made(id, prio, &allowed);
+        self.groups.done(group);
+        self.ledger.made(id, prio, group, &allowed);
         self.ledger.begin_wake(id);
         self.sched.start(id);
         P::settle();
@@ -462,6 +469,36 @@ impl<P: Platform> Driver<P> {
         self.ledger.end_hotplug(target, online);
     }
 
+    fn change_groups(&self, cpu: &mut Cpu) {
+        P::settle();
+        let weight = groups::weight(&mut cpu.random);
+        if cpu.random.below(3) == 0 && self.groups.has_room() {
+            let parent = self.groups.any(&mut cpu.random);
+            let group = self.sched.make_group(parent, weight);
+            P::settle();
+            self.groups.done(parent);
+            self.groups.add(group);
+        } else if cpu.random.below(2) == 0 {
+            let group = self.groups.any(&mut cpu.random);
+            group.into_iter().for_each(|group| self.sched.set_group_weight(group, weight));
+            P::settle();
+            self.groups.done(group);
+        } else if let Some(group) = self.groups.take(&mut cpu.random) {
+            self.sched.free_group(group);
+        }
+    }
+
+    fn regroup(&self, cpu: &mut Cpu) {
+        let Some(id) = self.any_changeable(cpu) else { return };
+        let group = self.groups.any(&mut cpu.random);
+        if self.ledger.begin_group(id, group) {
+            self.sched.set_group(id, group);
+            P::settle();
+            self.ledger.end_group(id);
+        }
+        self.groups.done(group);
+    }
+
     // ---- at rest ----
 
     /// Everything that must hold when nothing is in flight. The caller runs on no CPU.
@@ -478,9 +515,17 @@ impl<P: Platform> Driver<P> {
 
     /// After the last phase no task is left.
     pub(crate) fn inspect_drained(&self, phase: Phase) {
+        if phase != Phase::Drain {
+            return;
+        }
         let left = self.ledger.living();
-        if phase == Phase::Drain && left > 0 {
+        if left > 0 {
             self.ledger.find(Check::LostTask, format!("{left} tasks never ended"));
+        }
+        self.groups.take_all().into_iter().for_each(|group| self.sched.free_group(group));
+        let groups = self.sched.snapshot().groups;
+        if !groups.is_empty() {
+            self.ledger.find(Check::LostTask, format!("groups {groups:?} never ended"));
         }
     }
 }

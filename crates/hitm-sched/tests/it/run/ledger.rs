@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::CpuSet;
 use hitm_sched::check::Snapshot;
+use hitm_sched::fair::group::GroupId;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Why;
 use hitm_sched::task::TaskId;
@@ -80,6 +81,8 @@ struct Entry {
     affinities: Vec<Affinity>,
     /// None while it is not known which of several changes came last.
     prio: Option<Prio>,
+    /// As `prio`.
+    group: Option<Option<GroupId>>,
 }
 
 #[derive(Debug, Default)]
@@ -140,6 +143,7 @@ impl Entry {
             wakes_before_poll: 0,
             affinities: Vec::new(),
             prio: None,
+            group: None,
         }
     }
 
@@ -176,7 +180,7 @@ impl Ledger {
 
     // ---- the life of a task ----
 
-    pub(crate) fn made(&self, id: TaskId, prio: Prio, allowed: &CpuSet) {
+    pub(crate) fn made(&self, id: TaskId, prio: Prio, group: Option<GroupId>, allowed: &CpuSet) {
         let mut books = self.books();
         let count = books.entries.len().max(id.0 as usize + 1);
         books.entries.resize_with(count, Entry::free);
@@ -190,6 +194,7 @@ impl Ledger {
             place: Place::Asleep,
             affinities: vec![Affinity { allowed: allowed.clone(), since }],
             prio: Some(prio),
+            group: Some(group),
             // Wakeups that are still under way were meant for the number's last task, and may reach this one.
             heard: entry.posted,
             wakes_before_poll: entry.wakes_ended,
@@ -311,11 +316,34 @@ impl Ledger {
             return false;
         }
         entry.prio = (entry.changes == 0).then_some(prio);
+        if entry.changes > 0 {
+            entry.group = None;
+        }
         entry.changes += 1;
         true
     }
 
     pub(crate) fn end_prio(&self, id: TaskId) {
+        self.books().entry(id).changes -= 1;
+    }
+
+    /// `id` is about to move to this group. False when it is ending.
+    pub(crate) fn begin_group(&self, id: TaskId, group: Option<GroupId>) -> bool {
+        let mut books = self.books();
+        let entry = books.entry(id);
+        if !entry.lives() || entry.ending {
+            return false;
+        }
+        if entry.changes > 0 {
+            // It is told as of a change of affinity below.
+            entry.prio = None;
+        }
+        entry.group = (entry.changes == 0).then_some(group);
+        entry.changes += 1;
+        true
+    }
+
+    pub(crate) fn end_group(&self, id: TaskId) {
         self.books().entry(id).changes -= 1;
     }
 
@@ -331,6 +359,7 @@ impl Ledger {
         if entry.changes > 1 {
             // A change of priority overlaps; which of two of those came last is told by `begin_prio` alone.
             entry.prio = None;
+            entry.group = None;
         }
         entry.affinities.push(Affinity { allowed: allowed.clone(), since: u64::MAX });
         true
@@ -421,6 +450,9 @@ impl Books {
         }
         if entry.prio.is_some_and(|prio| prio != task.prio) {
             self.find(Check::LostTask, format!("task {id} is {}, it was set to {:?}", task.prio, entry.prio));
+        }
+        if entry.group.is_some_and(|group| group != task.group) {
+            self.find(Check::LostTask, format!("task {id} is in {:?}, it was moved to {:?}", task.group, entry.group));
         }
         // Affinity gives way when none of a task's CPUs is there, until the task wakes again.
         let queued = snapshot.queues.iter().position(|queue| on_queue(&queue));

@@ -2,6 +2,7 @@
 //!
 //! - [`plan`]: what a seed stands for: machine, mitigation, tasks, and which operations there are.
 //! - [`driver`]: what each CPU does: takes interrupts, switches, "runs" what it is given, idles.
+//! - [`groups`]: the groups that it keeps, and gives back.
 //! - [`ledger`]: what the driver knows by itself, and when that cannot be right.
 //! - [`simulated`], [`native`]: the two hosts.
 //!
@@ -11,6 +12,7 @@
 mod defects;
 pub(crate) mod driver;
 mod flawed;
+pub(crate) mod groups;
 pub(crate) mod ledger;
 pub(crate) mod native;
 pub(crate) mod plan;

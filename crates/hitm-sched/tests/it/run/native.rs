@@ -73,8 +73,10 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
             return driver.ledger.findings();
         }
         if driver.ledger.is_clean() {
-            workers.visit(here, || driver.inspect());
-            driver.inspect_drained(phase);
+            workers.visit(here, || {
+                driver.inspect();
+                driver.inspect_drained(phase);
+            });
         }
     }
     threads.into_iter().for_each(|thread| thread.join().expect("panics are caught on each CPU"));

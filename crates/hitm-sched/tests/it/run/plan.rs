@@ -19,6 +19,10 @@ pub(crate) enum Operation {
     SetPrio,
     SetAllowed,
     Hotplug,
+    /// A group is made, weighed or given back.
+    Group,
+    /// A task moves to another group, or out of all.
+    Regroup,
 }
 
 /// Which affinities tasks get.
@@ -54,6 +58,8 @@ pub(crate) struct Plan {
     affinities: Affinities,
     /// Whether some tasks are fair ones.
     pub(crate) fair: bool,
+    /// Whether some of those are in groups.
+    pub(crate) groups: bool,
     /// How those find an idle CPU, where that can be joined to the mitigation.
     search: &'static str,
     /// Operations and how often they are chosen. What is left out is turned off.
@@ -146,6 +152,7 @@ impl Plan {
             prios: [1, 2, 4, 99][random.below(4) as usize],
             affinities: affinities[random.below(3) as usize],
             fair: false,
+            groups: false,
             search: "",
             weights,
         };
@@ -163,7 +170,12 @@ impl Plan {
             "+idle-mask=node",
         ];
         let search = if fair { searches[random.below(searches.len() as u64) as usize] } else { "" };
-        Self { affinities, fair, search, ..plan }
+        let groups = fair && random.below(2) == 0;
+        let mut weights = plan.weights;
+        if groups {
+            weights.extend([(Operation::Group, 1 + random.below(4)), (Operation::Regroup, 1 + random.below(12))]);
+        }
+        Self { affinities, fair, groups, search, weights, ..plan }
     }
 
     /// The mitigation, with how fair tasks find a CPU.

@@ -68,7 +68,7 @@ pub(crate) fn run<P: Platform>(plan: &Plan, mistake: Mistake, look_ahead: bool) 
         for race in machine.races() {
             driver.ledger.find(Check::Race, race);
         }
-        driver.inspect_drained(phase);
+        machine.enter(|| driver.inspect_drained(phase));
         if !driver.ledger.is_clean() {
             break;
         }

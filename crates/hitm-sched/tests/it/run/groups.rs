@@ -1,0 +1,71 @@
+//! What is done to groups: they are made, weighed and given back, and tasks move between them.
+//!
+//! Whoever uses a group keeps it meanwhile: only those that nobody uses are given back, tasks or no tasks.
+
+use std::sync::{Mutex, PoisonError};
+
+use hitm_machine::Random;
+use hitm_sched::fair::group::{GroupId, GroupWeight};
+
+/// Groups that are kept at once.
+const GROUPS_KEPT: usize = 8;
+
+/// The groups that the driver keeps, and how many of its CPUs use each.
+#[derive(Debug, Default)]
+pub(crate) struct GroupsKept(Mutex<Vec<(GroupId, u32)>>);
+
+impl GroupsKept {
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<(GroupId, u32)>) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One of them, or none, which is used until [`GroupsKept::done`].
+    pub(crate) fn any(&self, random: &mut Random) -> Option<GroupId> {
+        self.with(|groups| {
+            let at = random.below(groups.len() as u64 + 1) as usize;
+            let (group, users) = groups.get_mut(at)?;
+            *users += 1;
+            Some(*group)
+        })
+    }
+
+    /// `group` is used no longer.
+    pub(crate) fn done(&self, group: Option<GroupId>) {
+        self.with(|groups| {
+            groups.iter_mut().filter(|(own, _)| Some(*own) == group).for_each(|(_, users)| *users -= 1);
+        });
+    }
+
+    /// Whether another one may be made.
+    pub(crate) fn has_room(&self) -> bool {
+        self.with(|groups| groups.len() < GROUPS_KEPT)
+    }
+
+    /// `group` was made.
+    pub(crate) fn add(&self, group: GroupId) {
+        self.with(|groups| groups.push((group, 0)));
+    }
+
+    /// One of them that nobody uses, which is not kept any longer.
+    pub(crate) fn take(&self, random: &mut Random) -> Option<GroupId> {
+        self.with(|groups| {
+            let at = random.below(groups.len().max(1) as u64) as usize;
+            let is_free = groups.get(at).is_some_and(|&(_, users)| users == 0);
+            is_free.then(|| groups.remove(at).0)
+        })
+    }
+
+    /// All of them, which are not kept any longer.
+    pub(crate) fn take_all(&self) -> Vec<GroupId> {
+        self.with(|groups| groups.drain(..).map(|(group, _)| group).collect())
+    }
+}
+
+/// A weight: now and then an extreme one.
+pub(crate) fn weight(random: &mut Random) -> GroupWeight {
+    GroupWeight::new(match random.below(6) {
+        0 => 1,
+        1 => GroupWeight::MAX,
+        _ => 1 + random.below(400) as u32,
+    })
+}
