@@ -192,7 +192,13 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Vec<Burst>
 }
 
 fn options(tenant: &Tenant, cpu: CpuId) -> SpawnOptions {
-    SpawnOptions { priority: PRIORITY, cpus: Some(CpuSet::from_iter([cpu])), role: None, tenant: Some(tenant.clone()) }
+    SpawnOptions {
+        priority: PRIORITY,
+        cpus: Some(CpuSet::from_iter([cpu])),
+        role: None,
+        tenant: Some(tenant.clone()),
+        group: None,
+    }
 }
 
 /// The life of the thread at place `place`, which is `cpu`'s.

@@ -236,6 +236,7 @@ fn launch<P: Platform>(runtime: &Handle<P>, crew: &Arc<Crew<P>>, instance: usize
         cpus: Some(CpuSet::from_iter([place])),
         role: Some(CYCLIC),
         tenant: None,
+        group: None,
     };
     let (handle, crew) = (runtime.clone(), crew.clone());
     runtime.spawn(options, async move {

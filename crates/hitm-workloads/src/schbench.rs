@@ -278,7 +278,7 @@ impl Schbench {
         config.window.open(runtime, ENDS);
         let workers = config.workers_on(runtime.topology());
         let samples: Arc<[Mutex<Vec<Sample>>]> = (0..config.messengers * workers).map(|_| Mutex::default()).collect();
-        let role = |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None };
+        let role = |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group: None };
         for messenger in 0..config.messengers {
             let crew = Arc::new(Crew::new(runtime, config, messenger));
             let samples = samples.clone();

@@ -69,7 +69,7 @@ impl<P: Platform> Handle<P> {
     }
 
     /// Runs `f` with the number of a task that has not ended, which is nobody else's until `f` returns.
-    fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&Arc<Cell<P>>)) {
+    pub(crate) fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&Arc<Cell<P>>)) {
         if task.cell.hold() {
             self.0.system_call(|| f(&task.cell));
             self.0.in_kernel(|| self.0.free(&task.cell));

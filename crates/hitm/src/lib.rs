@@ -28,6 +28,7 @@
 mod cell;
 mod change;
 mod contain;
+mod group;
 mod host;
 mod join;
 mod local;
@@ -45,6 +46,7 @@ mod worker;
 
 pub mod sync;
 
+pub use group::Group;
 pub use join::{JoinError, JoinHandle};
 pub use native::{NativeError, NativeRuntime};
 pub use options::{Priority, SpawnOptions};

@@ -5,6 +5,7 @@ use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::task::Policy;
 
+use crate::group::Group;
 use crate::roles::Role;
 use crate::tenant::Tenant;
 
@@ -63,6 +64,8 @@ pub struct SpawnOptions {
     pub role: Option<Role>,
     /// Whose concurrency ids it has; none for none.
     pub tenant: Option<Tenant>,
+    /// With whom it shares as one; none for nobody.
+    pub group: Option<Group>,
 }
 
 impl From<Priority> for SpawnOptions {

@@ -19,6 +19,7 @@ use hitm_memory::Platform;
 use hitm_sched::task::Attributes;
 
 use crate::cell::{Cell, Task};
+use crate::group::Group;
 use crate::join::{Deliver, Finish, JoinHandle, Packet};
 use crate::options::SpawnOptions;
 use crate::population::Stop;
@@ -59,7 +60,7 @@ impl<P: Platform> Handle<P> {
             policy: options.priority.policy,
             allowed: options.cpus.map_or_else(|| self.topology().cpu_ids().collect(), |cpus| self.on_machine(&cpus)),
             map: options.tenant.as_ref().map(Tenant::map),
-            group: None,
+            group: options.group.as_ref().map(Group::id),
         };
         let packet = Packet::new();
         let task = Box::pin(Deliver::<P, F>::new(future, packet.clone()));

@@ -78,8 +78,13 @@ impl<P: Platform> Spawner<'_, P> {
         self.stream += 1;
         let bursts = Bursts::new(self.config.seed, self.stream, self.config.burst_factor);
         let worker = Worker { runtime: self.runtime.clone(), bursts };
-        let options =
-            SpawnOptions { priority: PRIORITY, cpus: Some(self.cpus.clone()), role: Some(role), tenant: None };
+        let options = SpawnOptions {
+            priority: PRIORITY,
+            cpus: Some(self.cpus.clone()),
+            role: Some(role),
+            tenant: None,
+            group: None,
+        };
         // Nobody joins it: threads end when the runtime shuts down.
         self.runtime.spawn(options, main(worker));
     }

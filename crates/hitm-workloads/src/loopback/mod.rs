@@ -170,7 +170,8 @@ impl Loopback {
                 work: parts[index],
             };
             let (client, server) = (end(0, &asks, &answers), end(1, &answers, &asks));
-            let role = |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None };
+            let role =
+                |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group: None };
             let own = meter.clone();
             match config.test {
                 Test::Stream(bytes) => {

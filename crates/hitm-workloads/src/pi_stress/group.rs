@@ -59,6 +59,7 @@ pub(crate) fn start<P: Platform>(runtime: &Handle<P>, cpu: CpuId, number: usize,
         cpus: Some(one(cpu)),
         role: Some(Role(role.into())),
         tenant: None,
+        group: None,
     };
     runtime.spawn(options(0), low(group.clone()));
     runtime.spawn(options(1), med(group.clone()));

@@ -91,7 +91,13 @@ impl PiStress {
             watched: (0..groups).map(|_| AtomicU64::new(0)).collect(),
         });
         let stuck = Arc::new(AtomicBool::new(false));
-        let options = SpawnOptions { priority: ADMIN, cpus: Some(one(CpuId(0))), role: Some(ADMIN_ROLE), tenant: None };
+        let options = SpawnOptions {
+            priority: ADMIN,
+            cpus: Some(one(CpuId(0))),
+            role: Some(ADMIN_ROLE),
+            tenant: None,
+            group: None,
+        };
         runtime.spawn(options, administer(runtime.clone(), config.window, shared.clone(), stuck.clone()));
         launch(runtime, 0, &shared);
         Self { meter, stuck }
@@ -118,11 +124,14 @@ fn launch<P: Platform>(runtime: &Handle<P>, group: usize, shared: &Arc<Shared<P>
     }
     let cpu = cpu_of_group(runtime.topology(), group);
     let (launcher, shared) = (runtime.clone(), shared.clone());
-    runtime.spawn(SpawnOptions { priority: ADMIN, cpus: Some(one(cpu)), role: None, tenant: None }, async move {
-        launch(&launcher, 2 * group + 1, &shared);
-        launch(&launcher, 2 * group + 2, &shared);
-        group::start(&launcher, cpu, group, &shared);
-    });
+    runtime.spawn(
+        SpawnOptions { priority: ADMIN, cpus: Some(one(cpu)), role: None, tenant: None, group: None },
+        async move {
+            launch(&launcher, 2 * group + 1, &shared);
+            launch(&launcher, 2 * group + 2, &shared);
+            group::start(&launcher, cpu, group, &shared);
+        },
+    );
 }
 
 /// The set of one CPU.

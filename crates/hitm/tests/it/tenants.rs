@@ -22,7 +22,13 @@ every_host!(
 );
 
 fn of(tenant: &Tenant, priority: u8, cpus: CpuSet) -> SpawnOptions {
-    SpawnOptions { priority: Priority::fifo(priority), cpus: Some(cpus), tenant: Some(tenant.clone()), role: None }
+    SpawnOptions {
+        priority: Priority::fifo(priority),
+        cpus: Some(cpus),
+        tenant: Some(tenant.clone()),
+        role: None,
+        group: None,
+    }
 }
 
 async fn who_has_no_tenant_has_no_id<H: Host>(handle: Handle<H>) {

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hitm_memory::{CpuSet, Interrupts, Platform, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::cid::{MapId, MapSnapshot};
+use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, WakeHint, Why};
@@ -189,6 +190,22 @@ impl<P: Platform> Counted<P> {
 }
 
 impl<P: Platform> Scheduling<P> for Counted<P> {
+    fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
+        self.inner.make_group(parent, weight)
+    }
+
+    fn set_group_weight(&self, group: GroupId, weight: GroupWeight) {
+        self.counted(|inner| inner.set_group_weight(group, weight));
+    }
+
+    fn free_group(&self, group: GroupId) {
+        self.inner.free_group(group);
+    }
+
+    fn set_group(&self, task: TaskId, group: Option<GroupId>) {
+        self.counted(|inner| inner.set_group(task, group));
+    }
+
     fn create(&self, attributes: &Attributes) -> TaskId {
         self.counted(|inner| inner.create(attributes))
     }

@@ -67,7 +67,7 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
     };
     let priority = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
     let own_tenant = tenant.map(|tenant| world.tenants.tenant(tenant));
-    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: own_tenant };
+    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: own_tenant, group: None };
     let life = live(actor, bomb, steps);
     let task = match tenant {
         Some(tenant) => world.handle.spawn(options, watched(world.clone(), tenant, serial, life)),

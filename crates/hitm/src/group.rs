@@ -1,0 +1,151 @@
+//! Groups: fair tasks that share as one what they have with others.
+//!
+//! **Protocol.** The scheduler's group is kept by its handle, by each task in it and by each group in it: with the last of them it ends. So a
+//! handle may be dropped while tasks of its group run or sleep, and they keep their share.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use hitm_memory::Platform;
+use hitm_sched::fair::group::{GroupId, GroupWeight};
+
+use crate::join::JoinHandle;
+use crate::runtime::{Handle, Inner};
+
+/// Fair tasks that share as one: see [`Handle::group`]. Clones are the same group.
+#[derive(Clone)]
+pub struct Group(Arc<Kept>);
+
+struct Kept {
+    id: GroupId,
+    name: String,
+    owner: Arc<dyn Owner>,
+}
+
+/// A runtime, whatever it runs on.
+trait Owner: Send + Sync {
+    /// Makes a group; none when the runtime is gone.
+    fn make(&self, parent: GroupId) -> Option<GroupId>;
+
+    fn weigh(&self, group: GroupId, weight: GroupWeight);
+
+    fn give_back(&self, group: GroupId);
+}
+
+impl<P: Platform> Owner for Weak<Inner<P>> {
+    fn make(&self, parent: GroupId) -> Option<GroupId> {
+        let runtime = self.upgrade()?;
+        Some(runtime.system_call(|| runtime.sched.make_group(Some(parent), GroupWeight::DEFAULT)))
+    }
+
+    fn weigh(&self, group: GroupId, weight: GroupWeight) {
+        if let Some(runtime) = self.upgrade() {
+            runtime.system_call(|| runtime.sched.set_group_weight(group, weight));
+        }
+    }
+
+    fn give_back(&self, group: GroupId) {
+        if let Some(runtime) = self.upgrade() {
+            runtime.in_kernel(|| runtime.sched.free_group(group));
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.owner.give_back(self.id);
+    }
+}
+
+impl Group {
+    /// Its number at the scheduler.
+    #[must_use]
+    pub fn id(&self) -> GroupId {
+        self.0.id
+    }
+
+    /// What it was called when it was made.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Changes what the group gets against others, from 1 to 10,000; 100, which it begins with, is as much as one task of nice 0.
+    ///
+    /// # Panics
+    /// When `weight` is not 1 to 10,000.
+    #[allow(
+        clippy::must_use_candidate,
+        reason = "the group is changed, and handed on so that it may be said where it is made"
+    )]
+    pub fn weight(self, weight: u32) -> Self {
+        self.0.owner.weigh(self.0.id, GroupWeight::new(weight));
+        self
+    }
+
+    /// A group in this one, with tasks of none: it shares with this one's own tasks what this one gets.
+    ///
+    /// # Panics
+    /// When the runtime is gone, or too many groups live.
+    #[must_use]
+    pub fn group(&self, name: impl Into<String>) -> Self {
+        let id = self.0.owner.make(self.0.id).expect("a group of a runtime that is there");
+        Self(Arc::new(Kept { id, name: name.into(), owner: self.0.owner.clone() }))
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Group").field(&self.0.name).field(&self.0.id.0).finish()
+    }
+}
+
+impl<P: Platform> Handle<P> {
+    /// A group of no tasks; [`SpawnOptions::group`](crate::SpawnOptions::group) and [`Handle::set_group_of`] make tasks its own. It is for this
+    /// runtime alone. Each call makes another one, whatever its name, which is for people.
+    ///
+    /// Where fair tasks of several groups want a CPU, each group gets of it what its weight says, however many tasks it has; so does a task that
+    /// is in none. What a group gets on all CPUs together is its weight too: it is divided over the CPUs where the group has load. Tasks with a
+    /// real-time priority share nothing.
+    ///
+    /// ```
+    /// use hitm::{NativeRuntime, Priority, SpawnOptions};
+    ///
+    /// let runtime = NativeRuntime::with_cpus(2).unwrap();
+    /// let sum = runtime.run(|handle| async move {
+    ///     let batch = handle.group("batch").weight(50);
+    ///     let served = handle.group("served").weight(300);
+    ///     let urgent = served.group("urgent").weight(1_000);
+    ///     let options = |group| SpawnOptions { priority: Priority::fair(0), group: Some(group), ..SpawnOptions::default() };
+    ///     let tasks = [batch, served, urgent].map(|group| handle.spawn(options(group), async { 1 }));
+    ///     let mut sum = 0;
+    ///     for task in tasks {
+    ///         sum += task.await.unwrap();
+    ///     }
+    ///     sum
+    /// });
+    /// assert_eq!(sum.unwrap(), 3);
+    /// ```
+    ///
+    /// # Panics
+    /// When too many groups live.
+    #[must_use]
+    pub fn group(&self, name: impl Into<String>) -> Group {
+        let id = self.0.system_call(|| self.0.sched.make_group(None, GroupWeight::DEFAULT));
+        Group(Arc::new(Kept { id, name: name.into(), owner: Arc::new(Arc::downgrade(&self.0)) }))
+    }
+
+    /// Moves the calling task to a group, or out of all.
+    ///
+    /// # Panics
+    /// Outside a task.
+    pub fn set_group(&self, group: Option<&Group>) {
+        let cell = self.current_cell();
+        self.0.system_call(|| self.0.sched.set_group(cell.id, group.map(Group::id)));
+    }
+
+    /// Moves a task to a group, or out of all. Nothing happens when it has ended.
+    pub fn set_group_of<T>(&self, task: &JoinHandle<P, T>, group: Option<&Group>) {
+        self.with_number(task, |cell| self.0.sched.set_group(cell.id, group.map(Group::id)));
+    }
+}
