@@ -48,11 +48,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut rq = self.lock_queue_of(id);
         let before = task.prio();
         let highest = rq.highest();
+        let cpu = rq.cpu;
         self.bracket(&rq, id, before < prio, || {
+            self.detach_load(cpu, id);
             task.prio.set(prio.0);
             task.round_robin.set(u32::from(policy == Policy::RoundRobin));
             if let Some(nice) = policy.nice() {
                 self.tasks.make_fair(&self.topology, id, nice).set_nice(nice);
+                self.recount_load(id);
             }
         });
         if task.on_rq.get() == 0 {

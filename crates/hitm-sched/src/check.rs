@@ -13,6 +13,7 @@ use crate::announce::Announced;
 use crate::cpupri_vecs::CpupriVecs;
 use crate::fair::check::FairSnapshot;
 use crate::fair::group::GroupId;
+use crate::fair::group::check::GroupSnapshot;
 use crate::prio::{Level, Prio};
 use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
@@ -77,8 +78,8 @@ pub struct Snapshot {
     pub queues: Vec<QueueSnapshot>,
     /// The tasks that live.
     pub tasks: Vec<TaskSnapshot>,
-    /// The groups that live.
-    pub groups: Vec<GroupId>,
+    /// The groups, and those that were.
+    pub groups: Vec<GroupSnapshot>,
     /// cpupri's counts and bitmaps, by level.
     pub levels: Vec<(i32, CpuSet)>,
     /// The count of overloaded CPUs.
@@ -149,7 +150,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Snapshot {
             queues: self.topology.cpu_ids().map(queue).collect(),
             tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
-            groups: self.groups().map_or_else(Vec::new, |groups| groups.living().collect()),
+            groups: self.group_snapshots(),
             levels: (0..levels).map(Level).map(level).collect(),
             waiting: self.rd.waiting.as_ref().map(Waiting::snapshot),
             overload_count: self.rd.overload_count(),
@@ -175,6 +176,9 @@ impl Snapshot {
         }
         for task in &self.tasks {
             self.check_task(task, &mut |what| found.push(format!("task {}: {what}", task.id)));
+        }
+        for group in &self.groups {
+            group.check(&mut |what| found.push(format!("group {}: {what}", group.id)));
         }
         let mut fail = |what| found.push(format!("root domain: {what}"));
         match &self.waiting {

@@ -68,6 +68,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);
         }
+        self.withdraw_loads(&rq);
         if rq.curr().is_some() {
             self.resched(&rq);
         }

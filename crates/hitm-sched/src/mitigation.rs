@@ -20,6 +20,11 @@
 //! | `idle-mask=llc` | fair tasks: the CPUs that idle stand in a mask an LLC, or a node |
 //! | `idle-shipped` | fair tasks: our own, a hint an LLC which CPUs may idle |
 //! | `idle-util` | as `idle-merged`, bounded by how busy the LLC is |
+//! | `task-group-reordered` | groups: `load_avg` away from what a change of CPU reads, see [`group`](crate::fair::group::words) |
+//! | `load-avg-isolated` | groups: `load_avg` alone on its line |
+//! | `load-avg-ratelimit` | groups: a CPU adds to `load_avg` once a millisecond at most |
+//! | `load-avg-ratelimit-leaks` | as it was for some time: what a CPU had can be counted for ever |
+//! | `load-avg=SCOPE` | groups: `load_avg` split, by `node` or `llc` |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
 //!
@@ -39,6 +44,8 @@ use hitm_topology::{Scope, Topology};
 use crate::cid::{self, Variant};
 use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::fair::group::variant::{GroupConfig, GroupOrder, PostRate};
+use crate::fair::group::words::GroupOnCpu;
 use crate::fair::idle::IdleSearch;
 use crate::fair::places::{Domain, Shared};
 use crate::fair::words::{FairQueue, FairTask};
@@ -101,7 +108,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 21] = [
+pub const CATALOGUE: [(&str, &str); 26] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -129,6 +136,14 @@ pub const CATALOGUE: [(&str, &str); 21] = [
         "idle-shipped",
         "fair tasks: our own search for an idle CPU, by hints that searches correct; `shipped` has it too",
     ),
+    ("task-group-reordered", "groups: what is read often is moved off the line of load_avg (posted for v6.4 of Linux)"),
+    ("load-avg-isolated", "groups: load_avg stands alone on its line"),
+    ("load-avg-ratelimit", "groups: a CPU adds to load_avg once a millisecond at most (v6.18 of Linux)"),
+    (
+        "load-avg-ratelimit-leaks",
+        "groups: the same as it was first, with load that is never taken back (v6.7 of Linux)",
+    ),
+    ("load-avg=node", "groups: load_avg split (posted for v6.2 of Linux); also =llc"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
     ("as-posted", "joined to patch 3, patch 4 or all by `+`: the diffs as they were posted, 3 on 2 and 4 on 1"),
@@ -157,6 +172,7 @@ impl Mitigation {
             shipped: true,
             cids: Variant::Shipped,
             idle: IdleSearch::Shipped,
+            groups: GroupConfig::SHIPPED,
             ..RootDomainConfig::default()
         };
         Self { name: "shipped".to_owned(), vectors: Vectors::Compact, config, ..Self::baseline() }
@@ -202,12 +218,21 @@ impl Mitigation {
                 }
                 ("idle-mask", Some(_)) => return Err(fail("is by llc, node or machine, as in `=llc`")),
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
+                ("task-group-reordered", None) => mitigation.config.groups.order = GroupOrder::Reordered,
+                ("load-avg-isolated", None) => mitigation.config.groups.order = GroupOrder::Isolated,
+                ("load-avg-ratelimit", None) => mitigation.config.groups.rate = PostRate::Limited,
+                ("load-avg-ratelimit-leaks", None) => mitigation.config.groups.rate = PostRate::LimitedWithLeak,
+                ("load-avg", Some(Form::Words(scope @ (Scope::Node | Scope::Llc)))) => {
+                    mitigation.config.groups.scope = scope;
+                }
+                ("load-avg", Some(_)) => return Err(fail("is by node or llc, as in `=node`")),
                 ("as-posted", None) => as_posted = true,
                 ("rto-count", Some(form)) => mitigation.config.rto_count = form,
                 ("cpupri-mask", Some(form)) => mitigation.config.cpupri_mask = form,
                 ("cpupri-count", Some(form)) => mitigation.config.cpupri_count = form,
                 ("rto-mask", Some(form)) => mitigation.config.rto_mask = form,
                 ("idle-mask", None) => return Err(fail("needs a scope, as in `=llc` or `=node`")),
+                ("load-avg", None) => return Err(fail("needs a scope, as in `=node` or `=llc`")),
                 ("rto-count" | "cpupri-mask" | "cpupri-count" | "rto-mask", None) => {
                     return Err(fail("needs a scope, as in `=node`, or `=bytes`"));
                 }
@@ -306,6 +331,8 @@ impl Mitigation {
             "task" => Some((size_of::<Task<Native>>(), Task::<Native>::fields())),
             "fair_task" => Some((size_of::<FairTask<Native>>(), FairTask::<Native>::fields())),
             "fair_rq" => Some((size_of::<FairQueue<Native>>(), FairQueue::<Native>::fields())),
+            "task_group" => Some(self.config.groups.order.layout()),
+            "group_rq" => Some((size_of::<GroupOnCpu<Native>>(), GroupOnCpu::<Native>::fields())),
             "sched_domain" => Some((size_of::<Domain<Native>>(), Domain::<Native>::fields())),
             "sched_domain_shared" => Some((size_of::<Shared<Native>>(), Shared::<Native>::fields())),
             _ => cid::layout(object),
@@ -352,13 +379,15 @@ impl Mitigation {
 }
 
 /// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 12] = [
+pub const LAYOUTS: [&str; 14] = [
     "root_domain",
     "cpupri_counts",
     "rq",
     "task",
     "fair_rq",
     "fair_task",
+    "task_group",
+    "group_rq",
     "sched_domain",
     "sched_domain_shared",
     "mm",
@@ -368,7 +397,7 @@ pub const LAYOUTS: [&str; 12] = [
 ];
 
 /// The names of all objects that a scheduler places in shared memory.
-pub const OBJECTS: [&str; 40] = [
+pub const OBJECTS: [&str; 50] = [
     "root_domain",
     "cpupri_mask",
     "cpupri_mask_pointers",
@@ -383,6 +412,16 @@ pub const OBJECTS: [&str; 40] = [
     "task",
     "fair_rq",
     "fair_task",
+    "task_group",
+    "task_group_load",
+    "task_group_se",
+    "task_group_cfs_rq",
+    "task_group_rt_se",
+    "task_group_rt_rq",
+    "group_rq",
+    "group_table",
+    "group_leaves",
+    "group_idle_load",
     "sched_domain",
     "sched_domain_shared",
     "idle_masks",

@@ -100,7 +100,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Moves `id`, which is queued on `from` and does not run, to `to`.
     pub(crate) fn move_task(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
         self.dequeue(from, id, false);
+        self.detach_load(from.cpu, id);
         self.tasks.get(id).cpu.set(to.cpu.0);
+        self.follow_group(id, to.cpu);
         self.stats.add(Count::Migration);
         self.leave_cpu(id, from.cpu);
         self.enqueue(to, id, false);

@@ -27,6 +27,7 @@ use hitm_topology::{CpuId, Topology};
 use crate::cid::Variant;
 use crate::cpupri::{Cpupri, CpupriForm};
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use crate::fair::group::variant::GroupConfig;
 use crate::fair::idle::IdleSearch;
 use crate::overload::OverloadCount;
 use crate::prio::Prio;
@@ -254,6 +255,8 @@ pub struct RootDomainConfig {
     pub cids: Variant,
     /// How a fair task that wakes is given an idle CPU.
     pub idle: IdleSearch,
+    /// How the load of groups is kept.
+    pub groups: GroupConfig,
     /// How far ticks are apart, where ids or fair tasks want any.
     pub tick: Span,
 }
@@ -280,6 +283,7 @@ impl Default for RootDomainConfig {
             shipped: false,
             cids: Variant::Baseline,
             idle: IdleSearch::Baseline,
+            groups: GroupConfig::default(),
             tick: TICK,
         }
     }

@@ -54,7 +54,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let chosen = self.nearest_active(id, self.select(id, before, coming));
             if chosen != before {
                 self.stats.add(Count::Migration);
+                self.remove_load(before, id);
                 task.cpu.set(chosen.0);
+                self.follow_group(id, chosen);
                 self.leave_cpu(id, before);
             }
             let rq = self.lock(chosen);

@@ -35,6 +35,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if self.idles_briefly(here) || overloaded.load(Ordering::Relaxed) == 0 {
             return false;
         }
+        self.update_leaves(rq, P::now());
         let mut most = 0;
         for around in &self.neighbourhoods[here.index()] {
             if self.pull_fair(rq, around, &mut most) {
@@ -90,6 +91,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             next.set((now + INTERVAL_A_CPU * around.len() as u64).as_picos());
             self.refresh_idle_scan(rq.cpu);
+            self.update_leaves(rq, now);
             if rq.online.get() != 0 && self.pull_fair(rq, around, &mut 0) {
                 return;
             }

@@ -204,8 +204,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if ended {
             self.resched(&rq);
         }
+        if self.groups().is_some() {
+            self.tick_levels(&rq, now);
+        }
         self.tick_server(&rq, now);
         self.balance_at_tick(&mut rq, now);
+        drop(rq);
+        self.update_idle_load(now);
     }
 
     /// When the calling CPU ticks next, where ids want a tick or there may be fair tasks.

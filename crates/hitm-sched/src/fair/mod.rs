@@ -19,6 +19,7 @@
 //! |---|---|
 //! | [`weight`] | nice levels and their weights |
 //! | [`group`] | groups: their queues and entities, and the way up and down through them |
+//! | [`load`] | averages that forget by halves |
 //! | [`words`] | what stands in shared memory |
 //! | [`tree`] | the tree that a queue keeps its tasks in |
 //! | [`timeline`] | virtual time: who is eligible, who is next |
@@ -38,6 +39,8 @@
 pub mod weight;
 
 pub mod group;
+
+mod load;
 
 pub mod words;
 

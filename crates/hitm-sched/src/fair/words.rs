@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use hitm_memory::{LINE, LineStart, Memory, Native, PlainWord, described};
 
 use super::group::GroupId;
-use super::weight::{FINE_NICE_0_WEIGHT, Nice};
+use super::weight::{FINE_BITS, FINE_NICE_0_WEIGHT, Nice};
 use crate::task::{TASKS_MAX, TaskId};
 
 described! {
@@ -42,6 +42,15 @@ described! {
         pub(crate) recent_cpu: M::Plain<u32>,
         /// Its group, counted from 1; 0 for none. Not written before there are groups.
         pub(crate) group: M::Plain<u32>,
+        /// Until when its load is summed up, nanoseconds; 0 while it is not counted in its group's. Not written before there are groups, as what
+        /// follows.
+        pub(crate) load_updated: M::Plain<u64>,
+        /// How long it was queued, of late.
+        pub(crate) load_value: M::Plain<u64>,
+        /// Its weight, as long, when it was last counted nowhere: Linux's `load_avg`.
+        pub(crate) load_average: M::Plain<u64>,
+        /// How much of the period under way has passed, units.
+        pub(crate) load_passed: M::Plain<u32>,
     }
 }
 
@@ -77,6 +86,8 @@ described! {
 }
 
 const _: () = assert!(offset_of!(FairTask<Native>, other_line) == LINE, "what a pick reads of a task is one line");
+const _: () =
+    assert!(size_of::<FairTask<Native>>() == 2 * LINE, "the load of a task that is in no group takes no room");
 const _: () = assert!(offset_of!(FairQueue<Native>, server_line) == LINE, "what a pick reads of a queue is one line");
 
 /// What is queued: a task, or a group on the CPU of the queue. Tasks come before groups.
@@ -173,6 +184,10 @@ impl<M: Memory> FairTask<M> {
             is_new: M::Plain::new(0),
             recent_cpu: M::Plain::new(0),
             group: M::Plain::new(GroupId::link(above)),
+            load_updated: M::Plain::new(0),
+            load_value: M::Plain::new(0),
+            load_average: M::Plain::new(0),
+            load_passed: M::Plain::new(0),
         }
     }
 
@@ -183,6 +198,12 @@ impl<M: Memory> FairTask<M> {
         self.lag.set(0);
         self.left_of_slice.set(0);
         self.is_new.set(1);
+    }
+
+    /// It counts in a group from now on as if it had always been queued.
+    pub(crate) fn begin_load(&self) {
+        self.load_updated.set(0);
+        self.load_average.set(u64::from(self.weight.get() >> FINE_BITS));
     }
 
     /// Changes the nice level of a task that is on no queue. What it is owed, as time of the CPU, stays the same.

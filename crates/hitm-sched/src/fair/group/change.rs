@@ -3,14 +3,15 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Placed, PlainWord, Platform};
+use hitm_memory::{AtomicWord, Placed, PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
-use super::{CHUNK, Group, GroupId, GroupOnCpu, GroupWeight, Groups};
+use super::average::nanos;
+use super::words::GroupOnCpu;
+use super::{CHUNK, Group, GroupId, GroupWeight, Groups};
 use crate::fair::weight::Nice;
 use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
-use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
@@ -18,21 +19,21 @@ impl<M: hitm_memory::Memory> Group<M> {
     /// Whether somebody has it, for checkers.
     pub(super) fn is_alive(&self) -> bool {
         // Relaxed: checkers look when nothing is in flight.
-        self.words.references.load(Ordering::Relaxed) != 0
+        self.words.references().load(Ordering::Relaxed) != 0
     }
 
     /// One more keeps it.
     #[track_caller]
     fn hold(&self) {
         // Relaxed: the caller keeps it by another reference meanwhile.
-        self.words.references.fetch_add(1, Ordering::Relaxed);
+        self.words.references().fetch_add(1, Ordering::Relaxed);
     }
 
     /// One less keeps it; true for the last.
     #[track_caller]
     fn let_go(&self) -> bool {
         // AcqRel: who takes the last sees all that was done under the others, each of which publishes it here.
-        self.words.references.fetch_sub(1, Ordering::AcqRel) == 1
+        self.words.references().fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
@@ -43,7 +44,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let cell = &self.fair().groups;
         if cell.get().is_none() {
             // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
-            let _came_later = cell.set(Groups::new(&self.topology));
+            let _came_later = cell.set(Groups::new(&self.topology, self.rd.config.groups));
         }
         let groups = self.groups().expect("just made");
         let id = GroupId(groups.numbers.take(P::current_cpu()));
@@ -53,7 +54,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             Some(group) => group,
             None => {
                 // The caller has the number for itself.
-                let _first = chunk[index % CHUNK].set(Group::new(index, &self.topology));
+                let _first = chunk[index % CHUNK].set(Group::new(index, &self.topology, groups.config));
                 groups.get(id)
             }
         };
@@ -61,27 +62,39 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             groups.get(parent).hold();
         }
         // Relaxed: the number has not been told to anybody; who tells it publishes these.
-        group.words.parent.store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
+        group.words.parent().store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
         // Relaxed: as above.
-        group.words.shares.store(u64::from(weight.shares()), Ordering::Relaxed);
+        group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
         // Relaxed: as above.
-        group.words.references.store(1, Ordering::Relaxed);
+        group.words.references().store(1, Ordering::Relaxed);
         for cpu in self.topology.cpu_ids() {
             if let Some(on) = group.on(cpu) {
                 let _rq = self.lock(cpu);
+                if let Some(parent) = parent {
+                    self.make_group_on(parent, cpu, P::now());
+                }
                 on.begin(parent, weight.shares());
             }
         }
         id
     }
 
-    /// The words of `id` on `cpu`, whose queue's lock the caller holds, are there from now on.
-    pub(super) fn make_group_on(&self, id: GroupId, cpu: CpuId) {
+    /// The words of `id` and of the groups above it on `cpu`, whose queue's lock the caller holds, are there from now on.
+    pub(super) fn make_group_on(&self, id: GroupId, cpu: CpuId, now: Time) {
         let group = self.group(id);
-        if group.on(cpu).is_none() {
-            let node = self.topology.cpu(cpu).node;
-            let words = GroupOnCpu::new(group.parent(), group.shares());
-            let _first = group.on[cpu.index()].set(Placed::new(words, Some(id.0 as usize), Some(node)));
+        if group.on(cpu).is_some() {
+            return;
+        }
+        let parent = group.parent();
+        if let Some(parent) = parent {
+            self.make_group_on(parent, cpu, now);
+        }
+        let node = self.topology.cpu(cpu).node;
+        let words = GroupOnCpu::new(parent, group.shares(), nanos(now));
+        let _first = group.on[cpu.index()].set(Placed::new(words, Some(id.0 as usize), Some(node)));
+        for made in group.pointers.iter().flat_map(|pointers| &pointers[..2]) {
+            // Relaxed: who reads it finds what it leads to under the CPU's lock.
+            made[cpu.index()].store(1, Ordering::Relaxed);
         }
     }
 
@@ -89,24 +102,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn weigh_group(&self, id: GroupId, weight: GroupWeight) {
         let group = self.group(id);
         // Relaxed: each CPU's queue is visited below.
-        group.words.shares.store(u64::from(weight.shares()), Ordering::Relaxed);
+        group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
         for cpu in self.topology.cpu_ids().filter(|&cpu| group.on(cpu).is_some()) {
             let rq = self.lock(cpu);
-            self.set_entity_weight(&rq, id, weight.shares());
-        }
-    }
-
-    /// The entity of `id` on the CPU of `rq` weighs so much from now on.
-    pub(super) fn set_entity_weight(&self, rq: &RqGuard<'_, P>, id: GroupId, weight: u32) {
-        let on = self.group_on(id, rq.cpu);
-        if on.entity.weight.get() == weight {
-            return;
-        }
-        if on.queue.nr_queued.get() == 0 {
-            on.entity.set_weight(weight);
-        } else {
-            let above = GroupId::of_link(on.entity.group.get());
-            self.level(rq.cpu, above).reweigh(Member::group(id), weight, P::now());
+            self.update_shares_above(&rq, id);
         }
     }
 
@@ -119,7 +118,28 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 return;
             }
             next = group.parent();
+            self.end_load(id);
             self.groups().expect("it was made").numbers.give_back(id.0, P::current_cpu());
+        }
+    }
+
+    /// Nothing of `id`, which has ended, is counted anywhere any longer.
+    fn end_load(&self, id: GroupId) {
+        for cpu in self.topology.cpu_ids().filter(|&cpu| self.is_on(id, cpu)) {
+            let (rq, now) = (self.lock(cpu), P::now());
+            let on = self.group_on(id, cpu);
+            self.update_queue(cpu, on, nanos(now));
+            if let Some(above) = self.above(id, cpu)
+                && on.entity.load_updated.get() != 0
+            {
+                self.update_load(cpu, above, Member::group(id), nanos(now));
+                self.detach(self.group_on(above, cpu), &on.entity);
+                self.post(cpu, above);
+                self.update_shares_above(&rq, above);
+            }
+            self.unlist_anywhere(cpu, id);
+            self.withdraw_load(cpu, id);
+            on.end();
         }
     }
 
@@ -134,6 +154,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         if let Some(words) = self.tasks.fair_if_made(id) {
             words.group.set(GroupId::link(group));
+            words.begin_load();
         }
     }
 
@@ -142,6 +163,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if self.groups().is_none() {
             return;
         }
+        self.remove_load(self.tasks.get(id).cpu(), id);
         let group = self.tasks.fair_if_made(id).and_then(|words| {
             let group = GroupId::of_link(words.group.get());
             words.group.set(0);
@@ -163,7 +185,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut rq = self.lock_queue_of(id);
         let words: &FairTask<P> = self.tasks.make_fair(&self.topology, id, Nice::DEFAULT);
         let before = GroupId::of_link(words.group.get());
-        let change = || words.group.set(GroupId::link(group));
+        let cpu = rq.cpu;
+        let change = || {
+            self.detach_load(cpu, id);
+            words.group.set(GroupId::link(group));
+            if before.is_none() {
+                words.begin_load();
+            }
+            self.follow_group(id, cpu);
+        };
         if self.is_fair(id) {
             self.bracket(&rq, id, false, change);
             if rq.curr() == Some(id) {
@@ -178,6 +208,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         drop(rq);
         drop(pi);
         before.into_iter().for_each(|before| self.release_group(before));
+    }
+
+    /// `id` goes to `cpu`, or to another group: where its group's queues are there is looked up.
+    #[track_caller]
+    pub(crate) fn follow_group(&self, id: TaskId, cpu: CpuId) {
+        if let Some(group) = self.group_hint(id) {
+            self.group(group).follow(cpu);
+        }
     }
 
     /// What a group's entities weigh together, for checkers.

@@ -14,6 +14,9 @@
 //! A link in a queue's tree names a task or a group: a [`Member`](super::words::Member). A group's entity on a CPU stands only on queues of that CPU, so
 //! its number is enough.
 //!
+//! **Load.** What a group's entities weigh follows from where its load is ([`share`]): each queue has an [average] of what was queued there, and
+//! what the group's queues have is added up in a word that all CPUs share ([`words`], [`variant`]). CPUs whose load only fades are seen to ([`leaves`]).
+//!
 //! **Life** ([`change`]). A group has references: its maker's, one a task, one a group in it. With the last it ends and its number is free. So
 //! a group that is given back while tasks of it sleep stays until the last of them has gone, and they keep their share.
 //!
@@ -23,22 +26,33 @@
 //! **Memory ordering.** References are counted Relaxed up, since who counts one has another, and AcqRel down: who takes the last sees all that
 //! was done under the others.
 //!
-//! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on a queue. Per group 8 or 16 bytes a CPU outside
-//! the shared memory; per group and CPU in use the words of a queue and of a task.
+//! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on a queue, and what [`share`] says. A change of CPU of a
+//! task that is in a group reads, as the original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
+//! outside the shared memory, and the original's pointers, 32, where they are read; per group and CPU in use 576 bytes, made when first used.
+//!
+//! **What is left out.** Real-time groups, but for the loads that they cost a change of CPU; bandwidth limits, and with them throttling; idle groups;
+//! averages of the CPU's own queue, which nothing here reads. A task that comes from no group counts as one that was always queued.
 
-pub(super) mod change;
-pub(super) mod walk;
+mod average;
+mod change;
+pub mod check;
+mod leaves;
+mod share;
+pub mod variant;
+mod walk;
+pub mod words;
 
 use std::fmt;
-use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, LINE, Memory, Native, Placed, PlainWord, Platform, described};
+use hitm_memory::{AtomicWord, Field, Memory, PerCpu, Placed, PlacedSlice, PlainWord, Platform};
 use hitm_topology::{CpuId, Topology};
 
+use self::leaves::IdleLoad;
+use self::variant::{GroupConfig, Parts, Words};
+use self::words::{GroupOnCpu, GroupsOnCpu};
 use super::weight::{FINE_BITS, NICE_0_WEIGHT};
-use super::words::{FairQueue, FairTask};
 use crate::numbers::{Numbered, Numbers};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
@@ -105,73 +119,56 @@ impl Default for GroupWeight {
     }
 }
 
-described! {
-    /// What a group has for all CPUs.
-    pub struct TaskGroup<M: Memory> as "task_group" {
-        /// What keeps it. Written when a task or a group comes to it or leaves it for good.
-        references: M::Atomic<u64>,
-        /// Its weight, as queues have it. Written by who changes it, read by who weighs its entities.
-        shares: M::Atomic<u64>,
-        /// The group above, counted from 1; 0 for none. Written when it is made.
-        parent: M::Atomic<u64>,
-    }
-}
-
-described! {
-    /// A group on one CPU.
-    pub struct GroupOnCpu<M: Memory> as "group_rq" {
-        /// Its queue. The words that belong to a CPU's queue alone are not used.
-        pub(crate) queue: FairQueue<M> = described,
-        /// What stands for it on the queue above. The words that belong to tasks alone are not used, but `group`: the group above.
-        pub(crate) entity: FairTask<M> = described,
-    }
-}
-
-const _: () = assert!(offset_of!(GroupOnCpu<Native>, entity) == 2 * LINE, "a queue's lines are its own");
-
 /// Made when first used.
 type OnCpu<M> = OnceLock<Placed<M, GroupOnCpu<M>>>;
+
+/// By CPU, a pointer, as far as who reads it can tell: 0 for none.
+type Pointers<M> = PlacedSlice<M, <M as Memory>::Atomic<u64>>;
 
 /// A group.
 #[derive(Debug)]
 pub(crate) struct Group<M: Memory> {
-    words: Placed<M, TaskGroup<M>>,
+    words: Words<M>,
+    /// Its load, where that is split.
+    parts: Option<Parts<M>>,
+    /// Where the words' pointers lead to, if anybody follows them: entities, queues, and both of the real-time class.
+    pointers: Option<[Pointers<M>; 4]>,
     /// By CPU, made when first used there.
     on: Box<[OnCpu<M>]>,
 }
 
-impl<M: Memory> GroupOnCpu<M> {
-    fn new(parent: Option<GroupId>, shares: u32) -> Self {
-        Self { queue: FairQueue::new(), entity: FairTask::of_group(shares, parent) }
-    }
-
-    /// As new: another group has the number.
-    fn begin(&self, parent: Option<GroupId>, shares: u32) {
-        self.entity.weight.set(shares);
-        self.entity.lag.set(0);
-        self.entity.left_of_slice.set(0);
-        self.entity.group.set(GroupId::link(parent));
-    }
-}
-
-impl<M: Memory> fmt::Debug for GroupOnCpu<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupOnCpu").field("queue", &self.queue).finish_non_exhaustive()
-    }
-}
-
-impl<M: Memory> fmt::Debug for TaskGroup<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskGroup").field("shares", &self.shares).finish_non_exhaustive()
-    }
-}
-
 impl<M: Memory> Group<M> {
-    fn new(number: usize, topology: &Topology) -> Self {
-        let words = TaskGroup { references: M::Atomic::new(0), shares: M::Atomic::new(0), parent: M::Atomic::new(0) };
+    fn new(number: usize, topology: &Topology, config: GroupConfig) -> Self {
+        let cpus = topology.cpus();
+        let array = |(object, made): (&str, u64)| {
+            let fields = || vec![Field { count: cpus, ..Field::word("pointer", 0, size_of::<u64>(), "that of a CPU") }];
+            PlacedSlice::new(object, Some(number), None, cpus, &fields, |_| M::Atomic::new(made))
+        };
+        // Of the fair class what a CPU has is made when first used.
+        let pointers =
+            [("task_group_se", 0), ("task_group_cfs_rq", 0), ("task_group_rt_se", 1), ("task_group_rt_rq", 1)];
+        let pointers = config.pointers.then(|| pointers.map(array));
+        let lead_to =
+            pointers.as_ref().map_or([0; 4], |arrays| arrays.each_ref().map(|own| own.as_ptr().addr() as u64));
         Self {
-            words: Placed::new(words, Some(number), None),
+            words: Words::new(config.order, number, lead_to),
+            parts: Parts::new(topology, config.scope),
+            pointers,
             on: topology.cpu_ids().map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// Reads where its queues and entities on `cpu` are, as a task that goes there does.
+    #[track_caller]
+    pub(super) fn follow(&self, cpu: CpuId) {
+        let Some(arrays) = &self.pointers else { return };
+        let words = [self.words.cfs_rq(), self.words.se(), self.words.rt_rq(), self.words.rt_se()];
+        let [se, cfs_rq, rt_se, rt_rq] = arrays;
+        for (word, array) in words.into_iter().zip([cfs_rq, se, rt_rq, rt_se]) {
+            // Relaxed: written when it was made.
+            word.load(Ordering::Relaxed);
+            // Relaxed: a hint; what is there is found under the CPU's lock.
+            array[cpu.index()].load(Ordering::Relaxed);
         }
     }
 
@@ -184,16 +181,19 @@ impl<M: Memory> Group<M> {
     #[track_caller]
     pub(super) fn shares(&self) -> u32 {
         // Relaxed: a number by itself; who changes it visits each CPU's queue afterwards.
-        self.words.shares.load(Ordering::Relaxed) as u32
+        self.words.shares().load(Ordering::Relaxed) as u32
     }
 
     /// The group above.
     #[track_caller]
     pub(super) fn parent(&self) -> Option<GroupId> {
         // Relaxed: written before the group was known to the caller.
-        GroupId::of_link(self.words.parent.load(Ordering::Relaxed) as u32)
+        GroupId::of_link(self.words.parent().load(Ordering::Relaxed) as u32)
     }
 }
+
+/// The least that a group's entity weighs, as queues have it: Linux's.
+const WEIGHT_LEAST: u64 = 2;
 
 /// Groups in a chunk of the table.
 const CHUNK: usize = 256;
@@ -219,11 +219,21 @@ impl Numbered for GroupNumbers {
 pub(crate) struct Groups<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
     numbers: Numbers<M, GroupNumbers>,
+    /// By CPU, the list of those that have load there.
+    leaves: PerCpu<M, GroupsOnCpu<M>>,
+    idle_load: Placed<M, IdleLoad<M>>,
+    config: GroupConfig,
 }
 
 impl<M: Memory> Groups<M> {
-    fn new(topology: &Topology) -> Self {
-        Self { chunks: (0..GROUPS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), numbers: Numbers::new(topology) }
+    fn new(topology: &Topology, config: GroupConfig) -> Self {
+        Self {
+            chunks: (0..GROUPS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
+            numbers: Numbers::new(topology),
+            leaves: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
+            idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
+            config,
+        }
     }
 
     /// The slot of a number, if a group ever had it.
@@ -236,10 +246,26 @@ impl<M: Memory> Groups<M> {
         self.made(id).expect("a group that was made")
     }
 
+    /// Those that live or did, for checkers.
+    fn ever_made(&self) -> impl Iterator<Item = GroupId> {
+        (0..self.numbers.fresh()).map(GroupId).filter(|&id| self.made(id).is_some())
+    }
+
     /// Those that live, for checkers.
     pub(crate) fn living(&self) -> impl Iterator<Item = GroupId> {
-        let lives = |&id: &GroupId| self.made(id).is_some_and(Group::is_alive);
-        (0..self.numbers.fresh()).map(GroupId).filter(lives)
+        self.ever_made().filter(|&id| self.get(id).is_alive())
+    }
+}
+
+impl<M: Memory> fmt::Debug for GroupsOnCpu<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupsOnCpu").field("first", &self.first).finish()
+    }
+}
+
+impl<M: Memory> fmt::Debug for IdleLoad<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdleLoad").field("next", &self.next).finish()
     }
 }
 

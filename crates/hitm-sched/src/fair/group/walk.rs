@@ -4,6 +4,7 @@ use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
 use super::GroupId;
+use super::average::nanos;
 use crate::fair::timeline::{Arrival, Timeline};
 use crate::fair::words::{FairQueue, FairTask, Kind, Member, member};
 use crate::root_domain::RootDomainWords;
@@ -27,7 +28,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// The group above, as `id` has it on `cpu`.
     #[track_caller]
-    fn above(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
+    pub(super) fn above(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
         GroupId::of_link(self.group_on(id, cpu).entity.group.get())
     }
 
@@ -67,11 +68,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.put_levels(rq.cpu, None, now);
         }
         let mut group = self.group_of(id);
+        if let Some(own) = group {
+            self.make_group_on(own, rq.cpu, now);
+        }
         let mut comes = true;
         loop {
-            if let Some(own) = group {
-                self.make_group_on(own, rq.cpu);
-            }
+            self.update_level(rq, group, member, now);
             let line = self.level(rq.cpu, group);
             let was_empty = line.is_empty();
             if comes {
@@ -93,11 +95,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let (mut member, mut group) = (Member::task(id), self.group_of(id));
         let mut goes = true;
         loop {
+            if let Some(own) = group {
+                self.update_load(rq.cpu, own, member, nanos(now));
+            }
             let line = self.level(rq.cpu, group);
             if goes {
                 line.dequeue(member, sleeps, now);
             } else {
                 line.count_tasks(-1);
+            }
+            if let Some(below) = member.as_group() {
+                self.update_share(rq, below);
             }
             let Some(own) = group else { break };
             goes &= line.is_empty();
@@ -106,6 +114,27 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if !sleeps && rq.curr() == Some(id) && self.groups().is_some() {
             // It runs on as something else: its groups do not.
             self.put_levels(rq.cpu, None, now);
+        }
+    }
+
+    /// What `member` has on the queue of `group` is summed up, and what it weighs there follows from what its own queue has.
+    fn update_level(&self, rq: &RqGuard<'_, P>, group: Option<GroupId>, member: Member, now: Time) {
+        if let Some(own) = group {
+            self.update_load(rq.cpu, own, member, nanos(now));
+        }
+        if let Some(below) = member.as_group() {
+            self.update_share(rq, below);
+        }
+    }
+
+    /// As [`update_level`](Self::update_level), of all that runs.
+    pub(in crate::fair) fn tick_levels(&self, rq: &RqGuard<'_, P>, now: Time) {
+        let Some(id) = self.running_fair(rq.cpu) else { return };
+        let (mut member, mut group) = (Member::task(id), self.group_of(id));
+        loop {
+            self.update_level(rq, group, member, now);
+            let Some(own) = group else { return };
+            (member, group) = (Member::group(own), self.above(own, rq.cpu));
         }
     }
 

@@ -33,6 +33,7 @@ fn names() -> Vec<String> {
     for (entry, _) in CATALOGUE {
         match entry.split_once('=') {
             Some((key @ "idle-mask", _)) => names.extend(["llc", "node", "machine"].map(|by| format!("{key}={by}"))),
+            Some((key @ "load-avg", _)) => names.extend(["node", "llc"].map(|by| format!("{key}={by}"))),
             Some((key, _)) => names.extend(scoped(key)),
             None if entry == "as-posted" => {
                 names.push(format!("all+{entry}"));

@@ -523,7 +523,11 @@ impl<P: Platform> Driver<P> {
             self.ledger.find(Check::LostTask, format!("{left} tasks never ended"));
         }
         self.groups.take_all().into_iter().for_each(|group| self.sched.free_group(group));
-        let groups = self.sched.snapshot().groups;
+        let snapshot = self.sched.snapshot();
+        for violation in snapshot.violations() {
+            self.ledger.find(Check::Snapshot, violation);
+        }
+        let groups: Vec<_> = snapshot.groups.iter().filter(|group| group.lives).map(|group| group.id).collect();
         if !groups.is_empty() {
             self.ledger.find(Check::LostTask, format!("groups {groups:?} never ended"));
         }

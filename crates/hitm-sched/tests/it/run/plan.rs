@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) fair: bool,
     /// Whether some of those are in groups.
     pub(crate) groups: bool,
+    /// How their load is kept, where that can be joined to the mitigation.
+    load: &'static str,
     /// How those find an idle CPU, where that can be joined to the mitigation.
     search: &'static str,
     /// Operations and how often they are chosen. What is left out is turned off.
@@ -153,6 +155,7 @@ impl Plan {
             affinities: affinities[random.below(3) as usize],
             fair: false,
             groups: false,
+            load: "",
             search: "",
             weights,
         };
@@ -175,13 +178,15 @@ impl Plan {
         if groups {
             weights.extend([(Operation::Group, 1 + random.below(4)), (Operation::Regroup, 1 + random.below(12))]);
         }
-        Self { affinities, fair, groups, search, weights, ..plan }
+        let loads = ["", "+task-group-reordered", "+load-avg-isolated", "+load-avg-ratelimit", "+load-avg=llc"];
+        let load = if groups { loads[random.below(loads.len() as u64) as usize] } else { "" };
+        Self { affinities, fair, groups, load, search, weights, ..plan }
     }
 
     /// The mitigation, with how fair tasks find a CPU.
     pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
-        let search = if self.mitigation == "shipped" { "" } else { self.search };
-        let name = format!("{}{search}", self.mitigation);
+        let [search, load] = if self.mitigation == "shipped" { [""; 2] } else { [self.search, self.load] };
+        let name = format!("{}{search}{load}", self.mitigation);
         Mitigation::parse(&name).expect("a mitigation of ours").scheduler(topology)
     }
 

@@ -1,0 +1,233 @@
+//! The load of a group on each CPU, and what is told of it to the queues above.
+//!
+//! **Protocol.** Under the CPU's lock. A member is *attached* to the queue of its group from when it is first queued there until it goes to another CPU or
+//! group, or ends: so a member that sleeps is counted, less and less. Before anything changes on a queue, what was is summed up until now. What
+//! a queue gained or lost by members that came or went is kept to be told to the queue above, at its next update, through the
+//! group's entity there.
+//!
+//! A task that slept and goes elsewhere is taken away without the lock: its load is put down beside the queue it leaves, as of when that was last
+//! updated, and taken off with the next update.
+//!
+//! **Origin.** Linux's, of v6.4; for how a queue is to be told of what a group in it lost, Vincent Guittot, "sched/fair: Propagate load
+//! during synchronous attach/detach", 2016.
+//!
+//! **Invariants.** When nothing is in flight: (1) a queue's sum is that of its attached members together, each times its weight, and what was put down
+//! beside it, but for rounding; (2) a queue has load only while it is [listed](super::leaves).
+
+use hitm_memory::{PlainWord, Platform, Time};
+use hitm_topology::CpuId;
+
+use super::words::{GroupOnCpu, Loaded};
+use super::{GroupId, WEIGHT_LEAST};
+use crate::fair::weight::FINE_BITS;
+use crate::fair::words::{FairTask, Member, link, member};
+use crate::root_domain::RootDomainWords;
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+/// A time in the unit of load.
+pub(super) fn nanos(now: Time) -> u64 {
+    now.as_picos() / 1_000
+}
+
+/// A weight of a queue, without the bits that only queues have.
+pub(super) fn coarse(weight: u64) -> u64 {
+    if weight == 0 { 0 } else { (weight >> FINE_BITS).max(WEIGHT_LEAST) }
+}
+
+/// What a member's sum counts for.
+fn weight_of<M: hitm_memory::Memory>(words: &FairTask<M>) -> u64 {
+    coarse(u64::from(words.weight.get()))
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// The weights on the queue of a group, with what runs.
+    pub(super) fn queued_weight(&self, cpu: CpuId, on: &GroupOnCpu<P>) -> u64 {
+        let curr = member(on.queue.curr.get());
+        coarse(on.queue.load.get() + curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.get())))
+    }
+
+    /// Whether a member of the queue of `on` is queued there.
+    fn is_queued(on: &GroupOnCpu<P>, words: &FairTask<P>, member: Member) -> bool {
+        words.height.get() != 0 || on.queue.curr.get() == link(Some(member))
+    }
+
+    /// Sums the queue of a group up until `now`. True when its average is to be looked at: a period has ended, or somebody has gone.
+    pub(super) fn update_queue(&self, cpu: CpuId, on: &GroupOnCpu<P>, now: u64) -> bool {
+        let mut sum = on.load.sum();
+        let has_lost = on.load.removed_count.peek() != 0;
+        if has_lost {
+            let (weighed, value) = on.take_removed();
+            sum.value = sum.value.saturating_sub(weighed);
+            on.tell(-(value as i64));
+        }
+        let weight = self.queued_weight(cpu, on);
+        let ended = sum.advance(now, weight);
+        on.load.set_sum(sum);
+        if ended || has_lost {
+            on.load.average.set(sum.average(1));
+        }
+        ended || has_lost
+    }
+
+    /// Sums up what `member` had on the queue of `group`, and that queue, until `now`; attaches it if it is not. The group is told.
+    pub(super) fn update_load(&self, cpu: CpuId, group: GroupId, member: Member, now: u64) {
+        let on = self.group_on(group, cpu);
+        let words = self.words_of(member, cpu);
+        let mut changed = self.update_queue(cpu, on, now);
+        if words.load_updated.get() == 0 {
+            self.attach(cpu, group, words);
+            changed = true;
+        } else {
+            let mut sum = words.sum();
+            // Until when its queue is, which another CPU's clock may have taken further.
+            sum.advance(on.load.updated.get(), u64::from(Self::is_queued(on, words, member)));
+            words.set_sum(sum);
+        }
+        if let Some(below) = member.as_group() {
+            changed |= self.hear(cpu, on, words, below);
+        }
+        if changed {
+            self.post(cpu, group);
+        }
+    }
+
+    /// A member comes to the queue of `group`, which was updated, with the average that it has.
+    fn attach(&self, cpu: CpuId, group: GroupId, words: &FairTask<P>) {
+        self.list_leaf(cpu, group);
+        let on = self.group_on(group, cpu);
+        let (mut sum, weight) = (on.load.sum(), weight_of(words));
+        sum.value = (words.load_average.get() * sum.divider() / weight).min(sum.divider());
+        words.set_sum(sum);
+        on.add(weight, sum.value as i64);
+        on.tell(sum.value as i64);
+    }
+
+    /// A member that was updated with the queue of `on` leaves it, and keeps its average.
+    pub(super) fn detach(&self, on: &GroupOnCpu<P>, words: &FairTask<P>) {
+        let (sum, weight) = (words.sum(), weight_of(words));
+        on.add(weight, -(sum.value as i64));
+        on.tell(-(sum.value as i64));
+        words.load_average.set(sum.average(weight));
+        words.load_updated.set(0);
+    }
+
+    /// The queue of `on` hears what the queue of `below`, whose entity it has, gained or lost. True when it was something.
+    fn hear(&self, cpu: CpuId, on: &GroupOnCpu<P>, entity: &FairTask<P>, below: GroupId) -> bool {
+        let child = self.group_on(below, cpu);
+        if child.load.tells.get() == 0 {
+            return false;
+        }
+        let told = child.load.to_tell.get();
+        child.load.tells.set(0);
+        child.load.to_tell.set(0);
+        let mut sum = entity.sum();
+        let (before, most) = (sum.value, sum.divider());
+        sum.value = if told >= 0 {
+            (before + told as u64).min(most)
+        } else {
+            // What went cannot be told from what stays: at most what the queue has now is left, as of one member.
+            let weight = self.queued_weight(cpu, child);
+            before.min(child.load.value.get().checked_div(weight).map_or(0, |left| left.min(most)))
+        };
+        entity.set_sum(sum);
+        on.add(weight_of(entity), sum.value as i64 - before as i64);
+        on.tell(told);
+        true
+    }
+
+    /// The entity of a group on the queue of `on` is about to weigh `weight`: what is counted of it follows.
+    pub(super) fn reweigh_load(on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
+        if entity.load_updated.get() != 0 {
+            let value = entity.load_value.get() as i64;
+            on.add(weight_of(entity), -value);
+            on.add(coarse(u64::from(weight)), value);
+        }
+    }
+
+    /// What changed on the queue of a group is told all the way up.
+    pub(super) fn tell_above(&self, cpu: CpuId, group: GroupId, now: u64) {
+        let mut below = group;
+        while let Some(group) = self.above(below, cpu) {
+            self.update_load(cpu, group, Member::group(below), now);
+            below = group;
+        }
+    }
+
+    /// A fair task that is on no queue, and was last on the queue of `cpu`, whose lock the caller holds, goes from its group there: to another group,
+    /// another CPU or another class.
+    pub(crate) fn detach_load(&self, cpu: CpuId, id: TaskId) {
+        let Some(group) = self.group_hint(id) else { return };
+        let words = self.tasks.fair(id);
+        if words.load_updated.get() == 0 {
+            return;
+        }
+        let (on, now) = (self.group_on(group, cpu), nanos(P::now()));
+        self.update_queue(cpu, on, now);
+        let mut sum = words.sum();
+        sum.advance(on.load.updated.get(), 0);
+        words.set_sum(sum);
+        self.detach(on, words);
+        self.post(cpu, group);
+        self.tell_above(cpu, group, now);
+    }
+
+    /// The weight of `id`, whose load is counted nowhere, is another.
+    pub(crate) fn recount_load(&self, id: TaskId) {
+        if self.group_hint(id).is_some() {
+            let words = self.tasks.fair(id);
+            words.load_average.set(words.sum().average(weight_of(words)));
+        }
+    }
+
+    /// A fair task that sleeps goes from its group on `cpu`. The caller has the task for itself, and not the lock.
+    pub(crate) fn remove_load(&self, cpu: CpuId, id: TaskId) {
+        let Some(group) = self.group_hint(id) else { return };
+        let words = self.tasks.fair(id);
+        if words.load_updated.get() == 0 {
+            return;
+        }
+        let on = self.group_on(group, cpu);
+        let mut sum = words.sum();
+        // As of when the queue was last updated, so that it loses what it has of the task.
+        sum.advance(on.load.updated.peek(), 0);
+        let weight = weight_of(words);
+        words.load_average.set(sum.average(weight));
+        on.put_down(weight, sum.value);
+        words.load_updated.set(0);
+    }
+}
+
+impl<M: hitm_memory::Memory> GroupOnCpu<M> {
+    /// Adds to the queue's sum, of somebody of `weight`. It does not become less than nothing.
+    fn add(&self, weight: u64, value: i64) {
+        let mut sum = self.load.sum();
+        sum.value = sum.value.saturating_add_signed(weight as i64 * value);
+        self.load.value.set(sum.value);
+        self.load.average.set(sum.average(1));
+    }
+
+    /// The queue above is to be told.
+    fn tell(&self, value: i64) {
+        self.load.tells.set(1);
+        self.load.to_tell.set(self.load.to_tell.get() + value);
+    }
+
+    /// A task that slept has gone.
+    fn put_down(&self, weight: u64, value: u64) {
+        let _removed = self.load.removed_lock.lock();
+        self.load.removed_count.set(self.load.removed_count.get() + 1);
+        self.load.removed_weighed.set(self.load.removed_weighed.get() + weight * value);
+        self.load.removed_value.set(self.load.removed_value.get() + value);
+    }
+
+    /// What went: sums with their weights, and without.
+    fn take_removed(&self) -> (u64, u64) {
+        let _removed = self.load.removed_lock.lock();
+        let words = (self.load.removed_weighed.get(), self.load.removed_value.get());
+        self.load.removed_count.set(0);
+        self.load.removed_weighed.set(0);
+        self.load.removed_value.set(0);
+        words
+    }
+}

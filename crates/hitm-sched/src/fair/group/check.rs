@@ -1,0 +1,175 @@
+//! What must hold of groups and their load when nothing is in flight, checked on plain data.
+
+use std::collections::BTreeMap;
+
+use hitm_memory::{PlainWord, Platform};
+use hitm_topology::CpuId;
+
+use super::GroupId;
+use super::average::coarse;
+use super::variant::PostRate;
+use super::words::Loaded;
+use crate::fair::words::{FairTask, Member};
+use crate::root_domain::RootDomainWords;
+use crate::scheduler::Scheduler;
+
+/// What a sum loses to rounding, at most: less than 3 in a period, of which half is forgotten in 32: of a weight of 1. A sum comes to 12 million.
+const VALUE_ROUNDS_OFF: u64 = 3 * 47;
+
+/// What those weighed, at most, who have left a queue without what they had rounded off, and are not forgotten.
+const LEFT_WEIGH: u64 = 1 << 20;
+
+/// The members that are attached to a group's queue, added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// How many there are.
+    pub members: u64,
+    /// Their sums, each times its weight, as of when the queue was last updated.
+    pub value: u64,
+    /// What they weigh together.
+    pub weight: u64,
+}
+
+/// A group on one CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupOnCpuSnapshot {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Whether it takes part.
+    pub online: bool,
+    /// What is counted in the group's load.
+    pub contribution: i64,
+    /// The queue's average.
+    pub average: u64,
+    /// The sum that it is of.
+    pub value: u64,
+    /// What tasks that slept have put down beside it.
+    pub removed: u64,
+    /// What its members say.
+    pub attached: Attached,
+    /// Whether it is among those with load.
+    pub listed: bool,
+    /// The tasks on its queue, in groups below too.
+    pub nr_queued: u32,
+    /// What its entity weighs, as queues have it.
+    pub weight: u32,
+    /// How long its tasks ran here, nanoseconds.
+    pub ran: u64,
+}
+
+/// A group, or one that has ended and whose number is free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupSnapshot {
+    /// Its number.
+    pub id: GroupId,
+    /// Whether somebody has it.
+    pub lives: bool,
+    /// The group above.
+    pub parent: Option<GroupId>,
+    /// The most that an entity of it weighs, as queues have it.
+    pub shares: u32,
+    /// The word that says what load it has.
+    pub load_avg: i64,
+    /// Whether a queue without load may have left something in that.
+    pub leaks: bool,
+    /// Where it was ever used.
+    pub on: Vec<GroupOnCpuSnapshot>,
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// What the attached members of each queue say, by group and CPU.
+    fn attached(&self) -> BTreeMap<(GroupId, CpuId), Attached> {
+        let mut found: BTreeMap<(GroupId, CpuId), Attached> = BTreeMap::new();
+        let mut count = |group: Option<GroupId>, cpu: CpuId, member: Member, words: &FairTask<P>| {
+            let Some(group) = group.filter(|_| words.load_updated.peek() != 0) else { return };
+            let on = self.group_on(group, cpu);
+            let queued = words.height.peek() != 0 || crate::fair::words::member(on.queue.curr.peek()) == Some(member);
+            let weight = coarse(u64::from(words.weight.peek()));
+            let mut sum = words.peek_sum();
+            sum.advance(on.load.updated.peek(), u64::from(queued));
+            let own = found.entry((group, cpu)).or_default();
+            own.members += 1;
+            own.value += weight * sum.value;
+            own.weight += weight;
+        };
+        for id in self.tasks.ids() {
+            if let Some(words) = self.tasks.fair_if_made(id) {
+                count(self.group_hint(id), self.tasks.get(id).cpu(), Member::task(id), words);
+            }
+        }
+        for id in self.groups().into_iter().flat_map(|groups| groups.ever_made()) {
+            for cpu in self.topology.cpu_ids() {
+                if let Some(on) = self.group(id).on(cpu) {
+                    count(GroupId::of_link(on.entity.group.peek()), cpu, Member::group(id), &on.entity);
+                }
+            }
+        }
+        found
+    }
+
+    pub(crate) fn group_snapshots(&self) -> Vec<GroupSnapshot> {
+        let Some(groups) = self.groups() else { return Vec::new() };
+        let attached = self.attached();
+        let snapshot = |id: GroupId| {
+            let group = groups.get(id);
+            let on = |cpu: CpuId| {
+                let on = group.on(cpu)?;
+                Some(GroupOnCpuSnapshot {
+                    cpu,
+                    online: self.rqs[cpu].online.peek() != 0,
+                    contribution: on.load.contribution.peek(),
+                    average: on.load.average.peek(),
+                    value: on.load.value.peek(),
+                    removed: on.load.removed_weighed.peek(),
+                    attached: attached.get(&(id, cpu)).copied().unwrap_or_default(),
+                    listed: on.load.is_listed.peek() != 0,
+                    nr_queued: on.queue.nr_queued.peek(),
+                    weight: on.entity.weight.peek(),
+                    ran: on.queue.period_used.peek(),
+                })
+            };
+            GroupSnapshot {
+                id,
+                lives: group.is_alive(),
+                parent: group.parent(),
+                shares: group.shares(),
+                load_avg: self.load_of_group(group),
+                leaks: self.rd.config.groups.rate == PostRate::LimitedWithLeak,
+                on: self.topology.cpu_ids().filter_map(on).collect(),
+            }
+        };
+        groups.ever_made().map(snapshot).collect()
+    }
+}
+
+impl GroupSnapshot {
+    /// Tells of every invariant that does not hold.
+    pub(crate) fn check(&self, fail: &mut dyn FnMut(String)) {
+        let sum: i64 = self.on.iter().map(|on| on.contribution).sum();
+        if self.load_avg != sum {
+            fail(format!("load_avg is {}, its contributions {sum}", self.load_avg));
+        }
+        if !self.lives && (self.load_avg != 0 || self.on.iter().any(|on| on.nr_queued != 0 || on.average != 0)) {
+            fail(format!("has ended, and has load: {self:?}"));
+        }
+        for on in &self.on {
+            on.check(self.leaks, &mut |what| fail(format!("on cpu {}: {what}", on.cpu)));
+        }
+    }
+}
+
+impl GroupOnCpuSnapshot {
+    fn check(&self, leaks: bool, fail: &mut dyn FnMut(String)) {
+        if self.contribution < 0 || (!self.online && self.contribution != 0) {
+            fail(format!("contributes {}, and online is {}", self.contribution, self.online));
+        }
+        let Attached { members, value, weight } = self.attached;
+        let differ = self.value.abs_diff(value + self.removed);
+        if differ > VALUE_ROUNDS_OFF * (weight + LEFT_WEIGH) {
+            fail(format!("has a sum of {}, its {members} members of weight {weight} {value}", self.value));
+        }
+        if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !leaks)) {
+            fail(format!("is not listed: {self:?}"));
+        }
+    }
+}

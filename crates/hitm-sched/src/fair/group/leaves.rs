@@ -1,0 +1,138 @@
+//! Which groups have load on a CPU, and how that of sleepers is forgotten.
+//!
+//! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is attached to its queue there, and until it has no load and nobody
+//! queued and no group in it is listed. A CPU that balances updates those on its list. What CPUs have that do not tick, since no fair task is
+//! queued there, some other updates that does: the first that ticks when that was last done 32 ms ago.
+//!
+//! **Origin.** Linux's list of leaf queues, its update of blocked averages, and its idle balance, in which that is done for CPUs that have
+//! stopped to tick.
+//!
+//! **Invariant.** A queue that is not listed has nothing counted in its group's load: its contribution goes with it. Until v6.18 of Linux it did not where
+//! the [rate](super::variant::PostRate) is limited.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, PlainWord, Platform, Span, Time, described};
+use hitm_topology::CpuId;
+
+use super::GroupId;
+use super::average::nanos;
+use super::variant::PostRate;
+use crate::fair::words::Member;
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+
+described! {
+    /// When the load of idle CPUs is updated.
+    pub struct IdleLoad<M: Memory> as "group_idle_load" {
+        /// When that is due, picoseconds. Written by who does it, read by who ticks.
+        pub(super) next: M::Atomic<u64>,
+    }
+}
+
+/// How often that is: Linux's.
+const IDLE_UPDATES: Span = Span::from_micros(32_000);
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// The queue of `id` on `cpu` gets load.
+    pub(super) fn list_leaf(&self, cpu: CpuId, id: GroupId) {
+        let on = self.group_on(id, cpu);
+        if on.load.is_listed.get() != 0 {
+            return;
+        }
+        // From the group's own words, as the original.
+        if let Some(parent) = self.group(id).parent() {
+            self.list_leaf(cpu, parent);
+            let below = &self.group_on(parent, cpu).load.listed_below;
+            below.set(below.get() + 1);
+        }
+        let first = self.leaves(cpu);
+        on.load.next.set(first.get());
+        first.set(GroupId::link(Some(id)));
+        on.load.is_listed.set(1);
+    }
+
+    /// The first of the list of a CPU.
+    fn leaves(&self, cpu: CpuId) -> &P::Plain<u32> {
+        &self.groups().expect("one has load").leaves[cpu].first
+    }
+
+    /// Takes `id`, which stands behind `before` on the list of `cpu`, off it.
+    fn unlist(&self, cpu: CpuId, before: Option<GroupId>, id: GroupId) {
+        let load = &self.group_on(id, cpu).load;
+        let place = match before {
+            None => self.leaves(cpu),
+            Some(before) => &self.group_on(before, cpu).load.next,
+        };
+        place.set(load.next.get());
+        load.is_listed.set(0);
+        if let Some(parent) = self.above(id, cpu) {
+            let below = &self.group_on(parent, cpu).load.listed_below;
+            below.set(below.get() - 1);
+        }
+    }
+
+    /// As `unlist`, wherever on the list it stands, if it does.
+    pub(super) fn unlist_anywhere(&self, cpu: CpuId, id: GroupId) {
+        let mut before = None;
+        let mut next = GroupId::of_link(self.leaves(cpu).get());
+        while let Some(own) = next {
+            if own == id {
+                return self.unlist(cpu, before, id);
+            }
+            before = Some(own);
+            next = GroupId::of_link(self.group_on(own, cpu).load.next.get());
+        }
+    }
+
+    /// Updates all that have load on the CPU of `rq`.
+    pub(crate) fn update_leaves(&self, rq: &RqGuard<'_, P>, now: Time) {
+        if self.groups().is_none() {
+            return;
+        }
+        let (cpu, now) = (rq.cpu, nanos(now));
+        let mut before = None;
+        let mut next = GroupId::of_link(self.leaves(cpu).get());
+        while let Some(id) = next {
+            let on = self.group_on(id, cpu);
+            if self.update_queue(cpu, on, now) {
+                self.post(cpu, id);
+            }
+            if let Some(above) = self.above(id, cpu)
+                && (on.load.tells.get() != 0 || on.entity.load_value.get() != 0)
+            {
+                self.update_load(cpu, above, Member::group(id), now);
+            }
+            next = GroupId::of_link(on.load.next.get());
+            let has_load = on.load.average.get() != 0 || on.load.value.get() != 0 || on.queue.nr_queued.get() != 0;
+            if has_load || on.load.listed_below.get() != 0 {
+                before = Some(id);
+                continue;
+            }
+            if self.rd.config.groups.rate != PostRate::LimitedWithLeak {
+                self.withdraw_load(cpu, id);
+            }
+            self.unlist(cpu, before, id);
+        }
+    }
+
+    /// A tick: what CPUs that do not tick have is updated if that is due. The caller holds no lock.
+    pub(in crate::fair) fn update_idle_load(&self, now: Time) {
+        let Some(groups) = self.groups() else { return };
+        let (next, due) = (&groups.idle_load.next, now.as_picos());
+        // Relaxed: a time; whoever comes first does it.
+        let before = next.load(Ordering::Relaxed);
+        let after = due + IDLE_UPDATES.as_picos();
+        // Relaxed: as above, also on failure.
+        if due < before || next.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            return;
+        }
+        for cpu in self.topology.cpu_ids() {
+            if self.fair_queue(cpu).nr_queued.peek() == 0 && groups.leaves[cpu].first.peek() != 0 {
+                let rq = self.lock(cpu);
+                self.update_leaves(&rq, P::now());
+            }
+        }
+    }
+}

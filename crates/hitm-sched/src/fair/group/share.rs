@@ -1,0 +1,182 @@
+//! What a group's queue on a CPU tells the group of its load, and what its entity there weighs for it.
+//!
+//! **Claim.** A group's entities together weigh what the group does, each as much of it as its queue has of the group's load. A queue that has all of it
+//! weighs all.
+//!
+//! **Origin.** Linux's: `update_tg_load_avg` and `calc_group_shares`, v6.4, and their limits since. [`PostRate::LimitedBoth`] is ours: where a CPU adds
+//! to the group's load it learns, from the same read-modify-write, what others have, and weighs by that until it next may look.
+//!
+//! **Invariants.** (1) When nothing is in flight a group's `load_avg` is the sum of its queues' contributions, exactly. (2) A contribution is never
+//! negative, and that of a CPU that is offline is 0. (3) An entity weighs 2 at least, and its group's shares at most.
+//!
+//! **Memory ordering.** None: `load_avg` is a statistic, and a contribution its CPU's own.
+//!
+//! **Cost.** Of an enqueue, a dequeue and a tick, at each level: a load of `load_avg`, on whose line others add; an addition to it where the queue's
+//! average has changed by a 64th, so in each period and in each migration. With [`PostRate::LimitedBoth`], one of the two a millisecond.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, PlainWord, Platform};
+use hitm_topology::CpuId;
+
+use super::average::nanos;
+use super::variant::{LEAST_APART, PostRate};
+use super::words::GroupOnCpu;
+use super::{Group, GroupId, WEIGHT_LEAST};
+use crate::fair::words::Member;
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+
+/// A change that is not more than such a part of what is counted is not told: Linux's.
+const TOLD_FROM: i64 = 64;
+
+/// Whether `now` is too soon after `last`, in nanoseconds; 0 for never.
+fn is_too_soon(last: u64, now: u64) -> bool {
+    last != 0 && now.saturating_sub(last) < LEAST_APART.as_picos() / 1_000
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// Adds to the load of a group, for `cpu`. What it was before.
+    #[track_caller]
+    fn add_load(&self, group: &Group<P>, cpu: CpuId, load: i64) -> i64 {
+        match &group.parts {
+            Some(parts) => {
+                parts.add(&self.topology, cpu, load);
+                parts.sum() - load
+            }
+            // Relaxed: a statistic; nothing is ordered by it.
+            None => group.words.load_avg().fetch_add(load, Ordering::Relaxed),
+        }
+    }
+
+    /// The load of a group.
+    #[track_caller]
+    pub(super) fn load_of_group(&self, group: &Group<P>) -> i64 {
+        match &group.parts {
+            Some(parts) => parts.sum(),
+            // Relaxed: as above.
+            None => group.words.load_avg().load(Ordering::Relaxed),
+        }
+    }
+
+    /// The average of the queue of `id` on `cpu` is another: the group is told, if that is worth it and not too soon.
+    pub(super) fn post(&self, cpu: CpuId, id: GroupId) {
+        if self.rqs[cpu].online.get() == 0 {
+            return;
+        }
+        let (group, load) = (self.group(id), &self.group_on(id, cpu).load);
+        let (average, before) = (load.average.get() as i64, load.contribution.get());
+        let is_limited = self.rd.config.groups.rate != PostRate::Always;
+        let now = load.updated.get();
+        if is_limited && is_too_soon(load.posted.get(), now) {
+            return;
+        }
+        if (average - before).abs() <= before / TOLD_FROM {
+            return;
+        }
+        let was = self.add_load(group, cpu, average - before);
+        load.contribution.set(average);
+        if is_limited {
+            load.posted.set(now);
+        }
+        if self.rd.config.groups.rate == PostRate::LimitedBoth {
+            load.others.set(was - before);
+            load.looked.set(now);
+        }
+    }
+
+    /// What the queue of `id` on `cpu` has counted in the group's load is so no longer.
+    pub(super) fn withdraw_load(&self, cpu: CpuId, id: GroupId) {
+        let contribution = &self.group_on(id, cpu).load.contribution;
+        let before = contribution.get();
+        if before != 0 {
+            self.add_load(self.group(id), cpu, -before);
+            contribution.set(0);
+        }
+    }
+
+    /// What others have of the load of `id`.
+    fn load_of_others(&self, id: GroupId, on: &GroupOnCpu<P>) -> i64 {
+        let load = &on.load;
+        let seldom = self.rd.config.groups.rate == PostRate::LimitedBoth;
+        let now = load.updated.get();
+        if seldom && is_too_soon(load.looked.get(), now) {
+            return load.others.get();
+        }
+        let others = self.load_of_group(self.group(id)) - load.contribution.get();
+        if seldom {
+            load.others.set(others);
+            load.looked.set(now);
+        }
+        others
+    }
+
+    /// What the entity of `id` on `cpu` is to weigh.
+    fn share(&self, cpu: CpuId, id: GroupId, on: &GroupOnCpu<P>) -> u32 {
+        let shares = i128::from(self.group(id).shares());
+        let load = i128::from(self.queued_weight(cpu, on).max(on.load.average.get()));
+        // Others' contributions may be on the way from one CPU to another.
+        let all = i128::from(self.load_of_others(id, on).max(0)) + load;
+        let share = if all == 0 { shares } else { shares * load / all };
+        share.clamp(i128::from(WEIGHT_LEAST), shares) as u32
+    }
+
+    /// The entity of `id` on the CPU of `rq` weighs what its queue has of the group's load from now on.
+    pub(super) fn update_share(&self, rq: &RqGuard<'_, P>, id: GroupId) {
+        let on = self.group_on(id, rq.cpu);
+        if on.queue.nr_queued.get() == 0 && !self.rd.config.groups.weighs_empty {
+            return;
+        }
+        let weight = self.share(rq.cpu, id, on);
+        let entity = &on.entity;
+        if entity.weight.get() == weight {
+            return;
+        }
+        let above = self.above(id, rq.cpu);
+        if let Some(above) = above {
+            Self::reweigh_load(self.group_on(above, rq.cpu), entity, weight);
+        }
+        let member = Member::group(id);
+        let line = self.level(rq.cpu, above);
+        if entity.height.get() != 0 || line.curr() == Some(member) {
+            line.reweigh(member, weight, P::now());
+        } else {
+            entity.set_weight(weight);
+        }
+    }
+
+    /// The CPU of `rq` goes: nothing of its groups' load is counted any longer.
+    pub(crate) fn withdraw_loads(&self, rq: &RqGuard<'_, P>) {
+        let Some(groups) = self.groups() else { return };
+        // Who goes away is not found by `living` while another CPU makes it: what it had here it has not counted yet.
+        for id in groups.living().filter(|&id| groups.get(id).on(rq.cpu).is_some()) {
+            self.withdraw_load(rq.cpu, id);
+        }
+    }
+
+    /// Sums up all that is above `id` on the CPU of `rq`, and weighs it anew.
+    pub(super) fn update_shares_above(&self, rq: &RqGuard<'_, P>, id: GroupId) {
+        let now = nanos(P::now());
+        let mut next = Some(id);
+        while let Some(id) = next {
+            next = self.above(id, rq.cpu);
+            if let Some(above) = next {
+                self.update_load(rq.cpu, above, Member::group(id), now);
+            }
+            self.update_share(rq, id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::average::coarse;
+    use super::*;
+    use crate::fair::weight::FINE_BITS;
+
+    #[test]
+    fn a_weight_that_is_there_counts() {
+        assert_eq!([0, 1, 2 << FINE_BITS, 5 << FINE_BITS].map(coarse), [0, WEIGHT_LEAST, 2, 5]);
+    }
+}

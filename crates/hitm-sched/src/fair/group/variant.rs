@@ -1,0 +1,184 @@
+//! How a group's load is kept: where its words stand, who adds to them, and how often.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, Described, Field, Memory, Native, Placed, PlacedSlice, Span};
+use hitm_topology::{CpuId, Scope, Topology};
+
+use super::words::{Baseline, Isolated, Reordered, TaskGroupFields, TaskGroupWords};
+
+/// The order of a group's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum GroupOrder {
+    /// v6.4's.
+    #[default]
+    Baseline,
+    /// The posted one.
+    Reordered,
+    /// The load alone on its line.
+    Isolated,
+}
+
+impl GroupOrder {
+    /// The size and the fields of a group's words.
+    pub(crate) fn layout(self) -> (usize, Vec<Field>) {
+        fn of<T: Described>() -> (usize, Vec<Field>) {
+            (size_of::<T>(), T::fields())
+        }
+        match self {
+            Self::Baseline => of::<Baseline<Native, ()>>(),
+            Self::Reordered => of::<Reordered<Native, ()>>(),
+            Self::Isolated => of::<Isolated<Native, ()>>(),
+        }
+    }
+}
+
+/// How often a CPU adds to a group's load, and looks at it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PostRate {
+    /// Adds when its queue's load has changed by more than a 64th, looks whenever it weighs: v6.4's.
+    #[default]
+    Always,
+    /// Adds once a millisecond at most: v6.7's. A queue whose last decrease came too soon ceases to be looked after, and what it had is counted for ever.
+    LimitedWithLeak,
+    /// As above, without the leak: v6.18's.
+    Limited,
+    /// Ours: also looks once a millisecond at most, and sees what others have where it adds.
+    LimitedBoth,
+}
+
+/// How far apart two additions of a CPU are at least, and two looks: Linux's.
+pub(super) const LEAST_APART: Span = Span::from_micros(1_000);
+
+/// How a group's load is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// Where the words stand.
+    pub order: GroupOrder,
+    /// Over which part of the machine the load is split: all of it, or nodes or LLCs.
+    pub scope: Scope,
+    /// How often CPUs add to it and look at it.
+    pub rate: PostRate,
+    /// Whether a change of CPU reads where the group's queues are from the group's words, of both classes: Linux's, with real-time groups. Here
+    /// real-time tasks share nothing by groups, so nobody needs that.
+    pub pointers: bool,
+    /// Whether a group whose queue has become empty is weighed once more: until v6.11.
+    pub weighs_empty: bool,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        Self {
+            order: GroupOrder::Baseline,
+            scope: Scope::Machine,
+            rate: PostRate::Always,
+            pointers: true,
+            weighs_empty: true,
+        }
+    }
+}
+
+impl GroupConfig {
+    /// Our own.
+    pub(crate) const SHIPPED: Self = Self {
+        order: GroupOrder::Isolated,
+        scope: Scope::Machine,
+        rate: PostRate::LimitedBoth,
+        pointers: false,
+        weighs_empty: false,
+    };
+}
+
+/// A group's words, in one of the orders.
+pub(super) enum Words<M: Memory> {
+    Baseline(Placed<M, Baseline<M, ()>>),
+    Reordered(Placed<M, Reordered<M, ()>>),
+    Isolated(Placed<M, Isolated<M, ()>>),
+}
+
+/// The accessors of [`TaskGroupWords`], whichever order it is.
+macro_rules! accessors {
+    ($($field:ident: $type:ty),+ $(,)?) => {$(
+        pub(super) fn $field(&self) -> &M::Atomic<$type> {
+            match self {
+                Self::Baseline(words) => words.$field(),
+                Self::Reordered(words) => words.$field(),
+                Self::Isolated(words) => words.$field(),
+            }
+        }
+    )+};
+}
+
+impl<M: Memory> Words<M> {
+    pub(super) fn new(order: GroupOrder, number: usize, pointers: [u64; 4]) -> Self {
+        let [se, cfs_rq, rt_se, rt_rq] = pointers.map(M::Atomic::new);
+        let fields = TaskGroupFields::<M, ()> {
+            references: M::Atomic::new(0),
+            se,
+            cfs_rq,
+            shares: M::Atomic::new(0),
+            load_avg: M::Atomic::new(0),
+            rt_se,
+            rt_rq,
+            parent: M::Atomic::new(0),
+        };
+        match order {
+            GroupOrder::Baseline => Self::Baseline(placed(TaskGroupWords::from_fields(fields), number)),
+            GroupOrder::Reordered => Self::Reordered(placed(TaskGroupWords::from_fields(fields), number)),
+            GroupOrder::Isolated => Self::Isolated(placed(TaskGroupWords::from_fields(fields), number)),
+        }
+    }
+
+    accessors! {
+        references: u64, se: u64, cfs_rq: u64, shares: u64, load_avg: i64, rt_se: u64, rt_rq: u64, parent: u64,
+    }
+}
+
+fn placed<M: Memory, T: Described>(words: T, number: usize) -> Placed<M, T> {
+    Placed::new(words, Some(number), None)
+}
+
+impl<M: Memory> fmt::Debug for Words<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Words").field("load_avg", self.load_avg()).finish_non_exhaustive()
+    }
+}
+
+/// Where a group's load is split: a word a part of the machine, each on a line of its own.
+#[derive(Debug)]
+pub(super) struct Parts<M: Memory> {
+    parts: Box<[PlacedSlice<M, M::Atomic<i64>>]>,
+    scope: Scope,
+}
+
+impl<M: Memory> Parts<M> {
+    /// None where the load is one word.
+    pub(super) fn new(topology: &Topology, scope: Scope) -> Option<Self> {
+        let fields = || vec![Field::word("load_avg", 0, 8, "the part's share of the group's load")];
+        let part = |part: usize| {
+            let node = topology.cpu(topology.cpus_of(scope, part)[0]).node;
+            PlacedSlice::new("task_group_load", Some(part), Some(node), 1, &fields, |_| M::Atomic::new(0))
+        };
+        (scope != Scope::Machine).then(|| Self { parts: (0..topology.parts(scope)).map(part).collect(), scope })
+    }
+
+    /// Adds, for `cpu`.
+    #[track_caller]
+    pub(super) fn add(&self, topology: &Topology, cpu: CpuId, load: i64) {
+        let part = &self.parts[topology.part_of(self.scope, cpu)][0];
+        // Relaxed: a statistic; nothing is ordered by it.
+        part.fetch_add(load, Ordering::Relaxed);
+    }
+
+    /// The sum.
+    #[track_caller]
+    pub(super) fn sum(&self) -> i64 {
+        let mut sum = 0;
+        for part in &self.parts {
+            // Relaxed: as above.
+            sum += part[0].load(Ordering::Relaxed);
+        }
+        sum
+    }
+}

@@ -1,0 +1,318 @@
+//! What a group has in shared memory: for all CPUs, in several orders, and on each CPU.
+//!
+//! **Origin.** Linux's `struct task_group` of v6.4, with fair and real-time group scheduling, and what was posted for it: Deng Pan,
+//! "sched/task_group: Re-layout structure to reduce false sharing", v3, 2023, not merged. Fields that our scheduler has no use for are padding of
+//! their size, by their names. What follows `autogroup` is cut off at the end of its line.
+//!
+//! **Layout.** Lines count from 0. The contended one is 4:
+//!
+//! | line | written by | read by |
+//! |---|---|---|
+//! | 3 | who makes a group, or weighs it | `se`, `cfs_rq`: every change of CPU of a task; `shares`: every enqueue, dequeue and tick |
+//! | 4 | `load_avg`: enqueues, dequeues, ticks, and both sides of a migration | `load_avg`: every enqueue, dequeue and tick; [`Baseline`]: `rt_se` and `rt_rq`: every change of CPU |
+//! | 5 | nobody, of what is here | [`Reordered`]: `rt_se`, `rt_rq`, and `parent`: a queue that gets load again |
+//!
+//! A group's words on a CPU are that CPU's alone, but for what others take away from its load, on a line of its own. Linux has queue and entity in
+//! objects of their own; since here too each begins a line, that is no difference.
+
+use std::fmt;
+use std::mem::offset_of;
+
+use hitm_memory::{LINE, LineStart, Memory, Native, PlainWord, RawSpinLock, described, orders};
+
+use super::GroupId;
+use crate::fair::load::Sum;
+use crate::fair::words::{FairQueue, FairTask};
+
+/// What stands inside a group's words: one way only, so far.
+pub trait TaskGroupParts<M: Memory>: Send + Sync + 'static {
+    /// The word `load_avg`.
+    type Load: Send + Sync + 'static;
+}
+
+impl<M: Memory> TaskGroupParts<M> for () {
+    type Load = M::Atomic<i64>;
+}
+
+orders! {
+    /// The initial values of a group's words.
+    pub fields TaskGroupFields<M, P: TaskGroupParts> via TaskGroupTypes {
+        /// What keeps it. Written when a task or a group comes to it or leaves it for good.
+        references: M::Atomic<u64>,
+        /// Pointer to its entities by CPU. Read by every change of CPU.
+        se: M::Atomic<u64>,
+        /// Pointer to its queues by CPU. Read by every change of CPU.
+        cfs_rq: M::Atomic<u64>,
+        /// Its weight, as queues have it. Written by who changes it, read by who weighs its entities.
+        shares: M::Atomic<u64>,
+        /// The load of all its queues. Added to by CPUs whose queue's load has changed, read by who weighs its entities.
+        load_avg: P::Load,
+        /// Pointer to its real-time entities by CPU. Read by every change of CPU, also of fair tasks.
+        rt_se: M::Atomic<u64>,
+        /// Pointer to its real-time queues by CPU. As `rt_se`.
+        rt_rq: M::Atomic<u64>,
+        /// The group above, counted from 1; 0 for none. Read when a queue of it gets load that had none.
+        parent: M::Atomic<u64>,
+    }
+
+    /// The words of a group, wherever they stand.
+    accessors TaskGroupWords as "task_group";
+
+    /// v6.4's.
+    order Baseline {
+        references,
+        pad css: [u64; 24],
+        se,
+        cfs_rq,
+        shares,
+        pad idle: u32,
+        line before_load_avg,
+        load_avg,
+        rt_se,
+        rt_rq,
+        pad rt_bandwidth: [u64; 12],
+        pad rcu: [u64; 2],
+        pad list: [u64; 2],
+        parent,
+        pad siblings: [u64; 2],
+        pad children: [u64; 2],
+        pad autogroup: u64,
+        pad cfs_bandwidth: [u64; 7],
+    }
+
+    /// The posted one: what is read often stands on the line after that of `load_avg`.
+    order Reordered {
+        references,
+        pad css: [u64; 24],
+        se,
+        cfs_rq,
+        shares,
+        pad idle: u32,
+        line before_load_avg,
+        load_avg,
+        pad rcu: [u64; 2],
+        pad list: [u64; 2],
+        pad siblings: [u64; 2],
+        pad children: [u64; 2],
+        parent,
+        rt_se,
+        rt_rq,
+        pad rt_bandwidth: [u64; 12],
+        pad autogroup: u64,
+        pad cfs_bandwidth: [u64; 7],
+    }
+
+    /// `load_avg` alone on its line, whatever else is edited.
+    order Isolated {
+        references,
+        pad css: [u64; 24],
+        se,
+        cfs_rq,
+        shares,
+        pad idle: u32,
+        line before_load_avg,
+        load_avg,
+        line after_load_avg,
+        parent,
+        rt_se,
+        rt_rq,
+        pad rt_bandwidth: [u64; 12],
+        pad rcu: [u64; 2],
+        pad list: [u64; 2],
+        pad siblings: [u64; 2],
+        pad children: [u64; 2],
+        pad autogroup: u64,
+        pad cfs_bandwidth: [u64; 7],
+    }
+}
+
+/// Asserts the offsets of an order.
+macro_rules! assert_order {
+    ($order:ident, $($field:ident @ $offset:literal),+ $(,)?) => {
+        $(const _: () = assert!(offset_of!($order<Native, ()>, $field) == $offset, "the original's offset");)+
+    };
+}
+
+// Mechanisms 6.1 and 6.3 of the reference.
+assert_order!(
+    Baseline, se @ 200, cfs_rq @ 208, shares @ 216, idle @ 224, load_avg @ 256, rt_se @ 264, rt_rq @ 272, rt_bandwidth @ 280,
+    rcu @ 376, list @ 392, parent @ 408, siblings @ 416, children @ 432, autogroup @ 448, cfs_bandwidth @ 456,
+);
+assert_order!(
+    Reordered, se @ 200, cfs_rq @ 208, shares @ 216, idle @ 224, load_avg @ 256, rcu @ 264, list @ 280, siblings @ 296,
+    children @ 312, parent @ 328, rt_se @ 336, rt_rq @ 344, rt_bandwidth @ 352, autogroup @ 448, cfs_bandwidth @ 456,
+);
+assert_order!(Isolated, se @ 200, cfs_rq @ 208, shares @ 216, load_avg @ 256, parent @ 320, rt_se @ 328, rt_rq @ 336);
+
+const _: () = assert!(
+    offset_of!(Isolated<Native, ()>, load_avg) / LINE != offset_of!(Isolated<Native, ()>, shares) / LINE
+        && offset_of!(Isolated<Native, ()>, load_avg) / LINE != offset_of!(Isolated<Native, ()>, parent) / LINE,
+    "nobody shares the line of `load_avg`",
+);
+
+/// Where a sum stands: until when it is summed up, what it is, what has passed of the period.
+type SumWords<'a, M> = (&'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u32>);
+
+/// The load of somebody, or of a queue: see [`load`](crate::fair::load).
+pub(crate) trait Loaded<M: Memory> {
+    /// The words.
+    fn words(&self) -> SumWords<'_, M>;
+
+    fn sum(&self) -> Sum {
+        let (updated, value, passed) = self.words();
+        Sum { updated: updated.get(), value: value.get(), passed: passed.get() }
+    }
+
+    fn set_sum(&self, sum: Sum) {
+        let (updated, value, passed) = self.words();
+        updated.set(sum.updated);
+        value.set(sum.value);
+        passed.set(sum.passed);
+    }
+
+    /// As `sum`, without the lock.
+    fn peek_sum(&self) -> Sum {
+        let (updated, value, passed) = self.words();
+        Sum { updated: updated.peek(), value: value.peek(), passed: passed.peek() }
+    }
+}
+
+described! {
+    /// The load of a group's queue.
+    pub struct GroupLoad<M: Memory> as "group_load" {
+        /// Until when it is summed up, nanoseconds. Peeked at by who takes a task away that sleeps.
+        pub(crate) updated: M::Plain<u64>,
+        /// The weights that were queued, over time.
+        pub(crate) value: M::Plain<u64>,
+        /// Their average: Linux's `load_avg` of the queue. As of when a period last ended, or somebody came or went.
+        pub(crate) average: M::Plain<u64>,
+        /// What of it is counted in the group's `load_avg`: Linux's `tg_load_avg_contrib`.
+        pub(crate) contribution: M::Plain<i64>,
+        /// When that changed last, nanoseconds: Linux's `last_update_tg_load_avg`.
+        pub(crate) posted: M::Plain<u64>,
+        /// What came to it or left it and is not told to the queue above.
+        pub(crate) to_tell: M::Plain<i64>,
+        /// How much of the period under way has passed, units.
+        pub(crate) passed: M::Plain<u32>,
+        /// 1 while `to_tell` is to be told.
+        pub(crate) tells: M::Plain<u32>,
+        /// The next group with load on this CPU, counted from 1; 0 for none.
+        pub(crate) next: M::Plain<u32>,
+        /// 1 while it is among those.
+        pub(crate) is_listed: M::Plain<u32>,
+        removed_line: LineStart,
+        /// Protects what follows.
+        pub(crate) removed_lock: RawSpinLock<M>,
+        /// How many tasks that slept have gone elsewhere. Peeked at by the CPU.
+        pub(crate) removed_count: M::Plain<u32>,
+        /// Their sums, each times its weight. Linux works these out from the averages.
+        pub(crate) removed_weighed: M::Plain<u64>,
+        /// Their sums.
+        pub(crate) removed_value: M::Plain<u64>,
+        rest_line: LineStart,
+        /// How many groups in this one are among those with load.
+        pub(crate) listed_below: M::Plain<u32>,
+        /// What others had of the group's `load_avg` when this CPU last looked, where it looks seldom.
+        pub(crate) others: M::Plain<i64>,
+        /// When that was, nanoseconds.
+        pub(crate) looked: M::Plain<u64>,
+    }
+}
+
+const _: () = assert!(offset_of!(GroupLoad<Native>, removed_line) == LINE, "what an update touches is one line");
+
+described! {
+    /// A group on one CPU.
+    pub struct GroupOnCpu<M: Memory> as "group_rq" {
+        /// Its queue. The words that belong to a CPU's queue alone are not used.
+        pub(crate) queue: FairQueue<M> = described,
+        /// What stands for it on the queue above. The words that belong to tasks alone are not used, but `group`: the group above.
+        pub(crate) entity: FairTask<M> = described,
+        /// Its load.
+        pub(crate) load: GroupLoad<M> = described,
+    }
+}
+
+const _: () = assert!(offset_of!(GroupOnCpu<Native>, entity) == 2 * LINE, "a queue's lines are its own");
+const _: () = assert!(offset_of!(GroupOnCpu<Native>, load) == 4 * LINE, "an entity's lines are its own");
+
+described! {
+    /// A CPU's groups.
+    pub struct GroupsOnCpu<M: Memory> as "group_leaves" {
+        /// The first group with load on this CPU, counted from 1; 0 for none. Those in others come before them. Peeked at by who
+        /// updates what idle CPUs have.
+        pub(crate) first: M::Plain<u32>,
+    }
+}
+
+impl<M: Memory> Loaded<M> for GroupLoad<M> {
+    fn words(&self) -> SumWords<'_, M> {
+        (&self.updated, &self.value, &self.passed)
+    }
+}
+
+impl<M: Memory> Loaded<M> for FairTask<M> {
+    fn words(&self) -> SumWords<'_, M> {
+        (&self.load_updated, &self.load_value, &self.load_passed)
+    }
+}
+
+impl<M: Memory> GroupLoad<M> {
+    /// Nothing, from `now` on.
+    fn new(now: u64) -> Self {
+        Self {
+            updated: M::Plain::new(now),
+            value: M::Plain::new(0),
+            average: M::Plain::new(0),
+            contribution: M::Plain::new(0),
+            posted: M::Plain::new(0),
+            to_tell: M::Plain::new(0),
+            passed: M::Plain::new(0),
+            tells: M::Plain::new(0),
+            next: M::Plain::new(0),
+            is_listed: M::Plain::new(0),
+            removed_line: LineStart,
+            removed_lock: RawSpinLock::new(),
+            removed_count: M::Plain::new(0),
+            removed_weighed: M::Plain::new(0),
+            removed_value: M::Plain::new(0),
+            rest_line: LineStart,
+            listed_below: M::Plain::new(0),
+            others: M::Plain::new(0),
+            looked: M::Plain::new(0),
+        }
+    }
+}
+
+impl<M: Memory> GroupOnCpu<M> {
+    /// A group of so many shares, in the group `above`.
+    pub(super) fn new(above: Option<GroupId>, shares: u32, now: u64) -> Self {
+        Self { queue: FairQueue::new(), entity: FairTask::of_group(shares, above), load: GroupLoad::new(now) }
+    }
+
+    /// As new: another group has the number. The last one has left nothing.
+    pub(super) fn begin(&self, above: Option<GroupId>, shares: u32) {
+        self.entity.weight.set(shares);
+        self.entity.lag.set(0);
+        self.entity.left_of_slice.set(0);
+        self.entity.group.set(GroupId::link(above));
+        self.load.posted.set(0);
+        self.load.looked.set(0);
+    }
+
+    /// The group has ended: nothing is left.
+    pub(super) fn end(&self) {
+        for word in [&self.load.value, &self.load.average, &self.entity.load_value, &self.entity.load_average] {
+            word.set(0);
+        }
+        self.load.to_tell.set(0);
+        self.load.tells.set(0);
+        self.entity.load_updated.set(0);
+    }
+}
+
+impl<M: Memory> fmt::Debug for GroupOnCpu<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupOnCpu").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
