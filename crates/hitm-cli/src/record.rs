@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hitm::{RoleCounts, Roles};
-use hitm_machine::{Arbitration, Costs};
+use hitm_machine::{Arbitration, Costs, Results};
 use hitm_memory::Span;
 use hitm_report::result::{self, Machine, ResultFile, Role, Run, SCHEMA};
 use hitm_report::statistics::{Mean, ratio};
@@ -27,6 +27,21 @@ pub(crate) fn empty_file() -> ResultFile {
         runs: Vec::new(),
         failures: Vec::new(),
     }
+}
+
+/// The fields of a group that the reordering moves: what a change of CPU reads for the real-time class.
+const MOVED: [&str; 2] = ["rt_se", "rt_rq"];
+
+/// Cycles that were waited for these.
+pub(crate) fn task_group_cycles(results: &Results) -> f64 {
+    let of_groups = results.lines.iter().filter(|line| line.object == "task_group");
+    let moved = of_groups.flat_map(|line| &line.accesses).filter(|access| MOVED.contains(&&*access.field));
+    moved.map(|access| access.cycles).fold(0.0, |sum, cycles| sum + cycles)
+}
+
+/// `cycles` as a share of all that were not idle.
+pub(crate) fn share_of_busy(results: &Results, cycles: f64) -> f64 {
+    cycles / (results.busy() as f64 * 1e-3 * results.clock_ghz).max(1.0)
 }
 
 /// Options that results do not depend on: where they go, and how many host threads there are.

@@ -14,6 +14,7 @@ use hitm_workloads::meter::{BATCHES, Window};
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
+use crate::record::task_group_cycles;
 use crate::workload::{Running, Workload};
 
 /// A run of a workload.
@@ -43,6 +44,8 @@ pub(crate) struct Outcome {
     /// With all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
+    /// Cycles that were waited for the fields of groups that a mitigation moves.
+    pub(crate) task_group_cycles: f64,
     pub(crate) operations: Vec<(Count, u64)>,
     /// Of the measured stretch.
     pub(crate) measured: Vec<(Count, u64)>,
@@ -63,6 +66,7 @@ impl Outcome {
         self.batches.extend(other.batches);
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
+        self.task_group_cycles += other.task_group_cycles;
         self.operations.extend(other.operations);
         self.measured.extend(other.measured);
         self.conservation.extend(other.conservation);
@@ -145,11 +149,13 @@ impl Case {
         let batches = running.as_ref().map_or([f64::NAN; BATCHES], Running::batches);
         let stats = runtime.scheduler().stats();
         let window = self.workload.window();
+        let results = machine.results();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
             batches: vec![batches],
             latencies: running.as_ref().map_or_else(Vec::new, Running::latencies),
-            results: machine.results(),
+            task_group_cycles: task_group_cycles(&results),
+            results,
             operations: stats.sums(),
             measured: Count::ALL.iter().map(|&count| (count, stats.sum_between(count))).collect(),
             conservation: stats.conservation(window.start(), window.end()).into_iter().collect(),

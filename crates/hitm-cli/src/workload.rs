@@ -9,6 +9,7 @@ use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::cid_storms::{self, Storms};
+use hitm_workloads::context1::{self, Context1};
 use hitm_workloads::cyclic::{self, Cyclic};
 use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::loopback::trace::COUNTED_BYTES;
@@ -26,6 +27,7 @@ pub(crate) enum Workload {
     CidStorms(cid_storms::Config),
     Loopback(loopback::Config),
     Schbench(schbench::Config),
+    Context1(context1::Config),
 }
 
 /// A workload that was started.
@@ -37,6 +39,7 @@ pub(crate) enum Running {
     CidStorms(Storms),
     Loopback(Loopback),
     Schbench(Schbench),
+    Context1(Context1),
 }
 
 impl Workload {
@@ -50,6 +53,7 @@ impl Workload {
             Self::Loopback(loopback::Config { test: Test::Tbench, .. }) => "tbench",
             Self::Loopback(_) => "netperf",
             Self::Schbench(_) => "schbench",
+            Self::Context1(_) => "context1",
         }
     }
 
@@ -61,6 +65,7 @@ impl Workload {
             Self::CidStorms(config) => config.load.name().to_owned(),
             Self::Loopback(config) => loopback_profile(config),
             Self::Schbench(config) => schbench_profile(config),
+            Self::Context1(config) => context1_profile(config),
             Self::Cyclic(_) | Self::PiStress(_) => self.options().trim_start().to_owned(),
         }
     }
@@ -80,12 +85,32 @@ impl Workload {
             Self::Schbench(config) => {
                 format!(" --message-threads {}{}", config.messengers, unusual_schbench_options(config))
             }
+            Self::Context1(config) => {
+                let depth = (config.depth != 1).then(|| config.depth.to_string());
+                format!(" --pairs {}{} --work {}", config.pairs, options(&[("depth", depth)]), nanos(config.work))
+            }
         }
+    }
+
+    /// What was published of it with groups: of 160 pairs in one, on the machine that was measured.
+    fn published_of_groups(&self, topology: &Topology, mitigation: &Mitigation) -> Option<(Published, f64)> {
+        let Self::Context1(config) = self else { return None };
+        let alike = config.pairs == 160 && config.depth == 1 && topology.name() == "icx-2x40";
+        published::task_group(mitigation.name()).filter(|_| alike)
+    }
+
+    /// What share of the cycles went where a mitigation moves fields, in words, if it is about that.
+    pub(crate) fn task_group_note(&self, topology: &Topology, mitigation: &Mitigation, share: f64) -> Option<String> {
+        let Self::Context1(_) = self else { return None };
+        let published = self.published_of_groups(topology, mitigation);
+        let published = published.map_or_else(String::new, |(_, share)| format!(", published {:.1}", 100.0 * share));
+        Some(format!("of the busy cycles {:.1} % went to rt_se and rt_rq{published}", 100.0 * share))
     }
 
     /// What was published of it: of 480 CPUs, and of cyclic with the usual sleeps.
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
+            Self::Context1(_) => return Some(self.published_of_groups(topology, mitigation)?.0),
             Self::Ffmpeg(_) => true,
             Self::CidStorms(_) | Self::Loopback(_) | Self::Schbench(_) => false,
             Self::PiStress(config) => config.groups.is_none(),
@@ -103,6 +128,7 @@ impl Workload {
             Self::CidStorms(config) => config.window,
             Self::Loopback(config) => config.window,
             Self::Schbench(config) => config.window,
+            Self::Context1(config) => config.window,
         }
     }
 
@@ -115,6 +141,7 @@ impl Workload {
             Self::CidStorms(config) => config.seed,
             Self::Loopback(config) => config.seed,
             Self::Schbench(config) => config.seed,
+            Self::Context1(config) => config.seed,
         }
     }
 
@@ -127,6 +154,7 @@ impl Workload {
             Self::CidStorms(config) => config.seed = seed,
             Self::Loopback(config) => config.seed = seed,
             Self::Schbench(config) => config.seed = seed,
+            Self::Context1(config) => config.seed = seed,
         }
         self
     }
@@ -140,6 +168,7 @@ impl Workload {
             Self::CidStorms(_) => cid_storms::roles(),
             Self::Loopback(_) => loopback::roles(),
             Self::Schbench(_) => schbench::roles(),
+            Self::Context1(_) => context1::roles(),
         }
     }
 
@@ -158,7 +187,7 @@ impl Workload {
 
     /// Whether its tasks are fair ones, of whom it is of interest whether they wait beside CPUs that idle.
     pub(crate) fn is_fair(&self) -> bool {
-        matches!(self, Self::Loopback(_) | Self::Schbench(_))
+        matches!(self, Self::Loopback(_) | Self::Schbench(_) | Self::Context1(_))
     }
 
     /// Whether its tasks have concurrency ids, whose cost belongs to its report.
@@ -170,7 +199,12 @@ impl Workload {
     /// allows by itself.
     pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
         match self {
-            Self::Ffmpeg(_) | Self::Cyclic(_) | Self::CidStorms(_) | Self::Loopback(_) | Self::Schbench(_) => 0,
+            Self::Ffmpeg(_)
+            | Self::Cyclic(_)
+            | Self::CidStorms(_)
+            | Self::Loopback(_)
+            | Self::Schbench(_)
+            | Self::Context1(_) => 0,
             // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
             Self::PiStress(config) => {
                 let life = config.window.warm_up + config.window.measured;
@@ -201,6 +235,7 @@ impl Workload {
             Self::Cyclic(_) => ("bogo_operations_per_second", "1/s", 1.0),
             Self::PiStress(_) => ("inversions_per_second", "1/s", 1.0),
             Self::CidStorms(_) => ("operations_per_second", "1/s", 1.0),
+            Self::Context1(_) => ("loops_per_second", "1/s", 1.0),
             Self::Loopback(config) => match config.test {
                 Test::Tbench => ("throughput", "MB/s", COUNTED_BYTES * 1e-6),
                 Test::RequestReply => ("transactions_per_second", "1/s", 1.0),
@@ -227,6 +262,7 @@ impl Workload {
             Self::CidStorms(config) => Running::CidStorms(Storms::start(runtime, config)),
             Self::Loopback(config) => Running::Loopback(Loopback::start(runtime, config)),
             Self::Schbench(config) => Running::Schbench(Schbench::start(runtime, config)),
+            Self::Context1(config) => Running::Context1(Context1::start(runtime, config)),
         }
     }
 }
@@ -249,6 +285,17 @@ fn loopback_options(config: &loopback::Config) -> String {
         Test::Stream(bytes) => format!(" --test udp-stream --size {bytes}"),
     };
     format!("{test} --clients {} --work {}", config.pairs, nanos(config.work))
+}
+
+/// How many pairs there are, and what else is not the usual.
+fn context1_profile(config: &context1::Config) -> String {
+    let plural = if config.pairs == 1 { "" } else { "s" };
+    let groups = match config.depth {
+        0 => ", no group".to_owned(),
+        1 => String::new(),
+        depth => format!(", {depth} groups deep"),
+    };
+    format!("{} pair{plural}{groups}", config.pairs)
 }
 
 /// How many messengers there are, and what else is not the usual.
@@ -304,6 +351,7 @@ impl Running {
             Self::CidStorms(storms) => storms.operations_per_second(),
             Self::Loopback(loopback) => loopback.operations_per_second(),
             Self::Schbench(schbench) => schbench.latencies_by_batch().map(|latencies| late(&latencies)),
+            Self::Context1(context1) => context1.loops_per_second(),
         }
     }
 
@@ -312,7 +360,9 @@ impl Running {
         match self {
             Self::Cyclic(cyclic) => cyclic.latencies(),
             Self::Schbench(schbench) => schbench.latencies().concat(),
-            Self::Ffmpeg(_) | Self::PiStress(_) | Self::CidStorms(_) | Self::Loopback(_) => Vec::new(),
+            Self::Ffmpeg(_) | Self::PiStress(_) | Self::CidStorms(_) | Self::Loopback(_) | Self::Context1(_) => {
+                Vec::new()
+            }
         }
     }
 
@@ -327,7 +377,8 @@ impl Running {
             | Self::Cyclic(_)
             | Self::CidStorms(_)
             | Self::Loopback(_)
-            | Self::Schbench(_) => None,
+            | Self::Schbench(_)
+            | Self::Context1(_) => None,
         }
     }
 }

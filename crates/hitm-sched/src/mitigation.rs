@@ -153,6 +153,17 @@ pub const CATALOGUE: [(&str, &str); 26] = [
 pub const IDLE_SEARCHES: [&str; 7] =
     ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
 
+/// The mitigations that differ in how the load of groups is kept, the baseline first: what its workload compares.
+pub const GROUP_LOADS: [&str; 7] = [
+    "baseline",
+    "task-group-reordered",
+    "load-avg-isolated",
+    "load-avg-ratelimit",
+    "load-avg=node",
+    "load-avg=llc",
+    "shipped",
+];
+
 impl Mitigation {
     /// Nothing is changed.
     #[must_use]
@@ -301,6 +312,15 @@ impl Mitigation {
     #[must_use]
     pub fn with_tick(self, tick: Span) -> Self {
         Self { config: RootDomainConfig { tick, ..self.config }, ..self }
+    }
+
+    /// With v6.4's search for an idle CPU, where nothing is said of that: for what was published of that kernel.
+    #[must_use]
+    pub fn with_search_of_v6_4(self) -> Self {
+        if self.config.idle != IdleSearch::Baseline {
+            return self;
+        }
+        Self { config: RootDomainConfig { idle: IdleSearch::Util, ..self.config }, ..self }
     }
 
     /// A scheduler of it, with all CPUs of `topology` online.

@@ -6,6 +6,7 @@
 pub mod bursts;
 pub mod cid_bursts;
 pub mod cid_storms;
+pub mod context1;
 pub mod cyclic;
 pub mod ffmpeg;
 pub mod hackbench;

@@ -28,7 +28,7 @@ enum What {
     Objects,
 }
 
-const WORKLOADS: [(&str, &str); 10] = [
+const WORKLOADS: [(&str, &str); 11] = [
     ("ffmpeg", "60 transcoders on 8 CPUs each, every thread at FIFO 99: the first of the seeds' workloads"),
     ("cyclic", "a task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke: the second"),
     (
@@ -41,6 +41,7 @@ const WORKLOADS: [(&str, &str); 10] = [
     ("tbench", "clients that ask servers for a file server's operations, over loopback: fair tasks"),
     ("netperf", "datagrams one way, or a byte there and back, over loopback: fair tasks"),
     ("schbench", "message threads that wake their workers all at once, and how late these run: fair tasks"),
+    ("context1", "pairs of tasks of one group that pass a number back and forth over pipes: fair tasks"),
     ("probe", "what one shared word, counter or bitmap costs: ping-pong, counter, mask, reads"),
 ];
 

@@ -9,7 +9,7 @@
 //! **What is left out.** Processes, which differ by what a switch of the address space takes; what creating and ending a thread costs the kernel. Of a
 //! system call, what it takes beside entry, exit and the lines that it touches. The channels' differences are told in [`pipe`] and [`socket`].
 
-mod pipe;
+pub(crate) mod pipe;
 mod socket;
 
 use std::sync::Arc;

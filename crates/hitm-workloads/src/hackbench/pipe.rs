@@ -50,7 +50,7 @@ impl<M: Memory> Described for Kernel<M> {
 }
 
 /// A pipe.
-pub(super) struct Pipe<P: Platform> {
+pub(crate) struct Pipe<P: Platform> {
     runtime: Handle<P>,
     kernel: Placed<P, Kernel<P>>,
     pages: PlacedSlice<P, P::Plain<u64>>,
@@ -63,7 +63,7 @@ pub(super) fn leave(queue: &mut VecDeque<Waker>, waker: &Waker) {
 
 impl<P: Platform> Pipe<P> {
     /// An empty pipe, the `index`th.
-    pub(super) fn new(runtime: &Handle<P>, index: usize) -> Self {
+    pub(crate) fn new(runtime: &Handle<P>, index: usize) -> Self {
         let words = CAPACITY / size_of::<u64>();
         let fields = || vec![Field { count: words, ..Field::word("word", 0, size_of::<u64>(), "what is passed on") }];
         Self {
@@ -74,12 +74,12 @@ impl<P: Platform> Pipe<P> {
     }
 
     /// Writes a message of so many bytes, waiting for room.
-    pub(super) async fn write(&self, bytes: usize) {
+    pub(crate) async fn write(&self, bytes: usize) {
         system_call::<P, _>(|context| self.poll_write(bytes, context)).await;
     }
 
     /// Reads a message of so many bytes, waiting for it.
-    pub(super) async fn read(&self, bytes: usize) {
+    pub(crate) async fn read(&self, bytes: usize) {
         system_call::<P, _>(|context| self.poll_read(bytes, context)).await;
     }
 

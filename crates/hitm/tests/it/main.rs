@@ -36,6 +36,7 @@ mod priority;
 mod slices;
 
 mod fair;
+mod groups;
 
 mod affinity;
 mod hotplug;

@@ -2,6 +2,7 @@
 
 mod cid_bursts;
 mod cid_storms;
+mod context1;
 mod cyclic;
 mod ffmpeg;
 mod hackbench;
@@ -16,6 +17,7 @@ use clap::{Args, Subcommand};
 
 use self::cid_bursts::CidBursts;
 use self::cid_storms::CidStorms;
+use self::context1::Context1;
 use self::cyclic::Cyclic;
 pub(crate) use self::cyclic::CyclicOptions;
 use self::ffmpeg::Ffmpeg;
@@ -83,6 +85,11 @@ enum Workload {
     /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 10s after 1s of warm-up when simulated, and for 5s after 1s
     /// natively.
     Schbench(Box<Schbench>),
+    /// Pairs of tasks of one group that pass a number back and forth over pipes: fair tasks.
+    ///
+    /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 6ms after 4ms of warm-up when simulated, and for 5s after 1s
+    /// natively. Searches for an idle CPU are those of v6.4 unless a mitigation says otherwise.
+    Context1(Box<Context1>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
 }
@@ -101,6 +108,10 @@ impl Run {
             Workload::Schbench(schbench) => {
                 schbench.check()?;
                 series::run(&*schbench)
+            }
+            Workload::Context1(context1) => {
+                context1.check()?;
+                series::run(&*context1)
             }
             Workload::Probe(probe) => probe.run(),
         }

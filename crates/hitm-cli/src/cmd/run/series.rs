@@ -18,7 +18,7 @@ use crate::args::{HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
-use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to};
+use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 use crate::{convert, json, native, operations};
@@ -60,6 +60,11 @@ pub(crate) type Fitted = (Vec<Workload>, Option<Calibration>);
 pub(crate) trait Program {
     /// What it shares with others.
     fn series(&self) -> &SeriesArgs;
+
+    /// The mitigation that is run where this one was asked for.
+    fn adapt(&self, mitigation: Mitigation) -> Mitigation {
+        mitigation
+    }
 
     /// The workload, with nothing fitted, with each load that was asked for.
     fn workloads(&self) -> Vec<Workload>;
@@ -105,7 +110,8 @@ struct Group {
 pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let series = program.series();
     // All that can be wrong with the words is found out before anything runs.
-    let mitigations = series.cases.mitigations()?;
+    let mitigations =
+        series.cases.mitigations()?.into_iter().map(|mitigation| program.adapt(mitigation)).collect::<Vec<_>>();
     let topologies = series.cases.machine.or(series.host, program.usual_machine()).topologies(series.host)?;
     topologies.iter().try_for_each(|topology| program.check(topology))?;
     let arbitrations = series.cases.machine.arbitrations()?;
@@ -305,6 +311,11 @@ impl SeriesArgs {
                 100.0 * wide.interval
             ));
         }
+        notes.extend(case.workload.task_group_note(
+            &case.topology,
+            &case.mitigation,
+            share_of_busy(results, outcome.task_group_cycles),
+        ));
         let (words, all) = outcome.bytes;
         let units = case.workload.units(metric, measured, outcome.latencies.len());
         let mut costs = operations::costs(results, &outcome.measured);

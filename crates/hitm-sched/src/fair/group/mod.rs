@@ -28,7 +28,7 @@
 //!
 //! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on a queue, and what [`share`] says. A change of CPU of a
 //! task that is in a group reads, as the original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
-//! outside the shared memory, and the original's pointers, 32, where they are read; per group and CPU in use 576 bytes, made when first used.
+//! outside the shared memory, and the original's pointers, 32, where they are read; per group and CPU in use 448 bytes, made when first used.
 //!
 //! **What is left out.** Real-time groups, but for the loads that they cost a change of CPU; bandwidth limits, and with them throttling; idle groups;
 //! averages of the CPU's own queue, which nothing here reads. A task that comes from no group counts as one that was always queued.

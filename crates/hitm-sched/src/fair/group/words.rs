@@ -235,6 +235,7 @@ described! {
 
 const _: () = assert!(offset_of!(GroupOnCpu<Native>, entity) == 2 * LINE, "a queue's lines are its own");
 const _: () = assert!(offset_of!(GroupOnCpu<Native>, load) == 4 * LINE, "an entity's lines are its own");
+const _: () = assert!(size_of::<GroupOnCpu<Native>>() == 448, "what a group takes on a CPU");
 
 described! {
     /// A CPU's groups.

@@ -59,6 +59,10 @@ const REMEMBERED: Property =
 const FAIR_TREE: Property =
     property("fair tree 3: what a task says of its subtree is so", Check::Snapshot, "fair: tree");
 const WEIGHTS: Property = property("a fair task weighs what its nice level says", Check::Snapshot, "weighs");
+const CONTRIBUTIONS: Property =
+    property("group load 1: a group's load is the sum of its contributions", Check::Snapshot, "its contributions");
+const REMOVED: Property = property("what is taken away from a queue is so under a lock", Check::Race, "removed_");
+const SUMS: Property = property("group load 2: a queue's sum is that of its members", Check::Snapshot, "has a sum of");
 const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
 const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");
 const ASLEEP: Property = property("a task that sleeps is given to no CPU", Check::HandOut, "was not woken");
@@ -180,6 +184,29 @@ fn broken_root_domains_are_noticed() {
         token: `rto_lock` taken Relaxed        | push token 1: at most one chain is under way                                | random runs, race detector
     "#]]
     .assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_loads_of_groups_are_noticed() {
+    const SHARE: &str = "src/fair/group/share.rs";
+    const AVERAGE: &str = "src/fair/group/average.rs";
+    let rows = [
+        scheduler("a contribution is not kept", Flaw::lose_plain::<i64>(SHARE), CONTRIBUTIONS),
+        scheduler("load is not added", Flaw::lose(SHARE, Op::Add, Relaxed), CONTRIBUTIONS),
+        scheduler("sums stay as they were", Flaw::lose_plain::<u64>(AVERAGE), SUMS),
+        scheduler(
+            "what is taken away is awaited by nobody",
+            Flaw::lose(AVERAGE, Op::Load, Acquire).on::<u16>(),
+            REMOVED,
+        ),
+    ];
+    expect![[r#"
+        defect                                  | property                                                     | caught by
+        a contribution is not kept              | group load 1: a group's load is the sum of its contributions | random runs, snapshot
+        load is not added                       | group load 1: a group's load is the sum of its contributions | random runs, snapshot
+        sums stay as they were                  | group load 2: a queue's sum is that of its members           | random runs, snapshot
+        what is taken away is awaited by nobody | what is taken away from a queue is so under a lock           | random runs, race detector
+    "#]].assert_eq(&table(&rows));
 }
 
 #[test]

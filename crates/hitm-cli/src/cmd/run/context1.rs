@@ -1,0 +1,172 @@
+//! `hitm run context1`, and what a loop takes beside what is modelled: fitted to the baseline's share of cycles in two fields.
+
+use clap::Args;
+use hitm_memory::Span;
+use hitm_report::published::{TASK_GROUP_CYCLES, TASK_GROUP_SOURCE};
+use hitm_report::result::Calibration;
+use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
+use hitm_workloads::context1::Config;
+use hitm_workloads::meter::Window;
+
+use super::series::{Fitted, Program, SeriesArgs};
+use crate::args::{each_once, span};
+use crate::campaign::{self, Progress};
+use crate::failure::Failure;
+use crate::record::share_of_busy;
+use crate::simulate::{Case, Outcome};
+use crate::workload::Workload;
+
+/// Pairs of tasks of one group that pass a number back and forth over pipes.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  hitm run context1                                           the seed's: 160 pairs on 160 CPUs, every way to keep a group's load
+  hitm run context1 --mitigation baseline,task-group-reordered --seeds 5 --lines 2
+  hitm run context1 --machine gnr-2x120 --pairs 480 --work 2us
+  hitm run context1 --depth 0 --mitigation baseline           the same tasks in no group
+  hitm run context1 --host native --pairs 1,2 --mitigation baseline,shipped",
+    mut_arg("mitigation", |mitigation| mitigation.default_values(GROUP_LOADS))
+)]
+pub(crate) struct Context1 {
+    #[command(flatten)]
+    series: SeriesArgs,
+    /// How many pairs, separated by commas.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [160], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
+    pairs: Vec<u32>,
+    /// How deep the group of all tasks is: 0 for none, 1 for a group, 2 for a group in a group.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=16), allow_negative_numbers = true)]
+    depth: u32,
+    /// What a loop takes of both ends beside calls, wakeups and pipes [default: fitted simulated, 1us natively].
+    #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
+    work: Option<Span>,
+}
+
+/// When a simulated run is measured if nobody says: past the start, for two of the millisecond that limits are of, and for a tick.
+const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(4_000), measured: Span::from_micros(6_000) };
+
+/// What a loop takes natively if nobody says.
+const WORK_NATIVELY: Span = Span::from_micros(1);
+
+/// The machine that the figures are of, and its pairs.
+const MACHINE: &str = "icx-2x40";
+const PAIRS: u32 = 160;
+
+/// Trials at most.
+const RUNS: usize = 8;
+/// How near is near enough: a point.
+const WITHIN: f64 = 0.01;
+/// The most that is tried, in nanoseconds: a loop of the original, on one CPU, takes 4 us altogether (`docs/workloads.md`).
+const WORK_MOST: f64 = 64_000.0;
+
+impl Context1 {
+    /// Whether what was asked for can be run.
+    ///
+    /// # Errors
+    /// When a load is there twice.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        each_once("--pairs", &self.pairs)
+    }
+
+    fn of(&self, pairs: u32, work: Span) -> Workload {
+        let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
+        Workload::Context1(Config { pairs: pairs as usize, depth: self.depth as usize, work, seed, window })
+    }
+
+    fn with(&self, work: Span) -> Vec<Workload> {
+        self.pairs.iter().map(|&pairs| self.of(pairs, work)).collect()
+    }
+
+    /// The baseline's share with this work.
+    ///
+    /// # Errors
+    /// When the run cannot be made.
+    fn share_with(&self, case: &Case, work: f64, progress: &Progress) -> Result<f64, Failure> {
+        let Workload::Context1(config) = self.of(PAIRS, Span::from_nanos_f64(work)) else { return Ok(0.0) };
+        // In a group, whatever was asked for.
+        let trial = Case { workload: Workload::Context1(Config { depth: 1, ..config }), ..case.clone() };
+        let mut share = 0.0;
+        let take = |_: usize, outcome: Outcome| share = share_of_busy(&outcome.results, outcome.task_group_cycles);
+        match campaign::run(&[trial], 1, progress, Case::run, take).into_iter().next() {
+            Some(failure) => Err(failure),
+            None => Ok(share),
+        }
+    }
+
+    /// The work with which the baseline's share is the published one: it falls as work grows.
+    ///
+    /// # Errors
+    /// When a run cannot be made.
+    fn fit_work(&self, case: &Case, progress: &Progress) -> Result<(Span, Calibration), Failure> {
+        let target = TASK_GROUP_CYCLES[0];
+        let baseline = self.adapt(Mitigation::baseline());
+        let published = Case { mitigation: baseline, roles: false, ..self.series.case_on(MACHINE, case)? };
+        let mut trials: Vec<(f64, f64)> = Vec::new();
+        let (mut least, mut most) = (0.0, WORK_MOST);
+        let mut work = 0.0;
+        while trials.len() < RUNS {
+            let share = self.share_with(&published, work, progress)?;
+            trials.push((work / 1e3, share));
+            if (share - target).abs() < WITHIN || (trials.len() == 1 && share < target) {
+                break;
+            }
+            if share > target {
+                least = work;
+            } else {
+                most = work;
+            }
+            // By orders of magnitude at first.
+            work = if most == WORK_MOST { (4.0 * work).clamp(500.0, WORK_MOST) } else { f64::midpoint(least, most) };
+        }
+        let near = |trial: &&(f64, f64)| (trial.1 - target).abs();
+        let &(work_us, reached) = trials.iter().min_by(|a, b| near(a).total_cmp(&near(b))).expect("there was a trial");
+        let mut notes = Vec::new();
+        if (reached - target).abs() >= WITHIN {
+            notes.push(format!("no work gave the share within {:.0} point", 100.0 * WITHIN));
+        }
+        let calibration = Calibration {
+            workload: "context1".to_owned(),
+            machine: case.topology.name().to_owned(),
+            arbitration: case.arbitration.name().into_owned(),
+            parameter: "work_us".to_owned(),
+            value: work_us,
+            target: format!("{target} of the busy cycles in rt_se and rt_rq, {PAIRS} pairs of baseline on {MACHINE}"),
+            reached,
+            source: TASK_GROUP_SOURCE.to_owned(),
+            notes,
+            trials,
+        };
+        Ok((Span::from_nanos_f64(work_us * 1e3), calibration))
+    }
+}
+
+impl Program for Context1 {
+    fn series(&self) -> &SeriesArgs {
+        &self.series
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        self.with(self.work.unwrap_or(WORK_NATIVELY))
+    }
+
+    fn usual_machine(&self) -> &'static str {
+        MACHINE
+    }
+
+    fn adapt(&self, mitigation: Mitigation) -> Mitigation {
+        // The kernel that the seed ran, v6.4, searches so.
+        mitigation.with_search_of_v6_4()
+    }
+
+    fn fitting_runs(&self) -> usize {
+        if self.work.is_none() { RUNS } else { 0 }
+    }
+
+    fn fit(&self, case: &Case, _threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
+        if self.work.is_some() {
+            return Ok((self.workloads(), None));
+        }
+        let (work, calibration) = self.fit_work(case, progress)?;
+        Ok((self.with(work), Some(calibration)))
+    }
+}

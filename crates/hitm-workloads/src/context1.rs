@@ -1,0 +1,134 @@
+//! `context1`: pairs of tasks that pass a number back and forth over two pipes.
+//!
+//! **Origin.** UnixBench 5's "Pipe-based Context Switching", as seed 004 ran it: so many pairs side by side, all of one session, which the kernel's
+//! autogroups make one group. A parent writes 8 bytes to one pipe and reads 8 from the other, its child the other way round; the parent counts.
+//!
+//! **Metric.** Loops a second, of all pairs: a loop is two writes, two reads and two wakeups.
+//!
+//! **Work.** What the two ends of a loop take beside calls, wakeups, switches and pipes is [`Config::work`], which they share equally. Nobody has
+//! published it. Lengths are drawn with a spread.
+//!
+//! **What is left out.** Processes, and with them page tables; the start of the copies, and the ten seconds of each. What is read is known by its place:
+//! the check that the number is the one that was expected is not made.
+
+use std::sync::Arc;
+
+use hitm::{Handle, Priority, Role, Roles, SpawnOptions};
+use hitm_memory::{Platform, Span};
+
+use crate::bursts::{Burst, Bursts};
+use crate::hackbench::pipe::Pipe;
+use crate::meter::{BATCHES, Meter, Window};
+
+/// What a run of the workload is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Config {
+    /// How many pairs.
+    pub pairs: usize,
+    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    pub depth: usize,
+    /// What a loop takes beside calls, wakeups and pipes.
+    pub work: Span,
+    /// Seeds lengths.
+    pub seed: u64,
+    /// When to measure.
+    pub window: Window,
+}
+
+/// The bytes that are passed on.
+const BYTES: usize = size_of::<u64>();
+
+/// Spread of lengths over their means: an assumption.
+const SPREAD: f64 = 0.5;
+
+/// All are fair tasks of nice 0; who ends the run is more urgent.
+const PRIORITY: Priority = Priority::fair(0);
+const ENDS: Priority = Priority::fifo(99);
+
+/// The roles that tasks are counted as.
+pub const ROLES: [&str; 2] = ["parent", "child"];
+
+/// Counters for the roles of this workload.
+#[must_use]
+pub fn roles() -> Roles {
+    Roles::new(&ROLES)
+}
+
+/// The workload, running.
+#[derive(Debug)]
+pub struct Context1 {
+    meter: Arc<Meter>,
+}
+
+/// One of a pair.
+struct End<P: Platform> {
+    runtime: Handle<P>,
+    pipes: Arc<[Pipe<P>; 2]>,
+    lengths: Bursts,
+    work: Option<Burst>,
+}
+
+impl<P: Platform> End<P> {
+    async fn work(&mut self) {
+        match self.work {
+            Some(work) => self.runtime.compute(self.lengths.draw(work)).await,
+            // Whoever does nothing else makes way here.
+            None => self.runtime.checkpoint().await,
+        }
+    }
+
+    async fn begin(mut self, meter: Arc<Meter>) {
+        loop {
+            self.work().await;
+            self.pipes[0].write(BYTES).await;
+            self.pipes[1].read(BYTES).await;
+            meter.add(self.runtime.now(), 1);
+        }
+    }
+
+    async fn answer(mut self) {
+        loop {
+            self.pipes[0].read(BYTES).await;
+            self.work().await;
+            self.pipes[1].write(BYTES).await;
+        }
+    }
+}
+
+impl Context1 {
+    /// Starts all pairs. They run until the runtime shuts down, at the end of the window.
+    pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
+        let meter = Arc::new(Meter::new(config.window));
+        config.window.open(runtime, ENDS);
+        let half = config.work.as_nanos_f64() / 2e3;
+        let work = (half > 0.0).then_some(Burst { mean_micros: half, spread: SPREAD });
+        let outermost = (config.depth > 0).then(|| runtime.group("context1"));
+        let inner = |group: hitm::Group, _| group.group("context1");
+        let group = outermost.map(|outermost| (1..config.depth).fold(outermost, inner));
+        for pair in 0..config.pairs {
+            let pipes = Arc::new([2 * pair, 2 * pair + 1].map(|index| Pipe::new(runtime, index)));
+            let end = |end: usize| End {
+                runtime: runtime.clone(),
+                pipes: pipes.clone(),
+                lengths: Bursts::new(config.seed, (2 * pair + end) as u64, 1.0),
+                work,
+            };
+            let options = |role| SpawnOptions {
+                priority: PRIORITY,
+                cpus: None,
+                role: Some(Role(role)),
+                tenant: None,
+                group: group.clone(),
+            };
+            runtime.spawn(options(1), end(1).answer());
+            runtime.spawn(options(0), end(0).begin(meter.clone()));
+        }
+        Self { meter }
+    }
+
+    /// Loops a second of all pairs, by batch.
+    #[must_use]
+    pub fn loops_per_second(&self) -> [f64; BATCHES] {
+        self.meter.rates()
+    }
+}
