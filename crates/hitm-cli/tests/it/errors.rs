@@ -15,7 +15,7 @@ fn commands() {
     check(
         "run",
         expect![[r#"
-            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `probe`; `hitm run --help` shows what there is
+            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `context1`, `probe`; `hitm run --help` shows what there is
         "#]],
     );
     check(
@@ -578,13 +578,13 @@ fn objects() {
     check(
         "layout rto_mask",
         expect![[r#"
-            hitm: object `rto_mask` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `cid_map`
+            hitm: object `rto_mask` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `task_group`, `group_rq`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `cid_map`
         "#]],
     );
     check(
         "layout ''",
         expect![[r#"
-            hitm: object `` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `cid_map`
+            hitm: object `` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `task_group`, `group_rq`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `cid_map`
         "#]],
     );
 }

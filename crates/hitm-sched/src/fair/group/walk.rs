@@ -111,7 +111,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             goes &= line.is_empty();
             (member, group) = (Member::group(own), self.above(own, rq.cpu));
         }
-        if !sleeps && rq.curr() == Some(id) && self.groups().is_some() {
+        if !sleeps && self.groups().is_some() && rq.curr() == Some(id) {
             // It runs on as something else: its groups do not.
             self.put_levels(rq.cpu, None, now);
         }
