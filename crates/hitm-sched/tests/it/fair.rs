@@ -253,6 +253,30 @@ fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
     assert_eq!(bench.switch(1, Why::Preempt), Some(waits));
 }
 
+/// As often as a word was touched when there were no groups at all.
+#[test]
+fn where_there_are_no_groups_nothing_of_them_is_touched() {
+    let bench = bench_of("core:2 pu:1", "baseline");
+    bench.occupy([0]);
+    let waits = bench.fair_task(0, [0]);
+    let accesses = || bench.machine.results().totals.accesses();
+    let since = |before: u64| accesses() - before;
+    let before = accesses();
+    assert!(bench.on(0, move |sched| sched.wake(waits)));
+    let woken = since(before);
+    bench.on(0, move |sched| sched.set_allowed(waits, &[CpuId(0), CpuId(1)].into_iter().collect()));
+    let before = accesses();
+    bench.on(0, Scheduling::tick);
+    let handed_over = since(before);
+    let before = accesses();
+    assert_eq!(bench.switch(1, Why::Preempt), Some(waits));
+    let taken_up = since(before);
+    let before = accesses();
+    bench.block(1, waits);
+    expect!["162 woken, 177 handed over, 43 taken up, 77 left"]
+        .assert_eq(&format!("{woken} woken, {handed_over} handed over, {taken_up} taken up, {} left", since(before)));
+}
+
 #[test]
 fn no_fair_task_runs_while_a_real_time_one_waits_there() {
     let bench = bench_of("core:1 pu:1", "baseline");

@@ -25,8 +25,8 @@ impl<M: hitm_memory::Memory> Group<M> {
     /// One more keeps it.
     #[track_caller]
     fn hold(&self) {
-        // Relaxed: the caller keeps it by another reference meanwhile.
-        self.words.references().fetch_add(1, Ordering::Relaxed);
+        // Acquire: sees what the group was made with. Pairs with the swap in `begin_group`. The caller keeps it by another reference meanwhile.
+        self.words.references().fetch_add(1, Ordering::Acquire);
     }
 
     /// One less keeps it; true for the last.
@@ -61,12 +61,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if let Some(parent) = parent {
             groups.get(parent).hold();
         }
-        // Relaxed: the number has not been told to anybody; who tells it publishes these.
+        // Relaxed: published by the last of these.
         group.words.parent().store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
         // Relaxed: as above.
         group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
-        // Relaxed: as above.
-        group.words.references().store(1, Ordering::Relaxed);
+        // Release, and a read-modify-write: the stores above are over when it is, for whoever is told the number by whatever means. Pairs
+        // with the additions in `hold`, each of which continues what it has released, and with what tells the number.
+        group.words.references().swap(1, Ordering::Release);
         for cpu in self.topology.cpu_ids() {
             if let Some(on) = group.on(cpu) {
                 let _rq = self.lock(cpu);

@@ -23,7 +23,7 @@
 //! **Locks.** A group's words on a CPU are under that CPU's queue lock, and made under it when a task of the group is first queued there. A
 //! task's group changes under its `pi_lock` and the lock of its queue.
 //!
-//! **Memory ordering.** References are counted Relaxed up, since who counts one has another, and AcqRel down: who takes the last sees all that
+//! **Memory ordering.** References are counted Acquire up, which sees what the group was made with, and AcqRel down: who takes the last sees all that
 //! was done under the others.
 //!
 //! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on a queue, and what [`share`] says. A change of CPU of a
