@@ -73,6 +73,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let mut comes = true;
         loop {
+            if let Some(own) = group {
+                // Who slept here with hardly any load is still attached, and the queue may have left the list meanwhile.
+                self.list_leaf(rq.cpu, own);
+            }
             self.update_level(rq, group, member, now);
             let line = self.level(rq.cpu, group);
             let was_empty = line.is_empty();
