@@ -1,13 +1,14 @@
 //! What each CPU does.
 //!
-//! **Coming to rest.** A CPU that has nothing to do but to wait says so in rounds: the last of a round looks whether any CPU
-//! did anything since the round before (took an interrupt other than [`Interrupts::CONTROL`], switched). If one did, it
-//! starts another round by interrupting all, when everything that was sent has been delivered. After a round in which none did,
+//! **Coming to rest.** A CPU that has nothing to do but to wait says so in rounds, once in each: the last of a round looks whether
+//! any CPU did anything since the round before (took an interrupt other than [`Interrupts::CONTROL`], switched). If one did, it
+//! starts another round, when everything that was sent has been delivered, and interrupts all. After a round in which none did,
 //! nothing is in flight: what was pending before the round would have been taken in it, and only who does something sends.
+//! Which round it is tells the round's number and not the interrupt: the scheduler sends such interrupts too.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, PlainWord, Platform, Span, Time};
@@ -92,8 +93,8 @@ struct Cpu {
     phase: Phase,
     /// Whether it did anything since it last arrived at the end of a round.
     busy: bool,
-    /// Whether it owes its arrival.
-    owes: bool,
+    /// The round at whose end it last arrived.
+    arrived: Option<u64>,
 }
 
 impl<P: Platform> Driver<P> {
@@ -121,7 +122,7 @@ impl<P: Platform> Driver<P> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
         self.steps.store(if phase == Phase::Churn { self.plan.steps } else { 0 }, ORDER);
-        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = Round { busy: true, ..Round::default() };
+        *self.round() = Round { busy: true, ..Round::default() };
         self.over.store(false, ORDER);
         self.last_step.store(0, ORDER);
         self.last_stir.store(0, ORDER);
@@ -146,7 +147,7 @@ impl<P: Platform> Driver<P> {
         P::settle();
         let (count, phase) = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let random = Random::new(self.plan.seed, 1 + count * 10_000 + u64::from(number.0));
-        let mut cpu = Cpu { number, random, phase, busy: true, owes: true };
+        let mut cpu = Cpu { number, random, phase, busy: true, arrived: None };
         let cpu = &mut cpu;
         match phase {
             Phase::Churn => (0..cpu.random.below(3)).for_each(|_| self.make(cpu)),
@@ -216,7 +217,6 @@ impl<P: Platform> Driver<P> {
 
     fn take_interrupts(&self, cpu: &mut Cpu) -> Interrupts {
         let mut taken = P::take_interrupts();
-        cpu.owes |= taken.contains(Interrupts::CONTROL);
         if self.mistake == Mistake::ForgetsPushWork {
             taken = Interrupts::from_bits(taken.bits() & !Interrupts::PUSH.bits());
         }
@@ -300,45 +300,56 @@ impl<P: Platform> Driver<P> {
     fn stay(&self, cpu: &mut Cpu) -> Option<Why> {
         P::set_timer(Time::NEVER);
         loop {
-            self.take_interrupts(cpu);
+            // Before what is pending is taken: all that was when the round began is part of it.
+            let round = self.round().number;
+            let taken = self.take_interrupts(cpu);
             if self.must_look() {
                 return Some(Why::Preempt);
             }
             if self.is_over() {
                 return None;
             }
-            if std::mem::take(&mut cpu.owes) {
+            if cpu.arrived != Some(round) {
+                cpu.arrived = Some(round);
                 self.arrive(cpu);
+            } else if taken.contains(Interrupts::CONTROL) {
+                // Perhaps a round began since its number was read.
+                continue;
             }
             P::wait_for_interrupt();
         }
     }
 
+    fn round(&self) -> MutexGuard<'_, Round> {
+        P::settle();
+        self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// This CPU is at the end of a round.
     fn arrive(&self, cpu: &mut Cpu) {
-        P::settle();
-        let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut round = self.round();
         round.arrived += 1;
         round.busy |= std::mem::take(&mut cpu.busy);
         if round.arrived < self.sched.topology().cpus() {
             return;
         }
-        let at_rest = !round.busy;
-        *round = Round { number: round.number + 1, ..Round::default() };
-        let number = round.number;
+        let (busy, next) = (round.busy, round.number + 1);
         drop(round);
-        if !at_rest {
-            // What was sent before now is pending when the next round begins.
-            P::compute(DELIVERY);
+        if !busy {
+            return self.stop();
         }
-        if at_rest {
-            self.stop();
-        } else if number > ROUNDS_MAX {
-            self.find(Check::NotQuiet, format!("CPUs are still busy after {number} rounds"));
-        } else {
-            for cpu in self.sched.topology().cpu_ids() {
-                P::interrupt(cpu, Interrupts::CONTROL);
-            }
+        if next > ROUNDS_MAX {
+            return self.find(Check::NotQuiet, format!("CPUs are still busy after {next} rounds"));
+        }
+        // What was sent before now is pending when the next round begins.
+        let mut left = DELIVERY;
+        while !left.is_zero() {
+            left = P::compute(left);
+            self.take_interrupts(cpu);
+        }
+        *self.round() = Round { number: next, ..Round::default() };
+        for cpu in self.sched.topology().cpu_ids() {
+            P::interrupt(cpu, Interrupts::CONTROL);
         }
     }
 
