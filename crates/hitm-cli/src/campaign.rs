@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::HostArg;
 use crate::failure::Failure;
-use crate::simulate::Case;
+use crate::simulate::{Case, Outcome};
 
 /// A bar on a terminal, nothing otherwise.
 pub(crate) struct Progress(ProgressBar);
@@ -139,6 +139,18 @@ pub(crate) fn run<C: Named + Sync, O: Send>(
         work();
     });
     failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+/// Runs one case.
+///
+/// # Errors
+/// When it fails, or panics.
+pub(crate) fn run_one(case: &Case, progress: &Progress) -> Result<Outcome, Failure> {
+    let mut only = None;
+    match run(std::slice::from_ref(case), 1, progress, Case::run, |_, outcome| only = Some(outcome)).pop() {
+        Some(failure) => Err(failure),
+        None => Ok(only.expect("a case that does not fail has an outcome")),
+    }
 }
 
 /// Runs all cases, one after the other natively, and makes a run of each row of `width` of them. Also returns the failures, in words.

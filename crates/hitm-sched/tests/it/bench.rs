@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 
 use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
 use hitm_memory::{Memory, Span};
+use hitm_sched::mitigation::Mitigation;
+use hitm_sched::scheduler::Scheduling;
 use hitm_topology::{CpuId, Topology};
 
-/// Accesses to a line.
+/// Accesses, to a line or to some.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Accesses {
     pub(crate) all: u64,
@@ -18,8 +20,24 @@ pub(crate) struct Accesses {
     pub(crate) rmws: u64,
 }
 
+impl Accesses {
+    fn add(&mut self, other: Self) {
+        self.all += other.all;
+        self.misses += other.misses;
+        self.rmws += other.rmws;
+    }
+
+    /// Those that were not among `before`.
+    fn since(self, before: Self) -> Self {
+        Self { all: self.all - before.all, misses: self.misses - before.misses, rmws: self.rmws - before.rmws }
+    }
+}
+
 /// Accesses by object, its number and the line in it.
 pub(crate) type Counts = BTreeMap<(String, usize, u32), Accesses>;
+
+/// Any mitigation's scheduler.
+pub(crate) type Sched = dyn Scheduling<Simulated>;
 
 /// The machine, and a scheduler of it.
 pub(crate) struct Bench<S: ?Sized> {
@@ -50,9 +68,9 @@ impl<S: ?Sized + 'static> Bench<S> {
             let count: &mut Accesses =
                 counts.entry((line.object.clone(), line.index.unwrap_or(0), line.line)).or_default();
             for access in &line.accesses {
-                count.all += access.hits + access.misses;
-                count.misses += access.misses;
-                count.rmws += if access.kind == Kind::Rmw { access.hits + access.misses } else { 0 };
+                let all = access.hits + access.misses;
+                let rmws = if access.kind == Kind::Rmw { all } else { 0 };
+                count.add(Accesses { all, misses: access.misses, rmws });
             }
         }
         counts
@@ -70,6 +88,25 @@ impl<S: ?Sized + 'static> Bench<S> {
         assert_eq!(self.machine.races(), Vec::<String>::new());
     }
 
+    /// How many lines are touched while CPU 0 does `f`, and the accesses to them. Left out is what is `own`, by object and its number.
+    pub(crate) fn touched_beside(
+        &self,
+        own: impl Fn(&str, usize) -> bool,
+        f: impl Fn(&S) + 'static,
+    ) -> (usize, Accesses) {
+        let before = self.counts_by_line();
+        self.on(0, f);
+        let (mut lines, mut accesses) = (0, Accesses::default());
+        for (key, after) in self.counts_by_line() {
+            let now = after.since(before.get(&key).copied().unwrap_or_default());
+            if now.all > 0 && !own(&key.0, key.1) {
+                lines += 1;
+                accesses.add(now);
+            }
+        }
+        (lines, accesses)
+    }
+
     /// `cpu` does `f`, the others nothing.
     pub(crate) fn on<R: 'static>(&self, cpu: u32, f: impl Fn(&S) -> R + 'static) -> R {
         let result = Rc::new(RefCell::new(None));
@@ -80,5 +117,13 @@ impl<S: ?Sized + 'static> Bench<S> {
             }
         });
         result.take().expect("it ran")
+    }
+}
+
+impl Bench<Sched> {
+    /// The scheduler of a mitigation.
+    pub(crate) fn new(topology: &str, mitigation: &str, check_races: bool) -> Self {
+        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
+        Self::with(topology, check_races, |topology| mitigation.scheduler(topology))
     }
 }

@@ -8,15 +8,13 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 use expect_test::expect_file;
-use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
-use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::Why;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench;
+use crate::bench::{self, Sched};
 
 /// The mitigations of the table.
 static MITIGATIONS: [&str; 26] = [
@@ -54,30 +52,14 @@ const MACHINES: [&str; 2] = ["gnr-2x120", "l3:1 core:4 pu:2"];
 /// Lines touched, and read-modify-writes.
 type Touched = (usize, u64);
 
-/// Any mitigation's scheduler.
-type Sched = dyn Scheduling<Simulated>;
-
 type Bench = bench::Bench<Sched>;
 
 impl Bench {
-    fn new(topology: &str, mitigation: &str) -> Self {
-        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
-        Self::with(topology, false, |topology| mitigation.scheduler(topology))
-    }
-
     /// What CPU 0 touches, beside its own queue and the tasks, while it does `f`.
-    fn touched(&self, f: impl Fn(&Sched) + 'static) -> Touched {
-        let before = self.counts_by_line();
-        self.on(0, f);
-        let mut touched = (0, 0);
-        for (key, after) in self.counts_by_line() {
-            let before = before.get(&key).copied().unwrap_or_default();
-            let own = key.0.starts_with("task") || key.0 == "rq" && key.1 == 0;
-            if !own && after.all > before.all {
-                touched = (touched.0 + 1, touched.1 + after.rmws - before.rmws);
-            }
-        }
-        touched
+    fn cost(&self, f: impl Fn(&Sched) + 'static) -> Touched {
+        let own = |object: &str, number| object.starts_with("task") || object == "rq" && number == 0;
+        let (lines, accesses) = self.touched_beside(own, f);
+        (lines, accesses.rmws)
     }
 
     /// A sleeping task that may run on the first `cpus` CPUs.
@@ -108,9 +90,9 @@ fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
     bench.on(0, run);
     bench.on(0, |sched| _ = sched.switch(Why::Block));
     [
-        ("wake, its CPU idles", bench.touched(move |sched| _ = sched.wake(task))),
-        ("idle to busy", bench.touched(run)),
-        ("busy to idle", bench.touched(|sched| _ = sched.switch(Why::Block))),
+        ("wake, its CPU idles", bench.cost(move |sched| _ = sched.wake(task))),
+        ("idle to busy", bench.cost(run)),
+        ("busy to idle", bench.cost(|sched| _ = sched.switch(Why::Block))),
     ]
 }
 
@@ -124,11 +106,11 @@ fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> [Touched; 2] {
             run(sched);
         }
     });
-    tasks.map(|task| bench.touched(move |sched| _ = sched.wake(task)))
+    tasks.map(|task| bench.cost(move |sched| _ = sched.wake(task)))
 }
 
 fn events(topology: &str, mitigation: &str) -> Vec<Event> {
-    let bench = || Bench::new(topology, mitigation);
+    let bench = || Bench::new(topology, mitigation, false);
     let cpus = hitm_topology::parse(topology).expect(topology).cpus();
     let mut events = alone(&bench(), cpus).to_vec();
     let [first, second] = among_busy(&bench(), cpus, true);
@@ -143,7 +125,7 @@ fn events(topology: &str, mitigation: &str) -> Vec<Event> {
 
 /// A mitigation's bytes, and its events.
 fn row(topology: &str, mitigation: &str) -> ((usize, usize), Vec<Event>) {
-    (Bench::new(topology, mitigation).sched.root_domain_bytes(), events(topology, mitigation))
+    (Bench::new(topology, mitigation, false).sched.root_domain_bytes(), events(topology, mitigation))
 }
 
 /// The rows of all mitigations, on all cores: those of large machines take seconds each.

@@ -6,16 +6,15 @@ use expect_test::expect;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::weight::Nice;
-use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::stats::Count;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench;
+use crate::bench::{self, Sched};
 
-type Bench = bench::Bench<dyn Scheduling<Simulated>>;
+type Bench = bench::Bench<Sched>;
 
 /// Two packages of two LLCs of four cores of two CPUs.
 const MACHINE: &str = "pack:2 l3:2 core:4 pu:2";
@@ -31,12 +30,6 @@ const SEARCHES: [&str; 8] = [
     "idle-mask=machine",
     "idle-shipped",
 ];
-
-/// A machine with the scheduler of a mitigation.
-fn bench_of(topology: &str, mitigation: &str) -> Bench {
-    let mitigation = Mitigation::parse(mitigation).expect("a mitigation of ours");
-    Bench::with(topology, true, |topology| mitigation.scheduler(topology))
-}
 
 impl Bench {
     /// A sleeping task that may run on `cpus`, and was made on the first of them.
@@ -102,7 +95,7 @@ impl Bench {
 
 /// Where a task that ran on CPU 0 is woken by it, while these are busy, and how many CPUs that looked at; twice.
 fn woken(search: &str, busy: &[u32]) -> String {
-    let bench = bench_of(MACHINE, search);
+    let bench = Bench::new(MACHINE, search, true);
     bench.occupy(busy.iter().copied());
     let mut text = String::new();
     for _ in 0..2 {
@@ -150,7 +143,7 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
 
 /// Where CPU 0 wakes a task to, in an LLC that was busy until CPU 3 began to idle, after two tasks there took turns of this length.
 fn woken_in_a_busy_llc(search: &str, turn: Span) -> CpuId {
-    let bench = bench_of("core:4 pu:1", search);
+    let bench = Bench::new("core:4 pu:1", search, true);
     bench.occupy(1..3);
     let last = bench.fair_task(0, [3]);
     bench.wake(3, last);
@@ -184,7 +177,7 @@ fn in_a_busy_llc_only_who_would_wait_for_long_looks_for_another_cpu() {
 
 /// Where so many tasks begin that CPU 0 makes one after the other.
 fn begun(topology: &str, tasks: usize) -> String {
-    let bench = bench_of(topology, "baseline");
+    let bench = Bench::new(topology, "baseline", true);
     let cpus = bench.sched.topology().cpus() as u32;
     (0..tasks).map(|_| bench.start(0..cpus).0.to_string()).collect::<Vec<_>>().join(" ")
 }
@@ -199,7 +192,7 @@ fn new_tasks_begin_where_there_is_least_to_do() {
 
 #[test]
 fn a_new_task_begins_where_it_may_run() {
-    let bench = bench_of(MACHINE, "baseline");
+    let bench = Bench::new(MACHINE, "baseline", true);
     bench.occupy([9, 20]);
     assert_eq!([(); 4].map(|()| bench.start([9, 20, 21]).0), [21, 9, 20, 21]);
 }
@@ -207,7 +200,7 @@ fn a_new_task_begins_where_it_may_run() {
 #[test]
 fn a_waker_that_shares_no_cache_leaves_a_task_where_it_was() {
     for search in SEARCHES {
-        let bench = bench_of(MACHINE, search);
+        let bench = Bench::new(MACHINE, search, true);
         bench.occupy([16]);
         let task = bench.fair_task(0, 0..32);
         assert_eq!(bench.wake(16, task), CpuId(0), "{search}");
@@ -217,7 +210,7 @@ fn a_waker_that_shares_no_cache_leaves_a_task_where_it_was() {
 #[test]
 fn a_task_wakes_where_it_may_run() {
     for search in SEARCHES {
-        let bench = bench_of(MACHINE, search);
+        let bench = Bench::new(MACHINE, search, true);
         bench.occupy(0..4);
         let task = bench.fair_task(0, [0, 3, 20]);
         let cpu = bench.wake(0, task);
@@ -229,7 +222,7 @@ fn a_task_wakes_where_it_may_run() {
 
 #[test]
 fn a_cpu_that_would_idle_takes_what_waits() {
-    let bench = bench_of("core:2 pu:1", "baseline");
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
     bench.occupy([0]);
     let (waits, other) = (bench.fair_task(0, [0, 1]), bench.fair_task(0, [1]));
     bench.wake(1, other);
@@ -242,7 +235,7 @@ fn a_cpu_that_would_idle_takes_what_waits() {
 
 #[test]
 fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
-    let bench = bench_of("core:2 pu:1", "baseline");
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
     bench.occupy([0]);
     let waits = bench.fair_task(0, [0]);
     bench.wake(0, waits);
@@ -256,7 +249,7 @@ fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
 /// As often as a word was touched when there were no groups at all.
 #[test]
 fn where_there_are_no_groups_nothing_of_them_is_touched() {
-    let bench = bench_of("core:2 pu:1", "baseline");
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
     bench.occupy([0]);
     let waits = bench.fair_task(0, [0]);
     let accesses = || bench.machine.results().totals.accesses();
@@ -279,7 +272,7 @@ fn where_there_are_no_groups_nothing_of_them_is_touched() {
 
 #[test]
 fn no_fair_task_runs_while_a_real_time_one_waits_there() {
-    let bench = bench_of("core:1 pu:1", "baseline");
+    let bench = Bench::new("core:1 pu:1", "baseline", true);
     let fair = bench.fair_task(-20, [0]);
     bench.wake(0, fair);
     assert_eq!(bench.switch(0, Why::Preempt), Some(fair));

@@ -7,23 +7,18 @@ use hitm_sched::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::fair::words::Member;
-use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
+use hitm_sched::mitigation::GROUP_LOADS;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench;
+use crate::bench::{self, Sched};
 
-type Bench = bench::Bench<dyn Scheduling<Simulated>>;
+type Bench = bench::Bench<Sched>;
 
 /// Bits that a weight has more in queues.
 const FINE: u32 = 1_024;
-
-fn bench_of(topology: &str, mitigation: &str) -> Bench {
-    let mitigation = Mitigation::parse(mitigation).expect("a mitigation of ours");
-    Bench::with(topology, true, |topology| mitigation.scheduler(topology))
-}
 
 impl Bench {
     fn group(&self, parent: Option<GroupId>, weight: u32) -> GroupId {
@@ -77,7 +72,7 @@ impl Bench {
 #[test]
 fn a_queue_with_all_the_load_weighs_all() {
     for mitigation in GROUP_LOADS {
-        let bench = bench_of("core:2 pu:1", mitigation);
+        let bench = Bench::new("core:2 pu:1", mitigation, true);
         let group = bench.group(None, 300);
         bench.runs(0, Some(group), &[]);
         bench.pass(0, 5);
@@ -89,7 +84,7 @@ fn a_queue_with_all_the_load_weighs_all() {
 #[test]
 fn queues_with_equal_loads_weigh_half_each() {
     for mitigation in GROUP_LOADS {
-        let bench = bench_of("core:2 pu:1", mitigation);
+        let bench = Bench::new("core:2 pu:1", mitigation, true);
         let group = bench.group(None, 100);
         bench.runs(0, Some(group), &[]);
         bench.runs(1, Some(group), &[]);
@@ -109,7 +104,7 @@ fn queues_with_equal_loads_weigh_half_each() {
 
 #[test]
 fn a_weight_reaches_every_queue() {
-    let bench = bench_of("core:2 pu:1", "baseline");
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
     let outer = bench.group(None, 100);
     let inner = bench.group(Some(outer), 1);
     bench.runs(0, Some(inner), &[]);
@@ -120,7 +115,7 @@ fn a_weight_reaches_every_queue() {
 
 #[test]
 fn a_task_in_nested_groups_stands_on_all_their_queues() {
-    let bench = bench_of("core:1 pu:1", "baseline");
+    let bench = Bench::new("core:1 pu:1", "baseline", true);
     let outer = bench.group(None, 100);
     let inner = bench.group(Some(outer), 100);
     let task = bench.runs(0, Some(inner), &[]);
@@ -134,7 +129,7 @@ fn a_task_in_nested_groups_stands_on_all_their_queues() {
 #[test]
 fn load_goes_with_a_task_that_moves() {
     for mitigation in GROUP_LOADS {
-        let bench = bench_of("core:2 pu:1", mitigation);
+        let bench = Bench::new("core:2 pu:1", mitigation, true);
         let [from, to] = [100, 200].map(|weight| bench.group(None, weight));
         let task = bench.runs(0, Some(from), &[]);
         bench.pass(0, 2);
@@ -158,7 +153,7 @@ fn load_goes_with_a_task_that_moves() {
 
 #[test]
 fn a_group_ends_with_its_last_task() {
-    let bench = bench_of("core:1 pu:1", "baseline");
+    let bench = Bench::new("core:1 pu:1", "baseline", true);
     let outer = bench.group(None, 100);
     let inner = bench.group(Some(outer), 100);
     let task = bench.runs(0, Some(inner), &[]);
@@ -187,7 +182,7 @@ fn a_group_ends_with_its_last_task() {
 #[test]
 fn a_cpu_that_goes_counts_no_longer() {
     for mitigation in GROUP_LOADS {
-        let bench = bench_of("core:2 pu:1", mitigation);
+        let bench = Bench::new("core:2 pu:1", mitigation, true);
         let group = bench.group(None, 100);
         bench.runs(0, Some(group), &[]);
         bench.runs(1, Some(group), &[0]);
@@ -201,7 +196,7 @@ fn a_cpu_that_goes_counts_no_longer() {
 
 /// What is still counted of a queue that a task has left for good, within a millisecond of when its load was told.
 fn left_behind(mitigation: &str) -> GroupOnCpuSnapshot {
-    let bench = bench_of("core:2 pu:1", mitigation);
+    let bench = Bench::new("core:2 pu:1", mitigation, true);
     let group = bench.group(None, 100);
     bench.runs(1, None, &[]);
     let task = bench.runs(0, Some(group), &[]);

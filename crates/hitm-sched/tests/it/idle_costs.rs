@@ -87,17 +87,12 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
             sched.begin_poll(next);
         }
     });
-    let (probes, before) = (bench.sched.stats().sum(Count::Probe), bench.counts_by_line());
-    bench.on(0, move |sched| assert!(sched.wake(task)));
-    let mut found = [bench.sched.stats().sum(Count::Probe) - probes, 0, 0];
-    for (key, after) in bench.counts_by_line() {
-        let before = before.get(&key).copied().unwrap_or_default();
-        let own = ["task", "fair_task"].contains(&&*key.0) || ["rq", "fair_rq"].contains(&&*key.0) && key.1 == 0;
-        if !own && after.all > before.all {
-            found = [found[0], found[1] + 1, found[2] + after.misses - before.misses];
-        }
-    }
-    found
+    let own = |object: &str, number| {
+        ["task", "fair_task"].contains(&object) || ["rq", "fair_rq"].contains(&object) && number == 0
+    };
+    let probes = bench.sched.stats().sum(Count::Probe);
+    let (lines, accesses) = bench.touched_beside(own, move |sched| assert!(sched.wake(task)));
+    [bench.sched.stats().sum(Count::Probe) - probes, lines as u64, accesses.misses]
 }
 
 /// The rows of a machine. Of the largest, where one takes seconds, those that differ in kind.

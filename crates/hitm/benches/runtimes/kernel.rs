@@ -1,6 +1,5 @@
 //! The kernel's own: the same cases with threads and pipes, and the programs that the kernel's people time it with, where they are installed.
 
-use std::hint::black_box;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -58,7 +57,6 @@ pub(crate) fn messages(size: Size) -> f64 {
 
 /// One thread wakes many, which then work.
 pub(crate) fn crowd(size: Size) -> Vec<Duration> {
-    let rounds = size.events;
     let (done, all_done) = mpsc::channel();
     let worker = |_| {
         let (wake, woken) = mpsc::sync_channel::<Instant>(1);
@@ -74,19 +72,19 @@ pub(crate) fn crowd(size: Size) -> Vec<Duration> {
     };
     let (wakes, workers): (Vec<_>, Vec<_>) = (0..WORKERS * threads()).map(worker).unzip();
     let mut latencies = Vec::new();
-    for _ in 0..rounds {
+    for _ in 0..size.events {
         let start = Instant::now();
         wakes.iter().for_each(|wake| wake.send(start).expect("the worker waits"));
         latencies.extend(all_done.iter().take(wakes.len()));
     }
     drop(wakes);
     workers.into_iter().for_each(|worker| worker.join().expect("it does not panic"));
-    black_box(latencies)
+    latencies
 }
 
 /// What a program prints, if it is there and ends well.
-fn printed_by(program: &str, arguments: &[String]) -> Option<String> {
-    let output = Command::new(program).args(arguments).stderr(Stdio::null()).output().ok()?;
+fn printed_by(program: &str, line: &str) -> Option<String> {
+    let output = Command::new(program).args(line.split_whitespace()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -96,13 +94,9 @@ fn number_after(text: &str, before: &str) -> Option<f64> {
     rest.split(|sign: char| !sign.is_ascii_digit() && sign != '.').next()?.parse().ok()
 }
 
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
-
 /// Nanoseconds an operation, by the seconds that a program prints after `before`.
 fn timed(program: &str, line: &str, before: &str, operations: u64) -> Option<f64> {
-    Some(number_after(&printed_by(program, &words(line))?, before)? * 1e9 / operations as f64)
+    Some(number_after(&printed_by(program, line)?, before)? * 1e9 / operations as f64)
 }
 
 fn perf_pipe(size: Size) -> Option<f64> {

@@ -10,10 +10,10 @@ use hitm_workloads::meter::Window;
 
 use super::series::{Fitted, Program, SeriesArgs};
 use crate::args::{each_once, span};
-use crate::campaign::{self, Progress};
+use crate::campaign::{Progress, run_one};
 use crate::failure::Failure;
 use crate::record::share_of_busy;
-use crate::simulate::{Case, Outcome};
+use crate::simulate::Case;
 use crate::workload::Workload;
 
 /// Pairs of tasks of one group that pass a number back and forth over pipes.
@@ -68,13 +68,13 @@ impl Context1 {
         each_once("--pairs", &self.pairs)
     }
 
-    fn of(&self, pairs: u32, work: Span) -> Workload {
+    fn config(&self, pairs: u32, work: Span) -> Config {
         let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
-        Workload::Context1(Config { pairs: pairs as usize, depth: self.depth as usize, work, seed, window })
+        Config { pairs: pairs as usize, depth: self.depth as usize, work, seed, window }
     }
 
     fn with(&self, work: Span) -> Vec<Workload> {
-        self.pairs.iter().map(|&pairs| self.of(pairs, work)).collect()
+        self.pairs.iter().map(|&pairs| Workload::Context1(self.config(pairs, work))).collect()
     }
 
     /// The baseline's share with this work.
@@ -82,15 +82,11 @@ impl Context1 {
     /// # Errors
     /// When the run cannot be made.
     fn share_with(&self, case: &Case, work: f64, progress: &Progress) -> Result<f64, Failure> {
-        let Workload::Context1(config) = self.of(PAIRS, Span::from_nanos_f64(work)) else { return Ok(0.0) };
         // In a group, whatever was asked for.
-        let trial = Case { workload: Workload::Context1(Config { depth: 1, ..config }), ..case.clone() };
-        let mut share = 0.0;
-        let take = |_: usize, outcome: Outcome| share = share_of_busy(&outcome.results, outcome.task_group_cycles);
-        match campaign::run(&[trial], 1, progress, Case::run, take).into_iter().next() {
-            Some(failure) => Err(failure),
-            None => Ok(share),
-        }
+        let config = Config { depth: 1, ..self.config(PAIRS, Span::from_nanos_f64(work)) };
+        let trial = Case { workload: Workload::Context1(config), ..case.clone() };
+        let outcome = run_one(&trial, progress)?;
+        Ok(share_of_busy(&outcome.results, outcome.task_group_cycles))
     }
 
     /// The work with which the baseline's share is the published one: it falls as work grows.

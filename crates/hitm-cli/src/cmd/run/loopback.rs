@@ -11,9 +11,9 @@ use hitm_workloads::loopback::{Config, Test};
 use hitm_workloads::meter::Window;
 
 use super::series::{Fitted, Program, SeriesArgs};
-use crate::campaign::{self, Progress};
+use crate::campaign::{Progress, run_one};
 use crate::failure::Failure;
-use crate::simulate::{Case, Outcome};
+use crate::simulate::Case;
 use crate::workload::Workload;
 
 /// When a simulated run is measured if nobody says: past the start, and for a tick.
@@ -79,12 +79,7 @@ impl Loopback {
         for _ in 0..RUNS {
             let workload = self.of(target.load, work);
             let trial = Case { workload, ..published.clone() };
-            let mut batches = Vec::new();
-            let take = |_: usize, outcome: Outcome| batches = outcome.batches;
-            if let Some(failure) = campaign::run(&[trial], 1, progress, Case::run, take).into_iter().next() {
-                return Err(failure);
-            }
-            let rate = mean_of_batches(&batches);
+            let rate = mean_of_batches(&run_one(&trial, progress)?.batches);
             let metric = workload.metric(rate);
             trials.push((work.as_nanos_f64() / 1e3, metric.value));
             let over = metric.value / target.value - 1.0;

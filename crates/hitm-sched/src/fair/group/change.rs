@@ -229,7 +229,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.group(id).parent()
     }
 
-    /// Whether `cpu` was ever used by `id`, for checkers.
+    /// Whether `cpu` was ever used by `id`.
     pub(in crate::fair) fn is_on(&self, id: GroupId, cpu: CpuId) -> bool {
         self.group(id).on(cpu).is_some()
     }

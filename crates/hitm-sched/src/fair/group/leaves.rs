@@ -1,6 +1,6 @@
 //! Which groups have load on a CPU, and how that of sleepers is forgotten.
 //!
-//! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is attached to its queue there, and until it has no load and nobody
+//! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is attached to its queue there or queued in it, and until it has no load and nobody
 //! queued and no group in it is listed. A CPU that balances updates those on its list. What CPUs have that do not tick, since no fair task is
 //! queued there, some other updates that does: the first that ticks when that was last done 32 ms ago.
 //!
