@@ -11,6 +11,7 @@
 //! | `cpupri-count=FORM` | cpupri's counts of CPUs split |
 //! | `rto-mask=FORM` | the set of overloaded CPUs split |
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
+//! | `push-requests-kept` | no request for the push token is lost, see [`push_token`](crate::push_token) |
 //! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`] |
 //! | `cid-owned` | concurrency ids: tasks own them, or CPUs where there are more tasks |
 //! | `cid-shipped` | concurrency ids: our own, which `shipped` has too |
@@ -108,7 +109,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 26] = [
+pub const CATALOGUE: [(&str, &str); 27] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -118,6 +119,7 @@ pub const CATALOGUE: [(&str, &str); 26] = [
     ("cpupri-count=node", "cpupri's counts of CPUs split; also =llc, =core, =cpu, =bytes"),
     ("rto-mask=node", "the set of overloaded CPUs split; also =llc, =core, =cpu, =bytes"),
     ("pull-by-locks", "pullers lock the overloaded queues instead of sending the push token"),
+    ("push-requests-kept", "no request for the push token is lost, as can happen in Linux"),
     ("cid-recent", "concurrency ids: a CPU asks for the one that it had before (v6.13 of Linux)"),
     ("cid-owned", "concurrency ids: tasks own them, or CPUs where there are more tasks than CPUs (v6.19 of Linux)"),
     ("cid-shipped", "concurrency ids: our own, of which each stays where it was used last; `shipped` has them too"),
@@ -229,6 +231,7 @@ impl Mitigation {
                 }
                 ("idle-mask", Some(_)) => return Err(fail("is by llc, node or machine, as in `=llc`")),
                 ("pull-by-locks", None) => mitigation.config.push_by_interrupt = false,
+                ("push-requests-kept", None) => mitigation.config.keeps_requests = true,
                 ("task-group-reordered", None) => mitigation.config.groups.order = GroupOrder::Reordered,
                 ("load-avg-isolated", None) => mitigation.config.groups.order = GroupOrder::Isolated,
                 ("load-avg-ratelimit", None) => mitigation.config.groups.rate = PostRate::Limited,

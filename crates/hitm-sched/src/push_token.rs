@@ -36,14 +36,21 @@
 //! | release side | acquire side | what is published |
 //! |---|---|---|
 //! | `request_push`, add to `rto_loop_next` Release | `advance`, load of `rto_loop_next` Acquire | the bits that caused the request: invariant 3 |
+//! | `request_push`, add to `rto_loop_next`, fence SeqCst, exchange of `rto_loop_start` | `request_push`, store to `rto_loop_start`, fence SeqCst, load of `rto_loop_next` | store buffering is forbidden where requests are kept: who is turned away is seen |
 //! | `claim_push_work`, fetch-or Release | `begin_push_work`, fetch-and Acquire | what the claimer did: invariant 5 |
 //!
 //! `rto_loop_start` publishes nothing, so it is Relaxed, unlike in the original: what its holder does is under `rto_lock`,
 //! which orders it. It only keeps others from waiting for that lock. Should its release take effect early, one of them
 //! waits after all.
 //!
-//! **Limits.** A request whose starter leaves at step 2 just after the last scan looked at `rto_loop_next` is lost. That is
-//! allowed: a CPU pushes by itself when it becomes overloaded.
+//! **Limits.** Two requests are lost, in the original too: one whose puller leaves at step 2 when whoever holds `rto_loop_start` has looked at
+//! `rto_loop_next`, and one that comes while the CPU of the chain's end has pushed and not advanced, if it is for what waits there, since a
+//! scan passes over that CPU. What waits stays until the next event: it was overloaded before and does not push again. Each takes a few
+//! instructions' time; where threads are more than cores, as long as the operating system keeps one of them off its core.
+//!
+//! **Kept requests.** With [`keeps_requests`](crate::root_domain::RootDomainConfig::keeps_requests), ours, none is: after step 4 who starts no
+//! chain looks whether anybody asked meanwhile, and begins anew; and a scan that accounts for requests comes back to the CPU that
+//! executes it, by an interrupt, so that it can switch in between. Each time takes a new request, so it ends.
 
 use std::sync::atomic::Ordering;
 
@@ -65,19 +72,39 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         // Release: publishes the overload bits that this CPU saw to the scan that accounts for the request. Pairs with
         // the Acquire load in `advance`.
         words.rto_loop_next().fetch_add(1, Ordering::Release);
-        // Relaxed: see the module's documentation; on failure nothing follows. A failed one takes the line all the same.
-        words.rto_loop_start().compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        let first = {
-            let _lock = words.rto_lock().lock();
-            if words.rto_cpu().get() < 0 { self.advance(here) } else { None }
+        let keeps = self.config.keeps_requests;
+        if keeps {
+            // SeqCst: the module's table.
+            M::fence(Ordering::SeqCst);
+        }
+        let first = loop {
+            // Relaxed: see the module's documentation; on failure nothing follows. A failed one takes the line all the same.
+            words.rto_loop_start().compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+            let (first, seen) = {
+                let _lock = words.rto_lock().lock();
+                // Relaxed: a request that is missed here is seen below. Before the scan, which accounts for these and perhaps more.
+                let seen = keeps.then(|| words.rto_loop_next().load(Ordering::Relaxed));
+                (if words.rto_cpu().get() < 0 { self.advance(here) } else { None }, seen)
+            };
+            // Relaxed: as above.
+            words.rto_loop_start().store(0, Ordering::Relaxed);
+            if seen.is_none_or(|seen| !self.was_asked_since(seen)) || first.is_some() {
+                break first;
+            }
         };
-        // Relaxed: as above.
-        words.rto_loop_start().store(0, Ordering::Relaxed);
         if first.is_some() {
             // Relaxed: the chain's reference, which nobody frees anything by.
             words.refcount().fetch_add(1, Ordering::Relaxed);
         }
         first
+    }
+
+    /// Whether anybody was turned away by who has just let go of `rto_loop_start` and counted `seen` requests.
+    fn was_asked_since(&self, seen: u32) -> bool {
+        // SeqCst: the module's table. Also of who starts a chain: at its end that looks for the same requests.
+        M::fence(Ordering::SeqCst);
+        // Relaxed: fenced.
+        self.words().rto_loop_next().load(Ordering::Relaxed) != seen
     }
 
     /// The chain is at `here`, which has pushed. Returns the CPU to send the work to next; with none the chain has ended.
@@ -95,11 +122,12 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         next
     }
 
-    /// The next overloaded CPU other than `here`. Under `rto_lock`.
+    /// The next overloaded CPU other than `here`; or `here` for the sake of new requests, where those are kept. Under `rto_lock`.
     fn advance(&self, here: CpuId) -> Option<CpuId> {
         let words = self.words();
         // Relaxed: constant.
         let mask = words.rto_mask().load(Ordering::Relaxed);
+        let mut has_new = false;
         loop {
             let previous = u32::try_from(words.rto_cpu().get()).ok().map(CpuId);
             // Relaxed: the Acquire load below orders the bits that a request announced; a bit that is missed is
@@ -107,7 +135,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
             let next = self.rto_mask.row(mask).next_after(previous, Ordering::Relaxed);
             words.rto_cpu().set(next.map_or(-1, |cpu| cpu.0 as i32));
             match next {
-                Some(cpu) if cpu == here => {}
+                Some(cpu) if cpu == here && !has_new => {}
                 Some(cpu) => return Some(cpu),
                 None => {
                     // Acquire: the bits behind the requests counted here are seen by the scan that follows. Pairs with the
@@ -117,6 +145,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
                         return None;
                     }
                     words.rto_loop().set(requests);
+                    has_new = self.config.keeps_requests;
                 }
             }
         }

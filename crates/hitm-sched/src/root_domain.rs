@@ -249,6 +249,8 @@ pub struct RootDomainConfig {
     pub rto_count: Form,
     /// Whether a pull asks the overloaded CPUs to push, by a chain of interrupts, instead of taking their locks.
     pub push_by_interrupt: bool,
+    /// Whether no request for that is lost, as it can be in the original: see [`push_token`](crate::push_token).
+    pub keeps_requests: bool,
     /// Whether nothing is kept but who waits: see [`waiting`](crate::waiting).
     pub shipped: bool,
     /// How concurrency ids are handed out.
@@ -280,6 +282,7 @@ impl Default for RootDomainConfig {
             rto_mask: Form::WHOLE,
             rto_count: Form::WHOLE,
             push_by_interrupt: true,
+            keeps_requests: false,
             shipped: false,
             cids: Variant::Baseline,
             idle: IdleSearch::Baseline,

@@ -14,6 +14,9 @@ use super::words::{FairQueue, FairTask, Member, link, member};
 /// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250 ticks a second.
 const TICK_NANOS: i64 = 4_000_000;
 
+/// What a member that arrives adds to the sum of a queue, at most, before that counts from the new average: far from 64 bits.
+const LAG_MOST: i128 = 1 << 60;
+
 /// Picoseconds of a nanosecond.
 const PICOS: u64 = 1_000;
 
@@ -125,8 +128,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
         let mut lag = i128::from(words.lag.get());
         if load > 0 {
-            // Its own arrival moves the average towards it.
-            lag = lag * i128::from(load + weight) / i128::from(load);
+            // Its own arrival moves the average towards it. Beside what weighs next to nothing that is far: no farther than can be multiplied.
+            let farthest = LAG_MOST / i128::from(load + weight);
+            lag = (lag * i128::from(load + weight) / i128::from(load)).clamp(-farthest, farthest);
         }
         words.vruntime.set(self.average() - if load > 0 { lag as i64 } else { 0 });
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {

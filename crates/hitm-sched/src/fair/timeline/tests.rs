@@ -2,6 +2,7 @@
 
 use hitm_memory::{Native, Span};
 
+use super::super::group::GroupWeight;
 use super::super::tree::broken;
 use super::super::weight::Nice;
 use super::*;
@@ -92,14 +93,14 @@ impl Bench {
     }
 }
 
-#[test]
-fn picks_are_those_of_a_list() {
+/// Random members that come and go, weighed by `weigh`, on a queue that is looked at every `apart` nanoseconds at most.
+fn check_picks(weigh: fn(&mut Chance) -> u32, apart: u64) {
     for seed in 0..30 {
         let mut chance = Chance(seed);
-        let nices: Vec<i8> = (0..40).map(|_| chance.below(40) as i8 - 20).collect();
-        let mut bench = Bench::new(nices.into_iter());
+        let mut bench = Bench::new([0; 40].into_iter());
+        bench.tasks.iter().for_each(|words| words.set_weight(weigh(&mut chance)));
         for step in 0..3_000 {
-            bench.now += Span::from_nanos(chance.below(4_000_000));
+            bench.now += Span::from_nanos(chance.below(apart));
             let id = Member(chance.below(40) as u32);
             let is_queued = bench.queued().contains(&id);
             let line = bench.line();
@@ -107,7 +108,8 @@ fn picks_are_those_of_a_list() {
                 0 | 1 if !is_queued => line.enqueue(id, Arrival::Waits, bench.now),
                 2 if is_queued => line.dequeue(id, chance.below(2) == 0, bench.now),
                 3 => line.let_go(bench.now),
-                4 if !is_queued => bench.tasks[id.0 as usize].set_nice(Nice::new(chance.below(40) as i8 - 20)),
+                4 if !is_queued => bench.tasks[id.0 as usize].set_weight(weigh(&mut chance)),
+                4 => line.reweigh(id, weigh(&mut chance), bench.now),
                 _ => _ = line.charge(bench.now),
             }
             assert_eq!(line.pick(None), bench.model_pick(), "seed {seed}, step {step}");
@@ -129,6 +131,11 @@ fn picks_are_those_of_a_list() {
             assert_eq!(bench.queue.load.get(), load);
         }
     }
+}
+
+#[test]
+fn picks_are_those_of_a_list() {
+    check_picks(|chance| Nice::new(chance.below(40) as i8 - 20).fine_weight(), 4_000_000);
 }
 
 /// Runs tasks of these nice levels, all of which always want to run, and ends slices when they end. What each has had of `millis`, and the
@@ -221,4 +228,24 @@ fn what_one_is_owed_is_bounded() {
     bench.now += Span::from_micros(1_000_000);
     bench.line().dequeue(Member(1), true, bench.now);
     assert_eq!(bench.tasks[1].lag.get(), 2 * SLICE);
+}
+
+#[test]
+fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
+    let mut bench = Bench::new([0; 2].into_iter());
+    let (light, heavy) = (Member(0), Member(1));
+    bench.tasks[0].set_weight(2);
+    bench.tasks[1].set_weight(GroupWeight::new(GroupWeight::MAX).shares());
+    bench.line().enqueue(light, Arrival::Waits, bench.now);
+    bench.switch();
+    bench.line().enqueue(heavy, Arrival::Waits, bench.now);
+    // Nobody looks for half a second, which was the other's: it leaves, and comes back.
+    bench.now += Span::from_micros(500_000);
+    bench.line().dequeue(heavy, true, bench.now);
+    assert!(bench.tasks[1].lag.get() > 0);
+    bench.line().enqueue(heavy, Arrival::Waits, bench.now);
+    bench.switch();
+    assert_eq!(bench.line().curr(), Some(heavy));
+    let (lags, weights) = bench.lags();
+    assert!((-weights..=0).contains(&lags), "lags {lags} of weights {weights}");
 }

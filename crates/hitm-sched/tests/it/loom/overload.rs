@@ -13,10 +13,12 @@ use hitm_topology::{CpuId, Scope, Topology};
 pub(crate) type Domain = RootDomain<Loom, Baseline<Loom, Parts<Packed<Loom, 1>, Counted<Loom>>>>;
 
 /// Four CPUs on two cores: `count` and `mask` have one part or two.
-pub(crate) fn domain(topology: &Topology, count: Form, mask: Form) -> Arc<Domain> {
-    let config =
-        RootDomainConfig { rto_count: count, rto_mask: mask, encoding: Encoding::Zeros, ..RootDomainConfig::default() };
-    Arc::new(Domain::new(topology, config))
+pub(crate) fn domain(topology: &Topology, rto_count: Form, rto_mask: Form) -> Arc<Domain> {
+    Arc::new(Domain::new(topology, RootDomainConfig { rto_count, rto_mask, ..config() }))
+}
+
+pub(crate) fn config() -> RootDomainConfig {
+    RootDomainConfig { encoding: Encoding::Zeros, ..RootDomainConfig::default() }
 }
 
 pub(crate) fn topology() -> Arc<Topology> {

@@ -4,15 +4,15 @@
 //! The threads are CPUs. Where the scheduler sends an interrupt, the thread goes on as the CPU that it was sent to.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hitm_loom::{Loom, LoomPlain, Model, require, require_of, thread};
 use hitm_memory::{AtomicWord, Form, Memory, PlainWord};
-use hitm_sched::root_domain::RootDomainWords;
+use hitm_sched::root_domain::{RootDomainConfig, RootDomainWords};
 use hitm_topology::{CpuId, Topology};
 
-use super::overload::{BYTES, CORE, Domain, domain, topology};
+use super::overload::{BYTES, CORE, Domain, config, domain, topology};
 
 /// A root domain, and a record of what its chains do.
 struct Chains {
@@ -21,7 +21,19 @@ struct Chains {
     visit: LoomPlain<u32>,
     /// The CPUs that were visited. Not the checker's: a model runs on one thread of the operating system.
     visited: AtomicU64,
+    /// 1 when a CPU idles to which what waits could go.
+    idles: <Loom as Memory>::Atomic<u32>,
+    /// Whether a CPU that was visited has seen that. Not the checker's.
+    served: AtomicBool,
     cpus: i32,
+}
+
+/// How requests for a push are treated.
+#[derive(Clone, Copy, PartialEq)]
+enum Requests {
+    /// As published.
+    Published,
+    Kept,
 }
 
 /// Invariant 2, and what goes with it.
@@ -34,11 +46,14 @@ const FREE: &str = "push token 4: who holds the token finds the work free to cla
 const FORMS: [Form; 3] = [Form::WHOLE, CORE, BYTES];
 
 impl Chains {
-    fn new(topology: &Topology, form: Form) -> Arc<Self> {
+    fn new(topology: &Topology, form: Form, requests: Requests) -> Arc<Self> {
+        let keeps_requests = requests == Requests::Kept;
         Arc::new(Self {
-            domain: domain(topology, Form::WHOLE, form),
+            domain: Arc::new(Domain::new(topology, RootDomainConfig { rto_mask: form, keeps_requests, ..config() })),
             visit: LoomPlain::new(0),
             visited: AtomicU64::new(0),
+            idles: AtomicWord::new(0),
+            served: AtomicBool::new(false),
             cpus: topology.cpus() as i32,
         })
     }
@@ -58,6 +73,11 @@ impl Chains {
             self.visit.set(self.visit.get() + 1);
             // Relaxed: not the checker's.
             self.visited.fetch_or(1 << cpu.0, Ordering::Relaxed);
+            // Relaxed: who idles asks after it has said so.
+            if self.idles.load(Ordering::Relaxed) != 0 {
+                // Relaxed: not the checker's.
+                self.served.store(true, Ordering::Relaxed);
+            }
             next = self.domain.continue_push(cpu);
             self.domain.end_push_work();
         }
@@ -94,14 +114,14 @@ type Role = fn(&Chains, Option<CpuId>);
 /// A model of chains: after `setup`, `other` runs on a thread of its own beside `own`; with nothing in flight, `verdict`.
 fn model(
     property: &'static str,
-    form: Form,
+    (form, requests): (Form, Requests),
     setup: fn(&Chains) -> Option<CpuId>,
     [other, own]: [Role; 2],
     verdict: impl Fn(&Chains) + Send + Sync + 'static,
 ) -> Model {
     let topology = topology();
     Model::new(property, move || {
-        let chains = Chains::new(&topology, form);
+        let chains = Chains::new(&topology, form, requests);
         let first = setup(&chains);
         let others = chains.clone();
         let other = thread::spawn(move || other(&others, first));
@@ -130,7 +150,7 @@ fn two_pull(property: &'static str, form: Form, setup: fn(&Chains) -> Option<Cpu
             chains.pull(1);
         },
     ];
-    model(property, form, setup, roles, |_| ())
+    model(property, (form, Requests::Published), setup, roles, |_| ())
 }
 
 /// Invariant 1.
@@ -164,7 +184,7 @@ fn at_most_one_chain_is_under_way() {
 const ACCOUNTED: &str = "push token 3: who accounts for a request sees the CPUs that it is for";
 
 /// Invariant 3: CPU 0 is overloaded, which CPU 1 knows; it asks for a push while CPU 3 does.
-fn meets_a_starter(form: Form, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
+fn meets_a_starter(form: Form, requests: Requests, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
     let roles: [Role; 2] = [
         |chains, _| {
             chains.domain.set_overload(CpuId(0));
@@ -174,7 +194,7 @@ fn meets_a_starter(form: Form, verdict: impl Fn(&Chains) + Send + Sync + 'static
             chains.pull(3);
         },
     ];
-    model(ACCOUNTED, form, |_| None, roles, verdict)
+    model(ACCOUNTED, (form, requests), |_| None, roles, verdict)
 }
 
 fn require_served(chains: &Chains) {
@@ -182,14 +202,14 @@ fn require_served(chains: &Chains) {
 }
 
 pub(crate) fn a_request_meets_a_starter() -> Model {
-    meets_a_starter(Form::WHOLE, require_served)
+    meets_a_starter(Form::WHOLE, Requests::Published, require_served)
 }
 
 /// Invariant 3, cumulative: CPU 1 knows of CPU 0 from its announcement alone.
 pub(crate) fn a_request_for_another() -> Model {
     let topology = topology();
     let model = Model::new(ACCOUNTED, move || {
-        let chains = Chains::new(&topology, Form::WHOLE);
+        let chains = Chains::new(&topology, Form::WHOLE, Requests::Published);
         let overloaded = chains.clone();
         let overloaded = thread::spawn(move || overloaded.domain.set_overload(CpuId(0)));
         let puller = chains.clone();
@@ -214,7 +234,7 @@ pub(crate) fn a_request_for_another() -> Model {
 #[test]
 fn an_accounted_request_is_served() {
     a_request_meets_a_starter().check();
-    meets_a_starter(CORE, require_served).preemptions(3).check();
+    meets_a_starter(CORE, Requests::Published, require_served).preemptions(3).check();
     a_request_for_another().check();
 }
 
@@ -239,11 +259,11 @@ fn meets_a_chain(form: Form) -> Model {
             chains.pull(1);
         },
     ];
-    let model =
-        model("push token: no request is lost unless its starter leaves at step 2", form, setup, roles, |chains| {
-            require(chains.has_accounted(), "a request is not accounted for");
-            require(chains.has_visited(0), "a request is lost");
-        });
+    let property = "push token: no request is lost unless its starter leaves at step 2";
+    let model = model(property, (form, Requests::Published), setup, roles, |chains| {
+        require(chains.has_accounted(), "a request is not accounted for");
+        require(chains.has_visited(0), "a request is lost");
+    });
     model.preemptions(3)
 }
 
@@ -254,18 +274,60 @@ fn a_request_that_meets_a_chain_is_served() {
     }
 }
 
-/// The loss that the module allows: it happens, and only to a request that is not accounted for.
-#[test]
-fn a_request_is_lost_when_its_starter_leaves() {
+/// What comes of a request that meets a starter: whether it was accounted for, and whether its CPU was visited.
+fn outcomes_of_a_start(requests: Requests) -> Vec<(bool, bool)> {
+    outcomes(|record| {
+        meets_a_starter(Form::WHOLE, requests, move |chains| record((chains.has_accounted(), chains.has_visited(0))))
+    })
+}
+
+/// What comes of a request of CPU 1, which idles, that meets a chain on CPU 2, where all stays that waits: whether it was accounted for, and
+/// whether CPU 2 was visited after.
+fn outcomes_of_an_end(requests: Requests) -> Vec<(bool, bool)> {
+    let setup = |chains: &Chains| {
+        chains.domain.set_overload(CpuId(2));
+        chains.domain.request_push(CpuId(3))
+    };
+    let roles: [Role; 2] = [
+        |chains, first| chains.carry(first),
+        |chains, _| {
+            // Relaxed: the request publishes it.
+            chains.idles.store(1, Ordering::Relaxed);
+            chains.pull(1);
+        },
+    ];
+    outcomes(|record| {
+        model("push token: requests kept", (Form::WHOLE, requests), setup, roles, move |chains| {
+            // Relaxed: not the checker's.
+            record((chains.has_accounted(), chains.served.load(Ordering::Relaxed)));
+        })
+    })
+}
+
+/// All that a model's executions tell.
+fn outcomes(model: impl FnOnce(Box<dyn Fn((bool, bool)) + Send + Sync>) -> Model) -> Vec<(bool, bool)> {
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
     let record = outcomes.clone();
-    let model = meets_a_starter(Form::WHOLE, move |chains| {
-        record.lock().expect("not poisoned").insert((chains.has_accounted(), chains.has_visited(0)));
-    });
-    model.preemptions(3).check();
-    let outcomes: Vec<_> = outcomes.lock().expect("not poisoned").iter().copied().collect();
+    model(Box::new(move |outcome| _ = record.lock().expect("not poisoned").insert(outcome))).preemptions(3).check();
+    let outcomes = outcomes.lock().expect("not poisoned");
+    outcomes.iter().copied().collect()
+}
+
+/// The losses that the module tells of: they happen.
+#[test]
+fn published_requests_are_lost() {
     // Not accounted for: lost, or served because its own starter had found the CPU before.
-    assert_eq!(outcomes, [(false, false), (false, true), (true, true)]);
+    assert_eq!(outcomes_of_a_start(Requests::Published), [(false, false), (false, true), (true, true)]);
+    // Accounted for by a scan that passes over the CPU.
+    assert_eq!(outcomes_of_an_end(Requests::Published), [(true, false), (true, true)]);
+}
+
+#[test]
+fn kept_requests_are_served() {
+    for requests in [outcomes_of_a_start, outcomes_of_an_end] {
+        let outcomes = requests(Requests::Kept);
+        assert!(outcomes.iter().all(|&(_, served)| served), "{outcomes:?}");
+    }
 }
 
 /// Invariant 5: two claim the work and, when they may, run it.

@@ -519,7 +519,11 @@ impl<P: Platform> Driver<P> {
         for violation in snapshot.violations() {
             self.ledger.find(Check::Snapshot, violation);
         }
-        for inversion in snapshot.priority_inversions() {
+    }
+
+    /// Nobody waits while a CPU runs something less urgent. As [`inspect`](Self::inspect).
+    pub(crate) fn inspect_order(&self) {
+        for inversion in self.sched.snapshot().priority_inversions() {
             self.ledger.find(Check::Inversion, inversion);
         }
     }

@@ -75,6 +75,10 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
         if driver.ledger.is_clean() {
             workers.visit(here, || {
                 driver.inspect();
+                // The operating system takes a thread off its core also where a request can be lost: it happens here.
+                if !plan.loses_requests() {
+                    driver.inspect_order();
+                }
                 driver.inspect_drained(phase);
             });
         }

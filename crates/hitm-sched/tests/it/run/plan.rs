@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     load: &'static str,
     /// How those find an idle CPU, where that can be joined to the mitigation.
     search: &'static str,
+    /// What becomes of requests for a push, where that can be joined to the mitigation.
+    requests: &'static str,
     /// Operations and how often they are chosen. What is left out is turned off.
     weights: Vec<(Operation, u64)>,
 }
@@ -157,6 +159,7 @@ impl Plan {
             groups: false,
             load: "",
             search: "",
+            requests: "",
             weights,
         };
         // Drawn last, so that the seeds from before there were such are what they were.
@@ -180,13 +183,21 @@ impl Plan {
         }
         let loads = ["", "+task-group-reordered", "+load-avg-isolated", "+load-avg-ratelimit", "+load-avg=llc"];
         let load = if groups { loads[random.below(loads.len() as u64) as usize] } else { "" };
-        Self { affinities, fair, groups, load, search, weights, ..plan }
+        let requests = if random.below(2) == 0 { "+push-requests-kept" } else { "" };
+        Self { affinities, fair, groups, load, search, requests, weights, ..plan }
     }
 
-    /// The mitigation, with how fair tasks find a CPU.
+    /// Whether a request for a push may be lost, so that a task waits while a CPU idles until the next event.
+    pub(crate) fn loses_requests(&self) -> bool {
+        let token = self.mitigation != "shipped" && !self.mitigation.contains("pull-by-locks");
+        token && self.requests.is_empty()
+    }
+
+    /// The mitigation, with what is joined to it.
     pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
-        let [search, load] = if self.mitigation == "shipped" { [""; 2] } else { [self.search, self.load] };
-        let name = format!("{}{search}{load}", self.mitigation);
+        let joined = [self.search, self.load, self.requests];
+        let joined = if self.mitigation == "shipped" { String::new() } else { joined.concat() };
+        let name = format!("{}{joined}", self.mitigation);
         Mitigation::parse(&name).expect("a mitigation of ours").scheduler(topology)
     }
 

@@ -64,7 +64,10 @@ pub(crate) fn run<P: Platform>(plan: &Plan, mistake: Mistake, look_ahead: bool) 
         if !driver.ledger.is_clean() {
             break;
         }
-        machine.enter(|| driver.inspect());
+        machine.enter(|| {
+            driver.inspect();
+            driver.inspect_order();
+        });
         for race in machine.races() {
             driver.ledger.find(Check::Race, race);
         }
