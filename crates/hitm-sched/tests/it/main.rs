@@ -4,6 +4,7 @@ mod bench;
 mod costs;
 mod equivalence;
 mod fair;
+mod group_costs;
 mod groups;
 mod idle_costs;
 mod loom;

@@ -13,7 +13,7 @@ every_host!(
 );
 
 /// Options for a fair task of nice 0 in `group`.
-fn within(group: &Group) -> SpawnOptions {
+pub(crate) fn within(group: &Group) -> SpawnOptions {
     SpawnOptions { priority: Priority::fair(0), group: Some(group.clone()), ..SpawnOptions::default() }
 }
 
@@ -82,108 +82,4 @@ async fn tasks_move_between_groups_while_they_run_and_sleep<H: Host>(handle: Han
         joined(task).await;
     }
     drop(groups);
-}
-
-#[cfg(not(miri))]
-mod timed {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use hitm::{Span, Time};
-    use hitm_machine::Simulated;
-    use hitm_sched::mitigation::GROUP_LOADS;
-
-    use super::*;
-    use crate::host::{Setup, simulate};
-
-    const MILLIS: u64 = 1_000;
-
-    /// How long a task computes between two looks.
-    const STRETCH: Span = Span::from_micros(50);
-
-    /// When what tasks have had begins to count: their loads are known by then.
-    const FROM: Time = Time::from_picos(400 * MILLIS * 1_000_000);
-
-    /// Tasks in a group that want to run until `end`; what they have had together, in stretches.
-    fn work(
-        handle: &Handle<Simulated>,
-        group: &Group,
-        tasks: usize,
-        end: Time,
-    ) -> (Arc<AtomicU64>, Vec<hitm::JoinHandle<Simulated, ()>>) {
-        let had = Arc::new(AtomicU64::new(0));
-        let one = |_| {
-            let (clock, own) = (handle.clone(), had.clone());
-            handle.spawn(within(group), async move {
-                while clock.now() < end {
-                    clock.compute(STRETCH).await;
-                    if clock.now() > FROM {
-                        own.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            })
-        };
-        let tasks = (0..tasks).map(one).collect();
-        (had, tasks)
-    }
-
-    /// By how much, in parts of all, groups of these weights and numbers of tasks are from their shares over `millis`; at `depth`.
-    fn off(
-        topology: &'static str,
-        mitigation: &'static str,
-        groups: [(u32, usize); 2],
-        depth: usize,
-        millis: u64,
-    ) -> f64 {
-        let setup = Setup { mitigation, cores_shared_for_nothing: true, ..Setup::of(topology) };
-        let had = simulate(setup, move |handle| async move {
-            handle.set_priority(Priority::fifo(90));
-            let end = FROM + Span::from_micros(millis * MILLIS);
-            let mut begun = Vec::new();
-            for (weight, tasks) in groups {
-                // The weight is that of the outermost; those in it are alone there.
-                let outer = handle.group("outer").weight(weight);
-                let group = (1..depth).fold(outer, |group, level| group.group("inner").weight(1 + 70 * level as u32));
-                begun.push(work(&handle, &group, tasks, end));
-            }
-            let mut had = Vec::new();
-            for (own, tasks) in begun {
-                for task in tasks {
-                    joined(task).await;
-                }
-                had.push(own.load(Ordering::Relaxed) as f64);
-            }
-            had
-        })
-        .result;
-        let due = f64::from(groups[0].0) / f64::from(groups[0].0 + groups[1].0);
-        let is = had[0] / (had[0] + had[1]);
-        (is - due).abs()
-    }
-
-    #[test]
-    fn on_a_cpu_groups_have_their_shares_however_many_their_tasks() {
-        for groups in [[(300, 1), (100, 1)], [(300, 1), (100, 100)], [(300, 100), (100, 1)], [(300, 100), (100, 100)]] {
-            for depth in [1, 3] {
-                let off = off("core:1 pu:1", "baseline", groups, depth, 1_000);
-                assert!(off < 0.01, "{groups:?}, {depth} deep: {off}");
-            }
-        }
-    }
-
-    #[test]
-    fn on_sixteen_cpus_groups_in_groups_have_their_shares_within_a_hundredth_over_100_ms() {
-        for mitigation in ["baseline", "shipped"] {
-            let off = off("pack:2 l3:2 core:2 pu:2", mitigation, [(300, 100), (100, 100)], 3, 100);
-            assert!(off < 0.01, "{mitigation}: {off}");
-        }
-    }
-
-    #[test]
-    fn on_several_cpus_groups_have_their_shares() {
-        for mitigation in GROUP_LOADS {
-            let off = off("pack:1 l3:1 core:4 pu:1", mitigation, [(300, 100), (100, 100)], 1, 300);
-            assert!(off < 0.01, "{mitigation}: {off}");
-        }
-    }
 }

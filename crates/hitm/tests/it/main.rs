@@ -37,6 +37,8 @@ mod slices;
 
 mod fair;
 mod groups;
+#[cfg(not(miri))]
+mod shares;
 
 mod affinity;
 mod hotplug;

@@ -11,21 +11,24 @@
 //! | `none idles` | all CPUs that a task may use, eight at most, run equals: it wakes, waits, and runs when its CPU's task sleeps, which then comes back: two wakeups |
 //! | `two CPUs` | as `alone`, on two threads at once: what they share is contended, one wakeup of each |
 //!
+//! Then what a [group](groups) costs, in time and in memory.
+//!
 //! Rounds of all mitigations alternate. The first four have one thread, which is never faster than it can be: the fastest round counts.
 //! Two threads depend on where they run: there it is the median of the rounds.
 //!
 //! **What it does not show.** What hundreds of CPUs do to a line: that is the simulated machine's to say.
 #![allow(missing_docs, reason = "a benchmark is its own documentation")]
 
-use std::sync::{Arc, Barrier};
-use std::time::Instant;
+mod bench;
+mod groups;
 
-use hitm_memory::{Native, NativeWorkers, Platform};
-use hitm_sched::mitigation::Mitigation;
+use std::sync::{Arc, Barrier};
+
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
-use hitm_topology::{CpuId, Topology};
+use hitm_topology::CpuId;
+
+use crate::bench::{Bench, Cycle, print, print_head, rounds, time};
 
 /// The first is what the others are compared with.
 const MITIGATIONS: [&str; 3] = ["baseline", "all", "shipped"];
@@ -40,64 +43,11 @@ const NARROW: usize = 8;
 const LESS: Prio = Prio::from_rt_priority(10);
 const EQUAL: Prio = Prio::from_rt_priority(50);
 
-/// A scheduler and who stands in for its CPUs.
-struct Bench {
-    sched: Arc<dyn Scheduling<Native>>,
-    workers: Arc<NativeWorkers>,
-    cpus: usize,
+/// A sleeping real-time task that may run on `cpus`.
+fn task(bench: &Bench, prio: Prio, cpus: &[CpuId]) -> TaskId {
+    let allowed = cpus.iter().copied().collect();
+    bench.create(&Attributes { prio, policy: Policy::Fifo, allowed, map: None, group: None })
 }
-
-impl Bench {
-    fn new(topology: &Arc<Topology>, mitigation: &str) -> Self {
-        let workers = NativeWorkers::new(topology.cpus(), false);
-        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
-        let sched = workers.visit(CpuId(0), || mitigation.scheduler::<Native>(topology.clone()));
-        Self { sched, workers, cpus: topology.cpus() }
-    }
-
-    /// A sleeping task that may run on `cpus`.
-    fn task(&self, prio: Prio, cpus: &[CpuId]) -> TaskId {
-        let attributes =
-            Attributes { prio, policy: Policy::Fifo, allowed: cpus.iter().copied().collect(), map: None, group: None };
-        self.on(CpuId(0), || self.sched.create(&attributes))
-    }
-
-    /// Does `f` as `cpu`.
-    fn on<R>(&self, cpu: CpuId, f: impl FnOnce() -> R) -> R {
-        self.workers.visit(cpu, f)
-    }
-
-    /// The CPU that this thread stands in for does what it was asked for, and looks for a task.
-    fn look(&self) -> Option<TaskId> {
-        self.sched.handle(Native::take_interrupts());
-        let next = self.sched.switch(Why::Preempt)?;
-        self.sched.begin_poll(next);
-        Some(next)
-    }
-
-    /// What runs on the CPU that this thread stands in for sleeps, and what is next begins.
-    fn block(&self) -> Option<TaskId> {
-        let next = self.sched.switch(Why::Block)?;
-        self.sched.begin_poll(next);
-        Some(next)
-    }
-
-    /// `task` wakes and runs on `cpu`, where nothing more urgent is.
-    fn begin(&self, cpu: CpuId, task: TaskId) {
-        self.on(cpu, || {
-            self.sched.wake(task);
-            assert_eq!(self.look(), Some(task), "it runs");
-        });
-    }
-
-    /// The first `count` CPUs, or all.
-    fn first(&self, count: usize) -> Vec<CpuId> {
-        (0..self.cpus.min(count) as u32).map(CpuId).collect()
-    }
-}
-
-/// What is done over and over.
-type Cycle = Box<dyn Fn(&Bench) + Sync>;
 
 /// Makes the state that a cycle begins and ends in.
 type Case = fn(&Bench) -> Cycle;
@@ -108,7 +58,7 @@ const CASES: [(&str, Case); 4] =
 
 /// A task that wakes on `cpu`, where it ran before.
 fn alone_on(bench: &Bench, cpu: CpuId) -> Cycle {
-    let task = bench.task(EQUAL, &[cpu]);
+    let task = task(bench, EQUAL, &[cpu]);
     bench.begin(cpu, task);
     bench.on(cpu, || bench.block());
     bench.on(cpu, || bench.sched.set_allowed(task, &bench.first(usize::MAX).into_iter().collect()));
@@ -142,8 +92,8 @@ fn change_places(bench: &Bench, here: CpuId, [first, then]: [TaskId; 2], goes: T
 
 /// A task that may use two CPUs, and one pinned to each, of which it always meets the one where it ran last.
 fn two_and_a_guest(bench: &Bench, guest: Prio, pinned_first: bool) -> Cycle {
-    let guest = bench.task(guest, &bench.first(2));
-    let pinned = [CpuId(0), CpuId(1)].map(|cpu| bench.task(EQUAL, &[cpu]));
+    let guest = task(bench, guest, &bench.first(2));
+    let pinned = [CpuId(0), CpuId(1)].map(|cpu| task(bench, EQUAL, &[cpu]));
     Box::new(move |bench| {
         for here in [CpuId(0), CpuId(1)] {
             let pinned = pinned[here.index()];
@@ -163,8 +113,8 @@ fn preempts(bench: &Bench) -> Cycle {
 
 fn none_idles(bench: &Bench) -> Cycle {
     let cpus = bench.first(NARROW);
-    let waits = bench.task(EQUAL, &cpus);
-    let runs: Vec<TaskId> = cpus.iter().map(|&cpu| bench.task(EQUAL, &[cpu])).collect();
+    let waits = task(bench, EQUAL, &cpus);
+    let runs: Vec<TaskId> = cpus.iter().map(|&cpu| task(bench, EQUAL, &[cpu])).collect();
     cpus.iter().zip(&runs).for_each(|(&cpu, &task)| bench.begin(cpu, task));
     Box::new(move |bench| {
         bench.on(cpus[0], || {
@@ -175,13 +125,6 @@ fn none_idles(bench: &Bench) -> Cycle {
         });
         bench.begin(cpus[0], runs[0]);
     })
-}
-
-/// Nanoseconds of one of `times` cycles.
-fn time(bench: &Bench, cycle: &Cycle, times: u32) -> f64 {
-    let start = Instant::now();
-    (0..times).for_each(|_| cycle(bench));
-    start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
 }
 
 /// Nanoseconds of one of `times` cycles on each of two threads.
@@ -197,21 +140,6 @@ fn time_of_two(bench: &Bench, cycles: &[Cycle; 2], times: u32) -> f64 {
     })
 }
 
-/// By mitigation, the nanoseconds of each round.
-fn rounds(count: usize, mut round: impl FnMut(usize) -> f64) -> [Vec<f64>; MITIGATIONS.len()] {
-    let mut nanos = [const { Vec::new() }; MITIGATIONS.len()];
-    for _ in 0..count {
-        nanos.iter_mut().enumerate().for_each(|(at, nanos)| nanos.push(round(at)));
-    }
-    nanos.iter_mut().for_each(|nanos| nanos.sort_by(f64::total_cmp));
-    nanos
-}
-
-fn print(case: &str, nanos: [f64; MITIGATIONS.len()]) {
-    let ratios = nanos.map(|each| format!(" {each:>10.0} {:>6.2}", each / nanos[0]));
-    println!("{case:<14}{}", ratios.concat());
-}
-
 fn main() {
     // Cargo says `--bench` when it measures; in `cargo test` it does not, and everything runs tiny.
     let (count, times) = if std::env::args().any(|argument| argument == "--bench") { (301, 1_000) } else { (1, 10) };
@@ -220,8 +148,7 @@ fn main() {
     );
     for machine in MACHINES {
         let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
-        let head = MITIGATIONS.map(|mitigation| format!(" {mitigation:>10} {:>6}", "ratio"));
-        println!("\n{:<14}{}", format!("{} CPUs", topology.cpus()), head.concat());
+        print_head(&format!("{} CPUs", topology.cpus()), MITIGATIONS);
         let bench = |mitigation| Bench::new(&topology, mitigation);
         for (case, prepare) in CASES {
             let subjects = MITIGATIONS.map(|mitigation| {
@@ -229,7 +156,7 @@ fn main() {
                 let cycle = prepare(&bench);
                 (bench, cycle)
             });
-            let nanos = rounds(count, |at| time(&subjects[at].0, &subjects[at].1, times));
+            let nanos: [_; MITIGATIONS.len()] = rounds(count, |at| time(&subjects[at].0, &subjects[at].1, times));
             print(case, nanos.map(|nanos| nanos[0]));
         }
         let subjects = MITIGATIONS.map(|mitigation| {
@@ -237,7 +164,9 @@ fn main() {
             let cycles = [CpuId(0), CpuId(1)].map(|cpu| alone_on(&bench, cpu));
             (bench, cycles)
         });
-        let nanos = rounds(count / 3 + 1, |at| time_of_two(&subjects[at].0, &subjects[at].1, 10 * times));
+        let nanos: [_; MITIGATIONS.len()] =
+            rounds(count / 3 + 1, |at| time_of_two(&subjects[at].0, &subjects[at].1, 10 * times));
         print("two CPUs", nanos.map(|nanos| nanos[nanos.len() / 2]));
     }
+    groups::print_all(count, times);
 }

@@ -1,0 +1,93 @@
+//! A scheduler, driven by hand by one thread that stands in for one CPU after another.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hitm_memory::{Native, NativeWorkers, Platform};
+use hitm_sched::mitigation::Mitigation;
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::task::{Attributes, TaskId};
+use hitm_topology::{CpuId, Topology};
+
+/// A scheduler and who stands in for its CPUs.
+pub(crate) struct Bench {
+    pub(crate) sched: Arc<dyn Scheduling<Native>>,
+    pub(crate) workers: Arc<NativeWorkers>,
+    pub(crate) cpus: usize,
+}
+
+impl Bench {
+    pub(crate) fn new(topology: &Arc<Topology>, mitigation: &str) -> Self {
+        let workers = NativeWorkers::new(topology.cpus(), false);
+        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
+        let sched = workers.visit(CpuId(0), || mitigation.scheduler::<Native>(topology.clone()));
+        Self { sched, workers, cpus: topology.cpus() }
+    }
+
+    /// A sleeping task.
+    pub(crate) fn create(&self, attributes: &Attributes) -> TaskId {
+        self.on(CpuId(0), || self.sched.create(attributes))
+    }
+
+    /// Does `f` as `cpu`.
+    pub(crate) fn on<R>(&self, cpu: CpuId, f: impl FnOnce() -> R) -> R {
+        self.workers.visit(cpu, f)
+    }
+
+    /// The CPU that this thread stands in for does what it was asked for, and looks for a task.
+    pub(crate) fn look(&self) -> Option<TaskId> {
+        self.sched.handle(Native::take_interrupts());
+        let next = self.sched.switch(Why::Preempt)?;
+        self.sched.begin_poll(next);
+        Some(next)
+    }
+
+    /// What runs on the CPU that this thread stands in for sleeps, and what is next begins.
+    pub(crate) fn block(&self) -> Option<TaskId> {
+        let next = self.sched.switch(Why::Block)?;
+        self.sched.begin_poll(next);
+        Some(next)
+    }
+
+    /// `task` wakes and runs on `cpu`, where nothing more urgent is.
+    pub(crate) fn begin(&self, cpu: CpuId, task: TaskId) {
+        self.on(cpu, || {
+            self.sched.wake(task);
+            assert_eq!(self.look(), Some(task), "it runs");
+        });
+    }
+
+    /// The first `count` CPUs, or all.
+    pub(crate) fn first(&self, count: usize) -> Vec<CpuId> {
+        (0..self.cpus.min(count) as u32).map(CpuId).collect()
+    }
+}
+
+/// What is done over and over.
+pub(crate) type Cycle = Box<dyn Fn(&Bench) + Sync>;
+
+/// Nanoseconds of one of `times` cycles.
+pub(crate) fn time(bench: &Bench, cycle: &Cycle, times: u32) -> f64 {
+    let start = Instant::now();
+    (0..times).for_each(|_| cycle(bench));
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
+}
+
+/// By subject, the nanoseconds of each round, the fastest first.
+pub(crate) fn rounds<const N: usize>(count: usize, mut round: impl FnMut(usize) -> f64) -> [Vec<f64>; N] {
+    let mut nanos = [const { Vec::new() }; N];
+    for _ in 0..count {
+        nanos.iter_mut().enumerate().for_each(|(at, nanos)| nanos.push(round(at)));
+    }
+    nanos.iter_mut().for_each(|nanos| nanos.sort_by(f64::total_cmp));
+    nanos
+}
+
+/// A row's head: the columns are these.
+pub(crate) fn print_head<const N: usize>(what: &str, columns: [&str; N]) {
+    println!("\n{what:<18}{}", columns.map(|column| format!(" {column:>18} {:>6}", "ratio")).concat());
+}
+
+pub(crate) fn print<const N: usize>(case: &str, nanos: [f64; N]) {
+    println!("{case:<18}{}", nanos.map(|each| format!(" {each:>18.0} {:>6.2}", each / nanos[0])).concat());
+}

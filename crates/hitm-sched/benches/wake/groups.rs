@@ -1,0 +1,118 @@
+//! What a group costs a task that wakes, and what groups take of memory.
+//!
+//! | case | what is timed |
+//! |---|---|
+//! | `N deep` | a task alone in a group so deep wakes where it ran, begins, and sleeps: one wakeup; 0 is no group |
+//! | `N wait` | so many tasks wait on a CPU, each in a group of its own; what runs sleeps, the next begins, and the first is woken and waits: one wakeup |
+//! | `N wait, no group` | as `N wait`, with tasks of no group |
+
+use std::fs;
+use std::sync::Arc;
+
+use hitm_memory::CpuSet;
+use hitm_sched::fair::group::{GroupId, GroupWeight};
+use hitm_sched::fair::weight::Nice;
+use hitm_sched::prio::Prio;
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::{CpuId, Topology};
+
+use crate::bench::{Bench, Cycle, print, print_head, rounds, time};
+
+/// The first is what the others are compared with.
+const LOADS: [&str; 3] = ["baseline", "load-avg-ratelimit", "shipped"];
+
+const DEPTHS: [usize; 6] = [0, 1, 2, 3, 5, 8];
+
+/// How many tasks wait.
+const WIDTHS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
+
+/// Groups whose memory is measured, most of them idle.
+const MANY: usize = 10_000;
+
+fn group(bench: &Bench, parent: Option<GroupId>) -> GroupId {
+    bench.on(CpuId(0), || bench.sched.make_group(parent, GroupWeight::DEFAULT))
+}
+
+/// A sleeping task of nice 0 that may run on `cpu`.
+fn member(bench: &Bench, group: Option<GroupId>, cpu: CpuId) -> TaskId {
+    let policy = Policy::Fair(Nice::new(0));
+    bench.create(&Attributes { prio: Prio::NONE, policy, allowed: CpuSet::from_iter([cpu]), map: None, group })
+}
+
+fn deep(bench: &Bench, depth: usize) -> Cycle {
+    let innermost = (0..depth).fold(None, |parent, _| Some(group(bench, parent)));
+    let task = member(bench, innermost, CpuId(0));
+    Box::new(move |bench| {
+        bench.begin(CpuId(0), task);
+        bench.on(CpuId(0), || assert_eq!(bench.block(), None, "nothing else is there"));
+    })
+}
+
+fn wide(bench: &Bench, width: usize, in_groups: bool) -> Cycle {
+    for _ in 0..=width {
+        let task = member(bench, in_groups.then(|| group(bench, None)), CpuId(0));
+        bench.on(CpuId(0), || bench.sched.wake(task));
+    }
+    bench.on(CpuId(0), || bench.look()).expect("one of them runs");
+    Box::new(|bench| {
+        bench.on(CpuId(0), || {
+            let first = bench.sched.running(CpuId(0)).expect("one runs");
+            bench.block().expect("another waits");
+            bench.sched.wake(first);
+        });
+    })
+}
+
+fn print_row(topology: &Arc<Topology>, case: &str, (count, times): (usize, u32), prepare: impl Fn(&Bench) -> Cycle) {
+    let subjects = LOADS.map(|mitigation| {
+        let bench = Bench::new(topology, mitigation);
+        let cycle = prepare(&bench);
+        (bench, cycle)
+    });
+    let nanos: [_; LOADS.len()] = rounds(count, |at| time(&subjects[at].0, &subjects[at].1, times));
+    print(case, nanos.map(|nanos| nanos[0]));
+}
+
+/// The bytes of this process that are in memory, where the operating system says so.
+fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
+    Some(kibibytes.parse::<u64>().ok()? << 10)
+}
+
+/// What many groups take where each has a sleeper that ran on one CPU.
+fn print_memory(groups: usize) {
+    let topology = Arc::new(hitm_topology::parse("gnr-2x120").expect("a machine"));
+    let bench = Bench::new(&topology, "shipped");
+    // The class and the first of all tables are there already.
+    deep(&bench, 1)(&bench);
+    let Some(before) = resident() else { return };
+    for index in 0..groups {
+        let cpu = CpuId((index % bench.cpus) as u32);
+        let task = member(&bench, Some(group(&bench, None)), cpu);
+        bench.begin(cpu, task);
+        bench.on(cpu, || bench.block());
+    }
+    let taken = resident().map_or(0, |after| after.saturating_sub(before));
+    let each = taken / groups as u64;
+    println!(
+        "\n{groups} groups on {} CPUs, each with a sleeper that ran on one: {} MiB resident more, {each} bytes a group and its task",
+        bench.cpus,
+        taken >> 20
+    );
+}
+
+/// All of it.
+pub(crate) fn print_all(count: usize, times: u32) {
+    let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
+    print_head("fair, 2 CPUs", LOADS);
+    for depth in DEPTHS {
+        print_row(&topology, &format!("{depth} deep"), (count, times), |bench| deep(bench, depth));
+    }
+    for width in WIDTHS {
+        print_row(&topology, &format!("{width} wait"), (count, times), |bench| wide(bench, width, true));
+        print_row(&topology, &format!("{width} wait, no group"), (count, times), |bench| wide(bench, width, false));
+    }
+    // As few as there are rounds in a test.
+    print_memory(if count > 1 { MANY } else { 10 });
+}
