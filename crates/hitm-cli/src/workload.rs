@@ -15,6 +15,7 @@ use hitm_workloads::ffmpeg::{self, Ffmpeg};
 use hitm_workloads::loopback::trace::COUNTED_BYTES;
 use hitm_workloads::loopback::{self, Loopback, Test};
 use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::nested;
 use hitm_workloads::pi_stress::{self, PiStress};
 use hitm_workloads::schbench::{self, Schbench};
 
@@ -83,11 +84,12 @@ impl Workload {
             Self::CidStorms(config) => format!(" --load {}", config.load.name()),
             Self::Loopback(config) => loopback_options(config),
             Self::Schbench(config) => {
-                format!(" --message-threads {}{}", config.messengers, unusual_schbench_options(config))
+                let depth = options(&[("depth", unusual(config.depth, 0))]);
+                format!(" --message-threads {}{depth}{}", config.messengers, unusual_schbench_options(config))
             }
             Self::Context1(config) => {
-                let depth = (config.depth != 1).then(|| config.depth.to_string());
-                format!(" --pairs {}{} --work {}", config.pairs, options(&[("depth", depth)]), nanos(config.work))
+                let depth = options(&[("depth", unusual(config.depth, 1))]);
+                format!(" --pairs {}{depth} --work {}", config.pairs, nanos(config.work))
             }
         }
     }
@@ -270,12 +272,12 @@ impl Workload {
 /// What the pairs do, and how many there are.
 fn loopback_profile(config: &loopback::Config) -> String {
     let plural = if config.pairs == 1 { "" } else { "s" };
-    let pairs = config.pairs;
-    match config.test {
-        Test::Tbench => format!("{pairs} client{plural}"),
-        Test::RequestReply => format!("rr, {pairs} client{plural}"),
-        Test::Stream(bytes) => format!("udp-stream, {bytes} bytes, {pairs} client{plural}"),
-    }
+    let test = match config.test {
+        Test::Tbench => String::new(),
+        Test::RequestReply => "rr, ".to_owned(),
+        Test::Stream(bytes) => format!("udp-stream, {bytes} bytes, "),
+    };
+    format!("{test}{} client{plural}{}", config.pairs, nested::in_words(config.depth, 0))
 }
 
 fn loopback_options(config: &loopback::Config) -> String {
@@ -284,24 +286,21 @@ fn loopback_options(config: &loopback::Config) -> String {
         Test::RequestReply => " --test rr".to_owned(),
         Test::Stream(bytes) => format!(" --test udp-stream --size {bytes}"),
     };
-    format!("{test} --clients {} --work {}", config.pairs, nanos(config.work))
+    let depth = options(&[("depth", unusual(config.depth, 0))]);
+    format!("{test} --clients {}{depth} --work {}", config.pairs, nanos(config.work))
 }
 
 /// How many pairs there are, and what else is not the usual.
 fn context1_profile(config: &context1::Config) -> String {
     let plural = if config.pairs == 1 { "" } else { "s" };
-    let groups = match config.depth {
-        0 => ", no group".to_owned(),
-        1 => String::new(),
-        depth => format!(", {depth} groups deep"),
-    };
-    format!("{} pair{plural}{groups}", config.pairs)
+    format!("{} pair{plural}{}", config.pairs, nested::in_words(config.depth, 1))
 }
 
 /// How many messengers there are, and what else is not the usual.
 fn schbench_profile(config: &schbench::Config) -> String {
     let plural = if config.messengers == 1 { "" } else { "s" };
-    format!("{} message thread{plural}{}", config.messengers, unusual_schbench_options(config))
+    let groups = nested::in_words(config.depth, 0);
+    format!("{} message thread{plural}{groups}{}", config.messengers, unusual_schbench_options(config))
 }
 
 fn unusual_schbench_options(config: &schbench::Config) -> String {
@@ -322,6 +321,11 @@ fn late(latencies: &[Span]) -> f64 {
 /// A time, as an option takes it.
 fn nanos(span: Span) -> String {
     format!("{}ns", span.as_picos() / 1_000)
+}
+
+/// A number that is not the usual one.
+fn unusual(number: usize, usual: usize) -> Option<String> {
+    (number != usual).then(|| number.to_string())
 }
 
 /// Those that have a value, each with a space before it.

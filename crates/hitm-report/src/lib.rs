@@ -16,6 +16,7 @@ pub mod messaging;
 pub mod plot;
 pub mod probe;
 pub mod published;
+mod reordered;
 pub mod result;
 pub mod statistics;
 pub mod summary;

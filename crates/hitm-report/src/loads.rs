@@ -3,6 +3,7 @@
 use crate::columns::{Align, Columns, short};
 use crate::latency::{self, Unit};
 use crate::published::idle_search;
+use crate::reordered;
 use crate::result::{Conservation, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
 use crate::summary;
@@ -82,6 +83,7 @@ impl<'a> Table<'a> {
         text.push_str(&self.metrics());
         text.push_str(&self.latencies());
         text.push_str(&self.published());
+        text.push_str(&reordered::render(self.loads.iter().copied()));
         text.push_str("\nCPUs looked at, to place a task that wakes\n");
         text.push_str(&self.each(|run| per_place(run, "probe")));
         if first.host == "simulated" {

@@ -1,6 +1,7 @@
 //! `hackbench`: how long the messages took, and what a wakeup looked at and moved, by mitigation.
 
 use crate::columns::{Align, Columns};
+use crate::reordered;
 use crate::result::{Conservation, ResultFile, Run};
 
 /// The workload's name.
@@ -63,8 +64,9 @@ pub fn render(file: &ResultFile) -> String {
         }
         head(file, runs[0]) + &columns.render()
     };
-    let tables: Vec<String> = runs.chunk_by(|one, other| key(one) == key(other)).map(table).collect();
-    tables.join("\n")
+    let loads = || runs.chunk_by(|one, other| key(one) == key(other));
+    let tables: Vec<String> = loads().map(table).collect();
+    tables.join("\n") + &reordered::render(loads())
 }
 
 #[cfg(test)]

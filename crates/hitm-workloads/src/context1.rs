@@ -19,6 +19,7 @@ use hitm_memory::{Platform, Span};
 use crate::bursts::{Burst, Bursts};
 use crate::hackbench::pipe::Pipe;
 use crate::meter::{BATCHES, Meter, Window};
+use crate::nested::nested;
 
 /// What a run of the workload is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,9 +103,7 @@ impl Context1 {
         config.window.open(runtime, ENDS);
         let half = config.work.as_nanos_f64() / 2e3;
         let work = (half > 0.0).then_some(Burst { mean_micros: half, spread: SPREAD });
-        let outermost = (config.depth > 0).then(|| runtime.group("context1"));
-        let inner = |group: hitm::Group, _| group.group("context1");
-        let group = outermost.map(|outermost| (1..config.depth).fold(outermost, inner));
+        let group = nested(runtime, "context1", config.depth);
         for pair in 0..config.pairs {
             let pipes = Arc::new([2 * pair, 2 * pair + 1].map(|index| Pipe::new(runtime, index)));
             let end = |end: usize| End {

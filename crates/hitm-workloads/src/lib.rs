@@ -12,6 +12,7 @@ pub mod ffmpeg;
 pub mod hackbench;
 pub mod loopback;
 pub mod meter;
+pub mod nested;
 pub mod pi_stress;
 pub mod probe;
 pub mod schbench;

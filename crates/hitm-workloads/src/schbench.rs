@@ -40,6 +40,7 @@ use hitm_topology::Topology;
 
 use crate::bursts::Bursts;
 use crate::meter::{BATCHES, Window};
+use crate::nested::nested;
 
 /// What a run of the workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Config {
     pub cputime: Span,
     /// How long a messenger sleeps at least.
     pub sleeptime: Span,
+    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    pub depth: usize,
     /// Seeds what it sleeps beyond that.
     pub seed: u64,
     /// When to measure.
@@ -67,7 +70,7 @@ impl Config {
     /// As the seed ran it, with so many messengers.
     #[must_use]
     pub const fn new(messengers: usize, seed: u64, window: Window) -> Self {
-        Self { messengers, workers: None, cputime: Self::CPUTIME, sleeptime: Self::SLEEPTIME, seed, window }
+        Self { messengers, workers: None, cputime: Self::CPUTIME, sleeptime: Self::SLEEPTIME, depth: 0, seed, window }
     }
 
     /// How many workers a messenger has on `topology`.
@@ -278,14 +281,18 @@ impl Schbench {
         config.window.open(runtime, ENDS);
         let workers = config.workers_on(runtime.topology());
         let samples: Arc<[Mutex<Vec<Sample>>]> = (0..config.messengers * workers).map(|_| Mutex::default()).collect();
-        let role = |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group: None };
+        let group = nested(runtime, "schbench", config.depth);
+        let role = |role| {
+            let group = group.clone();
+            SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group }
+        };
         for messenger in 0..config.messengers {
             let crew = Arc::new(Crew::new(runtime, config, messenger));
-            let samples = samples.clone();
+            let (samples, options) = (samples.clone(), role(WORKER));
             runtime.spawn(role(MESSENGER), async move {
                 for worker in 0..workers {
                     let (own, samples) = (crew.clone(), samples.clone());
-                    crew.runtime.spawn(role(WORKER), async move {
+                    crew.runtime.spawn(options.clone(), async move {
                         own.work(worker, &samples[messenger * workers + worker]).await;
                     });
                 }

@@ -16,11 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm::sync::Futex;
-use hitm::{Handle, Priority, Time};
+use hitm::{Handle, Priority, SpawnOptions, Time};
 use hitm_memory::{AtomicWord, Placed, Platform, described};
 
 use self::pipe::Pipe;
 use self::socket::Sockets;
+use crate::nested::nested;
 
 /// What messages go through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Config {
     pub bytes: usize,
     /// What they go through: the original's default is sockets.
     pub channels: Channels,
+    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    pub depth: usize,
 }
 
 impl Config {
@@ -147,13 +150,15 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Tim
     assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "somebody to pass on what fits: {config:?}");
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
+    let session = nested(runtime, "hackbench", config.depth);
+    let options = || SpawnOptions { group: session.clone(), ..PRIORITY.into() };
     for group in 0..config.groups {
         let channels: Arc<[Channel<P>]> =
             (0..config.pairs).map(|pair| Channel::new(runtime, group * config.pairs + pair, config)).collect();
         for pair in 0..config.pairs {
             let (clock, channels, start) = (runtime.clone(), channels.clone(), start.clone());
             let receiver = (clock.clone(), channels.clone(), start.clone());
-            tasks.push(runtime.spawn(PRIORITY, async move {
+            tasks.push(runtime.spawn(options(), async move {
                 let (clock, channels, start) = receiver;
                 start.wait().await;
                 for _ in 0..config.pairs * config.loops {
@@ -161,7 +166,7 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Tim
                     clock.checkpoint().await;
                 }
             }));
-            tasks.push(runtime.spawn(PRIORITY, async move {
+            tasks.push(runtime.spawn(options(), async move {
                 start.wait().await;
                 for _ in 0..config.loops {
                     for channel in &*channels {

@@ -33,6 +33,7 @@ use self::socket::{Message, Socket, copying};
 use self::trace::Mix;
 use crate::bursts::{Burst, Bursts};
 use crate::meter::{BATCHES, Meter, Window};
+use crate::nested::nested;
 
 /// What the pairs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Config {
     pub test: Test,
     /// How many clients, each with its server.
     pub pairs: usize,
+    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    pub depth: usize,
     /// What an operation takes beside calls, wakeups and copies: see the module.
     pub work: Span,
     /// Seeds lengths and operations.
@@ -158,6 +161,7 @@ impl Loopback {
         let meter = Arc::new(Meter::new(config.window));
         config.window.open(runtime, ENDS);
         let parts = config.parts();
+        let group = nested(runtime, "loopback", config.depth);
         // Made for the first client that draws from it; all share it.
         let mix = LazyCell::new(|| Arc::new(Mix::new()));
         for pair in 0..config.pairs {
@@ -170,8 +174,13 @@ impl Loopback {
                 work: parts[index],
             };
             let (client, server) = (end(0, &asks, &answers), end(1, &answers, &asks));
-            let role =
-                |role| SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group: None };
+            let role = |role| SpawnOptions {
+                priority: PRIORITY,
+                cpus: None,
+                role: Some(role),
+                tenant: None,
+                group: group.clone(),
+            };
             let own = meter.clone();
             match config.test {
                 Test::Stream(bytes) => {

@@ -12,11 +12,11 @@ use hitm_workloads::meter::Window;
 use crate::host::{self, violations_at_the_end};
 
 const SMALL: hackbench::Config =
-    hackbench::Config { groups: 2, pairs: 3, loops: 20, bytes: 100, channels: Channels::Pipes };
+    hackbench::Config { groups: 2, pairs: 3, loops: 20, bytes: 100, channels: Channels::Pipes, depth: 0 };
 
 /// Sixteen messages fill a pipe, and each sender has sixty for it.
 const FULL: hackbench::Config =
-    hackbench::Config { groups: 1, pairs: 3, loops: 60, bytes: 4_096, channels: Channels::Pipes };
+    hackbench::Config { groups: 1, pairs: 3, loops: 60, bytes: 4_096, channels: Channels::Pipes, depth: 0 };
 
 /// Both, and the same over sockets, of which a pair holds 44 of the large messages.
 const ALL: [hackbench::Config; 4] = [

@@ -17,7 +17,7 @@ const WINDOW: Window = Window { warm_up: Span::from_micros(200), measured: Span:
 const TESTS: [Test; 3] = [Test::Tbench, Test::RequestReply, Test::Stream(64)];
 
 fn config(test: Test, pairs: usize, work: u64) -> Config {
-    Config { test, pairs, work: Span::from_nanos_f64(work as f64), seed: 1, window: WINDOW }
+    Config { test, pairs, depth: 0, work: Span::from_nanos_f64(work as f64), seed: 1, window: WINDOW }
 }
 
 fn run(machine: &str, mitigation: &str, config: Config, machine_config: MachineConfig) -> Ran<Loopback> {

@@ -16,7 +16,9 @@ use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
 use hitm_workloads::hackbench::{self, Channels, Config};
+use hitm_workloads::nested;
 
+use super::session::SessionArgs;
 use crate::args::{HostArg, MachineArgs, refuse_natively};
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
@@ -30,6 +32,7 @@ Examples:
   hitm run hackbench
   hitm run hackbench --machine clx-2x20 --groups 1,2,4,8 --mitigation baseline,idle-single-pass
   hitm run hackbench --channels sockets --loops 1000 --mitigation baseline,shipped
+  hitm run hackbench --machine icx-2x40 --depth 1 --mitigation baseline,task-group-reordered,shipped
   hitm run hackbench --host native --groups 1 --loops 1000")]
 pub(crate) struct Hackbench {
     #[command(flatten)]
@@ -52,6 +55,8 @@ pub(crate) struct Hackbench {
     /// What messages go through.
     #[arg(long, value_enum, default_value = "pipes")]
     channels: ChannelsArg,
+    #[command(flatten)]
+    session: SessionArgs,
     /// How fair tasks find an idle CPU, and what else a mitigation is, separated by commas.
     #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values = IDLE_SEARCHES)]
     mitigation: Vec<String>,
@@ -110,13 +115,13 @@ impl Named for Case {
 
 /// What is run, in words.
 fn profile(config: &Config) -> String {
-    let Config { groups, pairs, channels, .. } = config;
+    let Config { groups, pairs, channels, depth, .. } = config;
     let plural = if *groups == 1 { "" } else { "s" };
     let channels = match channels {
         Channels::Pipes => "pipes",
         Channels::Sockets => "sockets",
     };
-    format!("threads over {channels}, {groups} group{plural} of {pairs} and {pairs}")
+    format!("threads over {channels}, {groups} group{plural} of {pairs} and {pairs}{}", nested::in_words(*depth, 0))
 }
 
 impl Case {
@@ -214,7 +219,7 @@ impl Hackbench {
             if mitigations.iter().any(|other| other.name() == mitigation.name()) {
                 return Err(Failure::new(format!("--mitigation `{name}`: is there twice; give it once")));
             }
-            mitigations.push(mitigation);
+            mitigations.push(self.session.adapt(mitigation));
         }
         Ok(mitigations)
     }
@@ -234,6 +239,7 @@ impl Hackbench {
         mitigations: &[Mitigation],
     ) {
         for &groups in &self.groups {
+            let depth = self.session.depth();
             let [groups, pairs, loops, bytes] =
                 [groups, self.fds, self.loops, self.datasize].map(|number| number as usize);
             for mitigation in mitigations {
@@ -243,7 +249,7 @@ impl Hackbench {
                     costs: costs.clone(),
                     arbitration,
                     mitigation: mitigation.clone(),
-                    config: Config { groups, pairs, loops, bytes, channels: self.channels.into() },
+                    config: Config { groups, pairs, loops, bytes, channels: self.channels.into(), depth },
                     seed,
                 }));
             }

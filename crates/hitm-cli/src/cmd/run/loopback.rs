@@ -11,6 +11,7 @@ use hitm_workloads::loopback::{Config, Test};
 use hitm_workloads::meter::Window;
 
 use super::series::{Fitted, Program, SeriesArgs};
+use super::session::SessionArgs;
 use crate::campaign::{Progress, run_one};
 use crate::failure::Failure;
 use crate::simulate::Case;
@@ -49,6 +50,7 @@ pub(crate) struct Target {
 pub(crate) struct Loopback {
     pub(crate) series: SeriesArgs,
     pub(crate) loads: Vec<Load>,
+    pub(crate) session: SessionArgs,
     /// What an operation takes, if somebody said.
     pub(crate) work: Option<Span>,
     /// What that is fitted to if nobody did.
@@ -56,13 +58,13 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    fn of(&self, (test, pairs): Load, work: Span) -> Workload {
+    fn config(&self, (test, pairs): Load, work: Span) -> Config {
         let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
-        Workload::Loopback(Config { test, pairs, work, seed, window })
+        Config { test, pairs, depth: self.session.depth(), work, seed, window }
     }
 
     fn with(&self, work: Span) -> Vec<Workload> {
-        self.loads.iter().map(|&load| self.of(load, work)).collect()
+        self.loads.iter().map(|&load| Workload::Loopback(self.config(load, work))).collect()
     }
 
     /// The work with which the target's load has its figure, under the policy of `case`: for runs on the machine of `case`.
@@ -77,7 +79,9 @@ impl Loopback {
         let mut trials: Vec<(f64, f64)> = Vec::new();
         let mut nearest: Option<(f64, Span, Metric)> = None;
         for _ in 0..RUNS {
-            let workload = self.of(target.load, work);
+            // In no group, whatever was asked for.
+            let config = Config { depth: 0, ..self.config(target.load, work) };
+            let workload = Workload::Loopback(config);
             let trial = Case { workload, ..published.clone() };
             let rate = mean_of_batches(&run_one(&trial, progress)?.batches);
             let metric = workload.metric(rate);
@@ -99,7 +103,7 @@ impl Loopback {
         if miss >= WITHIN {
             notes.push(format!("no work gave the figure within {:.1} percent", 100.0 * WITHIN));
         }
-        let fitted = self.of(target.load, work);
+        let fitted = Workload::Loopback(Config { depth: 0, ..self.config(target.load, work) });
         let calibration = Calibration {
             workload: fitted.name().to_owned(),
             machine: case.topology.name().to_owned(),
@@ -134,6 +138,10 @@ impl Program for Loopback {
 
     fn usual_machine(&self) -> &'static str {
         self.target.machine
+    }
+
+    fn adapt(&self, mitigation: Mitigation) -> Mitigation {
+        self.session.adapt(mitigation)
     }
 
     fn fitting_runs(&self) -> usize {

@@ -11,6 +11,7 @@ mod netperf;
 mod pi_stress;
 mod schbench;
 mod series;
+mod session;
 mod tbench;
 
 use clap::{Args, Subcommand};

@@ -8,6 +8,7 @@ use hitm_workloads::loopback::Test;
 
 use super::loopback::{Loopback, Target};
 use super::series::SeriesArgs;
+use super::session::SessionArgs;
 use crate::args::{each_once, span};
 use crate::failure::Failure;
 
@@ -19,6 +20,7 @@ Examples:
   hitm run netperf                                            the seed's table, every search for an idle CPU
   hitm run netperf --size 64,1024 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160
+  hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160 --depth 1 --mitigation baseline,task-group-reordered
   hitm run netperf --host native --test rr --mitigation baseline,shipped",
     mut_arg("mitigation", |mitigation| mitigation.default_values(IDLE_SEARCHES))
 )]
@@ -38,6 +40,8 @@ pub(crate) struct Netperf {
     /// datagrams of 64 bytes simulated, 2us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     work: Option<Span>,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,7 +77,7 @@ impl Netperf {
         each_once("--clients", &self.clients)?;
         let of_test = |test: Test| self.clients.iter().map(move |&clients| (test, clients as usize));
         let loads = self.tests().into_iter().flat_map(of_test).collect();
-        Ok(Loopback { series: self.series, loads, work: self.work, target: TARGET })
+        Ok(Loopback { series: self.series, loads, session: self.session, work: self.work, target: TARGET })
     }
 
     fn tests(&self) -> Vec<Test> {

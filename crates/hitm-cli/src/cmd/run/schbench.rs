@@ -2,11 +2,12 @@
 
 use clap::Args;
 use hitm_memory::Span;
-use hitm_sched::mitigation::IDLE_SEARCHES;
+use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_workloads::meter::Window;
 use hitm_workloads::schbench::Config;
 
 use super::series::{Program, SeriesArgs};
+use super::session::SessionArgs;
 use crate::args::{each_once, span, span_above_zero};
 use crate::failure::Failure;
 use crate::workload::Workload;
@@ -19,6 +20,7 @@ Examples:
   hitm run schbench                                           every search for an idle CPU, as the seed ran it
   hitm run schbench --message-threads 2 --threads 16 --mitigation baseline,shipped --seeds 10
   hitm run schbench --machine epyc-9654-2x96 --message-threads 4,8 --duration 3s
+  hitm run schbench --depth 1 --mitigation baseline,task-group-reordered,shipped
   hitm run schbench --host native --mitigation baseline,shipped",
     mut_arg("mitigation", |mitigation| mitigation.default_values(IDLE_SEARCHES))
 )]
@@ -37,6 +39,8 @@ pub(crate) struct Schbench {
     /// How long a message thread sleeps, and up to a quarter more.
     #[arg(long, value_name = "T", default_value = "30ms", value_parser = span, allow_hyphen_values = true)]
     sleeptime: Span,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// A million tasks at most.
@@ -68,6 +72,7 @@ impl Program for Schbench {
                 workers: self.threads.map(|workers| workers as usize),
                 cputime: self.cputime,
                 sleeptime: self.sleeptime,
+                depth: self.session.depth(),
                 ..Config::new(messengers as usize, seed, window)
             })
         };
@@ -76,5 +81,9 @@ impl Program for Schbench {
 
     fn usual_machine(&self) -> &'static str {
         "icx-2x40"
+    }
+
+    fn adapt(&self, mitigation: Mitigation) -> Mitigation {
+        self.session.adapt(mitigation)
     }
 }

@@ -8,6 +8,7 @@ use hitm_workloads::loopback::Test;
 
 use super::loopback::{Loopback, Target};
 use super::series::SeriesArgs;
+use super::session::SessionArgs;
 use crate::args::{each_once, span};
 use crate::failure::Failure;
 
@@ -31,6 +32,8 @@ pub(crate) struct Tbench {
     /// What an operation takes of both ends beside calls, wakeups and copies [default: fitted simulated, 2us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     work: Option<Span>,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// The seed's row of one client, of the kernel that its patch was posted upon.
@@ -50,6 +53,6 @@ impl Tbench {
     pub(crate) fn program(self) -> Result<Loopback, Failure> {
         each_once("--clients", &self.clients)?;
         let loads = self.clients.iter().map(|&clients| (Test::Tbench, clients as usize)).collect();
-        Ok(Loopback { series: self.series, loads, work: self.work, target: TARGET })
+        Ok(Loopback { series: self.series, loads, session: self.session, work: self.work, target: TARGET })
     }
 }

@@ -1,0 +1,73 @@
+//! What the reordered group gives workloads that it is not for, beside what was published of it.
+
+use crate::columns::{Align, Columns};
+use crate::published::reordered_group;
+use crate::result::Run;
+use crate::statistics::{Mean, ratio};
+
+const BEFORE: &str = "baseline";
+const AFTER: &str = "task-group-reordered";
+
+/// A table of the loads in groups of which something was published, where both kernels were run; nothing without.
+///
+/// `loads` has the runs of each load.
+pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>) -> String {
+    let mut columns = Columns::new(&[
+        ("load", Align::Left),
+        ("better\nby [%]", Align::Right),
+        ("published\n(deviation)", Align::Right),
+    ]);
+    let mut any = false;
+    for load in loads {
+        let of = |name: &str| load.iter().find(|run| run.mitigation == name);
+        let published = reordered_group(&load[0].workload, &load[0].machine, &load[0].profile);
+        let (Some(before), Some(after), false) = (of(BEFORE), of(AFTER), published.is_empty()) else { continue };
+        any = true;
+        let metric = |run: &Run| Mean { value: run.metric.value, interval: run.metric.interval };
+        let change = ratio(metric(after), metric(before));
+        let sign = if before.metric.better == "lower" { -1.0 } else { 1.0 };
+        let published: Vec<String> =
+            published.iter().map(|(name, change, deviation)| format!("{name}{change:+.2} ({deviation:.2})")).collect();
+        columns.row(vec![
+            load[0].profile.clone(),
+            format!("{:+.1} ±{:.1}", 100.0 * sign * (change.value - 1.0), 100.0 * change.interval),
+            published.join(", "),
+        ]);
+    }
+    if any { format!("\n{AFTER}, beside what was published\n{}", columns.render()) } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Metric;
+
+    #[test]
+    fn what_is_lower_may_be_better() {
+        let run = |mitigation: &str, value: f64, better: &str, workload: &str, profile: &str| Run {
+            workload: workload.to_owned(),
+            mitigation: mitigation.to_owned(),
+            machine: "icx-2x40".to_owned(),
+            profile: profile.to_owned(),
+            metric: Metric { value, interval: 0.0, better: better.to_owned(), ..Metric::default() },
+            ..Run::default()
+        };
+        let load = |better: &str, workload: &str, profile: &str| {
+            [run(BEFORE, 100.0, better, workload, profile), run(AFTER, 98.0, better, workload, profile)]
+        };
+        let (late, replies) = (
+            load("lower", "schbench", "8 message threads, in a group"),
+            load("higher", "netperf", "rr, 80 clients, in a group"),
+        );
+        let [late, replies] = [&late, &replies].map(|load| load.iter().collect::<Vec<_>>());
+        expect_test::expect![[r#"
+
+            task-group-reordered, beside what was published
+                                              better                           published
+            load                              by [%]                         (deviation)
+            -----------------------------  ---------  ----------------------------------
+            8 message threads, in a group  +2.0 ±0.0                        -0.70 (0.54)
+            rr, 80 clients, in a group     -2.0 ±0.0  TCP -1.62 (0.84), UDP -0.47 (9.59)
+        "#]].assert_eq(&render([&late[..], &replies[..]]));
+    }
+}
