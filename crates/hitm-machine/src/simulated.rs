@@ -50,13 +50,17 @@ pub struct SimulatedPlain<T: Word>(T::Std);
 /// The value operation: one host thread, so Relaxed says it all.
 const VALUE: Ordering = Ordering::Relaxed;
 
+#[inline]
+fn touch_of<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Touch {
+    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value: value.to_bits(), site }
+}
+
 /// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what the machine says of the
 /// value. `Now` outside a machine, where accesses cost nothing.
 #[inline]
 fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
     let issued = on_cpu(|world, cpu| {
-        let (word, value, site) = (NonNull::from(word).cast(), value.to_bits(), world.site(site));
-        let issued = world.touch(&Touch { word, size: size_of::<T>(), kind, value, site });
+        let issued = world.touch(&touch_of(word, kind, value, world.site(site)));
         world.watch(|races| watch(races, cpu));
         issued
     });
@@ -237,7 +241,6 @@ impl Memory for Simulated {
     #[track_caller]
     fn spin_while<T: Word>(word: &SimulatedAtomic<T>, mut again: impl FnMut(T) -> bool) -> T {
         let site = Location::caller();
-        let address = std::ptr::from_ref(word).addr();
         on_cpu(|world, cpu| world.set_spinning(cpu, true));
         let value = loop {
             // Acquire: who waits for a word goes on to use what its writer published.
@@ -245,7 +248,7 @@ impl Memory for Simulated {
             if !again(value) {
                 break value;
             }
-            if on_cpu(|world, _| world.spin_on(address, site)).is_none() {
+            if on_cpu(|world, _| world.spin_on(&touch_of(word, Kind::Load, value, world.site(site)))).is_none() {
                 panic!("{site}: spins outside a machine, where nobody else can end it");
             }
         };

@@ -176,10 +176,10 @@ impl World {
         self.engine.borrow_mut().first_touch(start, end);
     }
 
-    /// Waits until the line of `address` is written.
-    pub(crate) fn spin_on(&self, address: usize, caller: Site) {
+    /// Waits until the line of a word is written that was looked at.
+    pub(crate) fn spin_on(&self, looked: &Touch) {
         let issued = loop {
-            let issued = self.engine.borrow_mut().spin_on(address, self.site(caller));
+            let issued = self.engine.borrow_mut().spin_on(looked);
             if issued != Issue::Later {
                 break issued;
             }

@@ -68,6 +68,7 @@ mod tests {
             -----------------------------  ---------  ----------------------------------
             8 message threads, in a group  +2.0 ±0.0                        -0.70 (0.54)
             rr, 80 clients, in a group     -2.0 ±0.0  TCP -1.62 (0.84), UDP -0.47 (9.59)
-        "#]].assert_eq(&render([&late[..], &replies[..]]));
+        "#]]
+        .assert_eq(&render([&late[..], &replies[..]]));
     }
 }

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use hitm_memory::{LINE, Mode};
 
+use super::stores::read_word;
 use super::{Engine, Step};
 use crate::account::Part;
 use crate::calendar::Event;
@@ -36,7 +37,7 @@ pub(crate) struct Touch {
     pub(crate) word: NonNull<u8>,
     pub(crate) size: usize,
     pub(crate) kind: Kind,
-    /// What a plain store writes.
+    /// What a plain store writes, or who spins has seen.
     pub(crate) value: u64,
     pub(crate) site: &'static Location<'static>,
 }
@@ -319,14 +320,16 @@ impl Engine {
         self.spinners.give_back(waiting);
     }
 
-    /// The current CPU waits for a write to the line of `address` without giving itself up: `Wait`, and [`Engine::spun`] when it is
-    /// resumed. `Now` when the line that it has looked at has gone meanwhile, and with it what a write would have told: it looks again.
-    pub(crate) fn spin_on(&mut self, address: usize, site: &'static Location<'static>) -> Issue {
-        let Some(line) = self.extent.line_of(address) else {
+    /// The current CPU, which has looked at a word and has seen `value` there, waits for a write to its line without giving itself up: `Wait`,
+    /// and [`Engine::spun`] when it is resumed. `Now` when the line that it has looked at has gone meanwhile, and with it what a write would
+    /// have told, or when the word was written: it looks again.
+    pub(crate) fn spin_on(&mut self, looked: &Touch) -> Issue {
+        let Touch { site, .. } = *looked;
+        let Some(line) = self.extent.line_of(looked.address()) else {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();
-        match self.sees_writes(line, since) {
+        match self.sees_writes(looked, line, since) {
             Some(true) => {}
             Some(false) => {
                 self.cpu().window.clear();
@@ -337,14 +340,14 @@ impl Engine {
                 return Issue::Later;
             }
         }
-        self.wait_for(Waits::Spin { line, offset: address % hitm_memory::LINE, site, since });
+        self.wait_for(Waits::Spin { line, offset: looked.address() % LINE, site, since });
         self.spinners.add(line, self.current);
         Issue::Wait
     }
 
     /// Whether the next write to `line`, which the current CPU has just looked at, tells it of everything that it has not seen. Not
     /// known yet if others may have their turn first.
-    fn sees_writes(&mut self, line: u32, now: u64) -> Option<bool> {
+    fn sees_writes(&mut self, looked: &Touch, line: u32, now: u64) -> Option<bool> {
         if self.is_over(now) {
             // Accesses are in order then, and do not move lines; only what an earlier fill showed may be old.
             return Some(!self.cpu().window.has_filled(line));
@@ -358,7 +361,19 @@ impl Engine {
         let has_stored = stores.asked_for(line);
         let is_known = if has_stored { !stores.is_due(line, now) } else { self.directory.is_quiet(line) };
         let is_certain = self.acts_at(now) || is_known && self.is_sure(line, now);
-        is_certain.then(|| has_stored || self.directory.can_read(self.current, line))
+        // A thread of its core leaves the line where it is when it writes.
+        is_certain.then(|| {
+            has_stored || self.directory.can_read(self.current, line) && (self.still_holds(looked, line) || true)
+        })
+    }
+
+    /// Whether a word of `line` holds at the current CPU's clock what it saw there.
+    fn still_holds(&self, looked: &Touch, line: u32) -> bool {
+        // SAFETY: the word that was looked at is a live one of this size.
+        let held = || unsafe { read_word(looked.word, looked.size) };
+        // What is wider than the word is its sign.
+        let wider = u64::BITS - 8 * looked.size as u32;
+        self.value_before_ahead(looked, line).unwrap_or_else(held) == looked.value << wider >> wider
     }
 
     /// The line that the current CPU spun on was written.
