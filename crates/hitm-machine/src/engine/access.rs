@@ -362,9 +362,7 @@ impl Engine {
         let is_known = if has_stored { !stores.is_due(line, now) } else { self.directory.is_quiet(line) };
         let is_certain = self.acts_at(now) || is_known && self.is_sure(line, now);
         // A thread of its core leaves the line where it is when it writes.
-        is_certain.then(|| {
-            has_stored || self.directory.can_read(self.current, line) && (self.still_holds(looked, line) || true)
-        })
+        is_certain.then(|| has_stored || self.directory.can_read(self.current, line) && self.still_holds(looked, line))
     }
 
     /// Whether a word of `line` holds at the current CPU's clock what it saw there.
