@@ -32,7 +32,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
         let goes = queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
         let mut next = self.pick(&rq, goes);
-        if next.is_none() && queued.is_none() && self.pull_when_idle(&mut rq) {
+        // A task that is held is nothing to run.
+        let has_none = |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.is_held(rq.cpu, prev));
+        if next.is_none() && has_none(&rq) && self.pull_when_idle(&mut rq) {
             next = self.pick(&rq, goes);
         }
         if next == prev {
