@@ -250,10 +250,7 @@ impl Snapshot {
 
     fn check_task(&self, task: &TaskSnapshot, fail: &mut dyn FnMut(String)) {
         let queues = || self.queues.iter().enumerate();
-        let on: Vec<usize> = queues()
-            .filter(|(_, queue)| Self::has(queue, task.id))
-            .map(|(cpu, _)| cpu)
-            .collect();
+        let on: Vec<usize> = queues().filter(|(_, queue)| Self::has(queue, task.id)).map(|(cpu, _)| cpu).collect();
         let expect = usize::from(task.on_rq);
         if on.len() != expect {
             fail(format!("is on the queues of cpus {on:?}, says that it is on {expect}"));

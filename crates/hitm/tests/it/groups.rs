@@ -1,11 +1,12 @@
 //! Groups: they share as one, whatever is in them, and are there as long as somebody needs them.
 
-use hitm::{Group, Handle, Priority, SpawnOptions};
+use hitm::{Group, Handle, Priority, Span, SpawnOptions};
 
 use crate::host::Host;
 use crate::stage::{Gate, joined};
 
 every_host!(
+    a_crowd_within_limits_ends,
     a_crowd_in_groups_ends,
     a_group_that_nobody_holds_is_there_for_its_tasks,
     groups_lend_no_urgency,
@@ -41,6 +42,29 @@ async fn a_crowd_in_groups_ends<H: Host>(handle: Handle<H>) {
         sum += joined(task).await;
     }
     assert_eq!(sum, H::OFTEN * (H::OFTEN - 1) / 2);
+}
+
+async fn a_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
+    let [one, two] = [1, 2].map(|millis| Span::from_micros(millis * 1_000));
+    let outer = handle.group("outer").limit(one, two);
+    let groups = [outer.group("one").limit(one, one), outer.group("other"), outer.clone()];
+    let work = |task: usize| {
+        let clock = handle.clone();
+        handle.spawn(within(&groups[task % groups.len()]), async move {
+            clock.compute(Span::from_micros(100)).await;
+            clock.yield_now().await;
+            1
+        })
+    };
+    let tasks: Vec<_> = (0..H::OFTEN / 4).map(work).collect();
+    let (mut sum, half) = (0, H::OFTEN / 8);
+    for (index, task) in tasks.into_iter().enumerate() {
+        if index == half {
+            let _same = outer.clone().unlimited();
+        }
+        sum += joined(task).await;
+    }
+    assert_eq!(sum, H::OFTEN / 4);
 }
 
 async fn a_group_that_nobody_holds_is_there_for_its_tasks<H: Host>(handle: Handle<H>) {
@@ -89,7 +113,7 @@ mod timed {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use hitm::{Span, Time};
+    use hitm::Time;
     use hitm_machine::Simulated;
     use hitm_sched::mitigation::GROUP_LOADS;
 
@@ -159,6 +183,65 @@ mod timed {
         let due = f64::from(groups[0].0) / f64::from(groups[0].0 + groups[1].0);
         let is = had[0] / (had[0] + had[1]);
         (is - due).abs()
+    }
+
+    /// What as many tasks as there are CPUs have in a second, in a group with this quota of 100 ms in another of that: in CPUs. How often a CPU
+    /// ceased to run them.
+    fn limited(topology: &'static str, cpus: usize, [outer, inner]: [u64; 2]) -> (f64, u64) {
+        let setup = Setup { cores_shared_for_nothing: true, ..Setup::of(topology) };
+        simulate(setup, move |handle| async move {
+            handle.set_priority(Priority::fifo(90));
+            let limited = |group: Group, millis: u64| {
+                group.limit(Span::from_micros(millis * MILLIS), Span::from_micros(100 * MILLIS))
+            };
+            let outer = limited(handle.group("outer"), outer);
+            let inner = limited(outer.group("inner"), inner);
+            let (had, tasks) = work(&handle, &inner, cpus, FROM + Span::from_micros(1_000 * MILLIS));
+            for task in tasks {
+                joined(task).await;
+            }
+            let had = STRETCH * had.load(Ordering::Relaxed);
+            (had.as_secs_f64(), inner.throttling().throttles + outer.throttling().throttles)
+        })
+        .result
+    }
+
+    #[test]
+    fn a_group_has_its_quota_and_no_more_than_those_around_it() {
+        let cases = [
+            ("core:1 pu:1", 1, [100, 20], 0.2),
+            ("core:1 pu:1", 1, [20, 50], 0.2),
+            ("core:4 pu:1", 4, [400, 150], 1.5),
+            ("core:4 pu:1", 4, [150, 200], 1.5),
+        ];
+        for (topology, cpus, quotas, due) in cases {
+            let (had, throttles) = limited(topology, cpus, quotas);
+            // A slice on each CPU, and what the tasks do between two looks.
+            let off = 0.005 * cpus as f64 + 0.001;
+            assert!((had - due).abs() <= off, "{cpus} CPUs, {quotas:?}: {had} of {due}");
+            assert!(throttles >= 10, "{throttles}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_ends_lets_those_run_that_wait() {
+        let setup = Setup::of("core:2 pu:1");
+        let waited = simulate(setup, move |handle| async move {
+            handle.set_priority(Priority::fifo(90));
+            let group = handle.group("limited").limit(Span::from_micros(MILLIS), Span::from_micros(1_000 * MILLIS));
+            let clock = handle.clone();
+            let task = handle.spawn(within(&group), async move {
+                clock.compute(Span::from_micros(10 * MILLIS)).await;
+                clock.now()
+            });
+            handle.sleep(Span::from_micros(100 * MILLIS)).await;
+            assert_eq!(group.throttling().throttles, 1);
+            let ends = handle.now();
+            let _same = group.unlimited();
+            joined(task).await.since(ends)
+        })
+        .result;
+        assert!((8_900..9_100).contains(&(waited.as_picos() / 1_000_000)), "{waited}");
     }
 
     #[test]

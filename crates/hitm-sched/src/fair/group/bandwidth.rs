@@ -397,7 +397,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         limit.set(quota, nanos(P::now()));
         for cpu in self.topology.cpu_ids() {
             let (rq, on) = (self.lock(cpu), limit.on(cpu));
-            on.is_limited.set(u32::from(quota.is_some()));
+            on.is_limited.set(u8::from(quota.is_some()));
             limit.forget(on.got.get());
             on.got.set(0);
             on.from.set(slot.on(cpu).map_or(0, |on| on.queue.period_used.get()));

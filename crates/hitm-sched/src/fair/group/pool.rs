@@ -61,9 +61,9 @@ described! {
     /// A group with a limit on one CPU. Under the CPU's lock, where nothing else is said.
     pub(crate) struct LimitOnCpu<M: Memory> as "group_limit" {
         /// 1 while there is a limit.
-        pub(super) is_limited: M::Plain<u32>,
+        pub(super) is_limited: M::Plain<u8>,
         /// 1 while the queue is throttled. Peeked at by who looks for tasks to move here.
-        pub(super) is_throttled: M::Plain<u32>,
+        pub(super) is_throttled: M::Plain<u8>,
         /// What the queue had used when the limit was set, nanoseconds, as all here.
         pub(super) from: M::Plain<u64>,
         /// What it got since. Peeked at by the CPU.
@@ -73,7 +73,7 @@ described! {
         /// When to look whether there is something for it, or for another CPU.
         pub(super) look_at: M::Plain<u64>,
         /// 1 while this CPU is to look.
-        pub(super) is_watched: M::Plain<u32>,
+        pub(super) is_watched: M::Plain<u8>,
         /// The next group that it looks after, counted from 1; 0 for none.
         pub(super) next_watched: M::Plain<u32>,
         /// The next CPU that waits, counted from 1; 0 for none. Under the pool's lock.
@@ -143,7 +143,8 @@ impl<M: Memory> GroupLimit<M> {
     /// From `now` on the group may use that, or as much as it likes. What CPUs have got they keep until they are visited.
     pub(super) fn set(&self, quota: Option<GroupQuota>, now: u64) {
         let (pool, _guard) = self.lock();
-        let [amount, period] = quota.map_or([0; 2], |quota| [quota.quota(), quota.period()].map(|span| span.as_picos() / PICOS));
+        let [amount, period] =
+            quota.map_or([0; 2], |quota| [quota.quota(), quota.period()].map(|span| span.as_picos() / PICOS));
         pool.quota.set(amount);
         pool.period.set(period);
         pool.runtime.set(amount as i64);

@@ -29,6 +29,9 @@ const DELIVERY: Span = Span::from_micros(20);
 /// Rounds after which a machine that still is not at rest never will be.
 const ROUNDS_MAX: u64 = 200;
 
+/// Refills after which a CPU that still waits for one always will.
+const REFILLS_MAX: u64 = 5_000;
+
 /// Tasks that can live at once.
 const TASKS: usize = 256;
 
@@ -62,6 +65,8 @@ pub(crate) enum Mistake {
     ForgetsToLook,
     /// A CPU does not do the push work that it is sent.
     ForgetsPushWork,
+    /// A CPU that idles does not look whether a group has something of the next period.
+    ForgetsRefills,
 }
 
 /// A scheduler and all that happens to it.
@@ -95,6 +100,8 @@ struct Cpu {
     busy: bool,
     /// The round at whose end it last arrived.
     arrived: Option<u64>,
+    /// How often it waited for a refill in the last phase.
+    refills: u64,
 }
 
 impl<P: Platform> Driver<P> {
@@ -147,7 +154,7 @@ impl<P: Platform> Driver<P> {
         P::settle();
         let (count, phase) = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let random = Random::new(self.plan.seed, 1 + count * 10_000 + u64::from(number.0));
-        let mut cpu = Cpu { number, random, phase, busy: true, arrived: None };
+        let mut cpu = Cpu { number, random, phase, busy: true, arrived: None, refills: 0 };
         let cpu = &mut cpu;
         match phase {
             Phase::Churn => (0..cpu.random.below(3)).for_each(|_| self.make(cpu)),
@@ -288,12 +295,46 @@ impl<P: Platform> Driver<P> {
             }
             // The devices of this machine: their interrupts wake tasks.
             let nanos = cpu.random.below(20 * self.plan.burst_nanos) + 1;
-            P::set_timer(P::now() + Span::from_nanos(nanos));
+            let refill = self.next_refill();
+            P::set_timer((P::now() + Span::from_nanos(nanos)).min(refill));
             P::wait_for_interrupt();
             if self.take_interrupts(cpu).contains(Interrupts::TIMER) {
-                self.step(cpu);
+                if refill != Time::NEVER && refill <= P::now() {
+                    // What waits after the last step does so for the next phase.
+                    if !self.stays() {
+                        self.sched.refill();
+                    }
+                } else {
+                    self.step(cpu);
+                }
             }
         }
+    }
+
+    /// When this CPU is to look for the quotas of the next periods.
+    fn next_refill(&self) -> Time {
+        if self.mistake == Mistake::ForgetsRefills { Time::NEVER } else { self.sched.next_refill() }
+    }
+
+    /// This CPU has tasks that only time can make run; in the last phase it waits for that. Until it has none it is not at rest. False if there are none.
+    fn awaits_refill(&self, cpu: &mut Cpu) -> bool {
+        let refill = if cpu.phase == Phase::Drain { self.next_refill() } else { Time::NEVER };
+        if refill == Time::NEVER {
+            return false;
+        }
+        cpu.busy = true;
+        cpu.refills += 1;
+        if cpu.refills > REFILLS_MAX {
+            self.find(Check::NotQuiet, format!("a CPU still waits after {REFILLS_MAX} refills"));
+            return false;
+        }
+        if refill <= P::now() {
+            self.sched.refill();
+        } else {
+            P::set_timer(refill);
+            P::wait_for_interrupt();
+        }
+        true
     }
 
     /// Nobody does anything by himself any more: waits, with or without a task, until the machine is at rest.
@@ -308,6 +349,9 @@ impl<P: Platform> Driver<P> {
             }
             if self.is_over() {
                 return None;
+            }
+            if self.awaits_refill(cpu) {
+                continue;
             }
             if cpu.arrived != Some(round) {
                 cpu.arrived = Some(round);
@@ -375,6 +419,7 @@ impl<P: Platform> Driver<P> {
             Operation::Hotplug => self.hotplug(cpu),
             Operation::Group => self.change_groups(cpu),
             Operation::Regroup => self.regroup(cpu),
+            Operation::Limit => self.limit(cpu),
         }
         P::settle();
         self.last_step.fetch_max(P::now().as_picos(), ORDER);
@@ -497,6 +542,15 @@ impl<P: Platform> Driver<P> {
         } else if let Some(group) = self.groups.take(&mut cpu.random) {
             self.sched.free_group(group);
         }
+    }
+
+    fn limit(&self, cpu: &mut Cpu) {
+        P::settle();
+        let group = self.groups.any(&mut cpu.random);
+        let quota = groups::quota(&mut cpu.random);
+        group.into_iter().for_each(|group| self.sched.set_group_quota(group, quota));
+        P::settle();
+        self.groups.done(group);
     }
 
     fn regroup(&self, cpu: &mut Cpu) {

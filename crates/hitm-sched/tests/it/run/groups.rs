@@ -1,10 +1,12 @@
-//! What is done to groups: they are made, weighed and given back, and tasks move between them.
+//! What is done to groups: they are made, weighed, limited and given back, and tasks move between them.
 //!
 //! Whoever uses a group keeps it meanwhile: only those that nobody uses are given back, tasks or no tasks.
 
 use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
+use hitm_memory::Span;
+use hitm_sched::fair::group::quota::GroupQuota;
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 
 /// Groups that are kept at once.
@@ -59,6 +61,14 @@ impl GroupsKept {
     pub(crate) fn take_all(&self) -> Vec<GroupId> {
         self.with(|groups| groups.drain(..).map(|(group, _)| group).collect())
     }
+}
+
+/// A limit: short periods, so that many of them pass; or none.
+pub(crate) fn quota(random: &mut Random) -> Option<GroupQuota> {
+    let period = [1, 2, 5][random.below(3) as usize];
+    let quota = 1 + random.below(2) * random.below(period);
+    let millis = |count: u64| Span::from_micros(count * 1_000);
+    (random.below(4) > 0).then(|| GroupQuota::new(millis(quota), millis(period)))
 }
 
 /// A weight: now and then an extreme one.
