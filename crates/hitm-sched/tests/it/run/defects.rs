@@ -228,7 +228,15 @@ fn broken_limits_of_groups_are_noticed() {
         scheduler("nobody stands in line", Flaw::lose_plain::<u32>(POOL_FILE), LINE),
         scheduler("the pool's lock is awaited by nobody", Flaw::lose(POOL_FILE, Op::Load, Acquire).on::<u16>(), POOL),
     ];
-    expect![[r#""#]].assert_eq(&table(&rows));
+    expect![[r#"
+        defect                               | property                                            | caught by
+        CPUs that idle forget refills        | no task is lost                                     | random runs, ledger
+        what a queue got is not kept         | group pool 1, 2: what was given is what CPUs got    | random runs, snapshot
+        when to look is not kept             | group limits 2: a CPU looks after what is throttled | random runs, snapshot
+        who is held stays counted            | who is held is not counted                          | random runs, snapshot
+        nobody stands in line                | group pool 3: who is throttled is in line           | random runs, snapshot
+        the pool's lock is awaited by nobody | a group's pool is touched under its lock            | random runs, race detector
+    "#]].assert_eq(&table(&rows));
 }
 
 #[test]
