@@ -232,7 +232,11 @@ impl GroupOnCpuSnapshot {
         let Attached { members, value, weight } = self.attached;
         let differ = self.value.abs_diff(value + self.removed);
         if differ > VALUE_ROUNDS_OFF * (weight + LEFT_WEIGH) {
-            fail(format!("has a sum of {}, its {members} members of weight {weight} {value}", self.value));
+            let removed = self.removed;
+            fail(format!(
+                "has a sum of {}, its {members} members of weight {weight} {value}, removed is {removed}",
+                self.value
+            ));
         }
         if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !leaks)) {
             fail(format!("is not listed: {self:?}"));
