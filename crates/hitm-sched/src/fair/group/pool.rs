@@ -5,13 +5,13 @@
 //!
 //! **Locks.** The pool's own, taken under a run queue's or under none; nothing is taken under it.
 //!
-//! **Invariants.** (1) What is in the pool is not negative and not more than the quota. (2) What was given out is what the CPUs say that they have
-//! got. (3) In the line is each CPU on which the group is throttled, once, in the order in which it was.
+//! **Invariants.** (1) What is in the pool is not negative and not more than the quota. (2) What was given out is what the CPUs say that they
+//! have got. (3) In the line is each CPU on which the group is throttled, once, in the order in which it was.
 //!
 //! **Memory ordering.** The lock's. When the period ends is also peeked at without it, by who wants to know when to look.
 //!
-//! **Layout.** A line of the group's for what a slice takes, one for the counts. What a CPU has got, and the line of those that wait, is on a line
-//! a CPU.
+//! **Layout.** A line of the group's for what a slice takes, one for the counts. What a CPU has got, and the line of those that wait, is on a
+//! line a CPU.
 
 use std::mem::offset_of;
 

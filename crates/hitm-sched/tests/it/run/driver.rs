@@ -16,7 +16,7 @@ use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::run::groups::{self, GroupsKept};
+use crate::run::groups::GroupsKept;
 use crate::run::ledger::{Check, Ledger};
 use crate::run::plan::{Operation, Plan};
 
@@ -75,7 +75,7 @@ pub(crate) struct Driver<P: Platform> {
     pub(crate) ledger: Ledger,
     pub(crate) plan: Plan,
     pub(crate) mistake: Mistake,
-    groups: GroupsKept,
+    pub(super) groups: GroupsKept,
     /// By task: orders what is done to a number after the making of its task, as the handle that a runtime gives out would.
     handles: PlacedSlice<P, P::Atomic<u32>>,
     /// By task: what its polls share. Nothing protects it but that a task is in one place, so the race detector sees whether one
@@ -92,9 +92,9 @@ pub(crate) struct Driver<P: Platform> {
 }
 
 /// What a CPU knows of itself.
-struct Cpu {
+pub(super) struct Cpu {
     number: CpuId,
-    random: Random,
+    pub(super) random: Random,
     phase: Phase,
     /// Whether it did anything since it last arrived at the end of a round.
     busy: bool,
@@ -477,7 +477,7 @@ impl<P: Platform> Driver<P> {
         self.ledger.end_wake(id);
     }
 
-    fn any_changeable(&self, cpu: &mut Cpu) -> Option<TaskId> {
+    pub(super) fn any_changeable(&self, cpu: &mut Cpu) -> Option<TaskId> {
         P::settle();
         let ids = self.ledger.changeable();
         let id = (!ids.is_empty()).then(|| ids[cpu.random.below(ids.len() as u64) as usize])?;
@@ -523,45 +523,6 @@ impl<P: Platform> Driver<P> {
         };
         P::settle();
         self.ledger.end_hotplug(target, online);
-    }
-
-    fn change_groups(&self, cpu: &mut Cpu) {
-        P::settle();
-        let weight = groups::weight(&mut cpu.random);
-        if cpu.random.below(3) == 0 && self.groups.has_room() {
-            let parent = self.groups.any(&mut cpu.random);
-            let group = self.sched.make_group(parent, weight);
-            P::settle();
-            self.groups.done(parent);
-            self.groups.add(group);
-        } else if cpu.random.below(2) == 0 {
-            let group = self.groups.any(&mut cpu.random);
-            group.into_iter().for_each(|group| self.sched.set_group_weight(group, weight));
-            P::settle();
-            self.groups.done(group);
-        } else if let Some(group) = self.groups.take(&mut cpu.random) {
-            self.sched.free_group(group);
-        }
-    }
-
-    fn limit(&self, cpu: &mut Cpu) {
-        P::settle();
-        let group = self.groups.any(&mut cpu.random);
-        let quota = groups::quota(&mut cpu.random);
-        group.into_iter().for_each(|group| self.sched.set_group_quota(group, quota));
-        P::settle();
-        self.groups.done(group);
-    }
-
-    fn regroup(&self, cpu: &mut Cpu) {
-        let Some(id) = self.any_changeable(cpu) else { return };
-        let group = self.groups.any(&mut cpu.random);
-        if self.ledger.begin_group(id, group) {
-            self.sched.set_group(id, group);
-            P::settle();
-            self.ledger.end_group(id);
-        }
-        self.groups.done(group);
     }
 
     // ---- at rest ----
