@@ -180,7 +180,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Whether `id` is queued on `rq` and does not run. What the task itself says of that is under the lock of the queue that it
     /// is on, which may be another by now; the lists here are under this one.
     fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
-        rq.curr() != Some(id) && self.queued(rq).contains(&id)
+        rq.curr() != Some(id) && (self.queued(rq).contains(&id) || self.held(rq.cpu).contains(&id))
     }
 
     /// A CPU that runs something less urgent than `id`, else any where it may run.

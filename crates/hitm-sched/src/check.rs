@@ -32,6 +32,8 @@ pub struct QueueSnapshot {
     pub queued: Vec<(Prio, TaskId)>,
     /// The fair tasks among them, if there ever was one.
     pub fair: Option<FairSnapshot>,
+    /// The fair tasks that are queued beside these, in groups that have used up a quota.
+    pub held: Vec<TaskId>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
     /// The words that say what the lists hold.
@@ -120,6 +122,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 online: rq.online.peek() != 0,
                 running: rq.curr(),
                 queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).chain(fair).collect(),
+                held: self.held(cpu),
                 fair: self.fair_snapshot(cpu),
                 pushable: self.pushable(rq),
                 nr_running: rq.nr_running.peek(),
@@ -163,6 +166,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 }
 
 impl Snapshot {
+    /// Whether `id` is on that queue, held or not.
+    fn has(queue: &QueueSnapshot, id: TaskId) -> bool {
+        queue.held.contains(&id) || queue.queued.iter().any(|&(_, queued)| queued == id)
+    }
+
     fn task(&self, id: TaskId) -> Option<&TaskSnapshot> {
         self.tasks.iter().find(|task| task.id == id)
     }
@@ -229,7 +237,8 @@ impl Snapshot {
         {
             fail(format!("task {running} runs and is not queued"));
         }
-        for &(prio, id) in &queue.queued {
+        let held = queue.held.iter().map(|&id| (Prio::NONE, id));
+        for (prio, id) in queue.queued.iter().copied().chain(held) {
             match self.task(id) {
                 None => fail(format!("task {id} is queued and does not live")),
                 Some(task) if task.cpu != cpu => fail(format!("task {id} is queued here and says cpu {}", task.cpu)),
@@ -241,10 +250,7 @@ impl Snapshot {
 
     fn check_task(&self, task: &TaskSnapshot, fail: &mut dyn FnMut(String)) {
         let queues = || self.queues.iter().enumerate();
-        let on: Vec<usize> = queues()
-            .filter(|(_, queue)| queue.queued.iter().any(|&(_, id)| id == task.id))
-            .map(|(cpu, _)| cpu)
-            .collect();
+        let on: Vec<usize> = queues().filter(|(_, queue)| Self::has(queue, task.id)).map(|(cpu, _)| cpu).collect();
         let expect = usize::from(task.on_rq);
         if on.len() != expect {
             fail(format!("is on the queues of cpus {on:?}, says that it is on {expect}"));

@@ -1,7 +1,7 @@
 //! CPUs that come and go.
 //!
 //! **Protocol.** Offline: (1) the CPU is no longer active, so searches pass over it; (2) under its queue's lock it withdraws its
-//! overload and its level, and leaves the domain; (3) what is queued there and does not run goes elsewhere; (4) what runs there
+//! overload and its level, and leaves the domain, and holds no group back any longer; (3) what is queued there and does not run goes elsewhere; (4) what runs there
 //! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 2 and 1; then it pulls.
 //! A waker that chose the CPU before step 1 finds it offline under the lock and chooses again.
 //!
@@ -65,6 +65,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.rd.set_level(cpu, None);
         rq.online.set(0);
         self.stats.note(|| Entry::Online(cpu, false));
+        self.unthrottle_all(&rq);
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);
         }

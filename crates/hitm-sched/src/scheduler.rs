@@ -17,6 +17,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 use crate::check::Snapshot;
 use crate::cid::{MapId, MapSnapshot, Maps};
 use crate::fair::class::Fair;
+use crate::fair::group::quota::{GroupQuota, GroupThrottling};
 use crate::fair::group::{GroupId, GroupWeight};
 use crate::fair::weight::Nice;
 use crate::hotplug::Hotplug;
@@ -152,6 +153,13 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Changes what a group gets against others.
     fn set_group_weight(&self, group: GroupId, weight: GroupWeight);
 
+    /// Limits how long the tasks of a group, which somebody keeps, and of all groups in it run in each period, on all CPUs together; none ends the
+    /// limit. It begins anew: a period begins, and what waited for one may run.
+    fn set_group_quota(&self, group: GroupId, quota: Option<GroupQuota>);
+
+    /// What its limit has done to a group that somebody keeps.
+    fn group_throttling(&self, group: GroupId) -> GroupThrottling;
+
     /// The maker of a group keeps it no longer. It ends, and its number is free, when it has no task and no group either.
     fn free_group(&self, group: GroupId);
 
@@ -165,6 +173,12 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// [`Time::NEVER`] for not at all, and then `now` is not called. Ids want the multiples of a period, and so do fair tasks that wait; a fair task that runs wants
     /// the end of its slice.
     fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time;
+
+    /// When this CPU is to call [`refill`](Scheduling::refill) next if it idles: [`Time::NEVER`] for not at all. It may be another time after every switch.
+    fn next_refill(&self) -> Time;
+
+    /// Gives groups that have used up a quota what they have of the next period, if one has begun. A tick does the same.
+    fn refill(&self);
 
     /// A tick of this CPU: some allocators of ids clear up then, at the running task's cost; fair tasks take turns.
     fn tick(&self);
@@ -388,6 +402,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         self.weigh_group(group, weight);
     }
 
+    fn set_group_quota(&self, group: GroupId, quota: Option<GroupQuota>) {
+        self.limit_group(group, quota);
+    }
+
+    fn group_throttling(&self, group: GroupId) -> GroupThrottling {
+        self.throttling_of(group)
+    }
+
     fn free_group(&self, group: GroupId) {
         self.release_group(group);
     }
@@ -406,6 +428,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
             return Time::NEVER;
         }
         self.next_tick_of(ids_want_one, now())
+    }
+
+    fn next_refill(&self) -> Time {
+        self.refill_due()
+    }
+
+    fn refill(&self) {
+        self.look_after_limits();
     }
 
     fn tick(&self) {

@@ -30,10 +30,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         // Looked at before the task is released: one that left may be queued elsewhere at once, under another lock.
         let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
-        let goes = queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
+        let may_not_stay = |rq: &RqGuard<'_, P>| queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
+        let mut goes = may_not_stay(&rq);
         let mut next = self.pick(&rq, goes);
-        if next.is_none() && queued.is_none() && self.pull_when_idle(&mut rq) {
-            next = self.pick(&rq, goes);
+        // A task that is held is nothing to run.
+        let has_none = |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.is_held(rq.cpu, prev));
+        if next.is_none() && has_none(&rq) {
+            let has_one = self.pull_when_idle(&mut rq);
+            // The lock may have been let go, and what is held here may be elsewhere now, or may run.
+            goes = may_not_stay(&rq);
+            if has_one {
+                next = self.pick(&rq, goes);
+            }
         }
         if next == prev {
             // Whoever queued a task while this CPU was about to look has left the push to it.

@@ -69,6 +69,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// `id` was queued: whether it should run instead of what runs.
     pub(crate) fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        if self.is_held(rq.cpu, id) {
+            return;
+        }
         let Some(curr) = rq.curr() else {
             self.resched(rq);
             return;

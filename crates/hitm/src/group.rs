@@ -6,7 +6,8 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use hitm_memory::Platform;
+use hitm_memory::{Platform, Span};
+use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 
 use crate::join::JoinHandle;
@@ -29,6 +30,10 @@ trait Owner: Send + Sync {
 
     fn weigh(&self, group: GroupId, weight: GroupWeight);
 
+    fn limit(&self, group: GroupId, quota: Option<GroupQuota>);
+
+    fn throttling(&self, group: GroupId) -> GroupThrottling;
+
     fn give_back(&self, group: GroupId);
 }
 
@@ -42,6 +47,17 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
         if let Some(runtime) = self.upgrade() {
             runtime.system_call(|| runtime.sched.set_group_weight(group, weight));
         }
+    }
+
+    fn limit(&self, group: GroupId, quota: Option<GroupQuota>) {
+        if let Some(runtime) = self.upgrade() {
+            runtime.system_call(|| runtime.sched.set_group_quota(group, quota));
+        }
+    }
+
+    fn throttling(&self, group: GroupId) -> GroupThrottling {
+        let throttling = |runtime: Arc<Inner<P>>| runtime.system_call(|| runtime.sched.group_throttling(group));
+        self.upgrade().map(throttling).unwrap_or_default()
     }
 
     fn give_back(&self, group: GroupId) {
@@ -81,6 +97,53 @@ impl Group {
     pub fn weight(self, weight: u32) -> Self {
         self.0.owner.weigh(self.0.id, GroupWeight::new(weight));
         self
+    }
+
+    /// Limits how long the group's tasks, and those of all groups in it, run in each period: `quota`, on all CPUs together. Half a CPU is 50 ms of
+    /// each 100, two CPUs are 200 of each 100; 100 ms are the usual period. Another call changes that at any time, and begins a period.
+    ///
+    /// When the quota is used up the group's fair tasks wait for the next period, wherever they are and whoever idles; those that have a
+    /// real-time priority, of their own or lent by a [`PiMutex`](crate::sync::PiMutex), neither wait nor count. CPUs take the quota in slices of 5 ms, and keep what they have left
+    /// of one: in a single period a group may run for as much more on each CPU, over many it does not. A task that neither computes nor checks nor
+    /// waits runs on; what it uses too much the group lacks later.
+    ///
+    /// ```
+    /// use hitm::{NativeRuntime, Priority, Span, SpawnOptions};
+    ///
+    /// let runtime = NativeRuntime::with_cpus(2).unwrap();
+    /// let sum = runtime.run(|handle| async move {
+    ///     // A fifth of a CPU.
+    ///     let batch = handle.group("batch").limit(Span::from_micros(20_000), Span::from_micros(100_000));
+    ///     let options = SpawnOptions { priority: Priority::fair(0), group: Some(batch.clone()), ..SpawnOptions::default() };
+    ///     let sum = handle.spawn(options, async { (0..100).sum::<u32>() }).await.unwrap();
+    ///     batch.unlimited();
+    ///     sum
+    /// });
+    /// assert_eq!(sum.unwrap(), 4_950);
+    /// ```
+    ///
+    /// # Panics
+    /// When `quota` is not 1 ms to 4 hours, or `period` not 1 ms to 1 s.
+    #[allow(
+        clippy::must_use_candidate,
+        reason = "the group is changed, and handed on so that it may be said where it is made"
+    )]
+    pub fn limit(self, quota: Span, period: Span) -> Self {
+        self.0.owner.limit(self.0.id, Some(GroupQuota::new(quota, period)));
+        self
+    }
+
+    /// Ends the group's [limit](Group::limit): what waited for the next period may run. Those of groups around it hold.
+    #[allow(clippy::must_use_candidate, reason = "as above")]
+    pub fn unlimited(self) -> Self {
+        self.0.owner.limit(self.0.id, None);
+        self
+    }
+
+    /// What its limit has done to the group so far; nothing when the runtime is gone.
+    #[must_use]
+    pub fn throttling(&self) -> GroupThrottling {
+        self.0.owner.throttling(self.0.id)
     }
 
     /// A group in this one, with tasks of none: it shares with this one's own tasks what this one gets.

@@ -1,7 +1,7 @@
 //! What a CPU keeps for itself beside the scheduler's words: the task that it polls, and its timer.
 //!
 //! **Protocol** of the timer. It is set to the earliest of what waits for it: sleeps that began here, the end of a
-//! round-robin task's turn, and the next tick while concurrency ids or fair tasks want some. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
+//! round-robin task's turn, the next tick while concurrency ids or fair tasks want some, and the next period of a group that has used up a quota. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
 //! that ends early costs nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -22,6 +22,8 @@ pub(crate) struct Local {
     turn_ends: AtomicU64,
     /// When the next tick is due.
     tick: AtomicU64,
+    /// When groups that have used up a quota have some of the next period.
+    refill: AtomicU64,
     /// Whether the task that it polls has a tenant.
     has_map: AtomicBool,
     /// Whether what the task wakes it wakes before it sleeps.
@@ -41,6 +43,7 @@ impl Local {
             running: AtomicU32::new(0),
             turn_ends: AtomicU64::new(Time::NEVER.as_picos()),
             tick: AtomicU64::new(Time::NEVER.as_picos()),
+            refill: AtomicU64::new(Time::NEVER.as_picos()),
             has_map: AtomicBool::new(false),
             about_to_wait: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
@@ -78,6 +81,16 @@ impl Local {
         self.tick.store(at.as_picos(), OWN);
     }
 
+    /// When groups that have used up a quota have some of the next period.
+    pub(crate) fn refill(&self) -> Time {
+        Time::from_picos(self.refill.load(OWN))
+    }
+
+    /// Sets when groups that have used up a quota have some of the next period. The caller arms the timer.
+    pub(crate) fn set_refill(&self, at: Time) {
+        self.refill.store(at.as_picos(), OWN);
+    }
+
     /// Whether the task that this CPU polls has a tenant.
     pub(crate) fn has_map(&self) -> bool {
         self.has_map.load(OWN)
@@ -101,7 +114,7 @@ impl Local {
     /// Sets the timer to the earliest of what waits for it, unless it expires before that anyway.
     pub(crate) fn arm<P: Platform>(&self) {
         P::settle();
-        let wanted = self.timers.next().min(self.turn_ends()).min(self.tick());
+        let wanted = self.timers.next().min(self.turn_ends()).min(self.tick()).min(self.refill());
         if wanted.as_picos() < self.armed.load(OWN) {
             self.armed.store(wanted.as_picos(), OWN);
             P::set_timer(wanted);

@@ -40,7 +40,7 @@ pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
             }
             None if runtime.is_stopped() => break,
             None => {
-                idle(runtime);
+                idle(runtime, cpu);
                 Why::Preempt
             }
         };
@@ -61,8 +61,14 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     interrupts
 }
 
-fn idle<P: Platform>(runtime: &Inner<P>) {
+fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
+    let local = &runtime.locals[cpu.index()];
     while !runtime.sched.needs_resched() && !runtime.is_stopped() {
+        let refill = runtime.sched.next_refill();
+        if refill < local.refill() {
+            local.set_refill(refill);
+            local.arm::<P>();
+        }
         P::enter(Mode::Idle);
         P::wait_for_interrupt();
         P::enter(Mode::Kernel);
@@ -160,6 +166,10 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     if local.turn_ends() <= now {
         runtime.sched.end_of_slice();
         local.set_turn_ends(now + SLICE);
+    }
+    if local.refill() <= now {
+        runtime.sched.refill();
+        local.set_refill(Time::NEVER);
     }
     if local.tick() <= now {
         runtime.sched.tick();

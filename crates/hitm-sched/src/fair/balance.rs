@@ -75,7 +75,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// The first fair task by deadline that waits on `source` and may run on `cpu`.
     fn first_that_may(&self, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
-        let may = |id| self.tasks.allowed(id).contains(cpu) && !self.tasks.get(id).is_on_cpu();
+        // Where it would be held it is no better off.
+        let may =
+            |id| self.tasks.allowed(id).contains(cpu) && !self.tasks.get(id).is_on_cpu() && !self.is_held(cpu, id);
         self.find_waiting(source.cpu, None, &mut { may })
     }
 

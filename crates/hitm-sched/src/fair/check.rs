@@ -33,6 +33,8 @@ pub struct LevelSnapshot {
     pub group: Option<GroupId>,
     /// On whose queue the group stands.
     pub above: Option<GroupId>,
+    /// Whether it is throttled, so that nothing of it stands above.
+    pub throttled: bool,
     /// Who runs, as the class has it.
     pub running: Option<MemberSnapshot>,
     /// Those in the tree, in its order.
@@ -82,6 +84,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         LevelSnapshot {
             group,
             above: group.and_then(|id| self.group_above(id)),
+            throttled: group.is_some_and(|id| self.peek_throttled(cpu, id)),
             running: member(queue.curr.peek()).map(of),
             waiting: self.level(cpu, group).tree().collect().into_iter().map(of).collect(),
             nr_queued: queue.nr_queued.peek(),
@@ -111,6 +114,12 @@ impl FairSnapshot {
         }
     }
 
+    /// Whether `level`, or one above, is throttled.
+    fn is_held(&self, level: &LevelSnapshot) -> bool {
+        let above = level.above.and_then(|above| self.level(Some(above)));
+        level.throttled || above.is_some_and(|above| self.is_held(above))
+    }
+
     /// Tells of every invariant that does not hold. The CPU runs `running`.
     pub(crate) fn check(&self, running: Option<TaskId>, fail: &mut dyn FnMut(String)) {
         let runs = self.levels.iter().any(|level| level.running.is_some());
@@ -132,9 +141,15 @@ impl FairSnapshot {
             let Some(group) = level.group else { continue };
             let stands = |other: &&LevelSnapshot| other.members().any(|own| own.member == Member::group(group));
             let stands: Vec<Option<GroupId>> = self.levels.iter().filter(stands).map(|other| other.group).collect();
-            let should = if level.nr_queued > 0 { vec![level.above] } else { Vec::new() };
+            let should = if level.nr_queued > 0 && !level.throttled { vec![level.above] } else { Vec::new() };
             if stands != should {
-                fail(format!("stands on the queues of {stands:?}, its {} tasks say {should:?}", level.nr_queued));
+                let LevelSnapshot { nr_queued, throttled, .. } = level;
+                fail(format!(
+                    "stands on the queues of {stands:?}, its {nr_queued} tasks say {should:?}, throttled is {throttled}"
+                ));
+            }
+            if level.running.is_some() && self.is_held(level) {
+                fail(format!("{:?} runs in a throttled queue", level.running));
             }
         }
     }

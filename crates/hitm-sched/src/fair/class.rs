@@ -106,25 +106,46 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let task = self.tasks.get(id);
         task.on_rq.set(1);
         self.arrive_ids(rq, id);
-        let before = rq.nr_running.get();
-        rq.nr_running.set(before + 1);
-        self.tell_of_two(before, before + 1);
-        let arrival = if rq.curr() == Some(id) { Arrival::Runs } else { Arrival::Waits };
-        let now = P::now();
-        if self.fair_queue(rq.cpu).nr_queued.get() == 0 {
-            self.begin_period(rq, now);
-            let curr = rq.curr().filter(|_| arrival == Arrival::Waits);
-            if curr.is_some_and(|curr| self.tasks.get(curr).prio().is_real_time()) {
-                // What runs there is real-time, and its CPU need not tick: now it must.
-                P::interrupt(rq.cpu, Interrupts::CONTROL);
-            }
+        let is_held = self.is_held(rq.cpu, id);
+        if !is_held {
+            self.count_running(rq, 1);
         }
+        let runs = rq.curr() == Some(id);
+        let now = P::now();
+        if !is_held {
+            self.begin_if_first(rq, !runs, now);
+        } else if runs {
+            self.resched(rq);
+        }
+        let arrival = if runs && !is_held { Arrival::Runs } else { Arrival::Waits };
         self.enqueue_levels(rq, id, arrival, now);
+    }
+
+    /// So many tasks more may run on the CPU of `rq`.
+    pub(super) fn count_running(&self, rq: &RqGuard<'_, P>, tasks: u32) {
+        let before = rq.nr_running.get();
+        rq.nr_running.set(before + tasks);
+        self.tell_of_two(before, before + tasks);
+    }
+
+    /// Fair tasks are about to come to the CPU of `rq`, and wait or are what it runs.
+    pub(super) fn begin_if_first(&self, rq: &RqGuard<'_, P>, wait: bool, now: Time) {
+        if self.fair_queue(rq.cpu).nr_queued.get() != 0 {
+            return;
+        }
+        self.begin_period(rq, now);
+        let curr = rq.curr().filter(|_| wait);
+        if curr.is_some_and(|curr| self.tasks.get(curr).prio().is_real_time()) {
+            // What runs there is real-time, and its CPU need not tick: now it must.
+            P::interrupt(rq.cpu, Interrupts::CONTROL);
+        }
     }
 
     pub(crate) fn dequeue_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
         self.tasks.get(id).on_rq.set(0);
-        rq.nr_running.set(rq.nr_running.get() - 1);
+        if !self.is_held(rq.cpu, id) {
+            rq.nr_running.set(rq.nr_running.get() - 1);
+        }
         self.dequeue_levels(rq, id, sleeps, P::now());
         self.end_service_if_none(rq);
     }
@@ -162,7 +183,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if next.is_some() && queue.served.get() == 0 {
             return next;
         }
-        self.pick_levels(rq.cpu, goes, P::now()).or(next)
+        loop {
+            let now = P::now();
+            let picked = self.pick_levels(rq.cpu, goes, now);
+            let of = picked.filter(|_| self.has_limits()).and_then(|picked| self.group_of(picked));
+            match self.used_up(rq, of, now) {
+                None => return picked.or(next),
+                Some(group) => self.throttle(rq, group, now),
+            }
+        }
     }
 
     /// `id`, a fair task, was queued, while one of rank `running` runs: whether it should run instead.
@@ -190,6 +219,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// A tick of the calling CPU.
     pub(crate) fn tick_fair(&self) {
+        self.look_after_limits();
         let here = P::current_cpu();
         if self.fair.get().is_none_or(|fair| fair.queues[here].nr_queued.peek() == 0) {
             return;
@@ -206,6 +236,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         if self.groups().is_some() {
             self.tick_levels(&rq, now);
+            self.tick_limits(&rq, now);
         }
         self.tick_server(&rq, now);
         self.balance_at_tick(&mut rq, now);
@@ -217,10 +248,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn next_tick_of(&self, ids_want_one: bool, now: Time) -> Time {
         let here = P::current_cpu();
         let any = self.fair.get().is_some_and(|fair| fair.queues[here].nr_queued.peek() > 0);
+        let refill = self.refill_due();
         if !ids_want_one && !any {
-            return Time::NEVER;
+            return refill;
         }
-        let tick = next_multiple(now, self.rd.config.tick);
+        let tick = next_multiple(now, self.rd.config.tick).min(refill);
         let slice = if any { self.slice_ends(here) } else { None };
         slice.map_or(tick, |slice| slice.min(tick))
     }

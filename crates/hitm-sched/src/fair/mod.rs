@@ -12,7 +12,7 @@
 //!
 //! **What is left out.** Slices of a task's own, and with them the preemption for shorter slices; idle-priority tasks; tasks
 //! that stay queued after they went to sleep until they are eligible again (v6.12's delayed dequeue: here a lag below zero is kept over
-//! the sleep instead, as v6.6 to v6.11 do); averages of load and utilisation but those of [groups](group), so balance counts tasks and their weights; bandwidth limits.
+//! the sleep instead, as v6.6 to v6.11 do); averages of load and utilisation but those of [groups](group), so balance counts tasks and their weights.
 //! A difference: a slice ends by a timer of its own, where the original by default ends it at the next tick.
 //!
 //! | file | holds |

@@ -10,6 +10,7 @@ mod idle_costs;
 mod loom;
 mod numbers;
 mod push;
+mod quotas;
 mod recipes;
 mod run;
 

@@ -1,11 +1,12 @@
 //! Groups: they share as one, whatever is in them, and are there as long as somebody needs them.
 
-use hitm::{Group, Handle, Priority, SpawnOptions};
+use hitm::{Group, Handle, Priority, Span, SpawnOptions};
 
 use crate::host::Host;
 use crate::stage::{Gate, joined};
 
 every_host!(
+    a_crowd_within_limits_ends,
     a_crowd_in_groups_ends,
     a_group_that_nobody_holds_is_there_for_its_tasks,
     groups_lend_no_urgency,
@@ -41,6 +42,29 @@ async fn a_crowd_in_groups_ends<H: Host>(handle: Handle<H>) {
         sum += joined(task).await;
     }
     assert_eq!(sum, H::OFTEN * (H::OFTEN - 1) / 2);
+}
+
+async fn a_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
+    let [one, two] = [1, 2].map(|millis| Span::from_micros(millis * 1_000));
+    let outer = handle.group("outer").limit(one, two);
+    let groups = [outer.group("one").limit(one, one), outer.group("other"), outer.clone()];
+    let work = |task: usize| {
+        let clock = handle.clone();
+        handle.spawn(within(&groups[task % groups.len()]), async move {
+            clock.compute(Span::from_micros(100)).await;
+            clock.yield_now().await;
+            1
+        })
+    };
+    let tasks: Vec<_> = (0..H::OFTEN / 4).map(work).collect();
+    let (mut sum, half) = (0, H::OFTEN / 8);
+    for (index, task) in tasks.into_iter().enumerate() {
+        if index == half {
+            let _same = outer.clone().unlimited();
+        }
+        sum += joined(task).await;
+    }
+    assert_eq!(sum, H::OFTEN / 4);
 }
 
 async fn a_group_that_nobody_holds_is_there_for_its_tasks<H: Host>(handle: Handle<H>) {

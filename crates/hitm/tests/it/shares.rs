@@ -1,4 +1,4 @@
-//! What groups get of the CPUs, beside what their weights say.
+//! What groups get of the CPUs, beside what their weights and limits say.
 //!
 //! Two groups weigh 3 to 1 and always want to run everywhere. What they have had is counted from when their loads are known.
 //!
@@ -161,4 +161,64 @@ const MACHINES: [(&str, usize, usize); 4] =
 /// How far a group may be from its share over a window.
 fn bound(millis: u64) -> f64 {
     2.0 * SLICE_MILLIS / millis as f64
+}
+
+/// What as many tasks as there are CPUs have in a second, in a group with this quota of 100 ms in another of that: in CPUs. How often a CPU
+/// ceased to run them.
+fn limited(topology: &'static str, cpus: usize, [outer, inner]: [u64; 2]) -> (f64, u64) {
+    let setup = Setup { cores_shared_for_nothing: true, ..Setup::of(topology) };
+    simulate(setup, move |handle| async move {
+        handle.set_priority(Priority::fifo(90));
+        let limited = |group: Group, millis: u64| {
+            group.limit(Span::from_micros(millis * MILLIS), Span::from_micros(100 * MILLIS))
+        };
+        let outer = limited(handle.group("outer"), outer);
+        let inner = limited(outer.group("inner"), inner);
+        let (had, tasks) = work(&handle, &inner, cpus, WINDOWS.len());
+        for task in tasks {
+            joined(task).await;
+        }
+        // Of the last window, a second.
+        let had = STRETCH * had[2].load(Ordering::Relaxed);
+        (had.as_secs_f64(), inner.throttling().throttles + outer.throttling().throttles)
+    })
+    .result
+}
+
+#[test]
+fn a_group_has_its_quota_and_no_more_than_those_around_it() {
+    let cases = [
+        ("core:1 pu:1", 1, [100, 20], 0.2),
+        ("core:1 pu:1", 1, [20, 50], 0.2),
+        ("core:4 pu:1", 4, [400, 150], 1.5),
+        ("core:4 pu:1", 4, [150, 200], 1.5),
+    ];
+    for (topology, cpus, quotas, due) in cases {
+        let (had, throttles) = limited(topology, cpus, quotas);
+        // A slice on each CPU, and what the tasks do between two looks.
+        let off = 0.005 * cpus as f64 + 0.001;
+        assert!((had - due).abs() <= off, "{cpus} CPUs, {quotas:?}: {had} of {due}");
+        assert!(throttles >= 10, "{throttles}");
+    }
+}
+
+#[test]
+fn a_limit_that_ends_lets_those_run_that_wait() {
+    let setup = Setup::of("core:2 pu:1");
+    let waited = simulate(setup, move |handle| async move {
+        handle.set_priority(Priority::fifo(90));
+        let group = handle.group("limited").limit(Span::from_micros(MILLIS), Span::from_micros(1_000 * MILLIS));
+        let clock = handle.clone();
+        let task = handle.spawn(within(&group), async move {
+            clock.compute(Span::from_micros(10 * MILLIS)).await;
+            clock.now()
+        });
+        handle.sleep(Span::from_micros(100 * MILLIS)).await;
+        assert_eq!(group.throttling().throttles, 1);
+        let ends = handle.now();
+        let _same = group.unlimited();
+        joined(task).await.since(ends)
+    })
+    .result;
+    assert!((8_900..9_100).contains(&(waited.as_picos() / 1_000_000)), "{waited}");
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hitm_memory::{CpuSet, Interrupts, Platform, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::cid::{MapId, MapSnapshot};
+use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
@@ -198,6 +199,14 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         self.counted(|inner| inner.set_group_weight(group, weight));
     }
 
+    fn set_group_quota(&self, group: GroupId, quota: Option<GroupQuota>) {
+        self.counted(|inner| inner.set_group_quota(group, quota));
+    }
+
+    fn group_throttling(&self, group: GroupId) -> GroupThrottling {
+        self.inner.group_throttling(group)
+    }
+
     fn free_group(&self, group: GroupId) {
         self.inner.free_group(group);
     }
@@ -380,6 +389,14 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
 
     fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time {
         self.inner.next_tick(has_map, now)
+    }
+
+    fn next_refill(&self) -> Time {
+        self.inner.next_refill()
+    }
+
+    fn refill(&self) {
+        self.inner.refill();
     }
 
     fn tick(&self) {

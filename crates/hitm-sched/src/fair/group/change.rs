@@ -58,6 +58,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 groups.get(id)
             }
         };
+        if let Some(limit) = group.limit.get() {
+            limit.begin();
+        }
         if let Some(parent) = parent {
             groups.get(parent).hold();
         }
@@ -119,6 +122,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 return;
             }
             next = group.parent();
+            self.end_limit(id);
             self.end_load(id);
             self.groups().expect("it was made").numbers.give_back(id.0, P::current_cpu());
         }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hitm_memory::{PlainWord, Platform};
+use hitm_memory::{PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
 use super::GroupId;
 use super::average::coarse;
+use super::pool::SLICE;
 use super::variant::PostRate;
 use super::words::Loaded;
 use crate::fair::words::{FairTask, Member};
@@ -57,6 +58,42 @@ pub struct GroupOnCpuSnapshot {
     pub ran: u64,
 }
 
+/// A group with a limit on one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitOnCpuSnapshot {
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Whether it takes part.
+    pub online: bool,
+    /// What the queue was given since the limit was set, nanoseconds.
+    pub got: i64,
+    /// What of that it has not used; negative for what it used too much.
+    pub left: i64,
+    /// Whether the queue is throttled.
+    pub throttled: bool,
+    /// Whether the CPU looks after it.
+    pub watched: bool,
+    /// When that CPU looks next.
+    pub due: Time,
+}
+
+/// A group's limit, or what is left of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSnapshot {
+    /// What may be used in a period; nothing while there is no limit.
+    pub quota: Span,
+    /// What is left of it for all CPUs, nanoseconds.
+    pub runtime: i64,
+    /// What the CPUs were given, of this period and of earlier ones.
+    pub given: i64,
+    /// When the period ends.
+    pub ends: Time,
+    /// The CPUs that wait, who has waited longest first.
+    pub line: Vec<CpuId>,
+    /// What each CPU has.
+    pub on: Vec<LimitOnCpuSnapshot>,
+}
+
 /// A group, or one that has ended and whose number is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSnapshot {
@@ -74,6 +111,8 @@ pub struct GroupSnapshot {
     pub leaks: bool,
     /// Where it was ever used.
     pub on: Vec<GroupOnCpuSnapshot>,
+    /// Its limit, if it ever had one, or another group of its number.
+    pub limit: Option<LimitSnapshot>,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
@@ -136,6 +175,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 load_avg: self.load_of_group(group),
                 leaks: self.rd.config.groups.rate == PostRate::LimitedWithLeak,
                 on: self.topology.cpu_ids().filter_map(on).collect(),
+                limit: self.limit_snapshot(id),
             }
         };
         groups.ever_made().map(snapshot).collect()
@@ -155,6 +195,32 @@ impl GroupSnapshot {
         for on in &self.on {
             on.check(self.leaks, &mut |what| fail(format!("on cpu {}: {what}", on.cpu)));
         }
+        if let Some(limit) = &self.limit {
+            limit.check(self.lives, fail);
+        }
+    }
+}
+
+impl LimitSnapshot {
+    fn check(&self, lives: bool, fail: &mut dyn FnMut(String)) {
+        let (quota, given) = ((self.quota.as_picos() / 1_000) as i64, self.on.iter().map(|on| on.got).sum::<i64>());
+        if !(0..=quota).contains(&self.runtime) || self.given != given {
+            fail(format!("has {} of {quota} ns left and gave {}, the CPUs say {given}", self.runtime, self.given));
+        }
+        let mut waits = self.line.clone();
+        waits.sort_unstable();
+        let throttled: Vec<CpuId> = self.on.iter().filter(|on| on.throttled).map(|on| on.cpu).collect();
+        if waits != throttled || (!throttled.is_empty() && (quota == 0 || !lives)) {
+            fail(format!("is throttled on {throttled:?}, in line are {waits:?}, its quota is {quota} ns"));
+        }
+        for on in &self.on {
+            if on.throttled && (!on.online || on.left > 0 || !on.watched || on.due > self.ends) {
+                fail(format!("is throttled until {:?}, and: {on:?}", self.ends));
+            }
+            if quota != 0 && on.left > SLICE {
+                fail(format!("has more than a slice left: {on:?}"));
+            }
+        }
     }
 }
 
@@ -166,7 +232,11 @@ impl GroupOnCpuSnapshot {
         let Attached { members, value, weight } = self.attached;
         let differ = self.value.abs_diff(value + self.removed);
         if differ > VALUE_ROUNDS_OFF * (weight + LEFT_WEIGH) {
-            fail(format!("has a sum of {}, its {members} members of weight {weight} {value}", self.value));
+            let removed = self.removed;
+            fail(format!(
+                "has a sum of {}, its {members} members of weight {weight} {value}, removed is {removed}",
+                self.value
+            ));
         }
         if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !leaks)) {
             fail(format!("is not listed: {self:?}"));

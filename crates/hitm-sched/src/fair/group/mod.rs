@@ -20,6 +20,9 @@
 //! **Life** ([`change`]). A group has references: its maker's, one a task, one a group in it. With the last it ends and its number is free. So
 //! a group that is given back while tasks of it sleep stays until the last of them has gone, and they keep their share.
 //!
+//! **Limits** ([`bandwidth`]). A group may have a [quota] of the CPUs' time in each period. It comes out of a [pool], and when that is empty the
+//! group's queues are throttled until it is filled anew.
+//!
 //! **Locks.** A group's words on a CPU are under that CPU's queue lock, and made under it when a task of the group is first queued there. A
 //! task's group changes under its `pi_lock` and the lock of its queue.
 //!
@@ -30,16 +33,19 @@
 //! task that is in a group reads, as the original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
 //! outside the shared memory, and the original's pointers, 32, where they are read; per group and CPU in use 448 bytes, made when first used.
 //!
-//! **What is left out.** Real-time groups, but for the loads that they cost a change of CPU; bandwidth limits, and with them throttling; idle groups;
+//! **What is left out.** Real-time groups, but for the loads that they cost a change of CPU; bursts beyond a quota; idle groups;
 //! averages of the CPU's own queue, which nothing here reads. A task that comes from no group counts as one that was always queued.
 //!
 //! **Limits.** Virtual time is 64 bits of nanoseconds. It passes fastest for a group's entity of the least weight, 2, which is had with the least shares on a
 //! thousand CPUs: if that runs alone on its CPU for five hours, its virtual time overflows.
 
 mod average;
+mod bandwidth;
 mod change;
 pub mod check;
 mod leaves;
+mod pool;
+pub mod quota;
 mod share;
 pub mod variant;
 mod walk;
@@ -52,7 +58,9 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Field, Memory, PerCpu, Placed, PlacedSlice, PlainWord, Platform};
 use hitm_topology::{CpuId, Topology};
 
+use self::bandwidth::Limits;
 use self::leaves::IdleLoad;
+use self::pool::GroupLimit;
 use self::variant::{GroupConfig, Parts, Words};
 use self::words::{GroupOnCpu, GroupsOnCpu};
 use super::weight::{FINE_BITS, NICE_0_WEIGHT};
@@ -138,6 +146,8 @@ pub(crate) struct Group<M: Memory> {
     pointers: Option<[Pointers<M>; 4]>,
     /// By CPU, made when first used there.
     on: Box<[OnCpu<M>]>,
+    /// Made when it first gets one.
+    limit: OnceLock<GroupLimit<M>>,
 }
 
 impl<M: Memory> Group<M> {
@@ -158,6 +168,7 @@ impl<M: Memory> Group<M> {
             parts: Parts::new(topology, config.scope),
             pointers,
             on: topology.cpu_ids().map(|_| OnceLock::new()).collect(),
+            limit: OnceLock::new(),
         }
     }
 
@@ -225,6 +236,8 @@ pub(crate) struct Groups<M: Memory> {
     /// By CPU, the list of those that have load there.
     leaves: PerCpu<M, GroupsOnCpu<M>>,
     idle_load: Placed<M, IdleLoad<M>>,
+    /// Made with the first limit.
+    limits: OnceLock<Limits<M>>,
     config: GroupConfig,
 }
 
@@ -235,6 +248,7 @@ impl<M: Memory> Groups<M> {
             numbers: Numbers::new(topology),
             leaves: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
             idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
+            limits: OnceLock::new(),
             config,
         }
     }

@@ -59,7 +59,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Puts `id` on the queues of the CPU of `rq`.
     pub(in crate::fair) fn enqueue_levels(&self, rq: &RqGuard<'_, P>, id: TaskId, arrival: Arrival, now: Time) {
-        let mut member = Member::task(id);
+        let member = Member::task(id);
         if self.groups().is_none() {
             return self.timeline(rq.cpu).enqueue(member, arrival, now);
         }
@@ -67,10 +67,24 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             // What ran here last at each level may be on another way down.
             self.put_levels(rq.cpu, None, now);
         }
-        let mut group = self.group_of(id);
+        let group = self.group_of(id);
         if let Some(own) = group {
             self.make_group_on(own, rq.cpu, now);
         }
+        self.come_levels(rq, member, group, 1, arrival, now);
+    }
+
+    /// Puts `member`, with so many tasks, on the queue of `group`, and the groups above on theirs as far as they are not there. Where one is
+    /// [throttled](super::bandwidth), nothing above changes.
+    pub(super) fn come_levels(
+        &self,
+        rq: &RqGuard<'_, P>,
+        mut member: Member,
+        mut group: Option<GroupId>,
+        tasks: u32,
+        arrival: Arrival,
+        now: Time,
+    ) {
         let mut comes = true;
         loop {
             if let Some(own) = group {
@@ -82,13 +96,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let was_empty = line.is_empty();
             if comes {
                 line.enqueue(member, arrival, now);
+                if tasks > 1 {
+                    line.count_tasks(tasks as i32 - 1);
+                }
             } else {
-                line.count_tasks(1);
+                line.count_tasks(tasks as i32);
                 if arrival == Arrival::Runs {
                     line.begin(member, now);
                 }
             }
-            let Some(own) = group else { return };
+            let Some(own) = group.filter(|&own| !self.is_throttled(rq.cpu, own)) else { return };
             comes &= was_empty;
             (member, group) = (Member::group(own), self.above(own, rq.cpu));
         }
@@ -96,7 +113,27 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Takes `id` off the queues of the CPU of `rq`.
     pub(in crate::fair) fn dequeue_levels(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool, now: Time) {
-        let (mut member, mut group) = (Member::task(id), self.group_of(id));
+        self.go_levels(rq, Member::task(id), 1, sleeps, now);
+        if !sleeps && self.groups().is_some() && rq.curr() == Some(id) {
+            // It runs on as something else: its groups do not.
+            self.put_levels(rq.cpu, None, now);
+        }
+    }
+
+    /// Takes `member`, with so many tasks, off the queue that it stands on, and the groups above that have become empty off theirs. False where one is
+    /// throttled: nothing above changes.
+    pub(super) fn go_levels(
+        &self,
+        rq: &RqGuard<'_, P>,
+        mut member: Member,
+        tasks: u32,
+        sleeps: bool,
+        now: Time,
+    ) -> bool {
+        let mut group = match member.kind() {
+            Kind::Task(id) => self.group_of(id),
+            Kind::Group(id) => self.above(id, rq.cpu),
+        };
         let mut goes = true;
         loop {
             if let Some(own) = group {
@@ -105,19 +142,24 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let line = self.level(rq.cpu, group);
             if goes {
                 line.dequeue(member, sleeps, now);
+                if tasks > 1 {
+                    line.count_tasks(1 - tasks as i32);
+                }
             } else {
-                line.count_tasks(-1);
+                line.count_tasks(-(tasks as i32));
             }
             if let Some(below) = member.as_group() {
                 self.update_share(rq, below);
             }
-            let Some(own) = group else { break };
+            let Some(own) = group else { return true };
+            if self.is_throttled(rq.cpu, own) {
+                return false;
+            }
             goes &= line.is_empty();
+            if goes {
+                self.give_back(rq, own, now);
+            }
             (member, group) = (Member::group(own), self.above(own, rq.cpu));
-        }
-        if !sleeps && self.groups().is_some() && rq.curr() == Some(id) {
-            // It runs on as something else: its groups do not.
-            self.put_levels(rq.cpu, None, now);
         }
     }
 
@@ -143,7 +185,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// What runs stops to run, from the queue of `group` on down.
-    fn put_levels(&self, cpu: CpuId, mut group: Option<GroupId>, now: Time) {
+    pub(super) fn put_levels(&self, cpu: CpuId, mut group: Option<GroupId>, now: Time) {
         loop {
             let line = self.level(cpu, group);
             let curr = line.curr();
@@ -215,7 +257,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let id = goes.filter(|&id| self.is_fair(id))?;
         let (mut member, mut at) = (Member::task(id), self.group_of(id));
         while at != group {
-            let own = at?;
+            // It is not found on the way down where it is held.
+            let own = at.filter(|&own| !self.is_throttled(cpu, own))?;
             if self.queue_at(cpu, at).nr_queued.get() > 1 {
                 // Another task of it may run.
                 return None;
@@ -225,14 +268,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Some(member)
     }
 
-    /// The first end of a slice of what runs, at any level. A look without the lock, of the CPU that runs it.
+    /// The first end of a slice of what runs, or of what it has left of a quota, at any level. A look without the lock, of the CPU that runs it.
     pub(in crate::fair) fn slice_ends(&self, cpu: CpuId) -> Option<Time> {
         let mut first = self.timeline(cpu).slice_ends();
         if self.groups().is_some() {
             let mut group = self.running_group(cpu, None);
             while let Some(own) = group {
-                let ends = self.level(cpu, group).slice_ends();
-                first = first.min(ends).or(first).or(ends);
+                for ends in [self.level(cpu, group).slice_ends(), self.runtime_ends(cpu, own)] {
+                    first = first.min(ends).or(first).or(ends);
+                }
                 group = self.running_group(cpu, Some(own));
             }
         }

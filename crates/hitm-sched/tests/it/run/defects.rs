@@ -63,6 +63,13 @@ const CONTRIBUTIONS: Property =
     property("group load 1: a group's load is the sum of its contributions", Check::Snapshot, "its contributions");
 const REMOVED: Property = property("what is taken away from a queue is so under a lock", Check::Race, "removed_");
 const SUMS: Property = property("group load 2: a queue's sum is that of its members", Check::Snapshot, "has a sum of");
+const RUNTIME: Property =
+    property("group pool 1, 2: what was given is what CPUs got", Check::Snapshot, "ns left and gave");
+const LINE: Property = property("group pool 3: who is throttled is in line", Check::Snapshot, "in line are");
+const POOL: Property = property("a group's pool is touched under its lock", Check::Race, "group_pool");
+const LOOKED_AFTER: Property =
+    property("group limits 2: a CPU looks after what is throttled", Check::Snapshot, "is throttled until");
+const HELD: Property = property("who is held is not counted", Check::Snapshot, "nr_running is");
 const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
 const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");
 const ASLEEP: Property = property("a task that sleeps is given to no CPU", Check::HandOut, "was not woken");
@@ -206,6 +213,29 @@ fn broken_loads_of_groups_are_noticed() {
         load is not added                       | group load 1: a group's load is the sum of its contributions | random runs, snapshot
         sums stay as they were                  | group load 2: a queue's sum is that of its members           | random runs, snapshot
         what is taken away is awaited by nobody | what is taken away from a queue is so under a lock           | random runs, race detector
+    "#]].assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_limits_of_groups_are_noticed() {
+    const POOL_FILE: &str = "src/fair/group/pool.rs";
+    const BANDWIDTH: &str = "src/fair/group/bandwidth.rs";
+    let rows = [
+        runtime("CPUs that idle forget refills", Mistake::ForgetsRefills, KNOWN),
+        scheduler("what a queue got is not kept", Flaw::lose_plain::<i64>(BANDWIDTH), RUNTIME),
+        scheduler("when to look is not kept", Flaw::lose_plain::<u64>(BANDWIDTH), LOOKED_AFTER),
+        scheduler("who is held stays counted", Flaw::lose_plain::<u32>(BANDWIDTH), HELD),
+        scheduler("nobody stands in line", Flaw::lose_plain::<u32>(POOL_FILE), LINE),
+        scheduler("the pool's lock is awaited by nobody", Flaw::lose(POOL_FILE, Op::Load, Acquire).on::<u16>(), POOL),
+    ];
+    expect![[r#"
+        defect                               | property                                            | caught by
+        CPUs that idle forget refills        | no task is lost                                     | random runs, ledger
+        what a queue got is not kept         | group pool 1, 2: what was given is what CPUs got    | random runs, snapshot
+        when to look is not kept             | group limits 2: a CPU looks after what is throttled | random runs, snapshot
+        who is held stays counted            | who is held is not counted                          | random runs, snapshot
+        nobody stands in line                | group pool 3: who is throttled is in line           | random runs, snapshot
+        the pool's lock is awaited by nobody | a group's pool is touched under its lock            | random runs, race detector
     "#]].assert_eq(&table(&rows));
 }
 

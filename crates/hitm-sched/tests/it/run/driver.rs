@@ -16,7 +16,7 @@ use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::run::groups::{self, GroupsKept};
+use crate::run::groups::GroupsKept;
 use crate::run::ledger::{Check, Ledger};
 use crate::run::plan::{Operation, Plan};
 
@@ -28,6 +28,9 @@ const DELIVERY: Span = Span::from_micros(20);
 
 /// Rounds after which a machine that still is not at rest never will be.
 const ROUNDS_MAX: u64 = 200;
+
+/// Refills after which a CPU that still waits for one always will.
+const REFILLS_MAX: u64 = 5_000;
 
 /// Tasks that can live at once.
 const TASKS: usize = 256;
@@ -62,6 +65,8 @@ pub(crate) enum Mistake {
     ForgetsToLook,
     /// A CPU does not do the push work that it is sent.
     ForgetsPushWork,
+    /// A CPU that idles does not look whether a group has something of the next period.
+    ForgetsRefills,
 }
 
 /// A scheduler and all that happens to it.
@@ -70,7 +75,7 @@ pub(crate) struct Driver<P: Platform> {
     pub(crate) ledger: Ledger,
     pub(crate) plan: Plan,
     pub(crate) mistake: Mistake,
-    groups: GroupsKept,
+    pub(super) groups: GroupsKept,
     /// By task: orders what is done to a number after the making of its task, as the handle that a runtime gives out would.
     handles: PlacedSlice<P, P::Atomic<u32>>,
     /// By task: what its polls share. Nothing protects it but that a task is in one place, so the race detector sees whether one
@@ -87,14 +92,16 @@ pub(crate) struct Driver<P: Platform> {
 }
 
 /// What a CPU knows of itself.
-struct Cpu {
+pub(super) struct Cpu {
     number: CpuId,
-    random: Random,
+    pub(super) random: Random,
     phase: Phase,
     /// Whether it did anything since it last arrived at the end of a round.
     busy: bool,
     /// The round at whose end it last arrived.
     arrived: Option<u64>,
+    /// How often it waited for a refill in the last phase.
+    refills: u64,
 }
 
 impl<P: Platform> Driver<P> {
@@ -147,7 +154,7 @@ impl<P: Platform> Driver<P> {
         P::settle();
         let (count, phase) = *self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         let random = Random::new(self.plan.seed, 1 + count * 10_000 + u64::from(number.0));
-        let mut cpu = Cpu { number, random, phase, busy: true, arrived: None };
+        let mut cpu = Cpu { number, random, phase, busy: true, arrived: None, refills: 0 };
         let cpu = &mut cpu;
         match phase {
             Phase::Churn => (0..cpu.random.below(3)).for_each(|_| self.make(cpu)),
@@ -288,12 +295,46 @@ impl<P: Platform> Driver<P> {
             }
             // The devices of this machine: their interrupts wake tasks.
             let nanos = cpu.random.below(20 * self.plan.burst_nanos) + 1;
-            P::set_timer(P::now() + Span::from_nanos(nanos));
+            let refill = self.next_refill();
+            P::set_timer((P::now() + Span::from_nanos(nanos)).min(refill));
             P::wait_for_interrupt();
             if self.take_interrupts(cpu).contains(Interrupts::TIMER) {
-                self.step(cpu);
+                if refill != Time::NEVER && refill <= P::now() {
+                    // What waits after the last step does so for the next phase.
+                    if !self.stays() {
+                        self.sched.refill();
+                    }
+                } else {
+                    self.step(cpu);
+                }
             }
         }
+    }
+
+    /// When this CPU is to look for the quotas of the next periods.
+    fn next_refill(&self) -> Time {
+        if self.mistake == Mistake::ForgetsRefills { Time::NEVER } else { self.sched.next_refill() }
+    }
+
+    /// This CPU has tasks that only time can make run; in the last phase it waits for that. Until it has none it is not at rest. False if there are none.
+    fn awaits_refill(&self, cpu: &mut Cpu) -> bool {
+        let refill = if cpu.phase == Phase::Drain { self.next_refill() } else { Time::NEVER };
+        if refill == Time::NEVER {
+            return false;
+        }
+        cpu.busy = true;
+        cpu.refills += 1;
+        if cpu.refills > REFILLS_MAX {
+            self.find(Check::NotQuiet, format!("a CPU still waits after {REFILLS_MAX} refills"));
+            return false;
+        }
+        if refill <= P::now() {
+            self.sched.refill();
+        } else {
+            P::set_timer(refill);
+            P::wait_for_interrupt();
+        }
+        true
     }
 
     /// Nobody does anything by himself any more: waits, with or without a task, until the machine is at rest.
@@ -308,6 +349,9 @@ impl<P: Platform> Driver<P> {
             }
             if self.is_over() {
                 return None;
+            }
+            if self.awaits_refill(cpu) {
+                continue;
             }
             if cpu.arrived != Some(round) {
                 cpu.arrived = Some(round);
@@ -375,6 +419,7 @@ impl<P: Platform> Driver<P> {
             Operation::Hotplug => self.hotplug(cpu),
             Operation::Group => self.change_groups(cpu),
             Operation::Regroup => self.regroup(cpu),
+            Operation::Limit => self.limit(cpu),
         }
         P::settle();
         self.last_step.fetch_max(P::now().as_picos(), ORDER);
@@ -432,7 +477,7 @@ impl<P: Platform> Driver<P> {
         self.ledger.end_wake(id);
     }
 
-    fn any_changeable(&self, cpu: &mut Cpu) -> Option<TaskId> {
+    pub(super) fn any_changeable(&self, cpu: &mut Cpu) -> Option<TaskId> {
         P::settle();
         let ids = self.ledger.changeable();
         let id = (!ids.is_empty()).then(|| ids[cpu.random.below(ids.len() as u64) as usize])?;
@@ -478,36 +523,6 @@ impl<P: Platform> Driver<P> {
         };
         P::settle();
         self.ledger.end_hotplug(target, online);
-    }
-
-    fn change_groups(&self, cpu: &mut Cpu) {
-        P::settle();
-        let weight = groups::weight(&mut cpu.random);
-        if cpu.random.below(3) == 0 && self.groups.has_room() {
-            let parent = self.groups.any(&mut cpu.random);
-            let group = self.sched.make_group(parent, weight);
-            P::settle();
-            self.groups.done(parent);
-            self.groups.add(group);
-        } else if cpu.random.below(2) == 0 {
-            let group = self.groups.any(&mut cpu.random);
-            group.into_iter().for_each(|group| self.sched.set_group_weight(group, weight));
-            P::settle();
-            self.groups.done(group);
-        } else if let Some(group) = self.groups.take(&mut cpu.random) {
-            self.sched.free_group(group);
-        }
-    }
-
-    fn regroup(&self, cpu: &mut Cpu) {
-        let Some(id) = self.any_changeable(cpu) else { return };
-        let group = self.groups.any(&mut cpu.random);
-        if self.ledger.begin_group(id, group) {
-            self.sched.set_group(id, group);
-            P::settle();
-            self.ledger.end_group(id);
-        }
-        self.groups.done(group);
     }
 
     // ---- at rest ----

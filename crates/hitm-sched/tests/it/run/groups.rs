@@ -1,11 +1,15 @@
-//! What is done to groups: they are made, weighed and given back, and tasks move between them.
+//! What is done to groups: they are made, weighed, limited and given back, and tasks move between them.
 //!
 //! Whoever uses a group keeps it meanwhile: only those that nobody uses are given back, tasks or no tasks.
 
 use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
+use hitm_memory::{Platform, Span};
+use hitm_sched::fair::group::quota::GroupQuota;
 use hitm_sched::fair::group::{GroupId, GroupWeight};
+
+use crate::run::driver::{Cpu, Driver};
 
 /// Groups that are kept at once.
 const GROUPS_KEPT: usize = 8;
@@ -61,6 +65,14 @@ impl GroupsKept {
     }
 }
 
+/// A limit: short periods, so that many of them pass; or none.
+pub(crate) fn quota(random: &mut Random) -> Option<GroupQuota> {
+    let period = [1, 2, 5][random.below(3) as usize];
+    let quota = 1 + random.below(2) * random.below(period);
+    let millis = |count: u64| Span::from_micros(count * 1_000);
+    (random.below(4) > 0).then(|| GroupQuota::new(millis(quota), millis(period)))
+}
+
 /// A weight: now and then an extreme one.
 pub(crate) fn weight(random: &mut Random) -> GroupWeight {
     GroupWeight::new(match random.below(6) {
@@ -68,4 +80,45 @@ pub(crate) fn weight(random: &mut Random) -> GroupWeight {
         1 => GroupWeight::MAX,
         _ => 1 + random.below(400) as u32,
     })
+}
+
+impl<P: Platform> Driver<P> {
+    pub(super) fn change_groups(&self, cpu: &mut Cpu) {
+        P::settle();
+        let new = weight(&mut cpu.random);
+        if cpu.random.below(3) == 0 && self.groups.has_room() {
+            let parent = self.groups.any(&mut cpu.random);
+            let group = self.sched.make_group(parent, new);
+            P::settle();
+            self.groups.done(parent);
+            self.groups.add(group);
+        } else if cpu.random.below(2) == 0 {
+            let group = self.groups.any(&mut cpu.random);
+            group.into_iter().for_each(|group| self.sched.set_group_weight(group, new));
+            P::settle();
+            self.groups.done(group);
+        } else if let Some(group) = self.groups.take(&mut cpu.random) {
+            self.sched.free_group(group);
+        }
+    }
+
+    pub(super) fn limit(&self, cpu: &mut Cpu) {
+        P::settle();
+        let group = self.groups.any(&mut cpu.random);
+        let new = quota(&mut cpu.random);
+        group.into_iter().for_each(|group| self.sched.set_group_quota(group, new));
+        P::settle();
+        self.groups.done(group);
+    }
+
+    pub(super) fn regroup(&self, cpu: &mut Cpu) {
+        let Some(id) = self.any_changeable(cpu) else { return };
+        let group = self.groups.any(&mut cpu.random);
+        if self.ledger.begin_group(id, group) {
+            self.sched.set_group(id, group);
+            P::settle();
+            self.ledger.end_group(id);
+        }
+        self.groups.done(group);
+    }
 }

@@ -433,7 +433,9 @@ impl Books {
     fn compare_task(&mut self, id: TaskId, snapshot: &Snapshot) {
         let entry = self.entry(id).clone();
         let Some(task) = snapshot.tasks.iter().find(|task| task.id == id) else { return };
-        let on_queue = |queue: &&hitm_sched::check::QueueSnapshot| queue.queued.iter().any(|&(_, queued)| queued == id);
+        let on_queue = |queue: &&hitm_sched::check::QueueSnapshot| {
+            queue.held.contains(&id) || queue.queued.iter().any(|&(_, queued)| queued == id)
+        };
         let queues = snapshot.queues.iter().filter(on_queue).count();
         let may_be_awake = entry.wakes_begun > entry.wakes_before_poll;
         match (entry.place, queues) {

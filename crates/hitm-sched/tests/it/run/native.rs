@@ -90,7 +90,9 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
 #[test]
 fn random_tasks() {
     hitm_seeds::each(TARGET, "run::native::random_tasks", 200, &[], |seed| {
-        let plan = Plan::new(seed);
+        let mut plan = Plan::new(seed);
+        // Longer ones only take longer here: threads are stopped often enough for quotas to be used up.
+        plan.burst_nanos = plan.burst_nanos.min(30_000);
         let findings = run(&plan);
         assert!(findings.is_empty(), "{}", describe(&plan, &findings));
     });

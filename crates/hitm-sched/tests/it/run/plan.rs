@@ -23,6 +23,8 @@ pub(crate) enum Operation {
     Group,
     /// A task moves to another group, or out of all.
     Regroup,
+    /// A group gets a limit, or loses it.
+    Limit,
 }
 
 /// Which affinities tasks get.
@@ -184,7 +186,13 @@ impl Plan {
         let loads = ["", "+task-group-reordered", "+load-avg-isolated", "+load-avg-ratelimit", "+load-avg=llc"];
         let load = if groups { loads[random.below(loads.len() as u64) as usize] } else { "" };
         let requests = if random.below(2) == 0 { "+push-requests-kept" } else { "" };
-        Self { affinities, fair, groups, load, search, requests, weights, ..plan }
+        let mut burst_nanos = plan.burst_nanos;
+        if groups && random.below(2) == 0 {
+            weights.push((Operation::Limit, 1 + random.below(8)));
+            // Quotas are milliseconds.
+            burst_nanos = [30_000, 300_000][random.below(2) as usize];
+        }
+        Self { affinities, fair, groups, load, search, requests, burst_nanos, weights, ..plan }
     }
 
     /// Whether a request for a push may be lost, so that a task waits while a CPU idles until the next event.

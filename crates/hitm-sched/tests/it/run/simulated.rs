@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated, Totals};
 use hitm_memory::{Platform, Span};
 use hitm_sched::stats::Count;
+use hitm_topology::Topology;
 
 use crate::TARGET;
 use crate::run::driver::{Driver, Mistake, Phase};
@@ -30,9 +31,13 @@ pub(crate) struct Outcome {
     totals: Totals,
 }
 
+fn costs(plan: &Plan, topology: &Topology) -> Costs {
+    Costs::of(topology, if plan.seed.is_multiple_of(2) { CostSet::Linux } else { CostSet::Runtime })
+}
+
 fn machine(plan: &Plan, look_ahead: bool) -> Machine {
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
-    let costs = Costs::of(&topology, if plan.seed.is_multiple_of(2) { CostSet::Linux } else { CostSet::Runtime });
+    let costs = costs(plan, &topology);
     let config = Config {
         seed: plan.seed,
         arbitration: plan.arbitration,
@@ -101,7 +106,10 @@ pub(crate) fn describe(plan: &Plan, findings: &[(Check, String)]) -> String {
 fn check(plan: &Plan, bound: Span) {
     let outcome = run::<Simulated>(plan, Mistake::None, true);
     assert!(outcome.findings.is_empty(), "{}", describe(plan, &outcome.findings));
-    let bound = Span::from_nanos(plan.burst_nanos) + bound;
+    // Beside another thread of its core it takes longer.
+    let topology = hitm_topology::parse(&plan.topology).expect("a machine of ours");
+    let slowdown = costs(plan, &topology).structure.shared_core_factor.value;
+    let bound = Span::from_nanos(plan.burst_nanos).scale(slowdown) + bound;
     assert!(outcome.settled_in <= bound, "settled in {}, not in {bound}\n{plan:#?}", outcome.settled_in);
 }
 

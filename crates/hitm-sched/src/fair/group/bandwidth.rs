@@ -1,0 +1,468 @@
+//! Limits: a group that has used up its quota of a period does not run before the next.
+//!
+//! **Claim.** In each period the tasks of a group, on all CPUs and in all groups below, together run for its quota at most, but for what CPUs had
+//! left over from earlier ones, a slice each, and for what a task runs on until its CPU looks. Whoever has waited longest is first to be given
+//! some of the next.
+//!
+//! **Origin.** Paul Turner, Bharata B Rao and Nikhil Rao, "CPU bandwidth control for CFS", 2010, as Linux has it since v5.4: slices of 5 ms that
+//! do not expire, queues that are throttled whole, a remainder beyond 1 ms that goes back when a queue has become empty. Differences: no timer of
+//! the group's own, but each CPU on which it waits looks when the period ends; who takes a slice before that has filled the [pool](super::pool)
+//! anew; a wakeup throttles nothing, the switch that follows does; load does not stand still meanwhile; throttles are counted, not the periods
+//! that have some; no bursts.
+//!
+//! **Protocol.** Under the CPU's lock, where nothing else is said. What a queue has left is what it *got* since the limit was set, less what it
+//! is charged with anyway. (1) *Look*: a tick charges what runs. A group on the way to it with nothing left takes a slice; where there is none,
+//! the CPU is asked to look for another task. (2) *Throttle*: a switch that would run a task of such a group puts what runs in it back to the
+//! others, takes its entity off the queue above and its tasks off all counts there, and stands in the pool's line. (3) *Held*: tasks of a
+//! throttled queue, or of one below, are queued and are in no count of a queue above. They come, go, and change in there. A task that runs and
+//! comes so waits in the tree, and its CPU is asked to look. (4) *Watch*: the CPU looks again when the period ends, by a tick or by a timer where
+//! it idles ([`next_refill`](crate::scheduler::Scheduling::next_refill)). (5) *Refill*: without a lock, the first of the line is given what it
+//! lacks, under its CPU's lock, then the next. (6) *Unthrottle*: (2) backwards. What still runs of it, since its CPU has not yet left it, runs
+//! again as the class has it.
+//!
+//! A CPU that goes throttles nothing any more, and what was throttled there is not from then on. A queue that is full of held tasks is no work
+//! that another CPU could get.
+//!
+//! **Invariants.** When nothing is in flight: (1) nothing in a throttled queue, or below, runs, and its entity stands on no queue; (2) a
+//! throttled queue is in the pool's line and its CPU looks when the period ends at the latest; (3) a queue has a slice left at most; (4) a CPU
+//! that is offline has no throttled queue.
+//!
+//! **Locks.** One changes a limit at a time: that lock is taken before those of run queues, the pool's after.
+//!
+//! **Memory ordering.** None of its own: words are the CPU's or the pool's, under their locks. When a CPU is to look it peeks at itself: it alone
+//! is waited for there, and another that makes that sooner, by moving the last task of a group away, loses no more than that look.
+//!
+//! **Cost.** Nothing until the first group gets a limit; for groups without one a look outside the shared memory at each level. With one: a tick
+//! and a switch read a line of the group's on that CPU at each level; 5 ms of running, a lock on a line that all CPUs share, and so does a sleep
+//! that leaves a queue empty with more than 1 ms left. To throttle and back, what it costs the queues above that a task sleeps and wakes, and the
+//! lock thrice. A group's limit is 2 lines, and one a CPU.
+//!
+//! **Limits.** What a task does with a real-time priority, its own or lent, is not charged. Nor is what one does that was moved into a throttled
+//! group before its CPU leaves it. On a CPU that does not look, since its task does not check, a group runs on as long; what it used too much it
+//! lacks later.
+
+use hitm_memory::{PerCpu, Placed, PlainWord, Platform, RawSpinLock, Span, Time, described};
+use hitm_topology::{CpuId, Topology};
+
+use super::GroupId;
+use super::average::nanos;
+use super::check::{LimitOnCpuSnapshot, LimitSnapshot};
+use super::pool::{GroupLimit, LimitOnCpu, SLICE};
+use super::quota::{GroupQuota, GroupThrottling};
+use crate::fair::timeline::Arrival;
+use crate::fair::words::Member;
+use crate::root_domain::RootDomainWords;
+use crate::rq::RqGuard;
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+/// What a queue that has become empty keeps, nanoseconds: Linux's.
+const KEPT: i64 = 1_000_000;
+
+/// Picoseconds of a nanosecond.
+const PICOS: u64 = 1_000;
+
+described! {
+    /// What a CPU looks after.
+    pub(crate) struct GroupWatch<M: Memory> as "group_watch" {
+        /// The first group, counted from 1; 0 for none.
+        first: M::Plain<u32>,
+        /// When it next looks, picoseconds. Peeked at by the CPU.
+        due: M::Plain<u64>,
+    }
+}
+
+described! {
+    /// Whose turn it is to change a limit.
+    pub(crate) struct LimitChange<M: Memory> as "group_limit_change" {
+        /// Held while that is done.
+        lock: RawSpinLock<M>,
+    }
+}
+
+/// What there is beside groups once one of them has a limit.
+#[derive(Debug)]
+pub(crate) struct Limits<P: hitm_memory::Memory> {
+    change: Placed<P, LimitChange<P>>,
+    watches: PerCpu<P, GroupWatch<P>>,
+}
+
+impl<M: hitm_memory::Memory> Limits<M> {
+    fn new(topology: &Topology) -> Self {
+        let watch = |_| GroupWatch { first: M::Plain::new(0), due: M::Plain::new(Time::NEVER.as_picos()) };
+        Self {
+            change: Placed::new(LimitChange { lock: RawSpinLock::new() }, None, None),
+            watches: PerCpu::new(topology, watch),
+        }
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// What there is if any group ever had a limit.
+    fn limits(&self) -> Option<&Limits<P>> {
+        self.groups()?.limits.get()
+    }
+
+    /// Whether any group ever had a limit.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.limits().is_some()
+    }
+
+    /// The limit of `id`, if it ever had one.
+    fn limit_of(&self, id: GroupId) -> Option<&GroupLimit<P>> {
+        self.group(id).limit.get()
+    }
+
+    // ---- who is held ----
+
+    /// Whether the queue of `id` on `cpu`, whose lock the caller holds, is throttled by itself.
+    pub(super) fn is_throttled(&self, cpu: CpuId, id: GroupId) -> bool {
+        self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.get() != 0)
+    }
+
+    /// As [`is_throttled`](Self::is_throttled), without the lock: a hint.
+    pub(in crate::fair) fn peek_throttled(&self, cpu: CpuId, id: GroupId) -> bool {
+        self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.peek() != 0)
+    }
+
+    /// Whether `id`, if it is fair, is queued on `cpu` in a throttled queue or would be so: exact under the CPU's lock, else a hint.
+    pub(crate) fn is_held(&self, cpu: CpuId, id: TaskId) -> bool {
+        self.has_limits() && self.is_fair(id) && self.is_held_in(cpu, self.group_hint(id))
+    }
+
+    /// Whether who is in `group` is held on `cpu`.
+    fn is_held_in(&self, cpu: CpuId, mut group: Option<GroupId>) -> bool {
+        while let Some(own) = group {
+            if self.peek_throttled(cpu, own) {
+                return true;
+            }
+            // From the words of the CPU where there are some: their line is touched anyway.
+            let slot = self.group(own);
+            group = slot.on(cpu).map_or_else(|| slot.parent(), |on| GroupId::of_link(on.entity.group.peek()));
+        }
+        false
+    }
+
+    /// The tasks that are held on a CPU.
+    pub(crate) fn held(&self, cpu: CpuId) -> Vec<TaskId> {
+        let mut held = Vec::new();
+        for id in self.watched(cpu) {
+            if self.peek_throttled(cpu, id) {
+                self.find_waiting(cpu, Some(id), &mut |task| {
+                    held.push(task);
+                    false
+                });
+            }
+        }
+        held
+    }
+
+    // ---- what is left ----
+
+    /// What the queue of `id` on the CPU of `rq` has left, nanoseconds.
+    fn left(&self, rq: &RqGuard<'_, P>, id: GroupId, on: &LimitOnCpu<P>) -> i64 {
+        let used = self.group_on(id, rq.cpu).queue.period_used.get();
+        on.from.get() as i64 + on.got.get() - used as i64
+    }
+
+    /// Whether a task of `id` may run on the CPU of `rq`, as far as that is the group's affair. It takes a slice if it must.
+    fn has_runtime(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) -> bool {
+        let Some(limit) = self.limit_of(id) else { return true };
+        let on = limit.on(rq.cpu);
+        if on.is_limited.get() == 0 {
+            return true;
+        }
+        let left = self.left(rq, id, on);
+        if left > 0 {
+            return true;
+        }
+        let got = limit.take(SLICE - left, nanos(now));
+        on.got.set(on.got.get() + got);
+        left + got > 0
+    }
+
+    /// The topmost of the groups from `group` up of which nothing may run on the CPU of `rq`.
+    pub(in crate::fair) fn used_up(&self, rq: &RqGuard<'_, P>, group: Option<GroupId>, now: Time) -> Option<GroupId> {
+        let own = group.filter(|_| rq.online.get() != 0)?;
+        self.used_up(rq, self.above(own, rq.cpu), now).or_else(|| (!self.has_runtime(rq, own, now)).then_some(own))
+    }
+
+    /// A tick has charged what runs on the CPU of `rq`.
+    pub(in crate::fair) fn tick_limits(&self, rq: &RqGuard<'_, P>, now: Time) {
+        if self.has_limits()
+            && let Some(running) = self.running_fair(rq.cpu)
+            && self.used_up(rq, self.group_of(running), now).is_some()
+        {
+            self.resched(rq);
+        }
+    }
+
+    /// When what runs has used up what the queue of `id` has left. A look without the lock, of the CPU that runs it.
+    pub(super) fn runtime_ends(&self, cpu: CpuId, id: GroupId) -> Option<Time> {
+        let on = self.limit_of(id)?.on(cpu);
+        let queue = &self.group_on(id, cpu).queue;
+        let left = on.from.peek() as i64 + on.got.peek() - queue.period_used.peek() as i64;
+        let is_limited = on.is_limited.peek() != 0 && left > 0;
+        is_limited.then(|| Time::from_picos(queue.charged.peek() + left as u64 * PICOS))
+    }
+
+    /// The queue of `id` on the CPU of `rq` has become empty: others may have what it has left.
+    pub(super) fn give_back(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
+        let Some(limit) = self.limit_of(id) else { return };
+        let on = limit.on(rq.cpu);
+        if on.is_limited.get() == 0 {
+            return;
+        }
+        let spare = self.left(rq, id, on) - KEPT;
+        if spare > 0 {
+            on.got.set(on.got.get() - spare);
+            if let Some(at) = limit.give_back(spare, nanos(now)) {
+                self.watch(rq.cpu, id, on, at);
+            }
+        }
+    }
+
+    // ---- throttle, unthrottle ----
+
+    /// Nothing of `id`, which is queued on the CPU of `rq` and has nothing left, runs there from now on; unless there is something for it after all.
+    pub(in crate::fair) fn throttle(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
+        let (cpu, limit) = (rq.cpu, self.limit_of(id).expect("it has used it up"));
+        let on = limit.on(cpu);
+        let lacks = 1 - self.left(rq, id, on);
+        if limit.wait(cpu, lacks, nanos(now)) {
+            on.got.set(on.got.get() + lacks);
+            return;
+        }
+        on.is_throttled.set(1);
+        on.since.set(nanos(now));
+        self.watch(cpu, id, on, limit.ends());
+        let tasks = self.group_on(id, cpu).queue.nr_queued.get();
+        self.put_levels(cpu, Some(id), now);
+        if self.go_levels(rq, Member::group(id), tasks, true, now) {
+            rq.nr_running.set(rq.nr_running.get() - tasks);
+            self.end_service_if_none(rq);
+        }
+    }
+
+    /// The queue of `id` on the CPU of `rq`, which is throttled, is not any longer.
+    fn unthrottle(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
+        let (cpu, limit) = (rq.cpu, self.limit_of(id).expect("it is throttled"));
+        let on = limit.on(cpu);
+        on.is_throttled.set(0);
+        limit.leave(cpu, nanos(now).saturating_sub(on.since.get()));
+        let tasks = self.group_on(id, cpu).queue.nr_queued.get();
+        if tasks == 0 {
+            return;
+        }
+        let above = self.above(id, cpu);
+        let counts = !self.is_held_in(cpu, above);
+        if counts {
+            self.count_running(rq, tasks);
+            self.begin_if_first(rq, true, now);
+        }
+        self.come_levels(rq, Member::group(id), above, tasks, Arrival::Waits, now);
+        if counts {
+            self.resume(rq, now);
+        }
+    }
+
+    /// Tasks that were held may run on the CPU of `rq`: so may the one that it has not left.
+    fn resume(&self, rq: &RqGuard<'_, P>, now: Time) {
+        let Some(curr) = rq.curr() else {
+            self.resched(rq);
+            return;
+        };
+        if !self.is_fair(curr) {
+            return;
+        }
+        let is_queued = self.tasks.get(curr).on_rq.get() != 0;
+        if is_queued && !self.is_held(rq.cpu, curr) && self.running_fair(rq.cpu) != Some(curr) {
+            self.begin_levels(rq.cpu, self.group_of(curr), Member::task(curr), now);
+        }
+        if !rq.needs_resched() && self.pick_levels(rq.cpu, None, now) != Some(curr) {
+            self.resched(rq);
+        }
+    }
+
+    /// The CPU of `rq`, which is offline, throttles nothing any longer.
+    pub(crate) fn unthrottle_all(&self, rq: &RqGuard<'_, P>) {
+        for id in self.watched(rq.cpu) {
+            if self.is_throttled(rq.cpu, id) {
+                self.unthrottle(rq, id, P::now());
+            }
+        }
+    }
+
+    // ---- who looks when ----
+
+    /// `cpu` looks at `at` whether there is something for who waits for runtime of `id`.
+    fn watch(&self, cpu: CpuId, id: GroupId, on: &LimitOnCpu<P>, at: u64) {
+        let watch = &self.limits().expect("one has a limit").watches[cpu];
+        if on.is_watched.get() == 0 {
+            on.is_watched.set(1);
+            on.look_at.set(at);
+            on.next_watched.set(watch.first.get());
+            watch.first.set(GroupId::link(Some(id)));
+        }
+        on.look_at.set(on.look_at.get().min(at));
+        watch.due.set(watch.due.get().min(at * PICOS));
+    }
+
+    /// The groups that a CPU looks after.
+    fn watched(&self, cpu: CpuId) -> Vec<GroupId> {
+        let Some(limits) = self.limits() else { return Vec::new() };
+        let mut watched = Vec::new();
+        let mut next = GroupId::of_link(limits.watches[cpu].first.peek());
+        while let Some(id) = next {
+            watched.push(id);
+            next = GroupId::of_link(self.limit_of(id).expect("it is watched").on(cpu).next_watched.peek());
+        }
+        watched
+    }
+
+    /// When this CPU is to look next, if no tick comes before.
+    pub(crate) fn refill_due(&self) -> Time {
+        let due = |limits: &Limits<P>| Time::from_picos(limits.watches[P::current_cpu()].due.peek());
+        self.limits().map_or(Time::NEVER, due)
+    }
+
+    /// Looks, if that is due. The caller holds no lock.
+    pub(crate) fn look_after_limits(&self) {
+        if !self.has_limits() {
+            return;
+        }
+        let now = P::now();
+        if now < self.refill_due() {
+            return;
+        }
+        let here = P::current_cpu();
+        let watched = {
+            let _rq = self.lock(here);
+            self.watched(here)
+        };
+        watched.iter().for_each(|&id| self.serve_line(id));
+        let _rq = self.lock(here);
+        self.watch_on(here, nanos(now));
+    }
+
+    /// Gives those that wait for runtime of `id` what they lack, as far as it lasts.
+    fn serve_line(&self, id: GroupId) {
+        let limit = self.limit_of(id).expect("it is watched");
+        while let Some(cpu) = limit.first_to_serve(nanos(P::now())) {
+            let (rq, now) = (self.lock(cpu), P::now());
+            let on = limit.on(cpu);
+            if on.is_throttled.get() == 0 {
+                // Somebody else was faster.
+                continue;
+            }
+            let lacks = 1 - self.left(&rq, id, on);
+            let got = limit.take(lacks, nanos(now));
+            on.got.set(on.got.get() + got);
+            if got < lacks {
+                return;
+            }
+            self.unthrottle(&rq, id, now);
+        }
+    }
+
+    /// `cpu` has looked at what was due at `now`: what it looks after from now on.
+    fn watch_on(&self, cpu: CpuId, now: u64) {
+        let watched = self.watched(cpu);
+        let watch = &self.limits().expect("something was due").watches[cpu];
+        watch.first.set(0);
+        watch.due.set(Time::NEVER.as_picos());
+        for id in watched {
+            let limit = self.limit_of(id).expect("it is watched");
+            let on = limit.on(cpu);
+            on.is_watched.set(0);
+            let later = Some(on.look_at.get()).filter(|&at| at > now);
+            let ends = (on.is_throttled.get() != 0).then(|| limit.ends());
+            if let Some(at) = later.into_iter().chain(ends).min() {
+                self.watch(cpu, id, on, at);
+            }
+        }
+    }
+
+    // ---- changes ----
+
+    /// Limits `id`, which the caller keeps, or ends its limit. Nothing of it is throttled when this returns, and it begins anew.
+    pub(crate) fn limit_group(&self, id: GroupId, quota: Option<GroupQuota>) {
+        let groups = self.groups().expect("made with the first group");
+        let slot = groups.get(id);
+        if slot.limit.get().is_none() {
+            if quota.is_none() {
+                return;
+            }
+            // Placed before they are set: a simulated CPU may be suspended here, and another may come. The first wins.
+            if groups.limits.get().is_none() {
+                let _came_later = groups.limits.set(Limits::new(&self.topology));
+            }
+            let _came_later = slot.limit.set(GroupLimit::new(&self.topology, id.0 as usize));
+        }
+        let (limits, limit) = (self.limits().expect("just made"), slot.limit.get().expect("just made"));
+        let _one_at_a_time = limits.change.lock.lock();
+        limit.set(quota, nanos(P::now()));
+        for cpu in self.topology.cpu_ids() {
+            let (rq, on) = (self.lock(cpu), limit.on(cpu));
+            on.is_limited.set(u8::from(quota.is_some()));
+            limit.forget(on.got.get());
+            on.got.set(0);
+            on.from.set(slot.on(cpu).map_or(0, |on| on.queue.period_used.get()));
+            if on.is_throttled.get() != 0 {
+                self.unthrottle(&rq, id, P::now());
+            }
+        }
+    }
+
+    /// `id`, which nobody has any longer, has no limit.
+    pub(super) fn end_limit(&self, id: GroupId) {
+        if self.limit_of(id).is_some() {
+            self.limit_group(id, None);
+        }
+    }
+
+    /// How the limit of `id` stands, for checkers.
+    pub(super) fn limit_snapshot(&self, id: GroupId) -> Option<LimitSnapshot> {
+        let limit = self.limit_of(id)?;
+        let watches = &self.limits().expect("one has a limit").watches;
+        let on = |cpu: CpuId| {
+            let on = limit.on(cpu);
+            let used = self.group(id).on(cpu).map_or(0, |on| on.queue.period_used.peek());
+            LimitOnCpuSnapshot {
+                cpu,
+                online: self.rqs[cpu].online.peek() != 0,
+                got: on.got.peek(),
+                left: on.from.peek() as i64 + on.got.peek() - used as i64,
+                throttled: on.is_throttled.peek() != 0,
+                watched: self.watched(cpu).contains(&id),
+                due: Time::from_picos(watches[cpu].due.peek()),
+            }
+        };
+        let (runtime, given, quota) = limit.peek();
+        Some(LimitSnapshot {
+            quota: Span::from_nanos(quota),
+            runtime,
+            given,
+            ends: Time::from_picos(limit.ends() * PICOS),
+            line: limit.line(),
+            on: self.topology.cpu_ids().map(on).collect(),
+        })
+    }
+
+    /// What its limit has done to `id`.
+    pub(crate) fn throttling_of(&self, id: GroupId) -> GroupThrottling {
+        self.limit_of(id).map(GroupLimit::throttling).unwrap_or_default()
+    }
+}
+
+impl<M: hitm_memory::Memory> std::fmt::Debug for GroupWatch<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupWatch").field("due", &self.due).finish_non_exhaustive()
+    }
+}
+
+impl<M: hitm_memory::Memory> std::fmt::Debug for LimitChange<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LimitChange").finish_non_exhaustive()
+    }
+}

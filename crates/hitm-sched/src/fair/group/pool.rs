@@ -1,0 +1,292 @@
+//! What a group may still use in this period, for all CPUs, and who waits for the next.
+//!
+//! **Protocol.** A CPU *takes* a slice for its queue and *gives back* what it will not need. Whoever looks first after a period has ended
+//! *refills*. A CPU whose queue got nothing *waits* in line until it has *left*.
+//!
+//! **Locks.** The pool's own, taken under a run queue's or under none; nothing is taken under it.
+//!
+//! **Invariants.** (1) What is in the pool is not negative and not more than the quota. (2) What was given out is what the CPUs say that they
+//! have got. (3) In the line is each CPU on which the group is throttled, once, in the order in which it was.
+//!
+//! **Memory ordering.** The lock's. When the period ends is also peeked at without it, by who wants to know when to look.
+//!
+//! **Layout.** A line of the group's for what a slice takes, one for the counts. What a CPU has got, and the line of those that wait, is on a
+//! line a CPU.
+
+use std::mem::offset_of;
+
+use hitm_memory::{LINE, LineStart, Memory, Native, PerCpu, Placed, PlainWord, RawGuard, RawSpinLock, Span, described};
+use hitm_topology::{CpuId, Topology};
+
+use super::quota::{GroupQuota, GroupThrottling};
+
+/// What a CPU takes from the pool at a time, nanoseconds: Linux's `sched_cfs_bandwidth_slice`.
+pub(super) const SLICE: i64 = 5_000_000;
+
+/// Picoseconds of a nanosecond.
+const PICOS: u64 = 1_000;
+
+described! {
+    /// What a group may still use.
+    pub(crate) struct GroupPool<M: Memory> as "group_pool" {
+        /// Protects what is here, and the line of the CPUs that wait.
+        lock: RawSpinLock<M>,
+        /// The first CPU that waits, counted from 1; 0 for none.
+        first: M::Plain<u32>,
+        /// The last one.
+        last: M::Plain<u32>,
+        /// What is left of this period's quota, nanoseconds, as all here.
+        runtime: M::Plain<i64>,
+        /// What the CPUs have, of this and of earlier periods, together.
+        given: M::Plain<i64>,
+        /// What is there at the beginning of a period; 0 while there is no limit.
+        quota: M::Plain<u64>,
+        /// How long a period is.
+        period: M::Plain<u64>,
+        /// When this one ends. Peeked at by who waits for that.
+        ends: M::Plain<u64>,
+        counts_line: LineStart,
+        /// How often it was filled.
+        periods: M::Plain<u64>,
+        /// How often a CPU has begun to wait.
+        throttles: M::Plain<u64>,
+        /// How long those have waited that do so no longer.
+        throttled: M::Plain<u64>,
+    }
+}
+
+const _: () = assert!(offset_of!(GroupPool<Native>, counts_line) == LINE, "what a slice takes is one line");
+
+described! {
+    /// A group with a limit on one CPU. Under the CPU's lock, where nothing else is said.
+    pub(crate) struct LimitOnCpu<M: Memory> as "group_limit" {
+        /// 1 while there is a limit.
+        pub(super) is_limited: M::Plain<u8>,
+        /// 1 while the queue is throttled. Peeked at by who looks for tasks to move here.
+        pub(super) is_throttled: M::Plain<u8>,
+        /// What the queue had used when the limit was set, nanoseconds, as all here.
+        pub(super) from: M::Plain<u64>,
+        /// What it got since. Peeked at by the CPU.
+        pub(super) got: M::Plain<i64>,
+        /// Since when it is throttled.
+        pub(super) since: M::Plain<u64>,
+        /// When to look whether there is something for it, or for another CPU.
+        pub(super) look_at: M::Plain<u64>,
+        /// 1 while this CPU is to look.
+        pub(super) is_watched: M::Plain<u8>,
+        /// The next group that it looks after, counted from 1; 0 for none.
+        pub(super) next_watched: M::Plain<u32>,
+        /// The next CPU that waits, counted from 1; 0 for none. Under the pool's lock.
+        next: M::Plain<u32>,
+    }
+}
+
+const _: () = assert!(size_of::<LimitOnCpu<Native>>() <= LINE, "one line a CPU");
+
+/// A group's limit. Made when it first gets one.
+#[derive(Debug)]
+pub(crate) struct GroupLimit<M: Memory> {
+    pool: Placed<M, GroupPool<M>>,
+    on: PerCpu<M, LimitOnCpu<M>>,
+}
+
+fn link(cpu: Option<CpuId>) -> u32 {
+    cpu.map_or(0, |cpu| cpu.0 + 1)
+}
+
+fn cpu(link: u32) -> Option<CpuId> {
+    link.checked_sub(1).map(CpuId)
+}
+
+impl<M: Memory> GroupLimit<M> {
+    /// None yet, of the group of a number.
+    pub(super) fn new(topology: &Topology, number: usize) -> Self {
+        let pool = GroupPool {
+            lock: RawSpinLock::new(),
+            first: M::Plain::new(0),
+            last: M::Plain::new(0),
+            runtime: M::Plain::new(0),
+            given: M::Plain::new(0),
+            quota: M::Plain::new(0),
+            period: M::Plain::new(0),
+            ends: M::Plain::new(0),
+            counts_line: LineStart,
+            periods: M::Plain::new(0),
+            throttles: M::Plain::new(0),
+            throttled: M::Plain::new(0),
+        };
+        let on = |_| LimitOnCpu {
+            is_limited: M::Plain::new(0),
+            is_throttled: M::Plain::new(0),
+            from: M::Plain::new(0),
+            got: M::Plain::new(0),
+            since: M::Plain::new(0),
+            look_at: M::Plain::new(0),
+            is_watched: M::Plain::new(0),
+            next_watched: M::Plain::new(0),
+            next: M::Plain::new(0),
+        };
+        Self { pool: Placed::new(pool, Some(number), None), on: PerCpu::new(topology, on) }
+    }
+
+    /// Its words on `cpu`.
+    pub(super) fn on(&self, cpu: CpuId) -> &LimitOnCpu<M> {
+        &self.on[cpu]
+    }
+
+    /// The pool, which is the caller's until it drops what it gets.
+    #[track_caller]
+    fn lock(&self) -> (&GroupPool<M>, RawGuard<'_, M>) {
+        (&self.pool, self.pool.lock.lock())
+    }
+
+    /// From `now` on the group may use that, or as much as it likes. What CPUs have got they keep until they are visited.
+    pub(super) fn set(&self, quota: Option<GroupQuota>, now: u64) {
+        let (pool, _guard) = self.lock();
+        let [amount, period] =
+            quota.map_or([0; 2], |quota| [quota.quota(), quota.period()].map(|span| span.as_picos() / PICOS));
+        pool.quota.set(amount);
+        pool.period.set(period);
+        pool.runtime.set(amount as i64);
+        pool.ends.set(now + period);
+    }
+
+    /// Another group has the number.
+    pub(super) fn begin(&self) {
+        let (pool, _guard) = self.lock();
+        for count in [&pool.periods, &pool.throttles, &pool.throttled] {
+            count.set(0);
+        }
+    }
+
+    /// When this period ends: a look without the lock.
+    pub(super) fn ends(&self) -> u64 {
+        self.pool.ends.peek()
+    }
+
+    /// Takes `wanted`, or what there is.
+    pub(super) fn take(&self, wanted: i64, now: u64) -> i64 {
+        let (pool, _guard) = self.lock();
+        pool.refill(now);
+        let got = wanted.min(pool.runtime.get());
+        pool.runtime.set(pool.runtime.get() - got);
+        pool.given.set(pool.given.get() + got);
+        got
+    }
+
+    /// Puts `left` back. When that is to be looked at, if it is enough for somebody who waits.
+    pub(super) fn give_back(&self, left: i64, now: u64) -> Option<u64> {
+        let (pool, _guard) = self.lock();
+        pool.given.set(pool.given.get() - left);
+        // What was got in an earlier period may be more than fits in now.
+        pool.runtime.set((pool.runtime.get() + left).min(pool.quota.get() as i64));
+        let at = now + GIVEN_BACK_AFTER;
+        (pool.first.get() != 0 && pool.runtime.get() > SLICE && at < pool.ends.get()).then_some(at)
+    }
+
+    /// A CPU has it no longer, and nobody else has it.
+    pub(super) fn forget(&self, got: i64) {
+        let (pool, _guard) = self.lock();
+        pool.given.set(pool.given.get() - got);
+    }
+
+    /// Gives `cpu` what it lacks, and is true; or it waits from now on.
+    pub(super) fn wait(&self, cpu: CpuId, lacks: i64, now: u64) -> bool {
+        let (pool, _guard) = self.lock();
+        pool.refill(now);
+        if pool.runtime.get() >= lacks {
+            pool.runtime.set(pool.runtime.get() - lacks);
+            pool.given.set(pool.given.get() + lacks);
+            return true;
+        }
+        pool.throttles.set(pool.throttles.get() + 1);
+        self.on[cpu].next.set(0);
+        match self::cpu(pool.last.get()) {
+            None => pool.first.set(link(Some(cpu))),
+            Some(last) => self.on[last].next.set(link(Some(cpu))),
+        }
+        pool.last.set(link(Some(cpu)));
+        false
+    }
+
+    /// `cpu`, which has waited for so long, does so no longer.
+    pub(super) fn leave(&self, cpu: CpuId, waited: u64) {
+        let (pool, _guard) = self.lock();
+        pool.throttled.set(pool.throttled.get() + waited);
+        let (mut before, mut at) = (None, self::cpu(pool.first.get()));
+        while at != Some(cpu) {
+            before = at;
+            at = self::cpu(self.on[at.expect("it waits")].next.get());
+        }
+        let next = self.on[cpu].next.get();
+        match before {
+            None => pool.first.set(next),
+            Some(before) => self.on[before].next.set(next),
+        }
+        if next == 0 {
+            pool.last.set(link(before));
+        }
+    }
+
+    /// Who has waited longest, if there is something to be had.
+    pub(super) fn first_to_serve(&self, now: u64) -> Option<CpuId> {
+        let (pool, _guard) = self.lock();
+        pool.refill(now);
+        cpu(pool.first.get()).filter(|_| pool.runtime.get() > 0)
+    }
+
+    /// What it has done to the group.
+    pub(super) fn throttling(&self) -> GroupThrottling {
+        let (pool, _guard) = self.lock();
+        GroupThrottling {
+            periods: pool.periods.get(),
+            throttles: pool.throttles.get(),
+            throttled: Span::from_nanos(pool.throttled.get()),
+        }
+    }
+
+    /// What is left, what is given out, and the quota: for checkers.
+    pub(super) fn peek(&self) -> (i64, i64, u64) {
+        (self.pool.runtime.peek(), self.pool.given.peek(), self.pool.quota.peek())
+    }
+
+    /// Who waits, in order: for checkers.
+    pub(super) fn line(&self) -> Vec<CpuId> {
+        let mut line: Vec<CpuId> = Vec::new();
+        let mut next = cpu(self.pool.first.peek());
+        while let Some(cpu) = next.filter(|cpu| !line.contains(cpu)) {
+            line.push(cpu);
+            next = self::cpu(self.on[cpu].next.peek());
+        }
+        line
+    }
+}
+
+/// How long after something was given back it is given to who waits, if that is not sooner than the next period: Linux's. Meanwhile the CPU that
+/// gave it back may want it again.
+const GIVEN_BACK_AFTER: u64 = 5_000_000;
+
+impl<M: Memory> GroupPool<M> {
+    /// If the period has ended: another one is under way, with all of the quota.
+    fn refill(&self, now: u64) {
+        let (ends, period) = (self.ends.get(), self.period.get());
+        if now < ends || self.quota.get() == 0 {
+            return;
+        }
+        self.ends.set(ends + ((now - ends) / period + 1) * period);
+        self.runtime.set(self.quota.get() as i64);
+        self.periods.set(self.periods.get() + 1);
+    }
+}
+
+impl<M: Memory> std::fmt::Debug for GroupPool<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupPool").field("runtime", &self.runtime).finish_non_exhaustive()
+    }
+}
+
+impl<M: Memory> std::fmt::Debug for LimitOnCpu<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LimitOnCpu").field("is_throttled", &self.is_throttled).finish_non_exhaustive()
+    }
+}

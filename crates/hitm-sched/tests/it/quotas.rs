@@ -1,0 +1,416 @@
+//! Quotas: how long groups run that have one, who waits then, and what ends it.
+
+use std::ops::Deref;
+
+use hitm_machine::Simulated;
+use hitm_memory::{CpuSet, Platform, Span, Time};
+use hitm_sched::check::Snapshot;
+use hitm_sched::fair::group::check::{GroupSnapshot, LimitSnapshot};
+use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
+use hitm_sched::fair::group::{GroupId, GroupWeight};
+use hitm_sched::fair::weight::Nice;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::Why;
+use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_topology::CpuId;
+
+use crate::bench::{self, Sched};
+
+/// A machine on which everything goes on.
+struct Bench(bench::Bench<Sched>);
+
+impl Deref for Bench {
+    type Target = bench::Bench<Sched>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+const MILLI: u64 = 1_000_000;
+
+const fn millis(count: u64) -> Span {
+    Span::from_micros(count * 1_000)
+}
+
+/// What a CPU takes at a time, nanoseconds.
+const SLICE: u64 = 5 * MILLI;
+
+/// So many milliseconds of each so many.
+fn quota(quota: u64, period: u64) -> Option<GroupQuota> {
+    Some(GroupQuota::new(millis(quota), millis(period)))
+}
+
+const FAIR: Policy = Policy::Fair(Nice::new(0));
+
+/// Runs what the CPU is given until then, ticks and looks when it is to, and idles otherwise.
+fn live(sched: &Sched, until: Time) {
+    let mut on = sched.running(Simulated::current_cpu());
+    while Simulated::now() < until {
+        Simulated::take_interrupts();
+        if sched.needs_resched() {
+            on = sched.switch(Why::Preempt);
+        } else if let Some(id) = on {
+            sched.begin_poll(id);
+            let tick = sched.next_tick(false, &Simulated::now);
+            Simulated::compute(tick.min(until).since(Simulated::now()));
+            if tick <= Simulated::now() {
+                sched.tick();
+            }
+        } else {
+            let refill = sched.next_refill();
+            Simulated::set_timer(refill.min(until));
+            Simulated::wait_for_interrupt();
+            if refill <= Simulated::now() {
+                sched.refill();
+            }
+        }
+    }
+    Simulated::set_timer(Time::NEVER);
+    // What runs is charged.
+    sched.tick();
+}
+
+impl Bench {
+    fn new(topology: &str, mitigation: &str) -> Self {
+        Self(bench::Bench::new(topology, mitigation, true))
+    }
+
+    fn group(&self, parent: Option<GroupId>) -> GroupId {
+        self.on(0, move |sched| sched.make_group(parent, GroupWeight::DEFAULT))
+    }
+
+    fn limit(&self, group: GroupId, quota: Option<GroupQuota>) {
+        self.on(0, move |sched| sched.set_group_quota(group, quota));
+    }
+
+    /// A fair task that sleeps, was made on `cpu` and may run there and on others.
+    fn task(&self, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
+        let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
+        self.on(cpu, move |sched| {
+            let allowed = allowed.clone();
+            sched.create(&Attributes { prio: Prio::NONE, policy: FAIR, allowed, map: None, group })
+        })
+    }
+
+    fn wake(&self, id: TaskId) {
+        self.on(0, move |sched| sched.wake(id));
+    }
+
+    /// Tasks that want to run for ever, one on each of so many CPUs.
+    fn crowd(&self, cpus: u32, group: GroupId) {
+        for cpu in 0..cpus {
+            self.wake(self.task(cpu, Some(group), &[]));
+        }
+    }
+
+    /// All CPUs live for so long.
+    fn pass(&self, span: Span) {
+        let until = self.on(0, |_| Simulated::now()) + span;
+        self.each(move |_, sched| live(sched, until));
+        self.calm();
+    }
+
+    /// All there is, looked at from outside.
+    fn look(&self) -> Snapshot {
+        self.machine.enter(|| self.sched.snapshot())
+    }
+
+    /// Nothing is wrong.
+    fn calm(&self) {
+        assert_eq!(self.look().violations(), [""; 0]);
+    }
+
+    fn snapshot(&self, group: GroupId) -> GroupSnapshot {
+        self.look().groups.into_iter().find(|own| own.id == group).expect("it was made")
+    }
+
+    fn limit_of(&self, group: GroupId) -> LimitSnapshot {
+        self.snapshot(group).limit.expect("it had one")
+    }
+
+    /// How long the group's tasks ran so far, nanoseconds.
+    fn ran(&self, group: GroupId) -> u64 {
+        self.snapshot(group).on.iter().map(|on| on.ran).sum()
+    }
+
+    /// Where the group is throttled.
+    fn throttled(&self, group: GroupId) -> Vec<u32> {
+        self.limit_of(group).on.iter().filter(|on| on.throttled).map(|on| on.cpu.0).collect()
+    }
+
+    fn running(&self, cpu: u32) -> Option<TaskId> {
+        self.sched.running(CpuId(cpu))
+    }
+
+    fn throttling(&self, group: GroupId) -> GroupThrottling {
+        self.on(0, move |sched| sched.group_throttling(group))
+    }
+}
+
+#[track_caller]
+fn about(is: u64, should: u64, off: u64) {
+    assert!(is.abs_diff(should) <= off, "{is} ns, not {should} within {off}");
+}
+
+#[test]
+fn a_group_gets_its_quota_of_a_cpu_alone_and_beside_another_task() {
+    for crowded in [false, true] {
+        let bench = Bench::new("core:1 pu:1", "baseline");
+        let (group, beside) = (bench.group(None), bench.group(None));
+        bench.crowd(1, group);
+        if crowded {
+            bench.crowd(1, beside);
+        }
+        bench.limit(group, quota(20, 100));
+        bench.pass(millis(1_000));
+        about(bench.ran(group), 200 * MILLI, SLICE);
+        about(bench.ran(beside), if crowded { 800 * MILLI } else { 0 }, SLICE);
+        let GroupThrottling { periods, throttles, throttled } = bench.throttling(group);
+        assert!(
+            (9..=10).contains(&periods) && (9..=11).contains(&throttles),
+            "{periods} periods, {throttles} throttles"
+        );
+        // The last one is not over.
+        let a_period = if crowded { 60 } else { 80 };
+        about(throttled.as_picos() / 1_000, 19 * a_period * MILLI / 2, (a_period / 2 + 5) * MILLI);
+    }
+}
+
+#[test]
+fn a_quota_is_for_all_cpus_together() {
+    for mitigation in ["baseline", "shipped"] {
+        let bench = Bench::new("core:4 pu:1", mitigation);
+        let group = bench.group(None);
+        bench.limit(group, quota(150, 100));
+        bench.crowd(4, group);
+        bench.pass(millis(1_000));
+        about(bench.ran(group), 1_500 * MILLI, 4 * SLICE);
+    }
+}
+
+#[test]
+fn whoever_has_waited_longest_is_first() {
+    let bench = Bench::new("core:3 pu:1", "baseline");
+    let group = bench.group(None);
+    bench.limit(group, quota(1, 10));
+    bench.crowd(3, group);
+    bench.pass(millis(300));
+    // A period's quota is one CPU's: each has had ten of thirty.
+    for on in bench.snapshot(group).on {
+        about(on.ran, 10 * MILLI, 2 * MILLI);
+    }
+}
+
+#[test]
+fn a_limit_holds_for_all_that_is_below() {
+    for (outer_quota, inner_quota, is_inner) in [(50, 20, 20), (20, 50, 10)] {
+        let bench = Bench::new("core:1 pu:1", "baseline");
+        let outer = bench.group(None);
+        let (inner, beside) = (bench.group(Some(outer)), bench.group(Some(outer)));
+        bench.limit(outer, quota(outer_quota, 100));
+        bench.limit(inner, quota(inner_quota, 100));
+        [inner, beside].into_iter().for_each(|group| bench.crowd(1, group));
+        bench.pass(millis(1_000));
+        about(bench.ran(inner), 10 * is_inner * MILLI, SLICE);
+        about(bench.ran(outer), 10 * outer_quota * MILLI, SLICE);
+        about(bench.ran(beside) + bench.ran(inner), bench.ran(outer), 0);
+    }
+}
+
+#[test]
+fn another_limit_and_none_end_the_waiting() {
+    let bench = Bench::new("core:2 pu:1", "baseline");
+    let outer = bench.group(None);
+    let inner = bench.group(Some(outer));
+    bench.limit(outer, quota(1, 1_000));
+    bench.limit(inner, quota(1, 1_000));
+    bench.crowd(2, inner);
+    bench.pass(millis(10));
+    let ran = bench.ran(inner);
+    about(ran, MILLI, MILLI / 10);
+    assert_eq!((bench.running(0), bench.running(1)), (None, None));
+    // Above it is limited still.
+    bench.limit(inner, None);
+    bench.pass(millis(10));
+    about(bench.ran(inner), ran, MILLI / 10);
+    bench.limit(outer, quota(200, 100));
+    bench.pass(millis(100));
+    about(bench.ran(inner), ran + 200 * MILLI, MILLI);
+    bench.limit(outer, quota(1, 100));
+    bench.pass(millis(50));
+    assert_eq!(bench.throttled(outer), [0, 1]);
+    bench.limit(outer, None);
+    let ran = bench.ran(inner);
+    bench.pass(millis(500));
+    about(bench.ran(inner), ran + 1_000 * MILLI, MILLI);
+}
+
+#[test]
+fn a_task_that_wakes_in_a_throttled_group_waits_for_the_next_period() {
+    let bench = Bench::new("core:2 pu:1", "baseline");
+    let group = bench.group(None);
+    let sleeper = bench.task(1, Some(group), &[]);
+    bench.limit(group, quota(1, 50));
+    bench.crowd(2, group);
+    bench.pass(millis(10));
+    assert_eq!(bench.throttled(group), [0, 1]);
+    let ends = bench.limit_of(group).ends;
+    bench.wake(sleeper);
+    bench.calm();
+    let left = ends.since(bench.on(0, |_| Simulated::now()));
+    assert!(!left.is_zero());
+    bench.pass(left - Span::from_micros(100));
+    let queue = &bench.look().queues[1];
+    assert_eq!((queue.running, queue.nr_running, queue.held.len()), (None, 0, 2), "nothing of it waits for the CPU");
+    bench.pass(millis(1));
+    assert!(bench.running(0).is_some() || bench.running(1).is_some(), "what waited runs");
+    bench.limit(group, None);
+    bench.pass(millis(10));
+    assert!(bench.running(1).is_some());
+}
+
+#[test]
+fn a_cpu_that_goes_holds_nothing_back() {
+    let bench = Bench::new("core:2 pu:1", "baseline");
+    let group = bench.group(None);
+    bench.limit(group, quota(10, 100));
+    let task = bench.task(1, Some(group), &[0]);
+    bench.wake(task);
+    bench.pass(millis(50));
+    let on = bench.throttled(group);
+    assert_eq!(on.len(), 1);
+    let (gone, stays) = (on[0], 1 - on[0]);
+    bench.on(stays, move |sched| assert!(sched.set_offline(CpuId(gone))));
+    bench.calm();
+    assert_eq!(bench.throttled(group), [0; 0]);
+    // It finds nothing there either.
+    bench.pass(millis(10));
+    assert_eq!((bench.throttled(group), bench.running(stays)), (vec![stays], None));
+    bench.pass(millis(900));
+    about(bench.ran(group), 100 * MILLI, SLICE);
+    bench.on(stays, move |sched| sched.set_online(CpuId(gone)));
+    bench.pass(millis(100));
+}
+
+#[test]
+fn who_is_held_may_go_and_change() {
+    let bench = Bench::new("core:2 pu:1", "baseline");
+    let [from, to] = [(); 2].map(|()| bench.group(None));
+    bench.limit(from, quota(1, 1_000));
+    let tasks: Vec<TaskId> = (0..5).map(|_| bench.task(0, Some(from), &[])).collect();
+    for &task in &tasks {
+        bench.wake(task);
+    }
+    bench.pass(millis(20));
+    let held = || bench.look().queues[0].held.len();
+    assert_eq!((bench.running(0), held()), (None, 5));
+    let [moved, lent, sent, weighed, left] = tasks[..] else { unreachable!() };
+    // Another weight changes nothing.
+    bench.on(1, move |sched| sched.set_prio(weighed, Prio::NONE, Policy::Fair(Nice::new(10))));
+    bench.pass(millis(1));
+    assert_eq!(held(), 5);
+    // With a real-time priority that is lent it runs, and then waits again.
+    bench.on(1, move |sched| sched.set_prio(lent, Prio(40), FAIR));
+    bench.pass(millis(1));
+    assert_eq!((bench.running(0), held()), (Some(lent), 4));
+    bench.on(1, move |sched| sched.set_prio(lent, Prio::NONE, FAIR));
+    bench.pass(millis(1));
+    assert_eq!((bench.running(0), held()), (None, 5));
+    // In another group it runs, and one that comes from there does not.
+    bench.on(1, move |sched| sched.set_group(moved, Some(to)));
+    bench.pass(millis(1));
+    assert_eq!((bench.running(0), held()), (Some(moved), 4));
+    bench.on(1, move |sched| sched.set_group(moved, Some(from)));
+    bench.pass(millis(1));
+    assert_eq!((bench.running(0), held()), (None, 5));
+    // Nothing is left on the other CPU either.
+    bench.on(1, move |sched| sched.set_allowed(sent, &CpuSet::from_iter([CpuId(1)])));
+    bench.pass(millis(1));
+    assert_eq!((bench.running(1), held(), bench.throttled(from)), (None, 4, vec![0, 1]));
+    bench.on(1, move |sched| sched.set_group(left, None));
+    bench.pass(millis(1));
+    assert_eq!((bench.running(0), held()), (Some(left), 3));
+    bench.limit(from, None);
+    bench.pass(millis(100));
+    assert_eq!((bench.running(1), held()), (Some(sent), 0));
+}
+
+#[test]
+fn a_throttled_group_ends_with_its_last_task() {
+    let bench = Bench::new("core:1 pu:1", "baseline");
+    let group = bench.group(None);
+    bench.limit(group, quota(1, 50));
+    let sleeper = bench.task(0, Some(group), &[]);
+    let runner = bench.task(0, Some(group), &[]);
+    bench.wake(runner);
+    bench.pass(millis(10));
+    bench.on(0, move |sched| {
+        sched.set_group(runner, None);
+        sched.free_group(group);
+    });
+    bench.calm();
+    assert_eq!(bench.throttled(group), [0], "with nobody in it");
+    bench.wake(sleeper);
+    bench.on(0, |sched| _ = sched.switch(Why::Preempt));
+    assert_eq!(bench.running(0), Some(runner));
+    bench.on(0, move |sched| {
+        sched.begin_poll(runner);
+        assert_eq!(sched.switch(Why::Exit), None, "the other is held");
+        sched.free(runner);
+    });
+    bench.pass(millis(50));
+    bench.pass(millis(40));
+    bench.limit_of(group);
+    assert!(bench.ran(group) > MILLI, "its limit is there for it");
+    bench.on(0, move |sched| {
+        // Whether it is held or runs.
+        sched.set_group(sleeper, None);
+    });
+    assert!(!bench.snapshot(group).lives);
+    assert_eq!(bench.group(None), group, "its number is free");
+    bench.on(0, move |sched| sched.set_group(sleeper, Some(group)));
+    let ran = bench.ran(group);
+    bench.pass(millis(100));
+    about(bench.ran(group), ran + 100 * MILLI, MILLI);
+    assert_eq!(bench.throttling(group), GroupThrottling::default());
+}
+
+#[test]
+fn what_is_not_needed_goes_to_who_waits() {
+    let bench = Bench::new("core:2 pu:1", "baseline");
+    let group = bench.group(None);
+    bench.limit(group, quota(12, 100));
+    let brief = bench.task(1, Some(group), &[]);
+    bench.crowd(1, group);
+    bench.wake(brief);
+    bench.pass(millis(1));
+    // It has taken 5 ms, and sleeps after one.
+    bench.on(1, move |sched| {
+        sched.begin_poll(brief);
+        assert_eq!(sched.switch(Why::Block), None);
+    });
+    bench.pass(millis(50));
+    let [stays, brief] = [0, 1].map(|cpu| bench.snapshot(group).on[cpu].ran);
+    about(brief, MILLI, MILLI / 2);
+    about(stays, 12 * MILLI - brief - MILLI, MILLI / 2);
+}
+
+#[test]
+fn groups_without_a_limit_touch_nothing_of_limits() {
+    let bench = Bench::new("core:2 pu:1", "baseline");
+    let group = bench.group(None);
+    bench.crowd(2, group);
+    bench.pass(millis(20));
+    bench.limit(group, None);
+    let touched = || {
+        bench
+            .counts_by_line()
+            .into_keys()
+            .any(|(object, ..)| object.starts_with("group_limit") || object == "group_pool")
+    };
+    assert!(!touched());
+    bench.limit(group, quota(1, 10));
+    bench.pass(millis(20));
+    assert!(touched());
+}
