@@ -4,8 +4,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
-use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
+use hitm_memory::{
+    AtomicWord, Field, Interrupts, Memory, Placed, PlacedSlice, PlainWord, Platform, RawSpinLock, Span, Time, described,
+};
 use hitm_topology::CpuId;
+
+described! {
+    /// A lock.
+    struct LockWords<M: Memory> as "lock" {
+        /// What is waited for.
+        lock: RawSpinLock<M>,
+        /// What others read of its line.
+        count: M::Plain<u32>,
+    }
+}
 
 type Words = PlacedSlice<Simulated, <Simulated as Memory>::Atomic<u32>>;
 
@@ -64,6 +76,43 @@ fn a_store_that_finds_its_line_comes_after_one_that_does_not() {
     let seen = seen.lock().expect("no panic holds it");
     assert!(seen.iter().any(|&(flag, _)| flag == 1) && seen.iter().any(|&(flag, _)| flag == 2), "{seen:?}");
     assert!(seen.iter().all(|&(flag, data)| flag != 2 || data == 7), "{seen:?}");
+}
+
+/// A CPU that has looked at a lock, and waits for it to be let go, sees that a thread of its core does so just after its look: by that the line
+/// stays where it is. Another package has taken the line before, so that both ask for it; at times that differ a little each time.
+#[test]
+fn a_lock_that_a_thread_of_the_core_lets_go_is_had() {
+    let topology = Arc::new(hitm_topology::parse("pack:2 l3:1 core:2 pu:2").expect("a machine"));
+    let near = topology.siblings(CpuId(0)).to_owned();
+    let far = topology.cpu_ids().last().expect("one");
+    for comes in 0..10 {
+        for goes in 0..40 {
+            let costs = Costs::of(&topology, CostSet::Linux);
+            let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
+            let machine = Machine::new(topology.clone(), costs, config);
+            let make = || LockWords::<Simulated> { lock: RawSpinLock::new(), count: PlainWord::new(0) };
+            let words = Arc::new(machine.enter(|| Placed::<Simulated, _>::new(make(), None, None)));
+            let near = near.clone();
+            let run = move |cpu: CpuId| {
+                let until = |picos: u64| {
+                    let time = Time::from_picos(100_000_000 + picos);
+                    Simulated::delay(time.since(Simulated::now()));
+                };
+                if cpu == CpuId(0) {
+                    let held = words.lock.lock();
+                    until(comes * 1_000 + goes * 500);
+                    drop(held);
+                } else if near.contains(&cpu) {
+                    until(comes * 1_000);
+                    let _held = words.lock.lock();
+                } else if cpu == far {
+                    until(0);
+                    words.count.peek();
+                }
+            };
+            machine.run(run).unwrap_or_else(|stall| panic!("{comes}, {goes}: {stall}"));
+        }
+    }
 }
 
 /// How long CPU 0 waits until a store has taken effect, while so many others add to its line.
