@@ -66,6 +66,7 @@ pub(crate) const ALL: [Case; 6] = [
             ("tokio", ping_pong::<Tokio>),
             ("async-executor", ping_pong::<AsyncExecutor>),
             ("threads, pipes", kernel::ping_pong),
+            ("processes, pipes", kernel::ping_pong_of_processes),
         ];
         others.extend(kernel::programs_that_ping_pong());
         compare(case, size, &others);

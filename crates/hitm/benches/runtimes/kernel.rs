@@ -1,6 +1,7 @@
 //! The kernel's own: the same cases with threads and pipes, and the programs that the kernel's people time it with, where they are installed.
 
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::env;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe, stdin, stdout};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -20,6 +21,13 @@ pub(crate) fn ping_pong(size: Size) -> f64 {
             outgoing.write_all(&item).expect("the other end is open");
         }
     });
+    let nanos = there_and_back(&mut there, &mut back, trips);
+    other.join().expect("it does not panic");
+    nanos
+}
+
+/// Nanoseconds of a number's way there and back.
+fn there_and_back(there: &mut impl Write, back: &mut impl Read, trips: u64) -> f64 {
     let start = Instant::now();
     for trip in 0..trips {
         let mut item = trip.to_ne_bytes();
@@ -27,9 +35,32 @@ pub(crate) fn ping_pong(size: Size) -> f64 {
         back.read_exact(&mut item).expect("the other end is open");
         assert_eq!(u64::from_ne_bytes(item), trip);
     }
-    let elapsed = nanos_since(start);
-    other.join().expect("it does not panic");
-    nanos_each(trips, elapsed)
+    nanos_each(trips, nanos_since(start))
+}
+
+/// As `ping_pong`, between two processes: UnixBench's pipe-based context switching.
+pub(crate) fn ping_pong_of_processes(size: Size) -> f64 {
+    let this = env::current_exe().expect("the file of this program");
+    let mut command = Command::new(this);
+    let mut other = command.arg(ECHO).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+    let (there, back) = (other.stdin.take(), other.stdout.take());
+    let (mut there, mut back) = (there.expect("it is piped"), back.expect("it is piped"));
+    let nanos = there_and_back(&mut there, &mut back, size.trips());
+    drop(there);
+    assert!(other.wait().expect("it was begun").success());
+    nanos
+}
+
+/// How this program is told to be the other process: see [`echo`].
+pub(crate) const ECHO: &str = "--echo";
+
+/// Gives back each number that comes, until no more do.
+pub(crate) fn echo() {
+    let (mut incoming, mut outgoing) = (stdin().lock(), stdout().lock());
+    let mut item = [0; 8];
+    while incoming.read_exact(&mut item).is_ok() {
+        outgoing.write_all(&item).and_then(|()| outgoing.flush()).expect("who asks waits");
+    }
 }
 
 /// A group of threads over pipes: `hackbench -T -p -g 1`, in this process.

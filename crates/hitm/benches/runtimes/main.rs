@@ -20,8 +20,8 @@
 //! **What it does not show.** Input and output, timers, thousands of CPUs. Two of our choices cost here: each task is found by
 //! priority under its CPU's lock, and queues are the simple ones of the workloads, one mutex and one condition variable with
 //! a broadcast.
-//! The kernel's threads do `ping_pong`, `messages` and `crowd` too, over pipes of bytes, and so do `perf bench sched` and `hackbench` where they are
-//! installed. `hitm, fair` are fair tasks; the others of ours are real-time ones of one priority.
+//! The kernel's threads do `ping_pong`, `messages` and `crowd` too, over pipes of bytes, its processes the first, and so do `perf bench sched`
+//! and `hackbench` where they are installed. `hitm, fair` are fair tasks; the others of ours are real-time ones of one priority.
 //! Rayon has no tasks that wait, so it is in `spawn_join` alone, with closures.
 
 mod cases;
@@ -85,6 +85,9 @@ fn print(case: &str, mut rows: Vec<Row>) {
 fn main() {
     // Cargo says `--bench` when it measures; in `cargo test` it does not, and every case runs tiny.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == kernel::ECHO) {
+        return kernel::echo();
+    }
     let size = if arguments.iter().any(|argument| argument == "--bench") { Size::FULL } else { Size::TINY };
     let wanted = arguments.iter().find(|argument| !argument.starts_with("--"));
     let threads = rivals::threads();
