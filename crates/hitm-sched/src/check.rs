@@ -165,12 +165,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 }
 
-impl Snapshot {
-    /// Whether `id` is on that queue, held or not.
-    fn has(queue: &QueueSnapshot, id: TaskId) -> bool {
-        queue.held.contains(&id) || queue.queued.iter().any(|&(_, queued)| queued == id)
+impl QueueSnapshot {
+    /// Whether `id` is on it, held or not.
+    #[must_use]
+    pub fn has(&self, id: TaskId) -> bool {
+        self.held.contains(&id) || self.queued.iter().any(|&(_, queued)| queued == id)
     }
+}
 
+impl Snapshot {
     fn task(&self, id: TaskId) -> Option<&TaskSnapshot> {
         self.tasks.iter().find(|task| task.id == id)
     }
@@ -250,7 +253,7 @@ impl Snapshot {
 
     fn check_task(&self, task: &TaskSnapshot, fail: &mut dyn FnMut(String)) {
         let queues = || self.queues.iter().enumerate();
-        let on: Vec<usize> = queues().filter(|(_, queue)| Self::has(queue, task.id)).map(|(cpu, _)| cpu).collect();
+        let on: Vec<usize> = queues().filter(|(_, queue)| queue.has(task.id)).map(|(cpu, _)| cpu).collect();
         let expect = usize::from(task.on_rq);
         if on.len() != expect {
             fail(format!("is on the queues of cpus {on:?}, says that it is on {expect}"));

@@ -12,7 +12,7 @@ use hitm_topology::{CpuId, Topology};
 /// A scheduler and who stands in for its CPUs.
 pub(crate) struct Bench {
     pub(crate) sched: Arc<dyn Scheduling<Native>>,
-    pub(crate) workers: Arc<NativeWorkers>,
+    workers: Arc<NativeWorkers>,
     pub(crate) cpus: usize,
 }
 
@@ -90,4 +90,21 @@ pub(crate) fn print_head<const N: usize>(what: &str, columns: [&str; N]) {
 
 pub(crate) fn print<const N: usize>(case: &str, nanos: [f64; N]) {
     println!("{case:<18}{}", nanos.map(|each| format!(" {each:>18.0} {:>6.2}", each / nanos[0])).concat());
+}
+
+/// Times what `prepare` makes with each mitigation, in rounds of so many cycles that alternate: the fastest of each.
+pub(crate) fn print_fastest<const N: usize>(
+    topology: &Arc<Topology>,
+    mitigations: [&str; N],
+    case: &str,
+    (count, times): (usize, u32),
+    prepare: impl Fn(&Bench) -> Cycle,
+) {
+    let subjects = mitigations.map(|mitigation| {
+        let bench = Bench::new(topology, mitigation);
+        let cycle = prepare(&bench);
+        (bench, cycle)
+    });
+    let nanos: [_; N] = rounds(count, |at| time(&subjects[at].0, &subjects[at].1, times));
+    print(case, nanos.map(|nanos| nanos[0]));
 }

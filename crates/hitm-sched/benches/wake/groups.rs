@@ -14,9 +14,9 @@ use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::task::{Attributes, Policy, TaskId};
-use hitm_topology::{CpuId, Topology};
+use hitm_topology::CpuId;
 
-use crate::bench::{Bench, Cycle, print, print_head, rounds, time};
+use crate::bench::{Bench, Cycle, print_fastest, print_head};
 
 /// The first is what the others are compared with.
 const LOADS: [&str; 3] = ["baseline", "load-avg-ratelimit", "shipped"];
@@ -63,16 +63,6 @@ fn wide(bench: &Bench, width: usize, in_groups: bool) -> Cycle {
     })
 }
 
-fn print_row(topology: &Arc<Topology>, case: &str, (count, times): (usize, u32), prepare: impl Fn(&Bench) -> Cycle) {
-    let subjects = LOADS.map(|mitigation| {
-        let bench = Bench::new(topology, mitigation);
-        let cycle = prepare(&bench);
-        (bench, cycle)
-    });
-    let nanos: [_; LOADS.len()] = rounds(count, |at| time(&subjects[at].0, &subjects[at].1, times));
-    print(case, nanos.map(|nanos| nanos[0]));
-}
-
 /// The bytes of this process that are in memory, where the operating system says so.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -105,13 +95,16 @@ fn print_memory(groups: usize) {
 /// All of it.
 pub(crate) fn print_all(count: usize, times: u32) {
     let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
+    let print_row = |case: &str, prepare: &dyn Fn(&Bench) -> Cycle| {
+        print_fastest(&topology, LOADS, case, (count, times), prepare);
+    };
     print_head("fair, 2 CPUs", LOADS);
     for depth in DEPTHS {
-        print_row(&topology, &format!("{depth} deep"), (count, times), |bench| deep(bench, depth));
+        print_row(&format!("{depth} deep"), &|bench| deep(bench, depth));
     }
     for width in WIDTHS {
-        print_row(&topology, &format!("{width} wait"), (count, times), |bench| wide(bench, width, true));
-        print_row(&topology, &format!("{width} wait, no group"), (count, times), |bench| wide(bench, width, false));
+        print_row(&format!("{width} wait"), &|bench| wide(bench, width, true));
+        print_row(&format!("{width} wait, no group"), &|bench| wide(bench, width, false));
     }
     // As few as there are rounds in a test.
     print_memory(if count > 1 { MANY } else { 10 });

@@ -28,7 +28,7 @@ use hitm_sched::prio::Prio;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{Bench, Cycle, print, print_head, rounds, time};
+use crate::bench::{Bench, Cycle, print, print_fastest, print_head, rounds, time};
 
 /// The first is what the others are compared with.
 const MITIGATIONS: [&str; 3] = ["baseline", "all", "shipped"];
@@ -149,18 +149,11 @@ fn main() {
     for machine in MACHINES {
         let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
         print_head(&format!("{} CPUs", topology.cpus()), MITIGATIONS);
-        let bench = |mitigation| Bench::new(&topology, mitigation);
         for (case, prepare) in CASES {
-            let subjects = MITIGATIONS.map(|mitigation| {
-                let bench = bench(mitigation);
-                let cycle = prepare(&bench);
-                (bench, cycle)
-            });
-            let nanos: [_; MITIGATIONS.len()] = rounds(count, |at| time(&subjects[at].0, &subjects[at].1, times));
-            print(case, nanos.map(|nanos| nanos[0]));
+            print_fastest(&topology, MITIGATIONS, case, (count, times), prepare);
         }
         let subjects = MITIGATIONS.map(|mitigation| {
-            let bench = bench(mitigation);
+            let bench = Bench::new(&topology, mitigation);
             let cycles = [CpuId(0), CpuId(1)].map(|cpu| alone_on(&bench, cpu));
             (bench, cycles)
         });

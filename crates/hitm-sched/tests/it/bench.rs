@@ -7,10 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
-use hitm_memory::{Memory, Span};
+use hitm_memory::{CpuSet, Memory, Span};
+use hitm_sched::fair::group::GroupId;
+use hitm_sched::fair::weight::Nice;
 use hitm_sched::mitigation::Mitigation;
-use hitm_sched::scheduler::Scheduling;
+use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::{CpuId, Topology};
+
+/// What a fair task is.
+pub(crate) fn fair(nice: i8, allowed: CpuSet, group: Option<GroupId>) -> Attributes {
+    Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(nice)), allowed, map: None, group }
+}
+
+/// The CPU looks for a task and begins what it finds.
+pub(crate) fn run(sched: &Sched) {
+    if let Some(next) = sched.switch(Why::Preempt) {
+        sched.begin_poll(next);
+    }
+}
 
 /// Accesses, to a line or to some.
 #[derive(Clone, Copy, Default)]

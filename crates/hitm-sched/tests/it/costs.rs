@@ -14,7 +14,7 @@ use hitm_sched::scheduler::Why;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched};
+use crate::bench::{self, Sched, run};
 
 /// The mitigations of the table.
 static MITIGATIONS: [&str; 26] = [
@@ -71,12 +71,6 @@ impl Bench {
 
 fn attributes(allowed: CpuSet) -> Attributes {
     Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None, group: None }
-}
-
-fn run(sched: &Sched) {
-    if let Some(next) = sched.switch(Why::Preempt) {
-        sched.begin_poll(next);
-    }
 }
 
 /// An event of the table, and what CPU 0 touches in it.

@@ -12,7 +12,7 @@ use hitm_sched::stats::Count;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched};
+use crate::bench::{self, Sched, fair};
 
 type Bench = bench::Bench<Sched>;
 
@@ -36,19 +36,14 @@ impl Bench {
     fn fair_task(&self, nice: i8, cpus: impl IntoIterator<Item = u32>) -> TaskId {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let first = allowed.first_from(CpuId(0)).expect("a task that may run");
-        let policy = Policy::Fair(Nice::new(nice));
-        self.on(first.0, move |sched| {
-            sched.create(&Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None, group: None })
-        })
+        self.on(first.0, move |sched| sched.create(&fair(nice, allowed.clone(), None)))
     }
 
     /// CPU 0 makes a task that may run on `cpus`, and starts it; where that is.
     fn start(&self, cpus: impl IntoIterator<Item = u32>) -> CpuId {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let task = self.on(0, move |sched| {
-            let policy = Policy::Fair(Nice::new(0));
-            let attributes = Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None, group: None };
-            let task = sched.prepare(&attributes);
+            let task = sched.prepare(&fair(0, allowed.clone(), None));
             sched.start(task);
             task
         });

@@ -4,15 +4,14 @@
 use std::fmt::Write;
 
 use expect_test::expect_file;
-use hitm_memory::{CpuSet, Platform};
+use hitm_machine::Simulated;
+use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Why;
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched};
+use crate::bench::{self, Sched, fair, run};
 
 type Bench = bench::Bench<Sched>;
 
@@ -43,22 +42,13 @@ impl Bench {
     /// A sleeping task of nice 0 that may run on the first CPU, or on both.
     fn member(&self, group: Option<GroupId>, cpus: u32) -> TaskId {
         let allowed: CpuSet = (0..cpus).map(CpuId).collect();
-        let policy = Policy::Fair(Nice::new(0));
-        self.on(0, move |sched| {
-            sched.create(&Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None, group })
-        })
-    }
-}
-
-fn run(sched: &Sched) {
-    if let Some(next) = sched.switch(Why::Preempt) {
-        sched.begin_poll(next);
+        self.on(0, move |sched| sched.create(&fair(0, allowed.clone(), group)))
     }
 }
 
 /// Two milliseconds pass, so that all that is limited to one may be looked at and told again.
 fn pass() {
-    hitm_machine::Simulated::compute(hitm_memory::Span::from_micros(2_000));
+    Simulated::compute(Span::from_micros(2_000));
 }
 
 /// A task alone in its group: it wakes where it ran, begins, sleeps; then it wakes on another CPU, which it never used in that group.
@@ -98,12 +88,9 @@ fn among(mitigation: &str, width: usize) -> [Cost; 3] {
     bench.on(0, move |sched| {
         sched.wake(runs);
         run(sched);
-        let policy = Policy::Fair(Nice::new(0));
-        let allowed = CpuSet::from_iter([CpuId(0)]);
         for _ in 1..width {
             let group = Some(sched.make_group(None, GroupWeight::DEFAULT));
-            let attributes = Attributes { prio: Prio::NONE, policy, allowed: allowed.clone(), map: None, group };
-            sched.wake(sched.create(&attributes));
+            sched.wake(sched.create(&fair(0, CpuSet::from_iter([CpuId(0)]), group)));
         }
     });
     let group = bench.nested(1);

@@ -5,15 +5,13 @@ use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::check::{LevelSnapshot, MemberSnapshot};
 use hitm_sched::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::fair::weight::Nice;
 use hitm_sched::fair::words::Member;
 use hitm_sched::mitigation::GROUP_LOADS;
-use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::{Scheduling, Why};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched};
+use crate::bench::{self, Sched, fair};
 
 type Bench = bench::Bench<Sched>;
 
@@ -28,9 +26,7 @@ impl Bench {
     /// A task of nice 0 that runs on `cpu`, in a group, and may run on others.
     fn runs(&self, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
-        let policy = Policy::Fair(Nice::new(0));
-        let attributes =
-            Attributes { prio: Prio::NONE, policy, allowed: CpuSet::from_iter([CpuId(cpu)]), map: None, group };
+        let attributes = fair(0, CpuSet::from_iter([CpuId(cpu)]), group);
         self.on(cpu, move |sched| {
             let id = sched.create(&attributes);
             sched.wake(id);

@@ -7,15 +7,12 @@ use std::thread;
 use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
-use hitm_sched::fair::weight::Nice;
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
-use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Why;
 use hitm_sched::stats::Count;
-use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use crate::bench::Bench;
+use crate::bench::{Bench, fair};
 
 /// A machine's text, and with how many CPUs, if not its own number.
 const MACHINES: [(&str, Option<usize>); 7] = [
@@ -45,10 +42,6 @@ const STATES: [(Idle, &str); 3] = [
 /// CPUs looked at, lines touched and misses.
 type Found = [u64; 3];
 
-fn attributes(allowed: CpuSet) -> Attributes {
-    Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(0)), allowed, map: None, group: None }
-}
-
 fn part_of_first(machine: &Topology, scope: Scope) -> &[CpuId] {
     machine.cpus_of(scope, machine.part_of(scope, CpuId(0)))
 }
@@ -63,10 +56,10 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
     // The first is made by one CPU, so that not every CPU makes the class.
     let task = bench.on(0, {
         let all = all.clone();
-        move |sched| sched.create(&attributes(all.clone()))
+        move |sched| sched.create(&fair(0, all.clone(), None))
     });
     bench.each(|cpu, sched| {
-        let own = sched.create(&attributes(CpuSet::from_iter([cpu])));
+        let own = sched.create(&fair(0, CpuSet::from_iter([cpu]), None));
         sched.wake(own);
         let next = sched.switch(Why::Preempt).expect("it may run here");
         sched.begin_poll(next);
@@ -74,7 +67,7 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
     bench.on(other.0, move |sched| {
         // Balance finds out how busy the LLC is.
         sched.tick();
-        let in_vain = sched.create(&attributes(all.clone()));
+        let in_vain = sched.create(&fair(0, all.clone(), None));
         assert!(sched.wake(in_vain));
     });
     bench.each(move |cpu, sched| {

@@ -5,9 +5,8 @@ use std::rc::Rc;
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::Why;
 use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::CpuId;
 
@@ -17,8 +16,7 @@ use crate::bench::Bench;
 /// it. The race detector watches.
 #[test]
 fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
-    let bench: Bench<dyn Scheduling<Simulated>> =
-        Bench::with("core:2 pu:1", true, |topology| Mitigation::shipped().scheduler(topology));
+    let bench = Bench::new("core:2 pu:1", "shipped", true);
     let ended = Rc::new(Cell::new(None));
     bench.each(move |cpu, sched| {
         let allowed = CpuSet::from_iter([CpuId(1)]);
@@ -44,8 +42,7 @@ fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
 /// Half of the CPUs prepare tasks, and each has another, `distance` further on, that frees them: misses a task, by object.
 fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
     const TASKS: u32 = 300;
-    let bench: Bench<dyn Scheduling<Simulated>> =
-        Bench::with("pack:2 l3:2 core:4 pu:1", false, |topology| Mitigation::shipped().scheduler(topology));
+    let bench = Bench::new("pack:2 l3:2 core:4 pu:1", "shipped", false);
     let cpus = bench.sched.topology().cpus() as u32;
     let prepared: Vec<Cell<Vec<_>>> = (0..cpus).map(|_| Cell::default()).collect();
     bench.each(move |cpu, sched| {

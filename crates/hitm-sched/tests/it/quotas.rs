@@ -11,10 +11,10 @@ use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Why;
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::task::{Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched};
+use crate::bench::{self, Sched, fair};
 
 /// A machine on which everything goes on.
 struct Bench(bench::Bench<Sched>);
@@ -87,10 +87,7 @@ impl Bench {
     /// A fair task that sleeps, was made on `cpu` and may run there and on others.
     fn task(&self, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
-        self.on(cpu, move |sched| {
-            let allowed = allowed.clone();
-            sched.create(&Attributes { prio: Prio::NONE, policy: FAIR, allowed, map: None, group })
-        })
+        self.on(cpu, move |sched| sched.create(&fair(0, allowed.clone(), group)))
     }
 
     fn wake(&self, id: TaskId) {

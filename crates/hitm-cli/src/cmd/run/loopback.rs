@@ -79,13 +79,13 @@ impl Loopback {
         let target = &self.target;
         let mitigation = Mitigation::parse(target.mitigation)?;
         let published = Case { mitigation, roles: false, ..self.series.case_on(target.machine, case)? };
+        // In no group, whatever was asked for.
+        let of_target = |work| Workload::Loopback(Config { depth: 0, ..self.config(target.load, work) });
         let mut work = WORK_NATIVELY;
         let mut trials: Vec<(f64, f64)> = Vec::new();
         let mut nearest: Option<(f64, Span, Metric)> = None;
         for _ in 0..RUNS {
-            // In no group, whatever was asked for.
-            let config = Config { depth: 0, ..self.config(target.load, work) };
-            let workload = Workload::Loopback(config);
+            let workload = of_target(work);
             let trial = Case { workload, ..published.clone() };
             let rate = mean_of_batches(&run_one(&trial, progress)?.batches);
             let metric = workload.metric(rate);
@@ -107,7 +107,7 @@ impl Loopback {
         if miss >= WITHIN {
             notes.push(format!("no work gave the figure within {:.1} percent", 100.0 * WITHIN));
         }
-        let fitted = Workload::Loopback(Config { depth: 0, ..self.config(target.load, work) });
+        let fitted = of_target(work);
         let calibration = Calibration {
             workload: fitted.name().to_owned(),
             machine: case.topology.name().to_owned(),

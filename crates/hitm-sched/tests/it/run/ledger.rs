@@ -433,10 +433,7 @@ impl Books {
     fn compare_task(&mut self, id: TaskId, snapshot: &Snapshot) {
         let entry = self.entry(id).clone();
         let Some(task) = snapshot.tasks.iter().find(|task| task.id == id) else { return };
-        let on_queue = |queue: &&hitm_sched::check::QueueSnapshot| {
-            queue.held.contains(&id) || queue.queued.iter().any(|&(_, queued)| queued == id)
-        };
-        let queues = snapshot.queues.iter().filter(on_queue).count();
+        let queues = snapshot.queues.iter().filter(|queue| queue.has(id)).count();
         let may_be_awake = entry.wakes_begun > entry.wakes_before_poll;
         match (entry.place, queues) {
             (Place::Asleep, 0) if entry.posted > entry.heard => {
@@ -457,7 +454,7 @@ impl Books {
             self.find(Check::LostTask, format!("task {id} is in {:?}, it was moved to {:?}", task.group, entry.group));
         }
         // Affinity gives way when none of a task's CPUs is there, until the task wakes again.
-        let queued = snapshot.queues.iter().position(|queue| on_queue(&queue));
+        let queued = snapshot.queues.iter().position(|queue| queue.has(id));
         if let Some(cpu) = queued
             && !self.hotplug
             && !task.allowed.contains(CpuId(cpu as u32))
