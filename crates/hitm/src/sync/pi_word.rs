@@ -133,7 +133,8 @@ impl<M: Memory> PiWord<M> {
     }
 }
 
-#[cfg(test)]
+// Miri cannot run the model checker's coroutines.
+#[cfg(all(test, not(miri)))]
 mod loom;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use hitm_memory::Span;
+use hitm_topology::Topology;
 use hitm_workloads::cid_storms::{Config, Load};
 use hitm_workloads::meter::Window;
 
@@ -52,7 +53,7 @@ impl Program for CidStorms {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
+    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
         let load = match self.load {
             LoadArg::CreateFew => Load::CreateFew,
             LoadArg::CreateMany => Load::CreateMany,

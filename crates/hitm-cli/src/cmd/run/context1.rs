@@ -5,6 +5,7 @@ use hitm_memory::Span;
 use hitm_report::published::{TASK_GROUP_CYCLES, TASK_GROUP_SOURCE};
 use hitm_report::result::Calibration;
 use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
+use hitm_topology::Topology;
 use hitm_workloads::context1::Config;
 use hitm_workloads::meter::Window;
 
@@ -68,13 +69,14 @@ impl Context1 {
         each_once("--pairs", &self.pairs)
     }
 
-    fn config(&self, pairs: u32, work: Span) -> Config {
-        let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
-        Config { pairs: pairs as usize, depth: self.depth as usize, work, seed, window }
+    fn config(&self, pairs: u32, work: Span, topology: &Topology) -> Config {
+        let pairs = pairs as usize;
+        let (seed, window) = (self.series.seed(), self.series.window_of(2 * pairs, topology, USUAL_WINDOW));
+        Config { pairs, depth: self.depth as usize, work, seed, window }
     }
 
-    fn with(&self, work: Span) -> Vec<Workload> {
-        self.pairs.iter().map(|&pairs| Workload::Context1(self.config(pairs, work))).collect()
+    fn with(&self, work: Span, topology: &Topology) -> Vec<Workload> {
+        self.pairs.iter().map(|&pairs| Workload::Context1(self.config(pairs, work, topology))).collect()
     }
 
     /// The baseline's share with this work.
@@ -83,7 +85,7 @@ impl Context1 {
     /// When the run cannot be made.
     fn share_with(&self, case: &Case, work: f64, progress: &Progress) -> Result<f64, Failure> {
         // In a group, whatever was asked for.
-        let config = Config { depth: 1, ..self.config(PAIRS, Span::from_nanos_f64(work)) };
+        let config = Config { depth: 1, ..self.config(PAIRS, Span::from_nanos_f64(work), &case.topology) };
         let trial = Case { workload: Workload::Context1(config), ..case.clone() };
         let outcome = run_one(&trial, progress)?;
         Ok(share_of_busy(&outcome.results, outcome.task_group_cycles))
@@ -141,8 +143,8 @@ impl Program for Context1 {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
-        self.with(self.work.unwrap_or(WORK_NATIVELY))
+    fn workloads(&self, topology: &Topology) -> Vec<Workload> {
+        self.with(self.work.unwrap_or(WORK_NATIVELY), topology)
     }
 
     fn usual_machine(&self) -> &'static str {
@@ -160,9 +162,9 @@ impl Program for Context1 {
 
     fn fit(&self, case: &Case, _threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
         if self.work.is_some() {
-            return Ok((self.workloads(), None));
+            return Ok((self.workloads(&case.topology), None));
         }
         let (work, calibration) = self.fit_work(case, progress)?;
-        Ok((self.with(work), Some(calibration)))
+        Ok((self.with(work, &case.topology), Some(calibration)))
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use hitm_memory::Span;
+use hitm_topology::Topology;
 use hitm_workloads::cyclic::{Config, Placement};
 use hitm_workloads::meter::Window;
 
@@ -95,7 +96,7 @@ impl Program for Cyclic {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
+    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
         let window = self.series.window(self.options.usual_window());
         vec![Workload::Cyclic(self.options.config(self.series.seed(), window))]
     }

@@ -1,6 +1,7 @@
 //! `hitm run ffmpeg`.
 
 use clap::Args;
+use hitm_topology::Topology;
 use hitm_workloads::ffmpeg;
 use hitm_workloads::meter::Window;
 
@@ -89,7 +90,7 @@ impl Program for Ffmpeg {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
+    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
         vec![Workload::Ffmpeg(self.config(self.burst_factor.unwrap_or(1.0)))]
     }
 
@@ -99,7 +100,7 @@ impl Program for Ffmpeg {
 
     fn fit(&self, case: &Case, threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
         if self.burst_factor.is_some() {
-            return Ok((self.workloads(), None));
+            return Ok((self.workloads(&case.topology), None));
         }
         let (factor, calibration) = calibrate::burst_factor(case, self.config(1.0), threads, progress)?;
         Ok((vec![Workload::Ffmpeg(self.config(factor))], Some(calibration)))

@@ -7,6 +7,7 @@ use hitm_memory::Span;
 use hitm_report::result::{Calibration, Metric};
 use hitm_report::statistics::mean_of_batches;
 use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
 use hitm_workloads::loopback::{Config, Test};
 use hitm_workloads::meter::Window;
 
@@ -19,9 +20,6 @@ use crate::workload::Workload;
 
 /// When a simulated run is measured if nobody says: past the start, and for a tick.
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(4_000), measured: Span::from_micros(4_000) };
-
-/// How long the start takes for each task at least: they begin one after the other, 20 us apart on 160 CPUs.
-const START_OF_EACH: Span = Span::from_micros(25);
 
 /// What an operation takes natively if nobody says: of the order of what is fitted.
 const WORK_NATIVELY: Span = Span::from_micros(2);
@@ -61,14 +59,13 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    fn config(&self, (test, pairs): Load, work: Span) -> Config {
-        let warm_up = USUAL_WINDOW.warm_up.max(START_OF_EACH * (2 * pairs as u64));
-        let (seed, window) = (self.series.seed(), self.series.window(Window { warm_up, ..USUAL_WINDOW }));
+    fn config(&self, (test, pairs): Load, work: Span, topology: &Topology) -> Config {
+        let (seed, window) = (self.series.seed(), self.series.window_of(2 * pairs, topology, USUAL_WINDOW));
         Config { test, pairs, depth: self.session.depth(), work, seed, window }
     }
 
-    fn with(&self, work: Span) -> Vec<Workload> {
-        self.loads.iter().map(|&load| Workload::Loopback(self.config(load, work))).collect()
+    fn with(&self, work: Span, topology: &Topology) -> Vec<Workload> {
+        self.loads.iter().map(|&load| Workload::Loopback(self.config(load, work, topology))).collect()
     }
 
     /// The work with which the target's load has its figure, under the policy of `case`: for runs on the machine of `case`.
@@ -80,7 +77,8 @@ impl Loopback {
         let mitigation = Mitigation::parse(target.mitigation)?;
         let published = Case { mitigation, roles: false, ..self.series.case_on(target.machine, case)? };
         // In no group, whatever was asked for.
-        let of_target = |work| Workload::Loopback(Config { depth: 0, ..self.config(target.load, work) });
+        let config = |work| Config { depth: 0, ..self.config(target.load, work, &published.topology) };
+        let of_target = |work| Workload::Loopback(config(work));
         let mut work = WORK_NATIVELY;
         let mut trials: Vec<(f64, f64)> = Vec::new();
         let mut nearest: Option<(f64, Span, Metric)> = None;
@@ -136,8 +134,8 @@ impl Program for Loopback {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
-        self.with(self.work.unwrap_or(WORK_NATIVELY))
+    fn workloads(&self, topology: &Topology) -> Vec<Workload> {
+        self.with(self.work.unwrap_or(WORK_NATIVELY), topology)
     }
 
     fn usual_machine(&self) -> &'static str {
@@ -154,9 +152,9 @@ impl Program for Loopback {
 
     fn fit(&self, case: &Case, _threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
         if self.work.is_some() {
-            return Ok((self.workloads(), None));
+            return Ok((self.workloads(&case.topology), None));
         }
         let (work, calibration) = self.fit_work(case, progress)?;
-        Ok((self.with(work), Some(calibration)))
+        Ok((self.with(work, &case.topology), Some(calibration)))
     }
 }

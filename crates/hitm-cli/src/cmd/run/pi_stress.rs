@@ -66,7 +66,7 @@ impl Program for PiStress {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
+    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
         let window = self.series.window(USUAL_WINDOW);
         vec![Workload::PiStress(self.options.config(self.series.seed(), window))]
     }

@@ -3,6 +3,7 @@
 use clap::Args;
 use hitm_memory::Span;
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
+use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 use hitm_workloads::schbench::Config;
 
@@ -65,7 +66,7 @@ impl Program for Schbench {
         &self.series
     }
 
-    fn workloads(&self) -> Vec<Workload> {
+    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
         let (seed, window) = (self.series.seed(), self.series.window(USUAL_WINDOW));
         let of = |&messengers: &u32| {
             Workload::Schbench(Config {
