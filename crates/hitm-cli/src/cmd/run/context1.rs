@@ -10,6 +10,7 @@ use hitm_workloads::context1::Config;
 use hitm_workloads::meter::Window;
 
 use super::series::{Fitted, Program, SeriesArgs};
+use super::session::SessionArgs;
 use crate::args::{each_once, span};
 use crate::campaign::{Progress, run_one};
 use crate::failure::Failure;
@@ -27,7 +28,8 @@ Examples:
   hitm run context1 --machine gnr-2x120 --pairs 480 --work 2us
   hitm run context1 --depth 0 --mitigation baseline           the same tasks in no group
   hitm run context1 --host native --pairs 1,2 --mitigation baseline,shipped",
-    mut_arg("mitigation", |mitigation| mitigation.default_values(GROUP_LOADS))
+    mut_arg("mitigation", |mitigation| mitigation.default_values(GROUP_LOADS)),
+    mut_arg("depth", |depth| depth.default_value("1"))
 )]
 pub(crate) struct Context1 {
     #[command(flatten)]
@@ -35,9 +37,8 @@ pub(crate) struct Context1 {
     /// How many pairs, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [160], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pairs: Vec<u32>,
-    /// How deep the group of all tasks is: 0 for none, 1 for a group, 2 for a group in a group.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=16), allow_negative_numbers = true)]
-    depth: u32,
+    #[command(flatten)]
+    session: SessionArgs,
     /// What a loop takes of both ends beside calls, wakeups and pipes [default: fitted simulated, 1us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     work: Option<Span>,
@@ -73,7 +74,7 @@ impl Context1 {
     fn config(&self, pairs: u32, work: Span, topology: &Topology) -> Config {
         let pairs = pairs as usize;
         let (seed, window) = (self.series.seed(), self.series.window_of(2 * pairs, topology, USUAL_WINDOW));
-        Config { pairs, depth: self.depth as usize, work, seed, window }
+        Config { pairs, depth: self.session.depth(), work, seed, window }
     }
 
     fn with(&self, work: Span, topology: &Topology) -> Vec<Workload> {
