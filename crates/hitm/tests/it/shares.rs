@@ -127,7 +127,7 @@ fn on_several_cpus_groups_have_their_shares() {
     }
 }
 
-/// The table of README. Groups in groups are beyond the bound on 80 CPUs, which README says; so it is asserted of the others.
+/// The table of docs/results/groups.md. Groups in groups are beyond the bound on 80 CPUs, which it says; so it is asserted of the others.
 #[test]
 #[ignore = "takes half an hour: `cargo test -p hitm --test it -- --ignored shares --nocapture`"]
 fn shares_up_to_480_cpus() {
