@@ -41,7 +41,7 @@ fn settles_within(plan: &Plan) -> Span {
     let alone = Span::from_micros(60) + Span::from_micros(5) * u64::from(plan.cpus);
     // Each visit may be late and meet a CPU that is away, which few in a row are.
     let faults = plan.faults.late_by + plan.faults.taken_for;
-    alone + Span::from_nanos(plan.burst_nanos) + faults * 12
+    alone + Span::from_nanos(plan.burst_nanos) + faults * 12 + plan.throttled_for()
 }
 
 /// A run from its first task to its last.
@@ -60,7 +60,7 @@ pub(crate) async fn control<P: Platform>(world: Arc<World<P>>) {
             world.set_signal(Signal::Hold);
             world.handle.compute(LONG).await;
         }
-        come_to_rest(&world, if rest % 2 == 0 { Signal::Hold } else { Signal::Sleep }).await;
+        come_to_rest(&world, if world.plan.holds(rest) { Signal::Hold } else { Signal::Sleep }).await;
         if !world.ledger.is_clean() {
             break;
         }
@@ -112,6 +112,7 @@ async fn end<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
 /// Asks all to come to rest, waits until they have, and looks.
 async fn come_to_rest<P: Platform>(world: &Arc<World<P>>, signal: Signal) {
     world.set_signal(signal);
+    world.groups.end_limits();
     let asked = world.handle.now();
     let mut rounds = 0;
     loop {
@@ -245,9 +246,9 @@ fn look_at_urgency<P: Platform>(
     for task in &snapshot.tasks {
         let Some(&serial) = serials.get(&task.id) else { continue };
         let (own, expect) = (books.entries[serial as usize].own, urgency[&serial]);
-        if expect.is_some() && task.prio.rt_priority() != expect {
-            let text =
-                format!("task {serial} is {:?}, it ought to be {expect:?} and is {own:?}", task.prio.rt_priority());
+        let is = Some(task.prio.rt_priority().unwrap_or(0));
+        if expect.is_some() && is != expect {
+            let text = format!("task {serial} is {is:?}, it ought to be {expect:?} and is {own:?}");
             found.push((Check::Urgency, format!("{text} by itself")));
         }
         let lent = expect > own;

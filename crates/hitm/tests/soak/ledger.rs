@@ -88,7 +88,7 @@ pub(crate) struct Entry {
     /// It has come to its end.
     pub(crate) done: bool,
     pub(crate) drops: u32,
-    /// How urgent it is by itself; none while that changes.
+    /// How urgent it is by itself, 0 for a fair one; none while that changes.
     pub(crate) own: Option<u8>,
     /// Where it may run; none while that changes.
     pub(crate) allowed: Option<CpuSet>,

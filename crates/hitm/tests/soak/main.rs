@@ -2,7 +2,8 @@
 //!
 //! A seed draws a machine of 4 to 64 CPUs, a mitigation, faults of the machine (interrupts and timers that come late, CPUs that are
 //! taken away with a lock in hand), and about 200 tasks at a time: they sleep, wait for each other in every way that the runtime has,
-//! panic, are aborted, are changed, and take CPUs out of use. It goes on for 100,000 operations of the scheduler (what is one:
+//! panic, are aborted, are changed, and take CPUs out of use. In half of the seeds some are fair, in up to three groups that are weighed,
+//! limited and replaced meanwhile ([`fair`]). It goes on for 100,000 operations of the scheduler (what is one:
 //! [`counted`]) and comes to rest six times ([`control`]), when what is is compared with what ought to be ([`ledger`]).
 //!
 //! How many seeds, from which on, and how to see one again: [`campaign`].
@@ -12,6 +13,7 @@ mod campaign;
 mod control;
 mod counted;
 mod defects;
+mod fair;
 mod ledger;
 mod plan;
 mod run;

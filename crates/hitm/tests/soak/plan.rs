@@ -1,8 +1,11 @@
 //! What a seed stands for: a machine, what goes wrong on it, and what its tasks do.
 
+use hitm::Priority;
 use hitm_machine::{Arbitration, CostSet, Faults, Random};
 use hitm_memory::{CpuSet, Span};
 use hitm_topology::CpuId;
+
+use crate::fair::PERIOD;
 
 /// What a task does at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +57,14 @@ const WEIGHTS: [(Step, u64); 19] = [
 
 /// Streams of what was added to plans later, behind those of the tasks: nothing else is drawn anew by it. A task's follow the first.
 const TENANTS_STREAM: u64 = 1 << 41;
+const FAIR_STREAM: u64 = 1 << 42;
 
 /// How ids are handed out, beside our own.
 const IDS: [&str; 3] = ["", "+cid-recent", "+cid-owned"];
+
+/// Where fair tasks that wake are placed, and how groups keep their load, beside our own.
+const SEARCHES: [&str; 5] = ["", "+idle-merged", "+idle-util", "+idle-mask=llc", "+idle-single-pass"];
+const LOADS: [&str; 4] = ["", "+task-group-reordered", "+load-avg-ratelimit", "+load-avg=llc"];
 
 /// What no seed does without: the faults that are to come in every run.
 fn is_fault(step: Step) -> bool {
@@ -140,6 +148,9 @@ pub(crate) struct Plan {
     /// How many tenants there are, and how many of a hundred tasks belong to one.
     pub(crate) tenants: usize,
     tenanted: u64,
+    /// How many of a hundred tasks are fair, and how many groups there are for tasks.
+    pub(crate) fair: u64,
+    pub(crate) groups: usize,
     /// Of tasks, those of a hundred that may run on one CPU alone, and those that may run on some.
     pinned: u64,
     scattered: u64,
@@ -181,7 +192,11 @@ impl Plan {
         let long_rest = (random.below(2) == 0).then(|| random.below(6));
         let of_ids = &mut Random::new(seed, TENANTS_STREAM);
         let ids = IDS[of_ids.below(IDS.len() as u64) as usize];
-        let drawn = if drawn == "shipped" { drawn.to_owned() } else { format!("{drawn}{ids}") };
+        let of_fair = &mut Random::new(seed, FAIR_STREAM);
+        let fair = [0, 0, 20, 60][of_fair.below(4) as usize];
+        let mut of = |choices: &[&'static str]| choices[of_fair.below(choices.len() as u64) as usize];
+        let parts = if fair > 0 { [ids, of(&SEARCHES), of(&LOADS)].concat() } else { ids.to_owned() };
+        let drawn = if drawn == "shipped" { drawn.to_owned() } else { format!("{drawn}{parts}") };
         Self {
             seed,
             topology,
@@ -198,12 +213,15 @@ impl Plan {
             tasks: 160 + random.below(80) as usize,
             operations: 100_000,
             rests: 6,
-            long_rest,
+            // Fair tasks never hold still: see `holds`.
+            long_rest: long_rest.filter(|_| fair == 0),
             burst_nanos: [1_000, 5_000, 20_000][random.below(3) as usize],
             steps_max: [60, 200, 600][random.below(3) as usize],
             prios: [1, 3, 10, 90][random.below(4) as usize],
             tenants: 1 + of_ids.below(3) as usize,
             tenanted: [5, 30, 90][of_ids.below(3) as usize],
+            fair,
+            groups: if fair > 0 { of_fair.below(4) as usize } else { 0 },
             pinned: [0, 10, 40][random.below(3) as usize],
             scattered: [0, 20][random.below(2) as usize],
             weights,
@@ -214,7 +232,17 @@ impl Plan {
     pub(crate) fn small(seed: u64) -> Self {
         let plan = Self::new(seed, None);
         let faults = Faults { late: 0.0, taken_after_rmw: 0.0, taken_on_path: 0.0, ..plan.faults };
-        Self { operations: 6_000, rests: 6, tasks: 40, long_rest: None, check_races: false, faults, ..plan }
+        Self {
+            operations: 6_000,
+            rests: 6,
+            tasks: 40,
+            long_rest: None,
+            check_races: false,
+            fair: 0,
+            groups: 0,
+            faults,
+            ..plan
+        }
     }
 
     pub(crate) fn pick(&self, random: &mut Random) -> Step {
@@ -229,6 +257,27 @@ impl Plan {
     /// A priority, spread over the range below that of who checks.
     pub(crate) fn priority(&self, random: &mut Random) -> u8 {
         1 + (random.below(self.prios) * (90 / self.prios)) as u8
+    }
+
+    /// How urgent a task is to be, and its priority in the books: a fair one's is 0.
+    pub(crate) fn change(&self, random: &mut Random) -> (u8, Priority) {
+        let own = self.priority(random);
+        let real_time = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
+        // Who has no fair tasks draws nothing for them.
+        if self.fair > 0 && random.below(100) < self.fair { (0, fair(random)) } else { (own, real_time) }
+    }
+
+    /// Whether task `serial` begins as a fair one, and its group.
+    pub(crate) fn fair_of(&self, serial: u32) -> (Option<Priority>, Option<usize>) {
+        let random = &mut Random::new(self.seed, FAIR_STREAM + 1 + u64::from(serial));
+        let priority = (random.below(100) < self.fair).then(|| fair(random));
+        let group = (self.groups > 0 && random.below(3) > 0).then(|| random.below(self.groups as u64) as usize);
+        (priority, group)
+    }
+
+    /// Whether tasks compute at a rest. Where there are fair ones they do not: those that wait would take turns.
+    pub(crate) fn holds(&self, rest: u64) -> bool {
+        rest.is_multiple_of(2) && self.fair == 0
     }
 
     /// Where a task may run.
@@ -276,5 +325,16 @@ impl Plan {
             + late_by
             + taken_for
             + taken_for
+            + self.throttled_for()
     }
+
+    /// How long a task may wait because its group is throttled: for the next period, and for one more that pays what was used too much.
+    pub(crate) fn throttled_for(&self) -> Span {
+        PERIOD * if self.groups > 0 { 2 } else { 0 }
+    }
+}
+
+/// A fair task's.
+fn fair(random: &mut Random) -> Priority {
+    Priority::fair([-20, -5, 0, 0, 10, 19][random.below(6) as usize])
 }

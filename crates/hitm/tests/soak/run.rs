@@ -9,7 +9,6 @@ use std::sync::Arc;
 use hitm::{Handle, Mitigation};
 use hitm_machine::{Config, Costs, FaultCounts, Machine};
 use hitm_memory::{Platform, Span};
-use hitm_sched::stats::Count;
 
 use crate::control::{CONTROLLER, control};
 use crate::counted::{Branch, Counted};
@@ -174,15 +173,13 @@ fn counts<P: Platform>(world: &World<P>, machine: FaultCounts) -> RunCounts {
     let seen = [&world.lent, &world.chains, &world.deadlocks, &world.deaths_told].map(|count| count.load(Relaxed));
     let seen = ["lent_at_rest", "chains_at_rest", "deadlocks_refused", "deaths_told"].into_iter().zip(seen);
     let own = Branch::ALL.into_iter().map(|(branch, name)| (name, world.sched.branch(branch)));
-    // The soak has no fair tasks.
-    let own_to_fair = |count: Count| matches!(count, Count::Place | Count::Probe | Count::Balance);
-    let of_scheduler = world.sched.sums().into_iter().filter(|&(count, _)| !own_to_fair(count));
-    let of_scheduler = of_scheduler.map(|(count, sum)| (count.name(), sum));
+    let of_scheduler = world.sched.sums().into_iter().map(|(count, sum)| (count.name(), sum));
     let ids = world.tenants.counts(&world.plan.mitigation);
+    let groups = world.groups.counts();
     let books = world.ledger.books();
     RunCounts {
         faults: Fault::ALL.iter().map(fault).collect(),
-        branches: of_scheduler.chain(own).chain(seen).chain(ids).collect(),
+        branches: of_scheduler.chain(own).chain(seen).chain(ids).chain(groups).collect(),
         settled: books.settled.clone(),
         operations: world.sched.operations(),
         tasks: books.entries.len() as u64,

@@ -11,6 +11,7 @@ use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
 
 use crate::defects::Flaw;
+use crate::fair::Change;
 use crate::ledger::{Check, Doing, Owners};
 use crate::plan::{MUTEXES, QUEUES, Step};
 use crate::tally::Fault;
@@ -49,25 +50,31 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
     let plan = &world.plan;
     let (own, allowed) = (plan.priority(random), plan.allowed(random));
     let (steps, explodes) = (plan.steps(random), random.below(60) == 0);
-    let (serial, tenant) = {
+    let (serial, tenant, fair, group) = {
         let mut books = world.books();
         if books.living >= plan.tasks {
             return None;
         }
         let serial = books.make(own, &allowed);
         let tenant = plan.tenant_of(serial);
+        let (fair, group) = plan.fair_of(serial);
         let entry = books.entry(serial);
         (entry.panics, entry.tenant) = (explodes, tenant);
-        (serial, tenant)
+        if fair.is_some() {
+            entry.own = Some(0);
+        }
+        (serial, tenant, fair, group)
     };
     let bomb = explodes.then(|| Bomb(world.clone()));
     let actor = Actor {
         life: Life { world: world.clone(), serial },
         random: Random::new(plan.seed, FIRST_STREAM + u64::from(serial)),
     };
-    let priority = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
+    let real_time = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
+    let priority = fair.unwrap_or(real_time);
     let own_tenant = tenant.map(|tenant| world.tenants.tenant(tenant));
-    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: own_tenant, group: None };
+    let group = group.and_then(|group| world.groups.group(group));
+    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: own_tenant, group };
     let life = live(actor, bomb, steps);
     let task = match tenant {
         Some(tenant) => world.handle.spawn(options, watched(world.clone(), tenant, serial, life)),
@@ -196,6 +203,7 @@ impl<P: Platform> Actor<P> {
             Step::Join => self.join().await,
             Step::Abort => self.abort().await,
             Step::DropHandle => self.drop_handle(),
+            Step::Priority if world.plan.groups > 0 && self.once_in(2) => self.change_group(),
             Step::Priority => self.change_priority(),
             Step::Affinity => self.change_affinity(),
             Step::Hotplug => self.hotplug(),
@@ -453,8 +461,7 @@ impl<P: Platform> Actor<P> {
     }
 
     fn change_priority(&mut self) {
-        let own = self.life.world.plan.priority(&mut self.random);
-        let priority = if self.once_in(3) { Priority::round_robin(own) } else { Priority::fifo(own) };
+        let (own, priority) = self.life.world.plan.change(&mut self.random);
         let (serial, other) = self.whom();
         let world = self.world();
         // Two changes at once would leave the books to guess.
@@ -467,6 +474,25 @@ impl<P: Platform> Actor<P> {
         }
         world.books().entry(serial).own = Some(own);
         world.came(Fault::Priority);
+    }
+
+    fn change_group(&mut self) {
+        let (world, random) = (self.life.world.clone(), &mut self.random);
+        let (groups, change) = (&world.groups, Change::draw(random));
+        match change {
+            Change::Weighed => groups.weigh(random),
+            Change::Limited => groups.limit(random),
+            Change::Unlimited => groups.end_limits(),
+            Change::Renewed => groups.renew(&world.handle, random),
+            Change::Moved => {
+                let group = groups.any(random).filter(|_| random.below(4) > 0);
+                match self.whom().1 {
+                    Some(task) => world.handle.set_group_of(&task.1, group.as_ref()),
+                    None => world.handle.set_group(group.as_ref()),
+                }
+            }
+        }
+        groups.came(change);
     }
 
     fn change_affinity(&mut self) {

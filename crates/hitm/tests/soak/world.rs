@@ -10,6 +10,7 @@ use hitm_memory::{AtomicWord, Platform, Span, Time};
 use hitm_sched::task::TaskId;
 
 use crate::counted::{Counted, Place};
+use crate::fair::Groups;
 use crate::ledger::{Books, Check, Doing, Ledger};
 use crate::plan::{MUTEXES, PARTIES, Plan, QUEUES, ROOM, STRETCH};
 use crate::tally::Fault;
@@ -45,6 +46,7 @@ pub(crate) struct World<P: Platform> {
     pub(crate) queues: [Queue<P, u32>; QUEUES],
     pub(crate) barrier: Barrier<P>,
     pub(crate) tenants: Tenants,
+    pub(crate) groups: Groups,
     signal: Futex<P>,
     reachable: HostMutex<Vec<Reached<P>>>,
     faults: [AtomicU64; Fault::COUNT],
@@ -81,6 +83,7 @@ impl<P: Platform> World<P> {
             queues: std::array::from_fn(|_| Queue::new(&handle, ROOM)),
             barrier: Barrier::new(&handle, PARTIES),
             tenants: Tenants::new(&handle, plan.tenants, plan.cpus),
+            groups: Groups::new(&handle, plan.groups),
             signal: Futex::new(&handle, Signal::Go as u32),
             reachable: HostMutex::default(),
             faults: std::array::from_fn(|_| AtomicU64::new(0)),
