@@ -5,8 +5,9 @@
 //! a queue gained or lost by members that came or went is kept to be told to the queue above, at its next update, through the
 //! group's entity there.
 //!
-//! A task that slept and goes elsewhere is taken away without the lock: its load is put down beside the queue it leaves, as of when that was last
-//! updated, and taken off with the next update.
+//! A task that slept and goes elsewhere is taken away without the lock: its load is put down beside the queue it leaves, with the time that it is as of,
+//! and taken off with the next update. That time is when the queue was last updated, as far as who goes away can tell; another update may come before the
+//! load is down, so what is taken off is first what it has become by then. (Linux takes off what was put down.)
 //!
 //! **Origin.** Linux's, of v6.4; for how a queue is to be told of what a group in it lost, Vincent Guittot, "sched/fair: Propagate load
 //! during synchronous attach/detach", 2016.
@@ -19,6 +20,7 @@ use hitm_topology::CpuId;
 
 use super::words::{GroupOnCpu, Loaded};
 use super::{GroupId, WEIGHT_LEAST};
+use crate::fair::load::Sum;
 use crate::fair::weight::FINE_BITS;
 use crate::fair::words::{FairTask, Member, link, member};
 use crate::root_domain::RootDomainWords;
@@ -57,7 +59,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut sum = on.load.sum();
         let has_lost = on.load.removed_count.peek() != 0;
         if has_lost {
-            let (weighed, value) = on.take_removed();
+            let [weighed, value] = on.take_removed(sum.updated);
             sum.value = sum.value.saturating_sub(weighed);
             on.tell(-(value as i64));
         }
@@ -193,7 +195,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         sum.advance(on.load.updated.peek(), 0);
         let weight = weight_of(words);
         words.load_average.set(sum.average(weight));
-        on.put_down(weight, sum.value);
+        on.put_down(weight, sum);
         words.load_updated.set(0);
     }
 }
@@ -213,21 +215,79 @@ impl<M: hitm_memory::Memory> GroupOnCpu<M> {
         self.load.to_tell.set(self.load.to_tell.get() + value);
     }
 
-    /// A task that slept has gone.
-    fn put_down(&self, weight: u64, value: u64) {
-        let _removed = self.load.removed_lock.lock();
-        self.load.removed_count.set(self.load.removed_count.get() + 1);
-        self.load.removed_weighed.set(self.load.removed_weighed.get() + weight * value);
-        self.load.removed_value.set(self.load.removed_value.get() + value);
+    /// A task that slept has gone, whose sum was this.
+    fn put_down(&self, weight: u64, mut sum: Sum) {
+        let load = &self.load;
+        let _removed = load.removed_lock.lock();
+        let count = load.removed_count.get();
+        // Others' are as of the same time from now on, the later one.
+        let others = if count == 0 { [0; 2] } else { self.removed_by(sum.updated) };
+        if count != 0 {
+            sum.advance(load.removed_updated.get(), 0);
+        }
+        load.removed_count.set(count + 1);
+        load.removed_updated.set(sum.updated);
+        load.removed_passed.set(sum.passed);
+        load.removed_weighed.set(others[0] + weight * sum.value);
+        load.removed_value.set(others[1] + sum.value);
     }
 
-    /// What went: sums with their weights, and without.
-    fn take_removed(&self) -> (u64, u64) {
+    /// What went, by `now`: sums with their weights, and without. Under their lock.
+    fn removed_by(&self, now: u64) -> [u64; 2] {
+        let (updated, passed) = (self.load.removed_updated.get(), self.load.removed_passed.get());
+        [&self.load.removed_weighed, &self.load.removed_value].map(|word| {
+            let mut sum = Sum { updated, value: word.get(), passed };
+            sum.advance(now, 0);
+            sum.value
+        })
+    }
+
+    /// What went, with its weights, as of the queue's last update: for checkers.
+    pub(super) fn peek_removed(&self) -> u64 {
+        let load = &self.load;
+        let [updated, value] = [&load.removed_updated, &load.removed_weighed].map(|word| word.peek());
+        let mut sum = Sum { updated, value, passed: load.removed_passed.peek() };
+        sum.advance(load.updated.peek(), 0);
+        sum.value
+    }
+
+    /// As [`removed_by`](Self::removed_by), and nothing is there any longer.
+    fn take_removed(&self, now: u64) -> [u64; 2] {
         let _removed = self.load.removed_lock.lock();
-        let words = (self.load.removed_weighed.get(), self.load.removed_value.get());
+        let removed = self.removed_by(now);
         self.load.removed_count.set(0);
         self.load.removed_weighed.set(0);
         self.load.removed_value.set(0);
-        words
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hitm_memory::Native;
+
+    use super::*;
+
+    /// Who went is taken off as what his load has become, whether the queue was updated before he had put it down or not.
+    #[test]
+    fn what_went_is_forgotten_as_what_stays() {
+        const PERIOD: u64 = 1 << 20;
+        let sum = |value, updated| Sum { updated, value, passed: 0 };
+        let by = |mut sum: Sum, now| {
+            sum.advance(now, 0);
+            sum.value
+        };
+        let (early, late) = (sum(9_000_000, 0), sum(5_000_000, 2 * PERIOD));
+        for order in [[(3, early), (7, late)], [(7, late), (3, early)]] {
+            let on = GroupOnCpu::<Native>::new(None, 1_024, 0);
+            order.into_iter().for_each(|(weight, sum)| on.put_down(weight, sum));
+            // The queue was updated later than both knew.
+            let is = on.take_removed(5 * PERIOD);
+            let [early, late] = [early, late].map(|sum| by(sum, 5 * PERIOD));
+            // A weight's worth is rounded off in each step.
+            assert!(is[0].abs_diff(3 * early + 7 * late) <= 20, "{is:?}, not {early} and {late}");
+            assert!(is[1].abs_diff(early + late) <= 2, "{is:?}, not {early} and {late}");
+            assert_eq!(on.take_removed(6 * PERIOD), [0; 2]);
+        }
     }
 }

@@ -44,7 +44,7 @@ pub struct GroupOnCpuSnapshot {
     pub average: u64,
     /// The sum that it is of.
     pub value: u64,
-    /// What tasks that slept have put down beside it.
+    /// What tasks that slept have put down beside it, as of when it was last updated.
     pub removed: u64,
     /// What its members say.
     pub attached: Attached,
@@ -159,7 +159,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     contribution: on.load.contribution.peek(),
                     average: on.load.average.peek(),
                     value: on.load.value.peek(),
-                    removed: on.load.removed_weighed.peek(),
+                    removed: on.peek_removed(),
                     attached: attached.get(&(id, cpu)).copied().unwrap_or_default(),
                     listed: on.load.is_listed.peek() != 0,
                     nr_queued: on.queue.nr_queued.peek(),

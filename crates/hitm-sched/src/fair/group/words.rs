@@ -205,6 +205,10 @@ described! {
         pub(crate) removed_lock: RawSpinLock<M>,
         /// How many tasks that slept have gone elsewhere. Peeked at by the CPU.
         pub(crate) removed_count: M::Plain<u32>,
+        /// How much of a period had passed at `removed_updated`, units.
+        pub(crate) removed_passed: M::Plain<u32>,
+        /// As of when the sums are, nanoseconds: the queue may have been updated since.
+        pub(crate) removed_updated: M::Plain<u64>,
         /// Their sums, each times its weight. Linux works these out from the averages.
         pub(crate) removed_weighed: M::Plain<u64>,
         /// Their sums.
@@ -275,6 +279,8 @@ impl<M: Memory> GroupLoad<M> {
             removed_line: LineStart,
             removed_lock: RawSpinLock::new(),
             removed_count: M::Plain::new(0),
+            removed_passed: M::Plain::new(0),
+            removed_updated: M::Plain::new(0),
             removed_weighed: M::Plain::new(0),
             removed_value: M::Plain::new(0),
             rest_line: LineStart,
