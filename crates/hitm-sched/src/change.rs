@@ -39,20 +39,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy) {
+    pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy, is_lent: bool) {
         if policy.nice().is_some() {
             self.make_fair();
         }
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
         let mut rq = self.lock_queue_of(id);
+        self.charge_real_time(&rq);
         let before = task.prio();
         let highest = rq.highest();
         let cpu = rq.cpu;
         self.bracket(&rq, id, before < prio, || {
             self.detach_load(cpu, id);
             task.prio.set(prio.0);
-            task.round_robin.set(u32::from(policy == Policy::RoundRobin));
+            task.set_policy(policy, is_lent);
             if let Some(nice) = policy.nice() {
                 self.tasks.make_fair(&self.topology, id, nice).set_nice(nice);
                 self.recount_load(id);
@@ -61,7 +62,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if task.on_rq.get() == 0 {
             return;
         }
-        if before != prio {
+        // With the same priority, but lent or not lent any more, it may be held or not.
+        if before != prio || self.has_real_time_limits() {
             self.look_after_change(&rq, id, before, highest);
         }
         self.run_balance(&mut rq);
@@ -78,10 +80,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 if before < prio {
                     rq.request_balance(BALANCE_PULL);
                 }
-                if rq.highest() < prio {
+                if rq.highest() < prio || self.used_up_real_time(rq, id).is_some() {
                     self.resched(rq);
                 }
             }
+            _ if self.is_held_real_time(id) => {}
             // Not urgent enough to run here.
             Some(curr) if self.rank(rq, curr) <= prio => {}
             _ => self.resched(rq),
@@ -180,7 +183,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Whether `id` is queued on `rq` and does not run. What the task itself says of that is under the lock of the queue that it
     /// is on, which may be another by now; the lists here are under this one.
     fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
-        rq.curr() != Some(id) && (self.queued(rq).contains(&id) || self.held(rq.cpu).contains(&id))
+        rq.curr() != Some(id) && (self.queued(rq).contains(&id) || self.holds(rq.cpu, id))
+    }
+
+    /// Whether `id` is held on `cpu`, by whatever class.
+    fn holds(&self, cpu: CpuId, id: TaskId) -> bool {
+        self.held(cpu).contains(&id) || self.held_real_time(cpu).iter().any(|&(_, held)| held == id)
     }
 
     /// A CPU that runs something less urgent than `id`, else any where it may run.

@@ -14,6 +14,7 @@ use crate::cpupri_vecs::CpupriVecs;
 use crate::fair::check::FairSnapshot;
 use crate::fair::group::GroupId;
 use crate::fair::group::check::GroupSnapshot;
+use crate::fair::group::real_time::check::{check_shares, holder_of};
 use crate::prio::{Level, Prio};
 use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
@@ -34,6 +35,8 @@ pub struct QueueSnapshot {
     pub fair: Option<FairSnapshot>,
     /// The fair tasks that are queued beside these, in groups that have used up a quota.
     pub held: Vec<TaskId>,
+    /// The real-time ones, each with the group in whose list it is.
+    pub held_real_time: Vec<(GroupId, TaskId)>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
     /// The words that say what the lists hold.
@@ -69,6 +72,8 @@ pub struct TaskSnapshot {
     pub on_rq: bool,
     /// Whether it sleeps.
     pub sleeping: bool,
+    /// Whether its priority, if that is a real-time one, is lent.
+    pub lent: bool,
     /// Whether it is announced as waiting, and to whom.
     pub announced: Announced,
 }
@@ -123,6 +128,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 running: rq.curr(),
                 queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).chain(fair).collect(),
                 held: self.held(cpu),
+                held_real_time: self.held_real_time(cpu),
                 fair: self.fair_snapshot(cpu),
                 pushable: self.pushable(rq),
                 nr_running: rq.nr_running.peek(),
@@ -144,6 +150,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 group: self.group_hint(id),
                 on_rq: task.on_rq.peek() != 0,
                 sleeping: task.is_sleeping(),
+                lent: task.is_lent(),
                 announced: Announced::from_word(task.announced.peek()),
             }
         };
@@ -169,7 +176,8 @@ impl QueueSnapshot {
     /// Whether `id` is on it, held or not.
     #[must_use]
     pub fn has(&self, id: TaskId) -> bool {
-        self.held.contains(&id) || self.queued.iter().any(|&(_, queued)| queued == id)
+        let mut held = self.held.iter().chain(self.held_real_time.iter().map(|(_, held)| held));
+        held.any(|&held| held == id) || self.queued.iter().any(|&(_, queued)| queued == id)
     }
 }
 
@@ -191,6 +199,7 @@ impl Snapshot {
         for group in &self.groups {
             group.check(&mut |what| found.push(format!("group {}: {what}", group.id)));
         }
+        check_shares(&self.groups, &mut |what| found.push(what));
         let mut fail = |what| found.push(format!("root domain: {what}"));
         match &self.waiting {
             Some(waiting) => self.check_waiting(waiting, &mut fail),
@@ -240,6 +249,7 @@ impl Snapshot {
         {
             fail(format!("task {running} runs and is not queued"));
         }
+        self.check_held(cpu, queue, fail);
         let held = queue.held.iter().map(|&id| (Prio::NONE, id));
         for (prio, id) in queue.queued.iter().copied().chain(held) {
             match self.task(id) {
@@ -247,6 +257,29 @@ impl Snapshot {
                 Some(task) if task.cpu != cpu => fail(format!("task {id} is queued here and says cpu {}", task.cpu)),
                 Some(task) if task.prio != prio => fail(format!("task {id} of {} is queued as {prio}", task.prio)),
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// The group that holds a task on `cpu`, or would if it were queued there.
+    fn holder_on(&self, cpu: CpuId, task: &TaskSnapshot) -> Option<GroupId> {
+        if !task.prio.is_real_time() || task.lent {
+            return None;
+        }
+        holder_of(&self.groups, cpu, task.group)
+    }
+
+    /// Each real-time task is held by whom it should be, or by nobody.
+    fn check_held(&self, cpu: CpuId, queue: &QueueSnapshot, fail: &mut dyn FnMut(String)) {
+        let real_time = queue.queued.iter().filter(|(prio, _)| prio.is_real_time()).map(|&(_, id)| (None, id));
+        for (holder, id) in real_time.chain(queue.held_real_time.iter().map(|&(holder, id)| (Some(holder), id))) {
+            let Some(task) = self.task(id) else {
+                fail(format!("task {id} is queued or held and does not live"));
+                continue;
+            };
+            let should = self.holder_on(cpu, task);
+            if holder != should || task.cpu != cpu {
+                fail(format!("real-time task is held by {holder:?}, its groups say {should:?}: {task:?}"));
             }
         }
     }
@@ -326,7 +359,7 @@ impl Snapshot {
     /// Where a queued task waits on a CPU while a less urgent one, or none, runs on a CPU that it may use, in words. Empty when
     /// the most urgent tasks run, as far as affinities let them.
     ///
-    /// Fair tasks inherit no such promise: they wait while other CPUs idle until those balance.
+    /// Fair tasks inherit no such promise: they wait while other CPUs idle until those balance. Where a task would be held it may not run.
     ///
     /// A task whose affinity gave way because all of its CPUs had gone is not counted: it goes back when it next wakes, or
     /// makes way.
@@ -340,7 +373,8 @@ impl Snapshot {
                 for cpu in task.allowed.iter() {
                     let other = &self.queues[cpu.index()];
                     let running = other.running.and_then(|id| self.task(id)).map(|task| task.prio);
-                    if other.online && running.is_none_or(|running| prio < running) {
+                    let may_run = other.online && self.holder_on(cpu, task).is_none();
+                    if may_run && running.is_none_or(|running| prio < running) {
                         let runs = running.map_or("nothing".to_owned(), |running| running.to_string());
                         found.push(format!("task {id} ({prio}) waits on cpu {here} while cpu {cpu} runs {runs}"));
                     }

@@ -1,6 +1,6 @@
 //! Putting a task on a queue and taking it off, and what that does to the queue's priority.
 //!
-//! **Origin.** Linux's real-time class, v6.12 onward, without group scheduling.
+//! **Origin.** Linux's real-time class, v6.12 onward. What groups hold back stands elsewhere: see [`real_time`](crate::fair::group::real_time).
 //!
 //! **Cost.** Beside the queue's own lines: cpupri's four read-modify-writes when the queue's priority changes; a set or
 //! clear of overload for a task that may move; a load of the root domain's `overloaded` when two tasks are left.
@@ -30,6 +30,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Puts `id` on the queue: behind its equals, or before them.
     pub(crate) fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
+        if let Some(holder) = self.holder(rq.cpu, id) {
+            self.hold(rq, id, holder);
+            if rq.curr() == Some(id) {
+                self.resched(rq);
+            }
+            return;
+        }
         self.stats.note(|| Entry::Comes(rq.cpu, id));
         let task = self.tasks.get(id);
         let prio = task.prio();
@@ -48,7 +55,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         task.on_rq.set(1);
         self.arrive_ids(rq, id);
         rq.rt.rt_nr_running.set(rq.rt.rt_nr_running.get() + 1);
-        rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() + task.round_robin.get());
+        rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() + task.round_robin());
         self.raise_prio(rq, prio);
         self.count_rt(rq);
         if rq.curr() != Some(id) && task.can_move() {
@@ -58,6 +65,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Takes `id` off the queue. It `sleeps`, or has ended; else it goes on elsewhere or as something else.
     pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
+        if self.is_held_real_time(id) {
+            return self.let_go_of(rq, id);
+        }
         self.stats.note(|| Entry::Leaves(rq.cpu, id));
         let task = self.tasks.get(id);
         let prio = task.prio();
@@ -73,7 +83,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         task.on_list.set(0);
         task.on_rq.set(0);
         rq.rt.rt_nr_running.set(rq.rt.rt_nr_running.get() - 1);
-        rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() - task.round_robin.get());
+        rq.rt.rr_nr_running.set(rq.rt.rr_nr_running.get() - task.round_robin());
         self.lower_prio(rq, prio);
         self.count_rt(rq);
         self.dequeue_pushable(rq, id);
@@ -143,8 +153,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Moves `id`, which is queued, behind or before its equals.
+    /// Moves `id`, which is queued, behind or before its equals. Where it is held it has none.
     pub(crate) fn requeue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
+        if self.is_held_real_time(id) {
+            return;
+        }
         let queue = self.queue_of(rq, self.tasks.get(id).prio());
         queue.remove(id);
         if at_head {

@@ -37,7 +37,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let is_pinned = !self.tasks.get(curr).can_move() && !self.is_fair(curr);
             is_pinned || self.rank_on(cpu, curr) <= task.prio()
         });
-        if !blocked {
+        let is_held = || self.where_held(id).is_some_and(|held| held.contains(cpu));
+        if !blocked && !is_held() {
             // A more urgent task preempts what runs here, which is then pushed away.
             return cpu;
         }
@@ -66,6 +67,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Whether any CPU that `id` may run on runs something less urgent than `id`.
     pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
+        if self.where_held(id).is_some() {
+            return self.find_lowest(id, &CpuSet::new()).is_some();
+        }
         if self.rd.config.shipped {
             return self.any_less_urgent(id);
         }
@@ -79,6 +83,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if !task.can_move() || self.is_fair(id) {
             return None;
         }
+        // Where it would be held it is no better off.
+        let held = self.where_held(id).map(|mut held| {
+            busy.iter().for_each(|cpu| held.insert(cpu));
+            held
+        });
+        let busy = held.as_ref().unwrap_or(busy);
         if self.rd.config.shipped {
             return self.find_near(id, busy);
         }

@@ -54,7 +54,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The task of `source` that should run on the CPU of `rq`.
     fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
         let mut id = self.first_pushable(source)?;
-        while !self.tasks.allowed(id).contains(rq.cpu) {
+        // Where it would be held it is no better off.
+        while !self.tasks.allowed(id).contains(rq.cpu) || self.holder(rq.cpu, id).is_some() {
             id = self.next_pushable(source, id)?;
         }
         let prio = self.tasks.get(id).prio();

@@ -129,7 +129,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     return Place::Gone;
                 }
                 let allowed = !let_go || self.tasks.allowed(id).contains(cpu);
-                if allowed && lowest.online.get() != 0 && lowest.highest() > task.prio() {
+                let may = allowed && lowest.online.get() != 0 && lowest.highest() > task.prio();
+                if may && self.holder(cpu, id).is_none() {
                     return Place::Found(lowest);
                 }
             }

@@ -17,7 +17,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 use crate::check::Snapshot;
 use crate::cid::{MapId, MapSnapshot, Maps};
 use crate::fair::class::Fair;
-use crate::fair::group::quota::{GroupQuota, GroupThrottling};
+use crate::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
 use crate::fair::group::{GroupId, GroupWeight};
 use crate::fair::weight::Nice;
 use crate::hotplug::Hotplug;
@@ -111,6 +111,13 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// When `prio` is no real-time priority and `policy` not fair.
     fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy);
 
+    /// As [`set_prio`](Scheduling::set_prio), with a priority that others lend the task, whatever its policy, since they wait for it: what its group may run does
+    /// not hold it back.
+    ///
+    /// # Panics
+    /// As `set_prio`.
+    fn lend_prio(&self, task: TaskId, prio: Prio, policy: Policy);
+
     /// Changes where a task may run.
     ///
     /// # Panics
@@ -159,6 +166,16 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
 
     /// What its limit has done to a group that somebody keeps.
     fn group_throttling(&self, group: GroupId) -> GroupThrottling;
+
+    /// Limits how long the real-time tasks of a group, which somebody keeps, and of all groups in it run on each CPU in each period; none ends the limit.
+    /// It begins anew. Those whose priority is lent run on, and are counted.
+    ///
+    /// # Errors
+    /// When the group above, or the CPU, has not as much left, or the groups in it have more. Then nothing changes.
+    fn set_group_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused>;
+
+    /// What that limit has done to the real-time tasks of a group that somebody keeps.
+    fn group_real_time_throttling(&self, group: GroupId) -> GroupThrottling;
 
     /// The maker of a group keeps it no longer. It ends, and its number is free, when it has no task and no group either.
     fn free_group(&self, group: GroupId);
@@ -354,7 +371,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
 
     fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
         check_class(prio, policy);
-        self.change_prio(task, prio, policy);
+        self.change_prio(task, prio, policy, false);
+    }
+
+    fn lend_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
+        check_class(prio, policy);
+        self.change_prio(task, prio, policy, true);
     }
 
     fn set_allowed(&self, task: TaskId, allowed: &CpuSet) {
@@ -408,6 +430,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
 
     fn group_throttling(&self, group: GroupId) -> GroupThrottling {
         self.throttling_of(group)
+    }
+
+    fn set_group_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
+        self.limit_real_time(group, quota)
+    }
+
+    fn group_real_time_throttling(&self, group: GroupId) -> GroupThrottling {
+        self.real_time_throttling_of(group)
     }
 
     fn free_group(&self, group: GroupId) {

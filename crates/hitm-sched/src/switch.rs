@@ -24,6 +24,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn switch_task(&self, why: Why) -> Option<TaskId> {
         let mut rq = self.lock(P::current_cpu());
         rq.clear_need_resched();
+        self.charge_real_time(&rq);
         let prev = rq.curr();
         if let Some(prev) = prev {
             self.leave(&mut rq, prev, why);
@@ -98,17 +99,23 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
         if self.is_fair(prev) {
             self.put_fair(rq);
-        } else if self.tasks.get(prev).can_move() {
+        } else if !self.is_held_real_time(prev) && self.tasks.get(prev).can_move() {
             self.enqueue_pushable(rq, prev);
         }
     }
 
-    /// Step 4: the next task but `goes`, if any.
+    /// Step 4: the next task but `goes`, if any. What has used up what its group may run is held, and another looked for.
     fn pick(&self, rq: &RqGuard<'_, P>, goes: Option<TaskId>) -> Option<TaskId> {
-        let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
-        let next = match first {
-            Some(_) if first == goes => self.queued_real_time(rq).into_iter().find(|&id| Some(id) != goes),
-            _ => first,
+        let next = loop {
+            let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
+            let next = match first {
+                Some(_) if first == goes => self.queued_real_time(rq).into_iter().find(|&id| Some(id) != goes),
+                _ => first,
+            };
+            match next.and_then(|next| self.used_up_real_time(rq, next)) {
+                None => break next,
+                Some(group) => self.throttle_real_time(rq, group),
+            }
         };
         let next = self.pick_fair(rq, next, goes);
         if next.is_none() {
@@ -167,7 +174,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let rq = self.lock(P::current_cpu());
         let Some(curr) = rq.curr() else { return false };
         let task = self.tasks.get(curr);
-        if task.round_robin.get() == 0 {
+        if task.round_robin() == 0 {
             return false;
         }
         let queue = self.queue_of(&rq, task.prio());

@@ -87,6 +87,11 @@ pub struct Attributes {
     pub group: Option<GroupId>,
 }
 
+/// In `round_robin`: it takes turns with its equals.
+const ROUND_ROBIN: u32 = 1;
+/// In `round_robin`: its priority is lent.
+const LENT: u32 = 1 << 1;
+
 const SLEEPING: u32 = 1;
 const WOKEN: u32 = 1 << 1;
 const DEAD: u32 = 1 << 2;
@@ -108,13 +113,14 @@ described! {
         pub(crate) prio: M::Plain<i32>,
         /// In how many CPUs it may run. As `prio`.
         pub(crate) cpus_allowed_count: M::Plain<u32>,
-        /// 1 for round-robin. Under the queue's lock.
-        pub(crate) round_robin: M::Plain<u32>,
+        /// Bits: 1 for round-robin, 2 while its priority is lent. Under the queue's lock.
+        round_robin: M::Plain<u32>,
         /// The queue's own line begins.
         rt_entity: LineStart,
         /// Its place in its priority's list.
         pub(crate) run_list: Links<M> = described,
-        /// 1 while it is in a priority's list.
+        /// 1 while it is in a priority's list. A real-time task that is queued and in none is held: see
+        /// [`real_time`](crate::fair::group::real_time).
         pub(crate) on_list: M::Plain<u32>,
         /// Its concurrency id.
         pub(crate) ids: TaskIds<M> = described,
@@ -266,10 +272,30 @@ impl<M: Memory> Task<M> {
         Prio(self.prio.peek())
     }
 
-    /// Whether it takes turns with its equals: a hint.
+    /// Whether it takes turns with its equals: exact under the queue's lock, else a hint.
     #[track_caller]
     pub(crate) fn is_round_robin(&self) -> bool {
-        self.round_robin.peek() != 0
+        self.round_robin.peek() & ROUND_ROBIN != 0
+    }
+
+    /// 1 if it takes turns with its equals, else 0: under the queue's lock.
+    #[track_caller]
+    pub(crate) fn round_robin(&self) -> u32 {
+        self.round_robin.get() & ROUND_ROBIN
+    }
+
+    /// Whether its priority, if that is a real-time one, is lent by who waits for it: exact under the queue's lock, else a hint.
+    #[track_caller]
+    pub(crate) fn is_lent(&self) -> bool {
+        self.round_robin.peek() & LENT != 0
+    }
+
+    /// How it shares its CPU with equals, and whether its priority is lent. That of a fair task is, if it has one.
+    #[track_caller]
+    pub(crate) fn set_policy(&self, policy: Policy, is_lent: bool) {
+        let turns = if policy == Policy::RoundRobin { ROUND_ROBIN } else { 0 };
+        let lent = if is_lent || policy.nice().is_some() { LENT } else { 0 };
+        self.round_robin.set(turns | lent);
     }
 
     /// The CPU that it is on: exact under the queue's or its own lock, else a hint.
@@ -368,7 +394,7 @@ impl<M: Memory> TaskTable<M> {
         task.cpu.set(cpu.0);
         task.prio.set(attributes.prio.0);
         task.cpus_allowed_count.set(attributes.allowed.len() as u32);
-        task.round_robin.set(u32::from(attributes.policy == Policy::RoundRobin));
+        task.set_policy(attributes.policy, false);
         if let Some(nice) = attributes.policy.nice() {
             self.make_fair(topology, id, nice).begin(nice);
         } else if let Some(fair) = slot.fair.get() {

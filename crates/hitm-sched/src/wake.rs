@@ -102,7 +102,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn push_after_wakeup(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
         let Some(id_of_curr) = rq.curr() else { return };
-        if self.is_fair(id) {
+        if self.is_fair(id) || self.is_held_real_time(id) {
             return;
         }
         let curr = self.tasks.get(id_of_curr);

@@ -1,4 +1,4 @@
-//! Groups: fair tasks that share as one what they have with others.
+//! Groups: fair tasks that share as one what they have with others, and real-time tasks that are limited as one.
 //!
 //! **Protocol.** The scheduler's group is kept by its handle, by each task in it and by each group in it: with the last of them it ends. So a
 //! handle may be dropped while tasks of its group run or sleep, and they keep their share.
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use hitm_memory::{Platform, Span};
-use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
+use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 
 use crate::join::JoinHandle;
@@ -34,6 +34,10 @@ trait Owner: Send + Sync {
 
     fn throttling(&self, group: GroupId) -> GroupThrottling;
 
+    fn limit_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused>;
+
+    fn throttling_real_time(&self, group: GroupId) -> GroupThrottling;
+
     fn give_back(&self, group: GroupId);
 }
 
@@ -57,6 +61,17 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
 
     fn throttling(&self, group: GroupId) -> GroupThrottling {
         let throttling = |runtime: Arc<Inner<P>>| runtime.system_call(|| runtime.sched.group_throttling(group));
+        self.upgrade().map(throttling).unwrap_or_default()
+    }
+
+    fn limit_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
+        let Some(runtime) = self.upgrade() else { return Ok(()) };
+        runtime.system_call(|| runtime.sched.set_group_real_time(group, quota))
+    }
+
+    fn throttling_real_time(&self, group: GroupId) -> GroupThrottling {
+        let throttling =
+            |runtime: Arc<Inner<P>>| runtime.system_call(|| runtime.sched.group_real_time_throttling(group));
         self.upgrade().map(throttling).unwrap_or_default()
     }
 
@@ -103,7 +118,8 @@ impl Group {
     /// each 100, two CPUs are 200 of each 100; 100 ms are the usual period. Another call changes that at any time, and begins a period.
     ///
     /// When the quota is used up the group's fair tasks wait for the next period, wherever they are and whoever idles; those that have a
-    /// real-time priority, of their own or lent by a [`PiMutex`](crate::sync::PiMutex), neither wait nor count. CPUs take the quota in slices of 5 ms, and keep what they have left
+    /// real-time priority, of their own or lent by a [`PiMutex`](crate::sync::PiMutex), neither wait nor count: their limit is
+    /// [another](Group::limit_real_time). CPUs take the quota in slices of 5 ms, and keep what they have left
     /// of one: in a single period a group may run for as much more on each CPU, over many it does not. A task that neither computes nor checks nor
     /// waits runs on; what it uses too much the group lacks later.
     ///
@@ -146,6 +162,54 @@ impl Group {
         self.0.owner.throttling(self.0.id)
     }
 
+    /// Limits how long the group's tasks with a real-time priority, and those of all groups in it, run on each CPU in each period: `runtime`. 300 ms of each
+    /// second leave 700 to others, fair tasks too; a second is the usual period. Another call changes that at any time, and begins a period.
+    ///
+    /// When the runtime is used up on a CPU the group's real-time tasks there wait for the next period, whoever idles; one that wakes goes where
+    /// its group has some left, if it may. A task that is lent a priority by a [`PiMutex`](crate::sync::PiMutex) does not wait, so that nobody waits for it; it
+    /// counts. What is used too much, so or since a task neither computed nor checked nor waited, is taken off the periods that follow.
+    ///
+    /// ```
+    /// use hitm::{NativeRuntime, Priority, Span, SpawnOptions};
+    ///
+    /// let runtime = NativeRuntime::with_cpus(2).unwrap();
+    /// let sum = runtime.run(|handle| async move {
+    ///     let millis = |count: u64| Span::from_micros(count * 1_000);
+    ///     let audio = handle.group("audio").limit_real_time(millis(300), millis(1_000)).unwrap();
+    ///     let (mixer, refused) = (audio.group("mixer"), audio.group("meters"));
+    ///     let mixer = mixer.limit_real_time(millis(200), millis(1_000)).unwrap();
+    ///     assert!(refused.limit_real_time(millis(200), millis(1_000)).is_err());
+    ///     let options = SpawnOptions { priority: Priority::fifo(50), group: Some(mixer), ..SpawnOptions::default() };
+    ///     handle.spawn(options, async { (0..100).sum::<u32>() }).await.unwrap()
+    /// });
+    /// assert_eq!(sum.unwrap(), 4_950);
+    /// ```
+    ///
+    /// # Errors
+    /// When that is a larger part of a CPU than is left of what the next group around it with such a limit, or the CPU, has; or a smaller one than the
+    /// groups in it have together. Then nothing changes.
+    ///
+    /// # Panics
+    /// When `period` is not 1 ms to 1 s, or `runtime` less than 100 us or more than `period`.
+    pub fn limit_real_time(self, runtime: Span, period: Span) -> Result<Self, QuotaRefused> {
+        self.0.owner.limit_real_time(self.0.id, Some(RealTimeQuota::new(runtime, period)))?;
+        Ok(self)
+    }
+
+    /// Ends the [limit](Group::limit_real_time) of the group's real-time tasks: what waited for the next period may run. Those of groups around it hold.
+    #[allow(clippy::must_use_candidate, reason = "as above")]
+    pub fn unlimited_real_time(self) -> Self {
+        // Nothing that fits ceases to when there is more room.
+        let _never_refused = self.0.owner.limit_real_time(self.0.id, None);
+        self
+    }
+
+    /// What the limit of its real-time tasks has done to the group so far, all CPUs together; nothing when the runtime is gone.
+    #[must_use]
+    pub fn throttling_real_time(&self) -> GroupThrottling {
+        self.0.owner.throttling_real_time(self.0.id)
+    }
+
     /// A group in this one, with tasks of none: it shares with this one's own tasks what this one gets.
     ///
     /// # Panics
@@ -169,7 +233,7 @@ impl<P: Platform> Handle<P> {
     ///
     /// Where fair tasks of several groups want a CPU, each group gets of it what its weight says, however many tasks it has; so does a task that
     /// is in none. What a group gets on all CPUs together is its weight too: it is divided over the CPUs where the group has load. Tasks with a
-    /// real-time priority share nothing.
+    /// real-time priority share nothing, but may be [limited](Group::limit_real_time).
     ///
     /// ```
     /// use hitm::{NativeRuntime, Priority, SpawnOptions};

@@ -220,6 +220,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// A tick of the calling CPU.
     pub(crate) fn tick_fair(&self) {
         self.look_after_limits();
+        self.tick_real_time();
         let here = P::current_cpu();
         if self.fair.get().is_none_or(|fair| fair.queues[here].nr_queued.peek() == 0) {
             return;
@@ -248,7 +249,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn next_tick_of(&self, ids_want_one: bool, now: Time) -> Time {
         let here = P::current_cpu();
         let any = self.fair.get().is_some_and(|fair| fair.queues[here].nr_queued.peek() > 0);
-        let refill = self.refill_due();
+        let refill = self.refill_due().min(self.real_time_ends());
         if !ids_want_one && !any {
             return refill;
         }

@@ -1,5 +1,6 @@
 //! The scheduler core from outside.
 
+mod alive;
 mod bench;
 mod costs;
 mod equivalence;
@@ -11,6 +12,7 @@ mod loom;
 mod numbers;
 mod push;
 mod quotas;
+mod real_time_groups;
 mod recipes;
 mod run;
 

@@ -1,37 +1,17 @@
 //! Quotas: how long groups run that have one, who waits then, and what ends it.
 
-use std::ops::Deref;
-
 use hitm_machine::Simulated;
-use hitm_memory::{CpuSet, Platform, Span, Time};
-use hitm_sched::check::Snapshot;
-use hitm_sched::fair::group::check::{GroupSnapshot, LimitSnapshot};
+use hitm_memory::{CpuSet, Platform, Span};
+use hitm_sched::fair::group::GroupId;
+use hitm_sched::fair::group::check::LimitSnapshot;
 use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Why;
 use hitm_sched::task::{Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched, fair};
-
-/// A machine on which everything goes on.
-struct Bench(bench::Bench<Sched>);
-
-impl Deref for Bench {
-    type Target = bench::Bench<Sched>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-const MILLI: u64 = 1_000_000;
-
-const fn millis(count: u64) -> Span {
-    Span::from_micros(count * 1_000)
-}
+use crate::alive::{Bench, MILLI, about, millis};
 
 /// What a CPU takes at a time, nanoseconds.
 const SLICE: u64 = 5 * MILLI;
@@ -43,55 +23,9 @@ fn quota(quota: u64, period: u64) -> Option<GroupQuota> {
 
 const FAIR: Policy = Policy::Fair(Nice::new(0));
 
-/// Runs what the CPU is given until then, ticks and looks when it is to, and idles otherwise.
-fn live(sched: &Sched, until: Time) {
-    let mut on = sched.running(Simulated::current_cpu());
-    while Simulated::now() < until {
-        Simulated::take_interrupts();
-        if sched.needs_resched() {
-            on = sched.switch(Why::Preempt);
-        } else if let Some(id) = on {
-            sched.begin_poll(id);
-            let tick = sched.next_tick(false, &Simulated::now);
-            Simulated::compute(tick.min(until).since(Simulated::now()));
-            if tick <= Simulated::now() {
-                sched.tick();
-            }
-        } else {
-            let refill = sched.next_refill();
-            Simulated::set_timer(refill.min(until));
-            Simulated::wait_for_interrupt();
-            if refill <= Simulated::now() {
-                sched.refill();
-            }
-        }
-    }
-    Simulated::set_timer(Time::NEVER);
-    // What runs is charged.
-    sched.tick();
-}
-
 impl Bench {
-    fn new(topology: &str, mitigation: &str) -> Self {
-        Self(bench::Bench::new(topology, mitigation, true))
-    }
-
-    fn group(&self, parent: Option<GroupId>) -> GroupId {
-        self.on(0, move |sched| sched.make_group(parent, GroupWeight::DEFAULT))
-    }
-
     fn limit(&self, group: GroupId, quota: Option<GroupQuota>) {
         self.on(0, move |sched| sched.set_group_quota(group, quota));
-    }
-
-    /// A fair task that sleeps, was made on `cpu` and may run there and on others.
-    fn task(&self, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
-        let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
-        self.on(cpu, move |sched| sched.create(&fair(0, allowed.clone(), group)))
-    }
-
-    fn wake(&self, id: TaskId) {
-        self.on(0, move |sched| sched.wake(id));
     }
 
     /// Tasks that want to run for ever, one on each of so many CPUs.
@@ -99,27 +33,6 @@ impl Bench {
         for cpu in 0..cpus {
             self.wake(self.task(cpu, Some(group), &[]));
         }
-    }
-
-    /// All CPUs live for so long.
-    fn pass(&self, span: Span) {
-        let until = self.on(0, |_| Simulated::now()) + span;
-        self.each(move |_, sched| live(sched, until));
-        self.calm();
-    }
-
-    /// All there is, looked at from outside.
-    fn look(&self) -> Snapshot {
-        self.machine.enter(|| self.sched.snapshot())
-    }
-
-    /// Nothing is wrong.
-    fn calm(&self) {
-        assert_eq!(self.look().violations(), [""; 0]);
-    }
-
-    fn snapshot(&self, group: GroupId) -> GroupSnapshot {
-        self.look().groups.into_iter().find(|own| own.id == group).expect("it was made")
     }
 
     fn limit_of(&self, group: GroupId) -> LimitSnapshot {
@@ -136,18 +49,9 @@ impl Bench {
         self.limit_of(group).on.iter().filter(|on| on.throttled).map(|on| on.cpu.0).collect()
     }
 
-    fn running(&self, cpu: u32) -> Option<TaskId> {
-        self.sched.running(CpuId(cpu))
-    }
-
     fn throttling(&self, group: GroupId) -> GroupThrottling {
         self.on(0, move |sched| sched.group_throttling(group))
     }
-}
-
-#[track_caller]
-fn about(is: u64, should: u64, off: u64) {
-    assert!(is.abs_diff(should) <= off, "{is} ns, not {should} within {off}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 use hitm_memory::{Described, Field, Lock, LockGuard, Placed, Platform};
 use hitm_sched::prio::Prio;
-use hitm_sched::task::Policy;
+use hitm_sched::task::{Policy, TaskId};
 
 use crate::cell::Cell;
 use crate::runtime::Inner;
@@ -100,6 +100,15 @@ impl<P: Platform> Standing<P> {
     fn most_urgent(&self) -> Prio {
         self.lent.iter().map(|&(_, prio)| prio).fold(self.own, Prio::min)
     }
+
+    /// Tells the scheduler how urgent the task is, and whether it is lent that.
+    fn tell(&self, id: TaskId, runtime: &Inner<P>) {
+        if self.effective == self.own {
+            runtime.sched.set_prio(id, self.effective, self.policy);
+        } else {
+            runtime.sched.lend_prio(id, self.effective, self.policy);
+        }
+    }
 }
 
 impl<P: Platform> TaskPi<P> {
@@ -133,7 +142,7 @@ impl<P: Platform> Cell<P> {
             return false;
         }
         standing.effective = effective;
-        runtime.sched.set_prio(self.id, effective, standing.policy);
+        standing.tell(self.id, runtime);
         if let (Some(roles), Some(role)) = (&runtime.roles, self.role) {
             roles.priority_change(P::now(), role);
         }
@@ -146,7 +155,7 @@ impl<P: Platform> Cell<P> {
             let mut standing = self.standing(runtime);
             (standing.own, standing.policy) = (prio, policy);
             standing.effective = standing.most_urgent();
-            runtime.sched.set_prio(self.id, standing.effective, policy);
+            standing.tell(self.id, runtime);
         }
         pass_on(runtime, self.clone());
     }

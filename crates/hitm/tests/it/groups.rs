@@ -1,5 +1,8 @@
 //! Groups: they share as one, whatever is in them, and are there as long as somebody needs them.
 
+use std::sync::Arc;
+
+use hitm::sync::PiMutex;
 use hitm::{Group, Handle, Priority, Span, SpawnOptions};
 
 use crate::host::Host;
@@ -7,6 +10,7 @@ use crate::stage::{Gate, joined};
 
 every_host!(
     a_crowd_within_limits_ends,
+    a_real_time_crowd_within_limits_ends,
     a_crowd_in_groups_ends,
     a_group_that_nobody_holds_is_there_for_its_tasks,
     groups_lend_no_urgency,
@@ -65,6 +69,34 @@ async fn a_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
         sum += joined(task).await;
     }
     assert_eq!(sum, H::OFTEN / 4);
+}
+
+async fn a_real_time_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
+    let [half, one, two] = [500, 1_000, 2_000].map(Span::from_micros);
+    let outer = handle.group("outer").limit_real_time(one, two).unwrap();
+    let inner = outer.group("inner").limit_real_time(half, two).unwrap();
+    assert!(outer.group("refused").limit_real_time(one, two).is_err());
+    let groups = [inner, outer.group("other"), outer.clone()];
+    let mutex = Arc::new(PiMutex::new(&handle, 0));
+    let work = |task: usize| {
+        let (clock, mutex) = (handle.clone(), mutex.clone());
+        let priority = if task.is_multiple_of(4) { Priority::fair(0) } else { Priority::fifo(1 + (task % 5) as u8) };
+        handle.spawn(SpawnOptions { priority, ..within(&groups[task % groups.len()]) }, async move {
+            clock.compute(Span::from_micros(50)).await;
+            let mut sum = mutex.lock().await.expect("no cycle, no death");
+            clock.compute(Span::from_micros(50)).await;
+            *sum += 1;
+        })
+    };
+    let tasks: Vec<_> = (0..H::OFTEN / 4).map(work).collect();
+    let half = H::OFTEN / 8;
+    for (index, task) in tasks.into_iter().enumerate() {
+        if index == half {
+            let _same = outer.clone().unlimited_real_time();
+        }
+        joined(task).await;
+    }
+    assert_eq!(*mutex.lock().await.expect("no cycle, no death"), H::OFTEN / 4);
 }
 
 async fn a_group_that_nobody_holds_is_there_for_its_tasks<H: Host>(handle: Handle<H>) {

@@ -38,6 +38,8 @@ mod slices;
 mod fair;
 mod groups;
 #[cfg(not(miri))]
+mod real_time_limits;
+#[cfg(not(miri))]
 mod shares;
 
 mod affinity;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hitm_memory::{CpuSet, Interrupts, Platform, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::cid::{MapId, MapSnapshot};
-use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
+use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
@@ -168,6 +168,21 @@ impl<P: Platform> Counted<P> {
         self.branches[branch as usize].fetch_add(1, ORDER);
     }
 
+    /// `task` is to be of `prio`. False when that is to be forgotten.
+    fn heeds_change(&self, task: TaskId, prio: Prio) -> bool {
+        let before = self.inner.prio_of(task);
+        P::settle();
+        if before < prio && self.slips(Flaw::KeepsWhatWasLent, 8) {
+            return false;
+        }
+        match prio.cmp(&before) {
+            std::cmp::Ordering::Less => self.reached(Branch::Raised),
+            std::cmp::Ordering::Greater => self.reached(Branch::Lowered),
+            std::cmp::Ordering::Equal => {}
+        }
+        true
+    }
+
     /// An operation.
     fn counted<R>(&self, f: impl FnOnce(&dyn Scheduling<P>) -> R) -> R {
         self.begins();
@@ -205,6 +220,14 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
 
     fn group_throttling(&self, group: GroupId) -> GroupThrottling {
         self.inner.group_throttling(group)
+    }
+
+    fn set_group_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
+        self.counted(|inner| inner.set_group_real_time(group, quota))
+    }
+
+    fn group_real_time_throttling(&self, group: GroupId) -> GroupThrottling {
+        self.inner.group_real_time_throttling(group)
     }
 
     fn free_group(&self, group: GroupId) {
@@ -322,17 +345,15 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
     }
 
     fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
-        let before = self.inner.prio_of(task);
-        P::settle();
-        if before < prio && self.slips(Flaw::KeepsWhatWasLent, 8) {
-            return;
+        if self.heeds_change(task, prio) {
+            self.counted(|inner| inner.set_prio(task, prio, policy));
         }
-        match prio.cmp(&before) {
-            std::cmp::Ordering::Less => self.reached(Branch::Raised),
-            std::cmp::Ordering::Greater => self.reached(Branch::Lowered),
-            std::cmp::Ordering::Equal => {}
+    }
+
+    fn lend_prio(&self, task: TaskId, prio: Prio, policy: Policy) {
+        if self.heeds_change(task, prio) {
+            self.counted(|inner| inner.lend_prio(task, prio, policy));
         }
-        self.counted(|inner| inner.set_prio(task, prio, policy));
     }
 
     fn set_allowed(&self, task: TaskId, allowed: &CpuSet) {

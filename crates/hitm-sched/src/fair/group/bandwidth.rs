@@ -37,9 +37,12 @@
 //! that leaves a queue empty with more than 1 ms left. To throttle and back, what it costs the queues above that a task sleeps and wakes, and the
 //! lock thrice. A group's limit is 2 lines, and one a CPU.
 //!
-//! **Limits.** What a task does with a real-time priority, its own or lent, is not charged. Nor is what one does that was moved into a throttled
+//! **Limits.** What a task does with a real-time priority, its own or lent, is not charged: [`real_time`](super::real_time) has a limit for that, which is
+//! looked after here with the others. Nor is what one does that was moved into a throttled
 //! group before its CPU leaves it. On a CPU that does not look, since its task does not check, a group runs on as long; what it used too much it
 //! lacks later.
+
+use std::sync::OnceLock;
 
 use hitm_memory::{PerCpu, Placed, PlainWord, Platform, RawSpinLock, Span, Time, described};
 use hitm_topology::{CpuId, Topology};
@@ -49,6 +52,7 @@ use super::average::nanos;
 use super::check::{LimitOnCpuSnapshot, LimitSnapshot};
 use super::pool::{GroupLimit, LimitOnCpu, SLICE};
 use super::quota::{GroupQuota, GroupThrottling};
+use super::real_time::RealTimeClock;
 use crate::fair::timeline::Arrival;
 use crate::fair::words::Member;
 use crate::root_domain::RootDomainWords;
@@ -76,15 +80,17 @@ described! {
     /// Whose turn it is to change a limit.
     pub(crate) struct LimitChange<M: Memory> as "group_limit_change" {
         /// Held while that is done.
-        lock: RawSpinLock<M>,
+        pub(super) lock: RawSpinLock<M>,
     }
 }
 
 /// What there is beside groups once one of them has a limit.
 #[derive(Debug)]
 pub(crate) struct Limits<P: hitm_memory::Memory> {
-    change: Placed<P, LimitChange<P>>,
+    pub(super) change: Placed<P, LimitChange<P>>,
     watches: PerCpu<P, GroupWatch<P>>,
+    /// Made with the first limit for real-time tasks.
+    pub(super) clocks: OnceLock<PerCpu<P, RealTimeClock<P>>>,
 }
 
 impl<M: hitm_memory::Memory> Limits<M> {
@@ -93,13 +99,19 @@ impl<M: hitm_memory::Memory> Limits<M> {
         Self {
             change: Placed::new(LimitChange { lock: RawSpinLock::new() }, None, None),
             watches: PerCpu::new(topology, watch),
+            clocks: OnceLock::new(),
         }
+    }
+
+    /// When `cpu` looks next. Peeked at by the CPU.
+    pub(super) fn due(&self, cpu: CpuId) -> Time {
+        Time::from_picos(self.watches[cpu].due.peek())
     }
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// What there is if any group ever had a limit.
-    fn limits(&self) -> Option<&Limits<P>> {
+    pub(super) fn limits(&self) -> Option<&Limits<P>> {
         self.groups()?.limits.get()
     }
 
@@ -109,7 +121,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// The limit of `id`, if it ever had one.
-    fn limit_of(&self, id: GroupId) -> Option<&GroupLimit<P>> {
+    pub(super) fn limit_of(&self, id: GroupId) -> Option<&GroupLimit<P>> {
         self.group(id).limit.get()
     }
 
@@ -125,9 +137,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.peek() != 0)
     }
 
-    /// Whether `id`, if it is fair, is queued on `cpu` in a throttled queue or would be so: exact under the CPU's lock, else a hint.
+    /// Whether `id` is queued on `cpu` in a throttled queue; if it is fair, or would be so: exact under the CPU's lock, else a hint.
     pub(crate) fn is_held(&self, cpu: CpuId, id: TaskId) -> bool {
-        self.has_limits() && self.is_fair(id) && self.is_held_in(cpu, self.group_hint(id))
+        if !self.has_limits() {
+            return false;
+        }
+        if self.is_fair(id) { self.is_held_in(cpu, self.group_hint(id)) } else { self.is_held_real_time(id) }
     }
 
     /// Whether who is in `group` is held on `cpu`.
@@ -136,14 +151,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if self.peek_throttled(cpu, own) {
                 return true;
             }
-            // From the words of the CPU where there are some: their line is touched anyway.
-            let slot = self.group(own);
-            group = slot.on(cpu).map_or_else(|| slot.parent(), |on| GroupId::of_link(on.entity.group.peek()));
+            group = self.above_on(own, cpu);
         }
         false
     }
 
-    /// The tasks that are held on a CPU.
+    /// The group above `id`: from the words of the CPU where there are some, whose line is touched anyway.
+    pub(super) fn above_on(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
+        let slot = self.group(id);
+        slot.on(cpu).map_or_else(|| slot.parent(), |on| GroupId::of_link(on.entity.group.peek()))
+    }
+
+    /// The fair tasks that are held on a CPU.
     pub(crate) fn held(&self, cpu: CpuId) -> Vec<TaskId> {
         let mut held = Vec::new();
         for id in self.watched(cpu) {
@@ -290,13 +309,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if self.is_throttled(rq.cpu, id) {
                 self.unthrottle(rq, id, P::now());
             }
+            self.unthrottle_offline(rq, id);
         }
     }
 
     // ---- who looks when ----
 
     /// `cpu` looks at `at` whether there is something for who waits for runtime of `id`.
-    fn watch(&self, cpu: CpuId, id: GroupId, on: &LimitOnCpu<P>, at: u64) {
+    pub(super) fn watch(&self, cpu: CpuId, id: GroupId, on: &LimitOnCpu<P>, at: u64) {
         let watch = &self.limits().expect("one has a limit").watches[cpu];
         if on.is_watched.get() == 0 {
             on.is_watched.set(1);
@@ -309,7 +329,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// The groups that a CPU looks after.
-    fn watched(&self, cpu: CpuId) -> Vec<GroupId> {
+    pub(super) fn watched(&self, cpu: CpuId) -> Vec<GroupId> {
         let Some(limits) = self.limits() else { return Vec::new() };
         let mut watched = Vec::new();
         let mut next = GroupId::of_link(limits.watches[cpu].first.peek());
@@ -322,8 +342,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// When this CPU is to look next, if no tick comes before.
     pub(crate) fn refill_due(&self) -> Time {
-        let due = |limits: &Limits<P>| Time::from_picos(limits.watches[P::current_cpu()].due.peek());
-        self.limits().map_or(Time::NEVER, due)
+        self.limits().map_or(Time::NEVER, |limits| limits.due(P::current_cpu()))
     }
 
     /// Looks, if that is due. The caller holds no lock.
@@ -341,7 +360,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.watched(here)
         };
         watched.iter().for_each(|&id| self.serve_line(id));
-        let _rq = self.lock(here);
+        let mut rq = self.lock(here);
+        self.refill_real_time(&mut rq, &watched);
         self.watch_on(here, nanos(now));
     }
 
@@ -377,7 +397,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             on.is_watched.set(0);
             let later = Some(on.look_at.get()).filter(|&at| at > now);
             let ends = (on.is_throttled.get() != 0).then(|| limit.ends());
-            if let Some(at) = later.into_iter().chain(ends).min() {
+            if let Some(at) = later.into_iter().chain(ends).chain(self.throttled_until(cpu, id)).min() {
                 self.watch(cpu, id, on, at);
             }
         }
@@ -385,13 +405,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- changes ----
 
-    /// Limits `id`, which the caller keeps, or ends its limit. Nothing of it is throttled when this returns, and it begins anew.
-    pub(crate) fn limit_group(&self, id: GroupId, quota: Option<GroupQuota>) {
+    /// What there is for limits, with the words of one of `id`, if it ever had one or `gets` one.
+    pub(super) fn begin_limit(&self, id: GroupId, gets: bool) -> Option<&Limits<P>> {
         let groups = self.groups().expect("made with the first group");
         let slot = groups.get(id);
         if slot.limit.get().is_none() {
-            if quota.is_none() {
-                return;
+            if !gets {
+                return None;
             }
             // Placed before they are set: a simulated CPU may be suspended here, and another may come. The first wins.
             if groups.limits.get().is_none() {
@@ -399,7 +419,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             let _came_later = slot.limit.set(GroupLimit::new(&self.topology, id.0 as usize));
         }
-        let (limits, limit) = (self.limits().expect("just made"), slot.limit.get().expect("just made"));
+        self.limits()
+    }
+
+    /// Limits `id`, which the caller keeps, or ends its limit. Nothing of it is throttled when this returns, and it begins anew.
+    pub(crate) fn limit_group(&self, id: GroupId, quota: Option<GroupQuota>) {
+        let Some(limits) = self.begin_limit(id, quota.is_some()) else { return };
+        let (slot, limit) = (self.group(id), self.limit_of(id).expect("just made"));
         let _one_at_a_time = limits.change.lock.lock();
         limit.set(quota, nanos(P::now()));
         for cpu in self.topology.cpu_ids() {
@@ -418,13 +444,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(super) fn end_limit(&self, id: GroupId) {
         if self.limit_of(id).is_some() {
             self.limit_group(id, None);
+            self.end_real_time_limit(id);
         }
     }
 
     /// How the limit of `id` stands, for checkers.
     pub(super) fn limit_snapshot(&self, id: GroupId) -> Option<LimitSnapshot> {
         let limit = self.limit_of(id)?;
-        let watches = &self.limits().expect("one has a limit").watches;
+        let limits = self.limits().expect("one has a limit");
         let on = |cpu: CpuId| {
             let on = limit.on(cpu);
             let used = self.group(id).on(cpu).map_or(0, |on| on.queue.period_used.peek());
@@ -435,7 +462,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 left: on.from.peek() as i64 + on.got.peek() - used as i64,
                 throttled: on.is_throttled.peek() != 0,
                 watched: self.watched(cpu).contains(&id),
-                due: Time::from_picos(watches[cpu].due.peek()),
+                due: limits.due(cpu),
             }
         };
         let (runtime, given, quota) = limit.peek();

@@ -12,6 +12,7 @@ use super::{CHUNK, Group, GroupId, GroupWeight, Groups};
 use crate::fair::weight::Nice;
 use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
+use crate::rq::BALANCE_PULL;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
@@ -199,12 +200,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             self.follow_group(id, cpu);
         };
-        if self.is_fair(id) {
+        if self.is_fair(id) || self.has_real_time_limits() {
+            self.charge_real_time(&rq);
+            let highest = self.has_real_time_limits().then(|| rq.highest());
             self.bracket(&rq, id, false, change);
             if rq.curr() == Some(id) {
                 self.resched(&rq);
             } else if task.on_rq.get() != 0 {
                 self.preempt_for(&rq, id);
+            }
+            if highest.is_some_and(|highest| highest < rq.highest()) {
+                rq.request_balance(BALANCE_PULL);
             }
         } else {
             change();

@@ -8,6 +8,7 @@ use hitm_topology::CpuId;
 use super::GroupId;
 use super::average::coarse;
 use super::pool::SLICE;
+use super::real_time::check::RealTimeSnapshot;
 use super::variant::PostRate;
 use super::words::Loaded;
 use crate::fair::words::{FairTask, Member};
@@ -113,6 +114,8 @@ pub struct GroupSnapshot {
     pub on: Vec<GroupOnCpuSnapshot>,
     /// Its limit, if it ever had one, or another group of its number.
     pub limit: Option<LimitSnapshot>,
+    /// That of its real-time tasks.
+    pub real_time: Option<RealTimeSnapshot>,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
@@ -176,6 +179,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 leaks: self.rd.config.groups.rate == PostRate::LimitedWithLeak,
                 on: self.topology.cpu_ids().filter_map(on).collect(),
                 limit: self.limit_snapshot(id),
+                real_time: self.real_time_snapshot(id),
             }
         };
         groups.ever_made().map(snapshot).collect()
@@ -196,6 +200,9 @@ impl GroupSnapshot {
             on.check(self.leaks, &mut |what| fail(format!("on cpu {}: {what}", on.cpu)));
         }
         if let Some(limit) = &self.limit {
+            limit.check(self.lives, fail);
+        }
+        if let Some(limit) = &self.real_time {
             limit.check(self.lives, fail);
         }
     }

@@ -21,7 +21,7 @@
 //! a group that is given back while tasks of it sleep stays until the last of them has gone, and they keep their share.
 //!
 //! **Limits** ([`bandwidth`]). A group may have a [quota] of the CPUs' time in each period. It comes out of a [pool], and when that is empty the
-//! group's queues are throttled until it is filled anew.
+//! group's queues are throttled until it is filled anew. Its real-time tasks may have a limit of their own, on each CPU ([`real_time`]).
 //!
 //! **Locks.** A group's words on a CPU are under that CPU's queue lock, and made under it when a task of the group is first queued there. A
 //! task's group changes under its `pi_lock` and the lock of its queue.
@@ -33,8 +33,9 @@
 //! task that is in a group reads, as the original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
 //! outside the shared memory, and the original's pointers, 32, where they are read; per group and CPU in use 448 bytes, made when first used.
 //!
-//! **What is left out.** Real-time groups, but for the loads that they cost a change of CPU; bursts beyond a quota; idle groups;
-//! averages of the CPU's own queue, which nothing here reads. A task that comes from no group counts as one that was always queued.
+//! **What is left out.** Entities of real-time groups, but for the loads that they cost a change of CPU: real-time tasks share nothing, and what limits
+//! hold back stands in lists; bursts beyond a quota; idle groups; averages of the CPU's own queue, which nothing here reads. A task that comes from no group
+//! counts as one that was always queued.
 //!
 //! **Limits.** Virtual time is 64 bits of nanoseconds. It passes fastest for a group's entity of the least weight, 2, which is had with the least shares on a
 //! thousand CPUs: if that runs alone on its CPU for five hours, its virtual time overflows.
@@ -46,6 +47,7 @@ pub mod check;
 mod leaves;
 mod pool;
 pub mod quota;
+pub mod real_time;
 mod share;
 pub mod variant;
 mod walk;
@@ -264,7 +266,7 @@ impl<M: Memory> Groups<M> {
     }
 
     /// Those that live or did, for checkers.
-    fn ever_made(&self) -> impl Iterator<Item = GroupId> {
+    pub(super) fn ever_made(&self) -> impl Iterator<Item = GroupId> {
         (0..self.numbers.fresh()).map(GroupId).filter(|&id| self.made(id).is_some())
     }
 

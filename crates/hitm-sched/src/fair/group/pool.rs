@@ -14,11 +14,13 @@
 //! line a CPU.
 
 use std::mem::offset_of;
+use std::sync::OnceLock;
 
 use hitm_memory::{LINE, LineStart, Memory, Native, PerCpu, Placed, PlainWord, RawGuard, RawSpinLock, Span, described};
 use hitm_topology::{CpuId, Topology};
 
 use super::quota::{GroupQuota, GroupThrottling};
+use super::real_time::queue::RealTimeLimit;
 
 /// What a CPU takes from the pool at a time, nanoseconds: Linux's `sched_cfs_bandwidth_slice`.
 pub(super) const SLICE: i64 = 5_000_000;
@@ -88,6 +90,8 @@ const _: () = assert!(size_of::<LimitOnCpu<Native>>() <= LINE, "one line a CPU")
 pub(crate) struct GroupLimit<M: Memory> {
     pool: Placed<M, GroupPool<M>>,
     on: PerCpu<M, LimitOnCpu<M>>,
+    /// That of its real-time tasks. Made when they first get one.
+    pub(super) real_time: OnceLock<RealTimeLimit<M>>,
 }
 
 fn link(cpu: Option<CpuId>) -> u32 {
@@ -126,7 +130,7 @@ impl<M: Memory> GroupLimit<M> {
             next_watched: M::Plain::new(0),
             next: M::Plain::new(0),
         };
-        Self { pool: Placed::new(pool, Some(number), None), on: PerCpu::new(topology, on) }
+        Self { pool: Placed::new(pool, Some(number), None), on: PerCpu::new(topology, on), real_time: OnceLock::new() }
     }
 
     /// Its words on `cpu`.

@@ -70,6 +70,12 @@ const POOL: Property = property("a group's pool is touched under its lock", Chec
 const LOOKED_AFTER: Property =
     property("group limits 2: a CPU looks after what is throttled", Check::Snapshot, "is throttled until");
 const HELD: Property = property("who is held is not counted", Check::Snapshot, "nr_running is");
+const REAL_TIME: Property =
+    property("a real-time queue may run what its group may", Check::Snapshot, "real-time tasks may run");
+const PASSED_OVER: Property =
+    property("searches know where real-time tasks are held", Check::Snapshot, "searches know otherwise");
+const REAL_TIME_LOOKED_AFTER: Property =
+    property("real-time limits 3: a CPU looks after what is throttled", Check::Snapshot, "throttles real-time tasks, ");
 const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
 const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");
 const ASLEEP: Property = property("a task that sleeps is given to no CPU", Check::HandOut, "was not woken");
@@ -237,6 +243,20 @@ fn broken_limits_of_groups_are_noticed() {
         nobody stands in line                | group pool 3: who is throttled is in line           | random runs, snapshot
         the pool's lock is awaited by nobody | a group's pool is touched under its lock            | random runs, race detector
     "#]].assert_eq(&table(&rows));
+}
+
+#[test]
+fn broken_limits_of_real_time_tasks_are_noticed() {
+    const QUEUE_FILE: &str = "src/fair/group/real_time/queue.rs";
+    const BANDWIDTH: &str = "src/fair/group/bandwidth.rs";
+    let rows = [
+        runtime("CPUs that idle forget refills", Mistake::ForgetsRefills, KNOWN),
+        scheduler("what may be run is not kept", Flaw::lose_plain::<u64>(QUEUE_FILE), REAL_TIME),
+        scheduler("searches are not told", Flaw::lose(QUEUE_FILE, Op::Or, Relaxed), PASSED_OVER),
+        scheduler("searches are not told that it is over", Flaw::lose(QUEUE_FILE, Op::And, Relaxed), PASSED_OVER),
+        scheduler("when to look is not kept", Flaw::lose_plain::<u64>(BANDWIDTH), REAL_TIME_LOOKED_AFTER),
+    ];
+    expect![[r#""#]].assert_eq(&table(&rows));
 }
 
 #[test]

@@ -420,6 +420,7 @@ impl<P: Platform> Driver<P> {
             Operation::Group => self.change_groups(cpu),
             Operation::Regroup => self.regroup(cpu),
             Operation::Limit => self.limit(cpu),
+            Operation::LimitRealTime => self.limit_real_time(cpu),
         }
         P::settle();
         self.last_step.fetch_max(P::now().as_picos(), ORDER);
@@ -493,7 +494,12 @@ impl<P: Platform> Driver<P> {
             return;
         }
         let policy = if cpu.random.below(3) == 0 { Policy::RoundRobin } else { Policy::Fifo };
-        self.sched.set_prio(id, prio, fair.unwrap_or(policy));
+        let policy = fair.unwrap_or(policy);
+        if self.plan.real_time_limits && cpu.random.below(3) == 0 {
+            self.sched.lend_prio(id, prio, policy);
+        } else {
+            self.sched.set_prio(id, prio, policy);
+        }
         P::settle();
         self.ledger.end_prio(id);
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span};
-use hitm_sched::fair::group::quota::GroupQuota;
+use hitm_sched::fair::group::quota::{GroupQuota, RealTimeQuota};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 
 use crate::run::driver::{Cpu, Driver};
@@ -73,6 +73,13 @@ pub(crate) fn quota(random: &mut Random) -> Option<GroupQuota> {
     (random.below(4) > 0).then(|| GroupQuota::new(millis(quota), millis(period)))
 }
 
+/// A limit for real-time tasks: mostly such that several groups may have one; or none.
+pub(crate) fn real_time_quota(random: &mut Random) -> Option<RealTimeQuota> {
+    let period = [1_000, 2_000, 5_000][random.below(3) as usize];
+    let runtime = period / [10, 4, 2, 1][random.below(4) as usize];
+    (random.below(5) > 0).then(|| RealTimeQuota::new(Span::from_micros(runtime), Span::from_micros(period)))
+}
+
 /// A weight: now and then an extreme one.
 pub(crate) fn weight(random: &mut Random) -> GroupWeight {
     GroupWeight::new(match random.below(6) {
@@ -107,6 +114,16 @@ impl<P: Platform> Driver<P> {
         let group = self.groups.any(&mut cpu.random);
         let new = quota(&mut cpu.random);
         group.into_iter().for_each(|group| self.sched.set_group_quota(group, new));
+        P::settle();
+        self.groups.done(group);
+    }
+
+    pub(super) fn limit_real_time(&self, cpu: &mut Cpu) {
+        P::settle();
+        let group = self.groups.any(&mut cpu.random);
+        let new = real_time_quota(&mut cpu.random);
+        // What does not fit is refused.
+        group.into_iter().for_each(|group| _ = self.sched.set_group_real_time(group, new));
         P::settle();
         self.groups.done(group);
     }

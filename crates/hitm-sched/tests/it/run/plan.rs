@@ -25,6 +25,8 @@ pub(crate) enum Operation {
     Regroup,
     /// A group gets a limit, or loses it.
     Limit,
+    /// As `Limit`, for its real-time tasks.
+    LimitRealTime,
 }
 
 /// Which affinities tasks get.
@@ -62,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) fair: bool,
     /// Whether some of those are in groups.
     pub(crate) groups: bool,
+    /// Whether the real-time tasks of some groups are limited.
+    pub(crate) real_time_limits: bool,
     /// How their load is kept, where that can be joined to the mitigation.
     load: &'static str,
     /// How those find an idle CPU, where that can be joined to the mitigation.
@@ -159,6 +163,7 @@ impl Plan {
             affinities: affinities[random.below(3) as usize],
             fair: false,
             groups: false,
+            real_time_limits: false,
             load: "",
             search: "",
             requests: "",
@@ -192,7 +197,12 @@ impl Plan {
             // Quotas are milliseconds.
             burst_nanos = [30_000, 300_000][random.below(2) as usize];
         }
-        Self { affinities, fair, groups, load, search, requests, burst_nanos, weights, ..plan }
+        let real_time_limits = groups && random.below(2) == 0;
+        if real_time_limits {
+            weights.push((Operation::LimitRealTime, 1 + random.below(8)));
+            burst_nanos = burst_nanos.max(30_000);
+        }
+        Self { affinities, fair, groups, real_time_limits, load, search, requests, burst_nanos, weights, ..plan }
     }
 
     /// Whether a request for a push may be lost, so that a task waits while a CPU idles until the next event.

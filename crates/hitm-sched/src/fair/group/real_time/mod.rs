@@ -1,0 +1,395 @@
+//! Real-time tasks of groups: one that has run for as long as it may on a CPU does not run there before the next period.
+//!
+//! **Claim.** In each period the real-time tasks of a group with such a limit, and of all groups in it, together run on a CPU for its runtime at most, but for
+//! what they run on until the CPU looks and for what runs with a priority that it is lent; both are taken off later periods. Meanwhile others have
+//! the CPU, fair tasks too.
+//!
+//! **Origin.** Linux's real-time group scheduling (Peter Zijlstra, 2008): a queue a group and CPU, throttled as a whole when what was run exceeds the
+//! runtime, until the period's timer takes that off again; since v5.10 a queue borrows nothing from other CPUs by default. Differences:
+//!
+//! - There an entity stands for a group on the queue of the group above. Here tasks stand on the CPU's one array of priorities, and a group's queue has
+//!   those that are [*held*](Scheduler::holder). So equals of several groups take turns in the order in which they came, to throttle costs a
+//!   step a task, and a group without a limit has no queue at all: its tasks are as if they were in the group above.
+//! - There one task that is lent a priority lifts the throttling of its whole group. Here it alone runs on.
+//! - There pushes and wakeups take a CPU where a group is throttled for one that idles. Here they pass it over, and it pulls when the period is over.
+//! - No timer of the group's: as for [fair tasks](super::bandwidth), a CPU that holds something looks when the period ends.
+//! - Which groups may have a limit: see [`admission`].
+//!
+//! **Roles.** [`queue`]: what a CPU may run, has run and holds. [`admission`]: who may have a limit. [`check`]: what must hold. What looks when is
+//! [`bandwidth`](super::bandwidth)'s.
+//!
+//! **Protocol.** Under the CPU's lock. (1) *Charge*: what runs with a real-time priority, its own or lent, is charged to each limited group that it is in, at a switch,
+//! a tick, and when it or a limit changes. (2) *Look*: a tick asks the CPU to look for another task when a group of what runs has used up its runtime; the CPU
+//! ticks when that will be. (3) *Throttle*: a switch that would run a task of such a group takes all of its tasks, and of groups below, off the array and
+//! all counts, and puts them on its list. It becomes less urgent, and pulls. (4) *Hold*: a task that comes to the CPU while a group around it is throttled
+//! there goes to the list of the nearest such group. If the CPU runs it, the CPU is asked to look. (5) *Refill*: at the period's end the CPU takes the runtime off
+//! what was run. (6) *Unthrottle*: when that leaves less than the runtime, the tasks of its list go back to the array, or to the list of a group above that
+//! is throttled; the CPU pushes and pulls.
+//!
+//! A task whose priority is *lent* is never held. It is lent one if who sets it says so, or if it is a fair task with a real-time priority.
+//!
+//! **Invariants.** When nothing is in flight: (1) a real-time task that is lent nothing stands in the list of the nearest group around it that is throttled on
+//! its CPU, or on the array if there is none; (2) held tasks are in no count, in no pushable list, and not announced; (3) a throttled queue is one of a
+//! limited group on a CPU that is online, and that CPU looks when the period ends at the latest; (4) the limits of groups fit into those of the groups around them.
+//!
+//! **Locks.** As [`bandwidth`](super::bandwidth): who changes a limit takes that lock, then each CPU's.
+//!
+//! **Memory ordering.** A queue is under its CPU's lock. The set of CPUs where a group is throttled is read without one, by who looks for a place:
+//!
+//! | one side | other side | forbidden (SB) |
+//! |---|---|---|
+//! | a task is announced as waiting, fence SeqCst in `where_held`, the set is read | the set is written, fence SeqCst in `balance_after_refill`, who waits is read | the CPU is passed over and does not pull |
+//!
+//! **Cost.** Until the first such limit a look outside the shared memory. From then on a switch and a tick write a line of the CPU's and, if what runs is in a
+//! limited group, one for each such; a search for a place reads a line of the set of each. To throttle and back costs what it does that each task sleeps and wakes.
+//! A limit is a line and a set of CPUs; a queue, made when it is first charged, two lines.
+//!
+//! **Limits.** A priority is lent when it differs from a task's own: an owner that is as urgent as those who wait for it is held, and they wait with it, as in
+//! the original. A task that is held stays where it is, though a CPU idles where its group may run; when it wakes it goes there.
+
+pub(super) mod admission;
+pub mod check;
+pub(super) mod queue;
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{CpuSet, Interrupts, PerCpu, PlainWord, Platform, Time, described};
+use hitm_topology::{CpuId, Topology};
+
+use self::queue::{RealTimeLimit, RealTimeQueue};
+use super::GroupId;
+use super::average::nanos;
+use super::quota::{GroupThrottling, QuotaRefused, RealTimeQuota};
+use crate::list::{Links, List};
+use crate::root_domain::RootDomainWords;
+use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
+use crate::scheduler::Scheduler;
+use crate::task::TaskId;
+
+/// Picoseconds of a nanosecond.
+const PICOS: u64 = 1_000;
+
+described! {
+    /// A CPU that runs real-time tasks of groups.
+    pub(crate) struct RealTimeClock<M: Memory> as "group_rt_clock" {
+        /// Until when what it runs is charged, nanoseconds. Peeked at by the CPU.
+        charged: M::Plain<u64>,
+    }
+}
+
+impl<M: hitm_memory::Memory> RealTimeClock<M> {
+    /// By CPU, from `now` on.
+    pub(super) fn all(topology: &Topology, now: Time) -> PerCpu<M, Self> {
+        PerCpu::new(topology, |_| Self { charged: M::Plain::new(nanos(now)) })
+    }
+}
+
+impl<M: hitm_memory::Memory> std::fmt::Debug for RealTimeClock<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RealTimeClock").field("charged", &self.charged).finish()
+    }
+}
+
+impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// Whether any group ever had a limit for real-time tasks.
+    pub(crate) fn has_real_time_limits(&self) -> bool {
+        self.limits().is_some_and(|limits| limits.clocks.get().is_some())
+    }
+
+    /// Such a limit of `id`, if it ever had one.
+    pub(super) fn real_time_limit_of(&self, id: GroupId) -> Option<&RealTimeLimit<P>> {
+        self.limit_of(id)?.real_time.get()
+    }
+
+    /// The queue of `id` on the CPU of `rq`, if it has a limit.
+    fn real_time_queue(&self, rq: &RqGuard<'_, P>, id: GroupId, now: u64) -> Option<&RealTimeQueue<P>> {
+        self.real_time_limit_of(id)?.limited_on(&self.topology, id.0 as usize, rq.cpu, now)
+    }
+
+    /// The groups around a task, the nearest first, as `cpu` has them.
+    fn groups_around(&self, cpu: CpuId, id: TaskId) -> impl Iterator<Item = GroupId> {
+        std::iter::successors(self.group_hint(id), move |&own| self.above_on(own, cpu))
+    }
+
+    fn is_throttled_real_time(&self, cpu: CpuId, id: GroupId) -> bool {
+        self.real_time_limit_of(id).and_then(|limit| limit.on(cpu)).is_some_and(RealTimeQueue::is_throttled)
+    }
+
+    // ---- who is held ----
+
+    /// The group whose list holds `id` on `cpu`, whose lock the caller holds, or would if it were queued there.
+    pub(crate) fn holder(&self, cpu: CpuId, id: TaskId) -> Option<GroupId> {
+        if !self.has_real_time_limits() {
+            return None;
+        }
+        let task = self.tasks.get(id);
+        if !task.prio().is_real_time() || task.is_lent() {
+            return None;
+        }
+        self.groups_around(cpu, id).find(|&own| self.is_throttled_real_time(cpu, own))
+    }
+
+    /// Whether `id`, whose queue's lock the caller holds, is a real-time task that is held.
+    pub(crate) fn is_held_real_time(&self, id: TaskId) -> bool {
+        if !self.has_real_time_limits() {
+            return false;
+        }
+        let task = self.tasks.get(id);
+        task.prio().is_real_time() && task.on_rq.get() != 0 && task.on_list.get() == 0
+    }
+
+    /// The CPUs where `id` would be held, if there may be any: a hint.
+    pub(crate) fn where_held(&self, id: TaskId) -> Option<CpuSet> {
+        if !self.has_real_time_limits() || self.tasks.get(id).is_lent() {
+            return None;
+        }
+        let around = self.groups_around(self.tasks.get(id).cpu(), id);
+        let mut limits = around.filter_map(|own| self.real_time_limit_of(own)).peekable();
+        limits.peek()?;
+        // SeqCst: between the announcement that the task waits and the look at who is throttled. Pairs with the fence in
+        // `balance_after_refill`: one of the two sees the other.
+        P::fence(Ordering::SeqCst);
+        let mut held = CpuSet::new();
+        for cpus in limits.map(RealTimeLimit::throttled_on) {
+            cpus.iter().for_each(|cpu| held.insert(cpu));
+        }
+        Some(held)
+    }
+
+    /// The tasks of the list of `queue`.
+    fn held_by<'a>(&'a self, queue: &'a RealTimeQueue<P>) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
+        List::new(&queue.held, |id| &self.tasks.get(id).run_list)
+    }
+
+    fn list_of<'a>(&'a self, cpu: CpuId, holder: GroupId) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
+        let queue = self.real_time_limit_of(holder).and_then(|limit| limit.on(cpu));
+        self.held_by(queue.expect("a group that is throttled there"))
+    }
+
+    /// `id`, which is on no list, is held by `holder`.
+    pub(crate) fn hold(&self, rq: &RqGuard<'_, P>, id: TaskId, holder: GroupId) {
+        self.list_of(rq.cpu, holder).push_back(id);
+        self.tasks.get(id).on_rq.set(1);
+        self.arrive_ids(rq, id);
+    }
+
+    /// `id`, which is held, is on no list any longer. Since it came nothing of what says who holds it has changed: it would have left.
+    pub(crate) fn let_go_of(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let holder = self.holder(rq.cpu, id).expect("it is held");
+        self.list_of(rq.cpu, holder).remove(id);
+        self.tasks.get(id).on_rq.set(0);
+    }
+
+    /// The real-time tasks that are held on a CPU, with who holds each.
+    pub(crate) fn held_real_time(&self, cpu: CpuId) -> Vec<(GroupId, TaskId)> {
+        let mut held = Vec::new();
+        for id in self.watched(cpu) {
+            if let Some(queue) = self.real_time_limit_of(id).and_then(|limit| limit.on(cpu)) {
+                held.extend(self.held_by(queue).collect().into_iter().map(|task| (id, task)));
+            }
+        }
+        held
+    }
+
+    // ---- what is used ----
+
+    /// What the CPU of `rq` runs, if it has a real-time priority, is charged.
+    pub(crate) fn charge_real_time(&self, rq: &RqGuard<'_, P>) {
+        let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return };
+        let (clock, now) = (&clocks[rq.cpu], nanos(P::now()));
+        let since = clock.charged.get();
+        clock.charged.set(now.max(since));
+        let Some(curr) = rq.curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time()) else { return };
+        for own in self.groups_around(rq.cpu, curr) {
+            if let Some(queue) = self.real_time_queue(rq, own, now) {
+                queue.pass(Some(since), now);
+            }
+        }
+    }
+
+    /// The topmost of the groups around `id` that has used up its runtime on the CPU of `rq`, if that is to hold the task.
+    pub(crate) fn used_up_real_time(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
+        if !self.has_real_time_limits() || rq.online.get() == 0 || self.tasks.get(id).is_lent() {
+            return None;
+        }
+        let now = nanos(P::now());
+        let is_used_up = |&own: &GroupId| {
+            self.real_time_queue(rq, own, now).is_some_and(|queue| {
+                queue.pass(None, now);
+                queue.is_used_up()
+            })
+        };
+        self.groups_around(rq.cpu, id).filter(is_used_up).last()
+    }
+
+    /// A tick of the calling CPU.
+    pub(crate) fn tick_real_time(&self) {
+        let here = P::current_cpu();
+        if !self.has_real_time_limits() || !self.runs_limited(here) {
+            return;
+        }
+        let rq = self.lock(here);
+        self.charge_real_time(&rq);
+        let curr = rq.curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
+        if curr.is_some_and(|curr| self.used_up_real_time(&rq, curr).is_some()) {
+            self.resched(&rq);
+        }
+    }
+
+    /// Whether `cpu` runs a real-time task of a group with a limit: a hint.
+    fn runs_limited(&self, cpu: CpuId) -> bool {
+        let curr = self.rqs[cpu].curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
+        curr.is_some_and(|curr| self.groups_around(cpu, curr).any(|own| self.real_time_limit_of(own).is_some()))
+    }
+
+    /// When what the calling CPU runs has used up the runtime of a group. A look without the lock.
+    pub(crate) fn real_time_ends(&self) -> Time {
+        let here = P::current_cpu();
+        let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return Time::NEVER };
+        let curr = self.rqs[here].curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
+        let left = |own| self.real_time_limit_of(own)?.on(here)?.peek_left();
+        let least = curr.and_then(|curr| self.groups_around(here, curr).filter_map(left).min());
+        least.map_or(Time::NEVER, |left| Time::from_picos((clocks[here].charged.peek() + left) * PICOS))
+    }
+
+    // ---- throttle, unthrottle ----
+
+    /// No real-time task of `id`, which has used up its runtime, runs on the CPU of `rq` from now on but by a priority that it is lent.
+    pub(crate) fn throttle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
+        let limit = self.real_time_limit_of(id).expect("it has used it up");
+        let queue = limit.on(rq.cpu).expect("it has used it up");
+        let ends = queue.throttle(nanos(P::now()));
+        limit.mark(rq.cpu, true);
+        self.watch(rq.cpu, id, self.limit_of(id).expect("it has one").on(rq.cpu), ends);
+        for task in self.queued_real_time(rq) {
+            if let Some(holder) = self.holder(rq.cpu, task) {
+                self.dequeue(rq, task, false);
+                self.hold(rq, task, holder);
+            }
+        }
+        // As one that has left a task: others may have something more urgent than what is left.
+        rq.request_balance(BALANCE_PULL);
+    }
+
+    /// The queue of `id` on the CPU of `rq`, which is throttled, is not any longer.
+    pub(super) fn unthrottle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
+        let limit = self.real_time_limit_of(id).expect("it is throttled");
+        let queue = limit.on(rq.cpu).expect("it is throttled");
+        let tasks = self.held_by(queue);
+        let mut held = Vec::new();
+        while let Some(task) = tasks.first() {
+            self.let_go_of(rq, task);
+            held.push(task);
+        }
+        queue.unthrottle(nanos(P::now()));
+        limit.mark(rq.cpu, false);
+        for task in held {
+            self.enqueue(rq, task, false);
+            if rq.curr() != Some(task) {
+                self.preempt_for(rq, task);
+            }
+        }
+    }
+
+    /// A queue of the CPU of `rq` was unthrottled: what waits there may have a place elsewhere, and what waits elsewhere may go there.
+    fn balance_after_refill(&self, rq: &mut RqGuard<'_, P>) {
+        // SeqCst: between the set of CPUs where it is throttled and the look at who waits. Pairs with the fence in `where_held`.
+        P::fence(Ordering::SeqCst);
+        rq.request_balance(BALANCE_PUSH | BALANCE_PULL);
+        self.run_balance(rq);
+    }
+
+    /// The CPU of `rq` no longer throttles what has something left, of these groups.
+    pub(super) fn refill_real_time(&self, rq: &mut RqGuard<'_, P>, groups: &[GroupId]) {
+        if !self.has_real_time_limits() {
+            return;
+        }
+        self.charge_real_time(rq);
+        let now = nanos(P::now());
+        let mut any = false;
+        for &id in groups.iter().filter(|&&id| self.is_throttled_real_time(rq.cpu, id)) {
+            let queue = self.real_time_queue(rq, id, now).expect("it is throttled");
+            queue.pass(None, now);
+            if !queue.is_used_up() {
+                self.unthrottle_real_time(rq, id);
+                any = true;
+            }
+        }
+        if any {
+            self.balance_after_refill(rq);
+        }
+    }
+
+    /// When the period of `id` on `cpu` ends, if it is throttled there.
+    pub(super) fn throttled_until(&self, cpu: CpuId, id: GroupId) -> Option<u64> {
+        let queue = self.real_time_limit_of(id)?.on(cpu)?;
+        queue.is_throttled().then(|| queue.ends())
+    }
+
+    /// The queue of `id` on the CPU of `rq`, which is offline, is not throttled any longer, if it is.
+    pub(super) fn unthrottle_offline(&self, rq: &RqGuard<'_, P>, id: GroupId) {
+        if self.is_throttled_real_time(rq.cpu, id) {
+            self.unthrottle_real_time(rq, id);
+        }
+    }
+
+    // ---- changes ----
+
+    /// Limits the real-time tasks of `id`, which the caller keeps, or ends their limit. Nothing of it is throttled when this returns, and it begins anew.
+    pub(crate) fn limit_real_time(&self, id: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
+        let Some(limits) = self.begin_limit(id, quota.is_some()) else { return Ok(()) };
+        let slot = self.limit_of(id).expect("just made");
+        if slot.real_time.get().is_none() {
+            if quota.is_none() {
+                return Ok(());
+            }
+            // Placed before they are set: as in `begin_limit`.
+            if limits.clocks.get().is_none() {
+                let _came_later = limits.clocks.set(RealTimeClock::all(&self.topology, P::now()));
+            }
+            let _came_later = slot.real_time.set(RealTimeLimit::new(&self.topology, id.0 as usize));
+        }
+        let limit = slot.real_time.get().expect("just made");
+        let _one_at_a_time = limits.change.lock.lock();
+        quota.map_or(Ok(()), |quota| self.admit(id, quota))?;
+        limit.set(quota, nanos(P::now()));
+        for cpu in self.topology.cpu_ids() {
+            let mut rq = self.lock(cpu);
+            self.charge_real_time(&rq);
+            limit.begin_on(cpu, nanos(P::now()));
+            if self.is_throttled_real_time(cpu, id) {
+                self.unthrottle_real_time(&rq, id);
+                self.balance_after_refill(&mut rq);
+            }
+            if self.runs_limited(cpu) {
+                // Its CPU need not tick so far, or as soon.
+                P::interrupt(cpu, Interrupts::CONTROL);
+            }
+        }
+        Ok(())
+    }
+
+    /// `id`, which nobody has any longer, has no limit.
+    pub(super) fn end_real_time_limit(&self, id: GroupId) {
+        let Some(limit) = self.real_time_limit_of(id) else { return };
+        self.limit_real_time(id, None).expect("none is never refused");
+        for cpu in self.topology.cpu_ids() {
+            let _rq = self.lock(cpu);
+            limit.on(cpu).into_iter().for_each(RealTimeQueue::forget_counts);
+        }
+    }
+
+    /// What its limit has done to the real-time tasks of `id`.
+    pub(crate) fn real_time_throttling_of(&self, id: GroupId) -> GroupThrottling {
+        let mut sum = GroupThrottling::default();
+        let Some(limit) = self.real_time_limit_of(id) else { return sum };
+        for cpu in self.topology.cpu_ids() {
+            let _rq = self.lock(cpu);
+            let Some(on) = limit.on(cpu).map(RealTimeQueue::throttling) else { continue };
+            sum.periods += on.periods;
+            sum.throttles += on.throttles;
+            sum.throttled += on.throttled;
+        }
+        sum
+    }
+}
