@@ -248,6 +248,8 @@ fn what_is_lent_a_priority_runs_on() {
         bench.on(1, move |sched| sched.lend_prio(other, Prio(5), Policy::Fifo));
         bench.pass(millis(20));
         bench.on(1, move |sched| sched.set_prio(other, Prio(30), Policy::Fifo));
+        // It runs, is held, and lets its equals go first: it has none there.
+        bench.on(0, move |sched| assert_eq!(sched.switch(Why::Yield), Some(fair_owner)));
         bench.pass(millis(20));
         assert_eq!((bench.held_on(0), bench.running(0)), (vec![owner, other], Some(fair_owner)));
         // What they ran so is taken off too: 10 by itself, 60 lent.
@@ -322,6 +324,46 @@ fn what_waits_goes_where_it_is_not_held() {
         });
         bench.pass(millis(1));
         assert_eq!((bench.running(0), bench.running(1)), (Some(wide), Some(urgent)));
+    }
+}
+
+#[test]
+fn a_cpu_that_throttles_gets_what_waits_elsewhere() {
+    for mitigation in MITIGATIONS {
+        let bench = Bench::new("core:2 pu:1", mitigation);
+        let group = bench.limited(10, 100);
+        let limited = bench.real_time(10, 0, Some(group), &[]);
+        let urgent = bench.real_time(5, 1, None, &[]);
+        let waits = bench.real_time(20, 1, None, &[0]);
+        bench.pass(millis(5));
+        assert_eq!((bench.running(0), bench.running(1)), (Some(limited), Some(urgent)));
+        bench.pass(millis(10));
+        assert_eq!((bench.running(0), bench.held_on(0)), (Some(waits), vec![limited]));
+        bench.pass_period(group);
+        assert_eq!(bench.running(0), Some(limited));
+    }
+}
+
+#[test]
+fn no_cpu_pulls_what_it_would_hold() {
+    for mitigation in MITIGATIONS {
+        let bench = Bench::new("core:2 pu:1", mitigation);
+        let group = bench.limited(10, 100);
+        bench.real_time(10, 0, Some(group), &[]);
+        bench.pass(millis(20));
+        let (other, urgent) = (bench.real_time(40, 0, None, &[]), bench.real_time(5, 1, None, &[]));
+        bench.pass(millis(1));
+        let wide = bench.real_time(30, 1, Some(group), &[0]);
+        bench.pass(millis(1));
+        assert_eq!((bench.running(0), bench.running(1)), (Some(other), Some(urgent)));
+        // It becomes less urgent, and looks for what waits elsewhere.
+        bench.on(0, move |sched| {
+            sched.begin_poll(other);
+            assert_eq!(sched.switch(Why::Block), None);
+        });
+        bench.pass(millis(1));
+        let snapshot = bench.look();
+        assert!(snapshot.queues[1].pushable == [wide] && !snapshot.queues[0].has(wide));
     }
 }
 
