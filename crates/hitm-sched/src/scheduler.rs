@@ -180,7 +180,8 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// The maker of a group keeps it no longer. It ends, and its number is free, when it has no task and no group either.
     fn free_group(&self, group: GroupId);
 
-    /// Moves a task to a group that somebody keeps, or to none. A task that is not fair shares nothing, and is of its group again when it is.
+    /// Moves a task to a group that somebody keeps, or to none. A task that is not fair shares nothing, but is
+    /// limited with its group, and shares with it again when it is.
     fn set_group(&self, task: TaskId, group: Option<GroupId>);
 
     /// The concurrency id of the running task; none when it has no map. It may be another one after every switch.

@@ -1,9 +1,9 @@
 //! Leaving one task for the next.
 //!
 //! **Protocol.** Under the queue's lock: (1) a task that blocks leaves the queue; (2) if that made the queue less urgent, it
-//! pulls; (3) a task that stays queued and may move becomes pushable; (4) the first of the most urgent priority is chosen and ceases
-//! to be pushable; (5) the switch; (6) the task that was left is released to other CPUs; (7) one that may not stay here moves;
-//! (8) what else waits here is pushed.
+//! pulls; (3) a task that stays queued and may move becomes pushable; (4) the first of the most urgent priority is chosen, or, where
+//! its group may not [run](crate::fair::group::real_time) any longer, the next, and ceases to be pushable; (5) the switch; (6) the
+//! task that was left is released to other CPUs; (7) one that may not stay here moves; (8) what else waits here is pushed.
 //!
 //! A task may not stay when its affinity was changed while it ran, or when its CPU goes. The original moves it from a
 //! task of its own, the stopper; here it is passed over in step 4, since it can move only once it was left.

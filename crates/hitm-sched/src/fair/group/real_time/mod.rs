@@ -41,11 +41,14 @@
 //! | a task is announced as waiting, fence SeqCst in `where_held`, the set is read | the set is written, fence SeqCst in `balance_after_refill`, who waits is read | the CPU is passed over and does not pull |
 //!
 //! **Cost.** Until the first such limit a look outside the shared memory. From then on a switch and a tick write a line of the CPU's and, if what runs is in a
-//! limited group, one for each such; a search for a place reads a line of the set of each. To throttle and back costs what it does that each task sleeps and wakes.
-//! A limit is a line and a set of CPUs; a queue, made when it is first charged, two lines.
+//! limited group, one for each such; a search for a place fences and reads a line of the set of each. To throttle and back costs a look at each priority's
+//! list, and what it does that each task sleeps and wakes. A limit is a line and a set of CPUs, beside what one for fair tasks is; a queue, made when it is
+//! first charged, two lines.
 //!
-//! **Limits.** A priority is lent when it differs from a task's own: an owner that is as urgent as those who wait for it is held, and they wait with it, as in
-//! the original. A task that is held stays where it is, though a CPU idles where its group may run; when it wakes it goes there.
+//! **Limits.** A task that is held stays where it is, though a CPU idles where its group may run; when it wakes it goes there. A CPU where nothing is left
+//! and nobody was held so far looks to others as if something were. The runtime says that a priority is lent where it differs from the task's own: an owner
+//! that is as urgent as those who wait for it is held, and they wait with it, as in the original. What runs on for long, since it neither computes nor
+//! checks nor waits or since it is lent a priority, holds its group for as many periods as that takes.
 
 pub(super) mod admission;
 pub mod check;
