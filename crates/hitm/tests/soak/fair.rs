@@ -1,4 +1,4 @@
-//! Fair tasks, and the groups that they are in.
+//! Fair tasks, and the groups that tasks are in.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,8 @@ const HOST: Ordering = Ordering::Relaxed;
 pub(crate) enum Change {
     Weighed,
     Limited,
+    /// Its real-time tasks were.
+    RealTimeLimited,
     Unlimited,
     /// One was given back, maybe with tasks in it, and another came in its place.
     Renewed,
@@ -32,9 +34,10 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Weighed, "group_weighed"),
         (Self::Limited, "group_limited"),
+        (Self::RealTimeLimited, "group_limited_real_time"),
         (Self::Unlimited, "group_unlimited"),
         (Self::Renewed, "group_renewed"),
         (Self::Moved, "group_moved"),
@@ -49,8 +52,8 @@ impl Change {
 pub(crate) struct Groups {
     groups: Mutex<Vec<Group>>,
     changes: [AtomicU64; Change::ALL.len()],
-    /// The most times that the groups of a moment had been throttled.
-    throttled: AtomicU64,
+    /// Limits that had throttled somebody when they ended, and those of real-time tasks.
+    throttled: [AtomicU64; 2],
 }
 
 impl Groups {
@@ -61,7 +64,7 @@ impl Groups {
             let name = number.to_string();
             groups.push(groups.last().map_or_else(|| handle.group(&*name), |outer| outer.group(&*name)));
         }
-        Self { groups: Mutex::new(groups), changes: Default::default(), throttled: AtomicU64::new(0) }
+        Self { groups: Mutex::new(groups), changes: Default::default(), throttled: Default::default() }
     }
 
     /// They are changed while nobody holds this: a change takes simulated time.
@@ -95,12 +98,32 @@ impl Groups {
         }
     }
 
+    /// A tenth of each CPU at least, unless the groups around it have less left.
+    pub(crate) fn limit_real_time(&self, random: &mut Random) {
+        if let Some(group) = self.any(random) {
+            let runtime = Span::from_micros([100, 150, 300, 1_000][random.below(4) as usize]);
+            drop(group.limit_real_time(runtime, PERIOD));
+        }
+    }
+
+    /// Ends the limits of one of them.
+    pub(crate) fn end_limit(&self, random: &mut Random) {
+        if let Some(group) = self.any(random) {
+            self.unlimit(group);
+        }
+    }
+
+    fn unlimit(&self, group: Group) {
+        for (count, of) in self.throttled.iter().zip([group.throttling(), group.throttling_real_time()]) {
+            count.fetch_add(u64::from(of.throttles > 0), HOST);
+        }
+        group.unlimited().unlimited_real_time();
+    }
+
     /// Ends all limits.
     pub(crate) fn end_limits(&self) {
         let groups = self.groups().clone();
-        let throttled = groups.iter().map(|group| group.throttling().throttles).sum();
-        self.throttled.fetch_max(throttled, HOST);
-        groups.into_iter().for_each(|group| drop(group.unlimited()));
+        groups.into_iter().for_each(|group| self.unlimit(group));
     }
 
     /// Another one, in one of the others or in none, comes in the place of one.
@@ -111,13 +134,14 @@ impl Groups {
         let place = random.below(groups.len() as u64) as usize;
         let old = std::mem::replace(&mut groups[place], new);
         drop(groups);
-        drop(old);
+        self.unlimit(old);
     }
 
     /// What was seen, for the histogram.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let came = |&(change, name): &(Change, &'static str)| (name, self.changes[change as usize].load(HOST));
-        let throttled = ("group_throttled", self.throttled.load(HOST));
-        Change::ALL.iter().map(came).chain([throttled]).collect()
+        let throttled = ["group_throttled", "group_throttled_real_time"].into_iter().zip(&self.throttled);
+        let throttled = throttled.map(|(name, count)| (name, count.load(HOST)));
+        Change::ALL.iter().map(came).chain(throttled).collect()
     }
 }

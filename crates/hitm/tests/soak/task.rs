@@ -482,7 +482,8 @@ impl<P: Platform> Actor<P> {
         match change {
             Change::Weighed => groups.weigh(random),
             Change::Limited => groups.limit(random),
-            Change::Unlimited => groups.end_limits(),
+            Change::RealTimeLimited => groups.limit_real_time(random),
+            Change::Unlimited => groups.end_limit(random),
             Change::Renewed => groups.renew(&world.handle, random),
             Change::Moved => {
                 let group = groups.any(random).filter(|_| random.below(4) > 0);
