@@ -25,6 +25,7 @@
 //! | `load-avg-isolated` | groups: `load_avg` alone on its line |
 //! | `load-avg-ratelimit` | groups: a CPU adds to `load_avg` once a millisecond at most |
 //! | `load-avg-ratelimit-leaks` | as it was for some time: what a CPU had can be counted for ever |
+//! | `load-avg-fine` | groups: loads have six more bits, of which shares in groups of groups are made |
 //! | `load-avg=SCOPE` | groups: `load_avg` split, by `node` or `llc` |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
@@ -45,7 +46,7 @@ use hitm_topology::{Scope, Topology};
 use crate::cid::{self, Variant};
 use crate::cpupri_counts;
 use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
-use crate::fair::group::variant::{GroupConfig, GroupOrder, PostRate};
+use crate::fair::group::variant::{GroupConfig, GroupOrder, LOAD_BITS, PostRate};
 use crate::fair::group::words::GroupOnCpu;
 use crate::fair::idle::IdleSearch;
 use crate::fair::places::{Domain, Shared};
@@ -109,7 +110,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 27] = [
+pub const CATALOGUE: [(&str, &str); 28] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -144,6 +145,10 @@ pub const CATALOGUE: [(&str, &str); 27] = [
     (
         "load-avg-ratelimit-leaks",
         "groups: the same as it was first, with load that is never taken back (v6.7 of Linux)",
+    ),
+    (
+        "load-avg-fine",
+        "groups: loads have six more bits, so that groups in groups have their shares; `shipped` has it too",
     ),
     ("load-avg=node", "groups: load_avg split (posted for v6.2 of Linux); also =llc"),
     ("all", "patches 1 to 4 together"),
@@ -234,6 +239,7 @@ impl Mitigation {
                 ("push-requests-kept", None) => mitigation.config.keeps_requests = true,
                 ("task-group-reordered", None) => mitigation.config.groups.order = GroupOrder::Reordered,
                 ("load-avg-isolated", None) => mitigation.config.groups.order = GroupOrder::Isolated,
+                ("load-avg-fine", None) => mitigation.config.groups.load_bits = LOAD_BITS,
                 ("load-avg-ratelimit", None) => mitigation.config.groups.rate = PostRate::Limited,
                 ("load-avg-ratelimit-leaks", None) => mitigation.config.groups.rate = PostRate::LimitedWithLeak,
                 ("load-avg", Some(Form::Words(scope @ (Scope::Node | Scope::Llc)))) => {

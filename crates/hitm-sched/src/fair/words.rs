@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use hitm_memory::{LINE, LineStart, Memory, Native, PlainWord, described};
 
 use super::group::GroupId;
-use super::weight::{FINE_BITS, FINE_NICE_0_WEIGHT, Nice};
+use super::weight::{FINE_NICE_0_WEIGHT, Nice};
 use crate::task::{TASKS_MAX, TaskId};
 
 described! {
@@ -200,10 +200,10 @@ impl<M: Memory> FairTask<M> {
         self.is_new.set(1);
     }
 
-    /// It counts in a group from now on as if it had always been queued.
-    pub(crate) fn begin_load(&self) {
+    /// It counts in a group from now on, with the average of who was always queued.
+    pub(crate) fn begin_load(&self, average: u64) {
         self.load_updated.set(0);
-        self.load_average.set(u64::from(self.weight.get() >> FINE_BITS));
+        self.load_average.set(average);
     }
 
     /// Changes the nice level of a task that is on no queue. What it is owed, as time of the CPU, stays the same.

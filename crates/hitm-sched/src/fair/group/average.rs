@@ -18,10 +18,9 @@
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
+use super::GroupId;
 use super::words::{GroupOnCpu, Loaded};
-use super::{GroupId, WEIGHT_LEAST};
 use crate::fair::load::Sum;
-use crate::fair::weight::FINE_BITS;
 use crate::fair::words::{FairTask, Member, link, member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
@@ -32,21 +31,17 @@ pub(super) fn nanos(now: Time) -> u64 {
     now.as_picos() / 1_000
 }
 
-/// A weight of a queue, without the bits that only queues have.
-pub(super) fn coarse(weight: u64) -> u64 {
-    if weight == 0 { 0 } else { (weight >> FINE_BITS).max(WEIGHT_LEAST) }
-}
-
-/// What a member's sum counts for.
-fn weight_of<M: hitm_memory::Memory>(words: &FairTask<M>) -> u64 {
-    coarse(u64::from(words.weight.get()))
-}
-
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+    /// What a member's sum counts for.
+    pub(super) fn weight_of(&self, words: &FairTask<P>) -> u64 {
+        self.rd.config.groups.coarse(u64::from(words.weight.get()))
+    }
+
     /// The weights on the queue of a group, with what runs.
     pub(super) fn queued_weight(&self, cpu: CpuId, on: &GroupOnCpu<P>) -> u64 {
         let curr = member(on.queue.curr.get());
-        coarse(on.queue.load.get() + curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.get())))
+        let curr = curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.get()));
+        self.rd.config.groups.coarse(on.queue.load.get() + curr)
     }
 
     /// Whether a member of the queue of `on` is queued there.
@@ -98,7 +93,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn attach(&self, cpu: CpuId, group: GroupId, words: &FairTask<P>) {
         self.list_leaf(cpu, group);
         let on = self.group_on(group, cpu);
-        let (mut sum, weight) = (on.load.sum(), weight_of(words));
+        let (mut sum, weight) = (on.load.sum(), self.weight_of(words));
         sum.value = (words.load_average.get() * sum.divider() / weight).min(sum.divider());
         words.set_sum(sum);
         on.add(weight, sum.value as i64);
@@ -107,7 +102,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// A member that was updated with the queue of `on` leaves it, and keeps its average.
     pub(super) fn detach(&self, on: &GroupOnCpu<P>, words: &FairTask<P>) {
-        let (sum, weight) = (words.sum(), weight_of(words));
+        let (sum, weight) = (words.sum(), self.weight_of(words));
         on.add(weight, -(sum.value as i64));
         on.tell(-(sum.value as i64));
         words.load_average.set(sum.average(weight));
@@ -133,17 +128,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             before.min(child.load.value.get().checked_div(weight).map_or(0, |left| left.min(most)))
         };
         entity.set_sum(sum);
-        on.add(weight_of(entity), sum.value as i64 - before as i64);
+        on.add(self.weight_of(entity), sum.value as i64 - before as i64);
         on.tell(told);
         true
     }
 
     /// The entity of a group on the queue of `on` is about to weigh `weight`: what is counted of it follows.
-    pub(super) fn reweigh_load(on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
+    pub(super) fn reweigh_load(&self, on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
         if entity.load_updated.get() != 0 {
             let value = entity.load_value.get() as i64;
-            on.add(weight_of(entity), -value);
-            on.add(coarse(u64::from(weight)), value);
+            on.add(self.weight_of(entity), -value);
+            on.add(self.rd.config.groups.coarse(u64::from(weight)), value);
         }
     }
 
@@ -178,7 +173,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn recount_load(&self, id: TaskId) {
         if self.group_hint(id).is_some() {
             let words = self.tasks.fair(id);
-            words.load_average.set(words.sum().average(weight_of(words)));
+            words.load_average.set(words.sum().average(self.weight_of(words)));
         }
     }
 
@@ -193,7 +188,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut sum = words.sum();
         // As of when the queue was last updated, so that it loses what it has of the task.
         sum.advance(on.load.updated.peek(), 0);
-        let weight = weight_of(words);
+        let weight = self.weight_of(words);
         words.load_average.set(sum.average(weight));
         on.put_down(weight, sum);
         words.load_updated.set(0);

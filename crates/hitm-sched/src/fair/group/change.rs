@@ -160,7 +160,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         if let Some(words) = self.tasks.fair_if_made(id) {
             words.group.set(GroupId::link(group));
-            words.begin_load();
+            words.begin_load(self.weight_of(words));
         }
     }
 
@@ -196,7 +196,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             self.detach_load(cpu, id);
             words.group.set(GroupId::link(group));
             if before.is_none() {
-                words.begin_load();
+                words.begin_load(self.weight_of(words));
             }
             self.follow_group(id, cpu);
         };

@@ -6,7 +6,6 @@ use hitm_memory::{PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
 use super::GroupId;
-use super::average::coarse;
 use super::pool::SLICE;
 use super::real_time::check::RealTimeSnapshot;
 use super::variant::PostRate;
@@ -110,6 +109,8 @@ pub struct GroupSnapshot {
     pub load_avg: i64,
     /// Whether a queue without load may have left something in that.
     pub leaks: bool,
+    /// Bits of weights that loads have beyond Linux's.
+    pub load_bits: u32,
     /// Where it was ever used.
     pub on: Vec<GroupOnCpuSnapshot>,
     /// Its limit, if it ever had one, or another group of its number.
@@ -126,7 +127,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let Some(group) = group.filter(|_| words.load_updated.peek() != 0) else { return };
             let on = self.group_on(group, cpu);
             let queued = words.height.peek() != 0 || crate::fair::words::member(on.queue.curr.peek()) == Some(member);
-            let weight = coarse(u64::from(words.weight.peek()));
+            let weight = self.rd.config.groups.coarse(u64::from(words.weight.peek()));
             let mut sum = words.peek_sum();
             sum.advance(on.load.updated.peek(), u64::from(queued));
             let own = found.entry((group, cpu)).or_default();
@@ -177,6 +178,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 shares: group.shares(),
                 load_avg: self.load_of_group(group),
                 leaks: self.rd.config.groups.rate == PostRate::LimitedWithLeak,
+                load_bits: self.rd.config.groups.load_bits,
                 on: self.topology.cpu_ids().filter_map(on).collect(),
                 limit: self.limit_snapshot(id),
                 real_time: self.real_time_snapshot(id),
@@ -197,7 +199,7 @@ impl GroupSnapshot {
             fail(format!("has ended, and has load: {self:?}"));
         }
         for on in &self.on {
-            on.check(self.leaks, &mut |what| fail(format!("on cpu {}: {what}", on.cpu)));
+            on.check(self, &mut |what| fail(format!("on cpu {}: {what}", on.cpu)));
         }
         if let Some(limit) = &self.limit {
             limit.check(self.lives, fail);
@@ -232,20 +234,20 @@ impl LimitSnapshot {
 }
 
 impl GroupOnCpuSnapshot {
-    fn check(&self, leaks: bool, fail: &mut dyn FnMut(String)) {
+    fn check(&self, group: &GroupSnapshot, fail: &mut dyn FnMut(String)) {
         if self.contribution < 0 || (!self.online && self.contribution != 0) {
             fail(format!("contributes {}, and online is {}", self.contribution, self.online));
         }
         let Attached { members, value, weight } = self.attached;
         let differ = self.value.abs_diff(value + self.removed);
-        if differ > VALUE_ROUNDS_OFF * (weight + LEFT_WEIGH) {
+        if differ > VALUE_ROUNDS_OFF * (weight + (LEFT_WEIGH << group.load_bits)) {
             let removed = self.removed;
             fail(format!(
                 "has a sum of {}, its {members} members of weight {weight} {value}, removed is {removed}",
                 self.value
             ));
         }
-        if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !leaks)) {
+        if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !group.leaks)) {
             fail(format!("is not listed: {self:?}"));
         }
     }

@@ -135,7 +135,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let above = self.above(id, rq.cpu);
         if let Some(above) = above {
-            Self::reweigh_load(self.group_on(above, rq.cpu), entity, weight);
+            self.reweigh_load(self.group_on(above, rq.cpu), entity, weight);
         }
         let member = Member::group(id);
         let line = self.level(rq.cpu, above);
@@ -166,17 +166,5 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
             self.update_share(rq, id);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::average::coarse;
-    use super::*;
-    use crate::fair::weight::FINE_BITS;
-
-    #[test]
-    fn a_weight_that_is_there_counts() {
-        assert_eq!([0, 1, 2 << FINE_BITS, 5 << FINE_BITS].map(coarse), [0, WEIGHT_LEAST, 2, 5]);
     }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Described, Field, Memory, Native, Placed, PlacedSlice, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 
+use super::WEIGHT_LEAST;
 use super::words::{Baseline, Isolated, Reordered, TaskGroupFields, TaskGroupWords};
+use crate::fair::weight::FINE_BITS;
 
 /// The order of a group's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,6 +53,10 @@ pub enum PostRate {
 /// How far apart two additions of a CPU are at least, and two looks: Linux's.
 pub(super) const LEAST_APART: Span = Span::from_micros(1_000);
 
+/// Of [`GroupConfig::load_bits`], ours: a weight of 2 comes in 128 steps, and the sum of a hundred thousand members of the greatest weight, 6.5 million
+/// times 12 million each, is within 64 bits.
+pub(crate) const LOAD_BITS: u32 = 6;
+
 /// How a group's load is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
@@ -65,6 +71,9 @@ pub struct GroupConfig {
     pub pointers: bool,
     /// Whether a group whose queue has become empty is weighed once more: until v6.11.
     pub weighs_empty: bool,
+    /// How many of the bits that only queues have loads have too. Linux's have none, and count the least that somebody weighs, 2, in whole numbers:
+    /// where a group in a group is on hundreds of CPUs its entities weigh about that, and the averages that shares follow from are 1 or 2.
+    pub load_bits: u32,
 }
 
 impl Default for GroupConfig {
@@ -75,6 +84,7 @@ impl Default for GroupConfig {
             rate: PostRate::Always,
             pointers: true,
             weighs_empty: true,
+            load_bits: 0,
         }
     }
 }
@@ -87,7 +97,13 @@ impl GroupConfig {
         rate: PostRate::LimitedBoth,
         pointers: false,
         weighs_empty: false,
+        load_bits: LOAD_BITS,
     };
+
+    /// A weight of a queue, as loads count it.
+    pub(super) fn coarse(self, weight: u64) -> u64 {
+        if weight == 0 { 0 } else { (weight >> (FINE_BITS - self.load_bits)).max(WEIGHT_LEAST) }
+    }
 }
 
 /// A group's words, in one of the orders.
@@ -180,5 +196,17 @@ impl<M: Memory> Parts<M> {
             sum += part[0].load(Ordering::Relaxed);
         }
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_that_is_there_counts() {
+        let coarse = |config: GroupConfig| [0, 1, 2 << FINE_BITS, 5 << FINE_BITS].map(|weight| config.coarse(weight));
+        assert_eq!(coarse(GroupConfig::default()), [0, WEIGHT_LEAST, 2, 5]);
+        assert_eq!(coarse(GroupConfig::SHIPPED), [0, WEIGHT_LEAST, 2 << LOAD_BITS, 5 << LOAD_BITS]);
     }
 }
