@@ -146,10 +146,7 @@ pub const CATALOGUE: [(&str, &str); 28] = [
         "load-avg-ratelimit-leaks",
         "groups: the same as it was first, with load that is never taken back (v6.7 of Linux)",
     ),
-    (
-        "load-avg-fine",
-        "groups: loads have six more bits, so that groups in groups have their shares; `shipped` has it too",
-    ),
+    ("load-avg-fine", "groups: loads have six more bits, for the shares of groups in groups; `shipped` has it too"),
     ("load-avg=node", "groups: load_avg split (posted for v6.2 of Linux); also =llc"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),

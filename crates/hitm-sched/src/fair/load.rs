@@ -109,6 +109,12 @@ impl Sum {
         periods > 0
     }
 
+    /// What is left of it by `now` if nothing more comes to it.
+    pub(crate) fn faded_by(mut self, now: u64) -> u64 {
+        self.advance(now, 0);
+        self.value
+    }
+
     /// What it could be by now of somebody who is always there and weighs 1.
     pub(crate) fn divider(&self) -> u64 {
         DIVIDER_MIN + (u64::from(self.passed) << COUNT_BITS)

@@ -18,7 +18,7 @@ const TICK_NANOS: i64 = 4_000_000;
 const LAG_MOST: i128 = 1 << 60;
 
 /// Picoseconds of a nanosecond.
-const PICOS: u64 = 1_000;
+pub(in crate::fair) const PICOS: u64 = 1_000;
 
 /// How a task is put on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

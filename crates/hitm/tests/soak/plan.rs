@@ -259,10 +259,10 @@ impl Plan {
         1 + (random.below(self.prios) * (90 / self.prios)) as u8
     }
 
-    /// How urgent a task is to be, and its priority in the books: a fair one's is 0.
+    /// What a task's priority is to be, before it as the books have it: a fair one's is 0 there.
     pub(crate) fn change(&self, random: &mut Random) -> (u8, Priority) {
         let own = self.priority(random);
-        let real_time = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
+        let real_time = real_time(own, random);
         // Who has no fair tasks draws nothing for them.
         if self.fair > 0 && random.below(100) < self.fair { (0, fair(random)) } else { (own, real_time) }
     }
@@ -332,6 +332,11 @@ impl Plan {
     pub(crate) fn throttled_for(&self) -> Span {
         PERIOD * if self.groups > 0 { 2 } else { 0 }
     }
+}
+
+/// A real-time task's.
+pub(crate) fn real_time(own: u8, random: &mut Random) -> Priority {
+    if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) }
 }
 
 /// A fair task's.

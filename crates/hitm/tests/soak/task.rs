@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use hitm::sync::{MutexGuard, PiLockError, PiMutexGuard};
-use hitm::{JoinHandle, Priority, SpawnOptions};
+use hitm::{JoinHandle, SpawnOptions};
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
@@ -13,7 +13,7 @@ use hitm_topology::CpuId;
 use crate::defects::Flaw;
 use crate::fair::Change;
 use crate::ledger::{Check, Doing, Owners};
-use crate::plan::{MUTEXES, QUEUES, Step};
+use crate::plan::{MUTEXES, QUEUES, Step, real_time};
 use crate::tally::Fault;
 use crate::tenants::watched;
 use crate::world::{Planned, Reached, World};
@@ -70,7 +70,8 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
         life: Life { world: world.clone(), serial },
         random: Random::new(plan.seed, FIRST_STREAM + u64::from(serial)),
     };
-    let real_time = if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) };
+    // Drawn for a fair one too: what follows stays the same.
+    let real_time = real_time(own, random);
     let priority = fair.unwrap_or(real_time);
     let own_tenant = tenant.map(|tenant| world.tenants.tenant(tenant));
     let group = group.and_then(|group| world.groups.group(group));

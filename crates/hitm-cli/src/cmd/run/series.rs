@@ -54,7 +54,7 @@ const LINES_KEPT: usize = 100;
 const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
 
 /// How long the start of a fair task takes, a CPU: they begin one after the other, each where there is least to do, which is looked for on
-/// all CPUs. 20 us on 160 of them, 62 on 480.
+/// all CPUs. Seen on 160 of them: 20 us.
 const START_OF_EACH: Span = Span::from_nanos(150);
 
 /// A workload as it is run on one machine under one policy, with each of its loads, and what was fitted for it.

@@ -21,6 +21,7 @@ use hitm_topology::CpuId;
 use super::GroupId;
 use super::words::{GroupOnCpu, Loaded};
 use crate::fair::load::Sum;
+use crate::fair::timeline::PICOS;
 use crate::fair::words::{FairTask, Member, link, member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
@@ -28,7 +29,7 @@ use crate::task::TaskId;
 
 /// A time in the unit of load.
 pub(super) fn nanos(now: Time) -> u64 {
-    now.as_picos() / 1_000
+    now.as_picos() / PICOS
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
@@ -230,20 +231,15 @@ impl<M: hitm_memory::Memory> GroupOnCpu<M> {
     /// What went, by `now`: sums with their weights, and without. Under their lock.
     fn removed_by(&self, now: u64) -> [u64; 2] {
         let (updated, passed) = (self.load.removed_updated.get(), self.load.removed_passed.get());
-        [&self.load.removed_weighed, &self.load.removed_value].map(|word| {
-            let mut sum = Sum { updated, value: word.get(), passed };
-            sum.advance(now, 0);
-            sum.value
-        })
+        let words = [&self.load.removed_weighed, &self.load.removed_value];
+        words.map(|word| Sum { updated, value: word.get(), passed }.faded_by(now))
     }
 
     /// What went, with its weights, as of the queue's last update: for checkers.
     pub(super) fn peek_removed(&self) -> u64 {
         let load = &self.load;
         let [updated, value] = [&load.removed_updated, &load.removed_weighed].map(|word| word.peek());
-        let mut sum = Sum { updated, value, passed: load.removed_passed.peek() };
-        sum.advance(load.updated.peek(), 0);
-        sum.value
+        Sum { updated, value, passed: load.removed_passed.peek() }.faded_by(load.updated.peek())
     }
 
     /// As [`removed_by`](Self::removed_by), and nothing is there any longer.
@@ -268,17 +264,13 @@ mod tests {
     fn what_went_is_forgotten_as_what_stays() {
         const PERIOD: u64 = 1 << 20;
         let sum = |value, updated| Sum { updated, value, passed: 0 };
-        let by = |mut sum: Sum, now| {
-            sum.advance(now, 0);
-            sum.value
-        };
         let (early, late) = (sum(9_000_000, 0), sum(5_000_000, 2 * PERIOD));
         for order in [[(3, early), (7, late)], [(7, late), (3, early)]] {
             let on = GroupOnCpu::<Native>::new(None, 1_024, 0);
             order.into_iter().for_each(|(weight, sum)| on.put_down(weight, sum));
             // The queue was updated later than both knew.
             let is = on.take_removed(5 * PERIOD);
-            let [early, late] = [early, late].map(|sum| by(sum, 5 * PERIOD));
+            let [early, late] = [early, late].map(|sum| sum.faded_by(5 * PERIOD));
             // A weight's worth is rounded off in each step.
             assert!(is[0].abs_diff(3 * early + 7 * late) <= 20, "{is:?}, not {early} and {late}");
             assert!(is[1].abs_diff(early + late) <= 2, "{is:?}, not {early} and {late}");

@@ -53,7 +53,7 @@ use super::check::{LimitOnCpuSnapshot, LimitSnapshot};
 use super::pool::{GroupLimit, LimitOnCpu, SLICE};
 use super::quota::{GroupQuota, GroupThrottling};
 use super::real_time::RealTimeClock;
-use crate::fair::timeline::Arrival;
+use crate::fair::timeline::{Arrival, PICOS};
 use crate::fair::words::Member;
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
@@ -62,9 +62,6 @@ use crate::task::TaskId;
 
 /// What a queue that has become empty keeps, nanoseconds: Linux's.
 const KEPT: i64 = 1_000_000;
-
-/// Picoseconds of a nanosecond.
-const PICOS: u64 = 1_000;
 
 described! {
     /// What a CPU looks after.
@@ -137,7 +134,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.peek() != 0)
     }
 
-    /// Whether `id` is queued on `cpu` in a throttled queue; if it is fair, or would be so: exact under the CPU's lock, else a hint.
+    /// Whether `id` is held: queued on `cpu` in a throttled queue or, if it is fair, would be so. Exact under the CPU's lock, else a hint.
     pub(crate) fn is_held(&self, cpu: CpuId, id: TaskId) -> bool {
         if !self.has_limits() {
             return false;

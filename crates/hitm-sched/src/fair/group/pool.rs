@@ -21,12 +21,10 @@ use hitm_topology::{CpuId, Topology};
 
 use super::quota::{GroupQuota, GroupThrottling};
 use super::real_time::queue::RealTimeLimit;
+use crate::fair::timeline::PICOS;
 
 /// What a CPU takes from the pool at a time, nanoseconds: Linux's `sched_cfs_bandwidth_slice`.
 pub(super) const SLICE: i64 = 5_000_000;
-
-/// Picoseconds of a nanosecond.
-const PICOS: u64 = 1_000;
 
 described! {
     /// What a group may still use.

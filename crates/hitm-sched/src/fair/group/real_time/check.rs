@@ -3,10 +3,10 @@
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
-use super::PICOS;
 use crate::fair::group::GroupId;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::quota::RealTimeQuota;
+use crate::fair::timeline::PICOS;
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 

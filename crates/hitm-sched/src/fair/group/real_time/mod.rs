@@ -63,14 +63,12 @@ use self::queue::{RealTimeLimit, RealTimeQueue};
 use super::GroupId;
 use super::average::nanos;
 use super::quota::{GroupThrottling, QuotaRefused, RealTimeQuota};
+use crate::fair::timeline::PICOS;
 use crate::list::{Links, List};
 use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
-
-/// Picoseconds of a nanosecond.
-const PICOS: u64 = 1_000;
 
 described! {
     /// A CPU that runs real-time tasks of groups.

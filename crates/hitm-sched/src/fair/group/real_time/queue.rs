@@ -20,10 +20,8 @@ use hitm_memory::{
 use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::fair::group::quota::{GroupThrottling, RealTimeQuota};
+use crate::fair::timeline::PICOS;
 use crate::list::Links;
-
-/// Picoseconds of a nanosecond.
-const PICOS: u64 = 1_000;
 
 described! {
     /// What a group's real-time tasks may run on each CPU.
