@@ -26,6 +26,7 @@
 //! | `load-avg-ratelimit` | groups: a CPU adds to `load_avg` once a millisecond at most |
 //! | `load-avg-ratelimit-leaks` | as it was for some time: what a CPU had can be counted for ever |
 //! | `load-avg-fine` | groups: loads have six more bits, of which shares in groups of groups are made |
+//! | `load-avg-waiting` | groups: one that waits is weighed anew when its CPU balances |
 //! | `load-avg=SCOPE` | groups: `load_avg` split, by `node` or `llc` |
 //! | `all` | patches 1 to 4 |
 //! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
@@ -110,7 +111,7 @@ const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
 /// What can be named, for lists: name, description.
-pub const CATALOGUE: [(&str, &str); 28] = [
+pub const CATALOGUE: [(&str, &str); 29] = [
     ("baseline", "v6.16 of Linux as it is"),
     ("cpupri-split", "patch 1: every priority level's mask pointer on a line of its own, 203 lines instead of 26"),
     ("cpupri-split-compact", "the alternative to patch 1: counts together, pointers together, 21 lines"),
@@ -147,6 +148,7 @@ pub const CATALOGUE: [(&str, &str); 28] = [
         "groups: the same as it was first, with load that is never taken back (v6.7 of Linux)",
     ),
     ("load-avg-fine", "groups: loads have six more bits, for the shares of groups in groups; `shipped` has it too"),
+    ("load-avg-waiting", "groups: one that waits is weighed anew when its CPU balances; `shipped` has it too"),
     ("load-avg=node", "groups: load_avg split (posted for v6.2 of Linux); also =llc"),
     ("all", "patches 1 to 4 together"),
     ("shipped", "our own: who waits is told to the CPUs that could take it, and nothing else is kept; stands alone"),
@@ -237,6 +239,7 @@ impl Mitigation {
                 ("task-group-reordered", None) => mitigation.config.groups.order = GroupOrder::Reordered,
                 ("load-avg-isolated", None) => mitigation.config.groups.order = GroupOrder::Isolated,
                 ("load-avg-fine", None) => mitigation.config.groups.load_bits = LOAD_BITS,
+                ("load-avg-waiting", None) => mitigation.config.groups.weighs_waiting = true,
                 ("load-avg-ratelimit", None) => mitigation.config.groups.rate = PostRate::Limited,
                 ("load-avg-ratelimit-leaks", None) => mitigation.config.groups.rate = PostRate::LimitedWithLeak,
                 ("load-avg", Some(Form::Words(scope @ (Scope::Node | Scope::Llc)))) => {

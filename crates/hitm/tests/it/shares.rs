@@ -8,9 +8,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hitm::{Group, Handle, Priority, Span, Time};
+use hitm::{CpuSet, Group, Handle, Priority, Span, SpawnOptions, Time};
 use hitm_machine::Simulated;
 use hitm_sched::mitigation::GROUP_LOADS;
+use hitm_topology::CpuId;
 
 use crate::groups::within;
 use crate::host::{Setup, simulate};
@@ -161,6 +162,52 @@ const MACHINES: [(&str, usize, usize); 4] =
 /// How far a group may be from its share over a window.
 fn bound(millis: u64) -> f64 {
     2.0 * SLICE_MILLIS / millis as f64
+}
+
+/// A group has a task on the first CPU beside another's, and a crowd everywhere else, beside which it weighs next to nothing there. Once the crowd is gone
+/// it weighs as much as the other: for how many of the 100 ms that begin a while later its task runs.
+fn after_the_crowd(mitigation: &'static str) -> f64 {
+    const CPUS: u32 = 16;
+    let setup = Setup { mitigation, cores_shared_for_nothing: true, ..Setup::of("pack:1 l3:2 core:4 pu:2") };
+    let stretches = simulate(setup, move |handle| async move {
+        handle.set_priority(Priority::fifo(90));
+        let (group, other) = (handle.group("crowded"), handle.group("other"));
+        let works = |group: &Group, cpus: CpuSet, until: Time, from: Time| {
+            let clock = handle.clone();
+            handle.spawn(SpawnOptions { cpus: Some(cpus), ..within(group) }, async move {
+                let mut had = 0_u64;
+                while clock.now() < until {
+                    clock.compute(STRETCH).await;
+                    had += u64::from(clock.now() > from);
+                }
+                had
+            })
+        };
+        let crowd_ends = Time::from_picos(200 * MILLIS * 1_000_000);
+        let elsewhere = |_| works(&group, (1..CPUS).map(CpuId).collect(), crowd_ends, FROM);
+        let crowd: Vec<_> = (0..15 * CPUS).map(elsewhere).collect();
+        handle.sleep(Span::from_micros(50 * MILLIS)).await;
+        let first: CpuSet = [CpuId(0)].into_iter().collect();
+        let [own, others] = [&group, &other].map(|group| works(group, first.clone(), end(100), FROM));
+        for task in crowd {
+            joined(task).await;
+        }
+        let _others = joined(others).await;
+        joined(own).await
+    })
+    .result;
+    (STRETCH * stretches).as_secs_f64() * 1e3
+}
+
+#[test]
+fn a_group_that_waits_has_its_share_once_its_load_is_no_longer_elsewhere() {
+    let had = after_the_crowd("shipped");
+    assert!((44.0..56.0).contains(&had), "{had} ms of 100");
+    let had = after_the_crowd("load-avg-waiting");
+    assert!((44.0..56.0).contains(&had), "{had} ms of 100");
+    // What keeps the first two from being so by themselves.
+    let had = after_the_crowd("baseline");
+    assert!(had < 30.0, "{had} ms of 100");
 }
 
 /// What as many tasks as there are CPUs have in a second, in a group with this quota of 100 ms in another of that: in CPUs. How often a CPU

@@ -74,7 +74,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let words = self.words_of(member, cpu);
         let mut changed = self.update_queue(cpu, on, now);
         if words.load_updated.get() == 0 {
-            self.attach(cpu, group, words);
+            self.attach(cpu, group, member, words);
             changed = true;
         } else {
             let mut sum = words.sum();
@@ -91,8 +91,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// A member comes to the queue of `group`, which was updated, with the average that it has.
-    fn attach(&self, cpu: CpuId, group: GroupId, words: &FairTask<P>) {
+    fn attach(&self, cpu: CpuId, group: GroupId, member: Member, words: &FairTask<P>) {
         self.list_leaf(cpu, group);
+        if let Some(below) = member.as_group() {
+            self.weigh_first(cpu, below, words);
+        }
         let on = self.group_on(group, cpu);
         let (mut sum, weight) = (on.load.sum(), self.weight_of(words));
         sum.value = (words.load_average.get() * sum.divider() / weight).min(sum.divider());

@@ -1,7 +1,7 @@
 //! Which groups have load on a CPU, and how that of sleepers is forgotten.
 //!
 //! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is attached to its queue there or queued in it, and until it has no load and nobody
-//! queued and no group in it is listed. A CPU that balances updates those on its list. What CPUs have that do not tick, since no fair task is
+//! queued and no group in it is listed. A CPU that balances updates those on its list, and [may](super::variant::GroupConfig::weighs_waiting) weigh them anew. What CPUs have that do not tick, since no fair task is
 //! queued there, some other updates that does: the first that ticks when that was last done 32 ms ago.
 //!
 //! **Origin.** Linux's list of leaf queues, its update of blocked averages, and its idle balance, in which that is done for CPUs that have
@@ -99,10 +99,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if self.update_queue(cpu, on, now) {
                 self.post(cpu, id);
             }
+            let is_weighed = self.rd.config.groups.weighs_waiting && on.queue.nr_queued.get() != 0;
             if let Some(above) = self.above(id, cpu)
-                && (on.load.tells.get() != 0 || on.entity.load_value.get() != 0)
+                && (is_weighed || on.load.tells.get() != 0 || on.entity.load_value.get() != 0)
             {
                 self.update_load(cpu, above, Member::group(id), now);
+            }
+            if is_weighed {
+                self.update_share(rq, id);
             }
             next = GroupId::of_link(on.load.next.get());
             let has_load = on.load.average.get() != 0 || on.load.value.get() != 0 || on.queue.nr_queued.get() != 0;

@@ -23,7 +23,7 @@ use super::average::nanos;
 use super::variant::{LEAST_APART, PostRate};
 use super::words::GroupOnCpu;
 use super::{Group, GroupId, WEIGHT_LEAST};
-use crate::fair::words::Member;
+use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
@@ -120,6 +120,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let all = i128::from(self.load_of_others(id, on).max(0)) + load;
         let share = if all == 0 { shares } else { shares * load / all };
         share.clamp(i128::from(WEIGHT_LEAST), shares) as u32
+    }
+
+    /// The entity of `id` on `cpu`, which is on no queue, weighs what its queue has of the group's load before anything is counted of it. (Linux makes a
+    /// group's entities with the group and weighs them when it is weighed, while they have nothing. If one came with all that its group weighs, the
+    /// group above would be told so much of every CPU, and those that come next would hardly weigh anything beside it.)
+    pub(super) fn weigh_first(&self, cpu: CpuId, id: GroupId, entity: &FairTask<P>) {
+        entity.set_weight(self.share(cpu, id, self.group_on(id, cpu)));
     }
 
     /// The entity of `id` on the CPU of `rq` weighs what its queue has of the group's load from now on.

@@ -74,6 +74,9 @@ pub struct GroupConfig {
     /// How many of the bits that only queues have loads have too. Linux's have none, and count the least that somebody weighs, 2, in whole numbers:
     /// where a group in a group is on hundreds of CPUs its entities weigh about that, and the averages that shares follow from are 1 or 2.
     pub load_bits: u32,
+    /// Whether a group that waits is weighed anew whenever its CPU balances. Linux weighs one that comes, goes or runs: one that came while its load was
+    /// elsewhere weighs next to nothing, so hardly ever runs, so keeps that weight for seconds.
+    pub weighs_waiting: bool,
 }
 
 impl Default for GroupConfig {
@@ -85,6 +88,7 @@ impl Default for GroupConfig {
             pointers: true,
             weighs_empty: true,
             load_bits: 0,
+            weighs_waiting: false,
         }
     }
 }
@@ -98,6 +102,7 @@ impl GroupConfig {
         pointers: false,
         weighs_empty: false,
         load_bits: LOAD_BITS,
+        weighs_waiting: true,
     };
 
     /// A weight of a queue, as loads count it.
