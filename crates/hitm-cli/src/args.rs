@@ -68,7 +68,7 @@ impl From<LayoutArg> for Layout {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MachineArgs {
     /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may be given several times
-    /// [default: gnr-2x120 simulated, this natively].
+    /// [default: the workload's or gnr-2x120 simulated, this natively].
     #[arg(long = "machine", value_name = "M", global = true)]
     machines: Vec<String>,
     /// Take this many CPUs of the machine: whole cores, dies, packages; more packages for more CPUs. Several are separated by

@@ -227,8 +227,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if left.is_empty() && wants_core {
             self.tell_no_idle_core(target);
         }
-        // A bit that is wrong now may be right again before the next one looks: to clear it would move the line twice.
-        if in_vain.len() as u64 > SCAN_LEAST {
+        // Where tasks run briefly a bit that is wrong now is right again before the next one looks: to clear it would move the line twice, away from
+        // all who look.
+        if in_vain.len() as u64 > SCAN_LEAST && self.runs_long(target) {
             masks.forget(target, &in_vain);
         }
         candidate
@@ -461,8 +462,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn looks_worth_while(&self, target: CpuId) -> u32 {
         // Relaxed: a hint.
         let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
-        let waits_long = self.places().domains[target].avg_run.peek() >= IDLE_MOST / 2;
-        if waits_long { u32::MAX } else { scan }
+        if self.runs_long(target) { u32::MAX } else { scan }
+    }
+
+    /// Whether what runs on `cpu` runs for longer on average than a move costs: a hint.
+    fn runs_long(&self, cpu: CpuId) -> bool {
+        self.places().domains[cpu].avg_run.peek() >= IDLE_MOST / 2
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {

@@ -128,7 +128,8 @@ fn on_several_cpus_groups_have_their_shares() {
     }
 }
 
-/// The table of docs/results/groups.md. Groups in groups are beyond the bound on 80 CPUs, which it says; so it is asserted of the others.
+/// The table of docs/results/groups.md. With the baseline groups in groups are beyond the bound from 80 CPUs on, which it says; so it is asserted of all
+/// others.
 #[test]
 #[ignore = "takes half an hour: `cargo test -p hitm --test it -- --ignored shares --nocapture`"]
 fn shares_up_to_480_cpus() {
@@ -141,7 +142,7 @@ fn shares_up_to_480_cpus() {
                 let cells = ["baseline", "shipped"].map(|mitigation| {
                     let off = off(topology, mitigation, contest, WINDOWS.len());
                     let is_beyond = off.iter().zip(WINDOWS).any(|(off, millis)| *off > bound(millis));
-                    if is_beyond && depth == 1 {
+                    if is_beyond && (depth == 1 || mitigation == "shipped") {
                         beyond.push((cpus, mitigation, contest, off.clone()));
                     }
                     off.iter().map(|off| format!("{:.2}", 100.0 * off)).collect::<Vec<_>>().join(", ")

@@ -73,13 +73,13 @@ enum Workload {
     Hackbench(Box<Hackbench>),
     /// Clients that ask servers for a file server's operations, over loopback: fair tasks.
     ///
-    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, and for 5s after
-    /// 1s natively.
+    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, or after 150ns for each
+    /// task and CPU if that is more, and for 5s after 1s natively.
     Tbench(Box<Tbench>),
     /// Datagrams one way, or a byte there and back, over loopback: fair tasks.
     ///
-    /// On 2 x 20 cores of Broadwell unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, and for 5s after 1s
-    /// natively.
+    /// On 2 x 20 cores of Broadwell unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, or after 150ns for each
+    /// task and CPU if that is more, and for 5s after 1s natively.
     Netperf(Box<Netperf>),
     /// Message threads that wake their workers all at once: fair tasks.
     ///
@@ -88,8 +88,8 @@ enum Workload {
     Schbench(Box<Schbench>),
     /// Pairs of tasks of one group that pass a number back and forth over pipes: fair tasks.
     ///
-    /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 6ms after 4ms of warm-up when simulated, and for 5s after 1s
-    /// natively. Searches for an idle CPU are those of v6.4 unless a mitigation says otherwise.
+    /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 10ms after 64ms of warm-up when simulated, or after 150ns for each
+    /// task and CPU if that is more, and for 5s after 1s natively. Searches for an idle CPU are those of v6.4 unless a mitigation says otherwise.
     Context1(Box<Context1>),
     /// What one shared word, counter or bitmap costs.
     Probe(Box<Probe>),
