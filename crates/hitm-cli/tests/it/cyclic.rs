@@ -118,8 +118,8 @@ fn what_cannot_be_is_refused() {
     check_refused(
         "run cyclic --work much",
         expect![[r#"
-        hitm: invalid value 'much' for '--work <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run cyclic --help` shows what there is
-    "#]],
+            hitm: invalid value 'much' for '--work <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run cyclic --help` shows what there is
+        "#]],
     );
     check_refused(
         "run cyclic --priority 100",

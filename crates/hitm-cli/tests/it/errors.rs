@@ -333,20 +333,20 @@ fn times() {
     check(
         "run ffmpeg --duration 5",
         expect![[r#"
-        hitm: invalid value '5' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
-    "#]],
+            hitm: invalid value '5' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run ffmpeg --help` shows what there is
+        "#]],
     );
     check(
         "run ffmpeg --duration soon",
         expect![[r#"
-        hitm: invalid value 'soon' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
-    "#]],
+            hitm: invalid value 'soon' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run ffmpeg --help` shows what there is
+        "#]],
     );
     check(
         "run ffmpeg --duration -1s",
         expect![[r#"
-        hitm: invalid value '-1s' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
-    "#]],
+            hitm: invalid value '-1s' for '--duration <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run ffmpeg --help` shows what there is
+        "#]],
     );
     check(
         "run ffmpeg --duration 11d",
@@ -363,14 +363,14 @@ fn times() {
     check(
         "run ffmpeg --warm-up 3parsec",
         expect![[r#"
-        hitm: invalid value '3parsec' for '--warm-up <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run ffmpeg --help` shows what there is
-    "#]],
+            hitm: invalid value '3parsec' for '--warm-up <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run ffmpeg --help` shows what there is
+        "#]],
     );
     check(
         "run probe counter --pause -1ms",
         expect![[r#"
-        hitm: invalid value '-1ms' for '--pause <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run probe counter --help` shows what there is
-    "#]],
+            hitm: invalid value '-1ms' for '--pause <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run probe counter --help` shows what there is
+        "#]],
     );
 }
 

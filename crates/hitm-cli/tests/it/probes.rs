@@ -39,8 +39,8 @@ fn probes_that_cannot_be() {
     check_refused(
         "run probe lock --turn soon",
         expect![[r#"
-        hitm: invalid value 'soon' for '--turn <T>': not a length of time: give a number and a unit, as in `24ms`; `hitm run probe lock --help` shows what there is
-    "#]],
+            hitm: invalid value 'soon' for '--turn <T>': not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond; `hitm run probe lock --help` shows what there is
+        "#]],
     );
     check_refused(
         "run probe mask --encoding bit,bit",
