@@ -298,8 +298,9 @@ const DAYS_MAX: u64 = 10;
 
 /// A length of time, as `24ms` or `500us`.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
-    let duration = humantime::parse_duration(text)
-        .map_err(|_| "not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond".to_owned())?;
+    let duration = humantime::parse_duration(text).map_err(|_| {
+        "not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond".to_owned()
+    })?;
     if duration > Duration::from_secs(DAYS_MAX * 24 * 3600) {
         return Err(format!("longer than {DAYS_MAX} days: give less"));
     }
