@@ -20,8 +20,9 @@ use hitm_topology::{CpuId, Scope};
 
 use super::class::Fair;
 use super::idle_mask::IdleMasks;
-use super::places::{IDLE_MOST, Kept, Places};
+use super::places::{IDLE_MOST, Kept, MOVE_COSTS, Places};
 use super::scan::{Mask, Masks, Scan};
+use super::timeline::PICOS;
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::{Scheduler, WakeHint};
@@ -413,7 +414,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 break;
             }
         }
-        let cost = P::now().since(start).as_picos() / 1_000;
+        let cost = P::now().since(start).as_picos() / PICOS;
         let average = &self.places().domains[P::current_cpu()].avg_scan_cost;
         // Peek: a hint of the CPU's own, which threads outside the CPUs may share.
         let before = average.peek();
@@ -451,7 +452,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn note_stretch(&self, fair: &Fair<P>, cpu: CpuId, ran: bool, now: Time) {
         let domain = &fair.places.domains[cpu];
         if ran {
-            let span = now.since(Time::from_picos(domain.runs_from.get())).as_picos() / 1_000;
+            let span = now.since(Time::from_picos(domain.runs_from.get())).as_picos() / PICOS;
             domain.avg_run.set(averaged(domain.avg_run.get(), span.min(2 * IDLE_MOST)));
         }
         domain.runs_from.set(now.as_picos());
@@ -467,7 +468,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Whether what runs on `cpu` runs for longer on average than a move costs: a hint.
     fn runs_long(&self, cpu: CpuId) -> bool {
-        self.places().domains[cpu].avg_run.peek() >= IDLE_MOST / 2
+        self.places().domains[cpu].avg_run.peek() >= MOVE_COSTS
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
@@ -502,13 +503,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         domain.idles_from.set(0);
-        let idled = (now.since(Time::from_picos(since)).as_picos() / 1_000).min(2 * IDLE_MOST);
+        let idled = (now.since(Time::from_picos(since)).as_picos() / PICOS).min(2 * IDLE_MOST);
         domain.avg_idle.set(averaged(domain.avg_idle.get(), idled).min(IDLE_MOST));
     }
 
-    /// Whether a CPU idles for less than a migration costs, as a rule.
+    /// Whether a CPU idles for less than a move costs, as a rule.
     pub(crate) fn idles_briefly(&self, cpu: CpuId) -> bool {
-        self.places().domains[cpu].avg_idle.get() < IDLE_MOST / 2
+        self.places().domains[cpu].avg_idle.get() < MOVE_COSTS
     }
 
     /// Works out how many CPUs a search of the LLC of `cpu` is worth: the more of it is busy, the fewer.

@@ -11,8 +11,11 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::idle_mask::IdleMasks;
 use super::scan::Masks;
 
-/// What a CPU is taken to idle before it has: twice what a migration costs, which is also the most. Linux's, nanoseconds.
-pub(super) const IDLE_MOST: u64 = 1_000_000;
+/// What moving a task costs, nanoseconds: Linux's.
+pub(super) const MOVE_COSTS: u64 = 500_000;
+
+/// What a CPU is taken to idle before it has, which is also the most, nanoseconds: Linux's.
+pub(super) const IDLE_MOST: u64 = 2 * MOVE_COSTS;
 
 described! {
     /// What the CPUs of an LLC share for the search.

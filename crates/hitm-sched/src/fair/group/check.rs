@@ -10,6 +10,7 @@ use super::pool::SLICE;
 use super::real_time::check::RealTimeSnapshot;
 use super::variant::PostRate;
 use super::words::Loaded;
+use crate::fair::timeline::PICOS;
 use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
@@ -212,7 +213,7 @@ impl GroupSnapshot {
 
 impl LimitSnapshot {
     fn check(&self, lives: bool, fail: &mut dyn FnMut(String)) {
-        let (quota, given) = ((self.quota.as_picos() / 1_000) as i64, self.on.iter().map(|on| on.got).sum::<i64>());
+        let (quota, given) = ((self.quota.as_picos() / PICOS) as i64, self.on.iter().map(|on| on.got).sum::<i64>());
         if !(0..=quota).contains(&self.runtime) || self.given != given {
             fail(format!("has {} of {quota} ns left and gave {}, the CPUs say {given}", self.runtime, self.given));
         }

@@ -23,6 +23,7 @@ use super::average::nanos;
 use super::variant::{LEAST_APART, PostRate};
 use super::words::GroupOnCpu;
 use super::{Group, GroupId, WEIGHT_LEAST};
+use crate::fair::timeline::PICOS;
 use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
@@ -33,7 +34,7 @@ const TOLD_FROM: i64 = 64;
 
 /// Whether `now` is too soon after `last`, in nanoseconds; 0 for never.
 fn is_too_soon(last: u64, now: u64) -> bool {
-    last != 0 && now.saturating_sub(last) < LEAST_APART.as_picos() / 1_000
+    last != 0 && now.saturating_sub(last) < LEAST_APART.as_picos() / PICOS
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
