@@ -20,7 +20,7 @@ use hitm_topology::{CpuId, Scope};
 
 use super::class::Fair;
 use super::idle_mask::IdleMasks;
-use super::places::{IDLE_MOST, Kept, MOVE_COSTS, Places};
+use super::places::{IDLE_MOST, Kept, MOVE_COSTS, Places, WAKE_COSTS};
 use super::scan::{Mask, Masks, Scan};
 use super::timeline::PICOS;
 use crate::root_domain::RootDomainWords;
@@ -203,24 +203,27 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let (mut candidate, mut in_vain) = (None, CpuSet::new());
         while let Some(cpu) = left.first_from(target) {
             let core = self.around(cpu)[0];
-            let mut is_idle = true;
+            let mut idles_whole = true;
             for sibling in core.iter() {
-                if !hinted.contains(sibling) || budget == 0 {
-                    is_idle = false;
+                let looks = hinted.contains(sibling) && budget > 0;
+                budget -= u32::from(looks);
+                if looks && self.is_available(sibling) {
+                    candidate = candidate.or_else(|| left.contains(sibling).then_some(sibling));
                     continue;
                 }
-                budget -= 1;
-                if !self.is_available(sibling) {
-                    is_idle = false;
+                idles_whole = false;
+                if looks {
                     in_vain.insert(sibling);
-                } else if left.contains(sibling) {
-                    candidate = candidate.or(Some(sibling));
+                }
+                if candidate.is_some() {
+                    // All that the others could still tell is whether the core idles whole.
+                    break;
                 }
             }
-            if is_idle {
+            if idles_whole {
                 candidate = Some(cpu);
             }
-            if is_idle || (candidate.is_some() && !wants_core) || budget == 0 {
+            if idles_whole || (candidate.is_some() && !wants_core) || budget == 0 {
                 break;
             }
             left.subtract(core);
@@ -230,7 +233,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         // Where tasks run briefly a bit that is wrong now is right again before the next one looks: to clear it would move the line twice, away from
         // all who look.
-        if in_vain.len() as u64 > SCAN_LEAST && self.runs_long(target) {
+        if in_vain.len() as u64 > SCAN_LEAST && self.run_of(target) >= MOVE_COSTS {
             masks.forget(target, &in_vain);
         }
         candidate
@@ -458,17 +461,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         domain.runs_from.set(now.as_picos());
     }
 
-    /// At how many CPUs of the LLC of `target` it is worth while to look: all of them if who queues at `target` waits there for longer than a move
-    /// costs, else the fewer the busier the LLC was when that was looked at last.
+    /// At how many CPUs of the LLC of `target` it is worth while to look: all of them if who queues at `target` waits there for longer than an
+    /// idle CPU takes to wake, else the fewer the busier the LLC was when that was looked at last.
     fn looks_worth_while(&self, target: CpuId) -> u32 {
         // Relaxed: a hint.
         let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
-        if self.runs_long(target) { u32::MAX } else { scan }
+        if self.run_of(target) >= WAKE_COSTS { u32::MAX } else { scan }
     }
 
-    /// Whether what runs on `cpu` runs for longer on average than a move costs: a hint.
-    fn runs_long(&self, cpu: CpuId) -> bool {
-        self.places().domains[cpu].avg_run.peek() >= MOVE_COSTS
+    /// How long a task runs on `cpu` on average, nanoseconds: a hint.
+    fn run_of(&self, cpu: CpuId) -> u64 {
+        self.places().domains[cpu].avg_run.peek()
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {

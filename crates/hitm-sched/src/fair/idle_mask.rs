@@ -14,8 +14,8 @@
 //! set, and one that ceases to leaves it. A search looks at the queues of those whose bits it sees, and clears the bits of those that it
 //! looked at in vain, all at once, if they were more than a few and what runs on the target runs for longer than a move costs. So where CPUs
 //! idle often nobody writes, and where they hardly ever do searches have little to look at. Where no core of the LLC may idle whole, and what
-//! runs on the target runs for less than a move costs on average, a search looks at the fewer the busier balance found the LLC last, in the end
-//! at none: tasks that hand over to each other stay together, and one that would wait for a slice looks elsewhere.
+//! runs on the target runs on average for less than an idle CPU takes to wake, a search looks at the fewer the busier balance found the LLC
+//! last, in the end at none: tasks that hand over to each other stay together, and one that would wait for longer looks elsewhere.
 //!
 //! **Memory ordering.** Relaxed: hints, that publish nothing. A CPU that begins to run while the class is made may keep its bit, until it
 //! idles next.

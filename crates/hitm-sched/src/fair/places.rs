@@ -14,6 +14,11 @@ use super::scan::Masks;
 /// What moving a task costs, nanoseconds: Linux's.
 pub(super) const MOVE_COSTS: u64 = 500_000;
 
+/// How long a task must run for that one which wakes had better go to an idle CPU than wait behind it, nanoseconds: an interrupt, the way out of
+/// idling and a switch are 6 us on the machines that are simulated, and the task's lines have to follow. From 10 to 50 us makes no
+/// difference that could be told (`docs/results/fair.md`).
+pub(super) const WAKE_COSTS: u64 = 20_000;
+
 /// What a CPU is taken to idle before it has, which is also the most, nanoseconds: Linux's.
 pub(super) const IDLE_MOST: u64 = 2 * MOVE_COSTS;
 

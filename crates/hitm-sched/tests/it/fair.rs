@@ -116,7 +116,7 @@ fn a_task_goes_to_an_idle_core_of_the_llc() {
         idle-util: on 4 after 7, on 6 after 8
         idle-mask=llc: on 4 after 1, on 6 after 1
         idle-mask=machine: on 4 after 1, on 6 after 1
-        idle-shipped: on 4 after 7, on 6 after 9
+        idle-shipped: on 4 after 7, on 6 after 8
     "#]]
     .assert_eq(&each_search(&[0, 1, 2]));
 }
@@ -131,7 +131,7 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
         idle-util: on 5 after 8, on 0 after 10
         idle-mask=llc: on 5 after 2, on 0 after 1
         idle-mask=machine: on 8 after 1, on 10 after 1
-        idle-shipped: on 5 after 9, on 0 after 9
+        idle-shipped: on 5 after 8, on 0 after 9
     "#]]
     .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
 }
