@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hitm_machine::{Arbitration, CostSet, Costs};
+use hitm_machine::{Arbitration, Coherence, CostSet, Costs};
 use hitm_memory::Span;
-use hitm_report::c2c::Layout;
+use hitm_report::c2c::{self, Layout};
+use hitm_report::result::ResultFile;
+use hitm_sched::mitigation::OBJECTS;
 use hitm_topology::Topology;
 
 use crate::failure::Failure;
@@ -41,6 +43,15 @@ impl CoherenceArg {
             Self::Full => "full",
             Self::SchedulerFree => "scheduler-free",
             Self::Free => "free",
+        }
+    }
+
+    /// As a machine is told.
+    pub(crate) fn model(self) -> Coherence {
+        match self {
+            Self::Full => Coherence::Full,
+            Self::SchedulerFree => Coherence::FreeOf(OBJECTS.map(str::to_owned).into()),
+            Self::Free => Coherence::Free,
         }
     }
 }
@@ -251,6 +262,20 @@ pub(crate) struct OutputArgs {
     /// Write the results to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// Lines that are shown when nobody says.
+const LINES_SHOWN: usize = 5;
+
+impl OutputArgs {
+    /// The line report of the file's first run, if that was simulated and lines are to be shown.
+    pub(crate) fn lines_of(&self, file: &ResultFile) -> String {
+        let lines = self.lines.unwrap_or(LINES_SHOWN);
+        match file.runs.first().filter(|run| run.host == "simulated" && lines > 0) {
+            Some(first) => format!("\n{}", c2c::render(first, lines, self.layout.unwrap_or_default().into())),
+            None => String::new(),
+        }
+    }
 }
 
 /// Who is served next: `local-first`, `local-first:8`, `fifo`.

@@ -56,9 +56,15 @@ impl Drop for Progress {
     }
 }
 
-/// Host threads to use when nobody says: all cores.
-pub(crate) fn host_threads() -> usize {
-    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+/// Host threads for simulated runs, all cores unless so many were asked for; natively one run follows the other.
+pub(crate) fn threads(host: HostArg, jobs: Option<u64>) -> usize {
+    match host {
+        HostArg::Simulated => {
+            let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            jobs.map_or_else(cores, |jobs| jobs as usize)
+        }
+        HostArg::Native => 1,
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -153,15 +159,14 @@ pub(crate) fn run_one(case: &Case, progress: &Progress) -> Result<Outcome, Failu
     }
 }
 
-/// Runs all cases, one after the other natively, and makes a run of each row of `width` of them. Also returns the failures, in words.
+/// Runs all cases on `threads` host threads, and makes a run of each row of `width` of them. Also returns the failures, in words.
 pub(crate) fn run_rows<C: Named + Sync, O: Send>(
     cases: &[C],
     width: usize,
-    host: HostArg,
+    threads: usize,
     run_case: impl Fn(&C) -> Result<O, Failure> + Sync,
     row: impl Fn(&[C], &[&O]) -> Run,
 ) -> (Vec<Run>, Vec<String>) {
-    let threads = if host == HostArg::Native { 1 } else { host_threads() };
     let mut outcomes: Vec<Option<O>> = cases.iter().map(|_| None).collect();
     let take = |index: usize, outcome| outcomes[index] = Some(outcome);
     let failures = run(cases, threads, &Progress::new(cases.len()), run_case, take);

@@ -9,8 +9,8 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
-use crate::args::{CoherenceArg, MachineArgs, span, span_above_zero};
-use crate::campaign::host_threads;
+use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
+use crate::campaign;
 use crate::failure::Failure;
 use crate::simulate::Case;
 use crate::workload::Workload;
@@ -73,7 +73,7 @@ impl CaseArgs {
 
     /// Host threads.
     pub(crate) fn threads(&self) -> usize {
-        self.jobs.map_or_else(host_threads, |jobs| jobs as usize)
+        campaign::threads(HostArg::Simulated, self.jobs)
     }
 
     /// When to measure: as was asked for, else as is `usual`.

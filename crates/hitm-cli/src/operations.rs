@@ -70,6 +70,7 @@ const OPERATIONS: [Operation; 5] = [
                     "by_masks",
                     "by_hints",
                     "looks_worth_while",
+                    "run_of",
                     "may_have_idle_core",
                     "tell_no_idle_core",
                     "begin_scan",

@@ -11,10 +11,13 @@ use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 
-use crate::args::HostArg;
+use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
 use crate::json::Target;
 use crate::{campaign, print};
+
+/// Lines that a result file keeps of a run.
+pub(crate) const LINES_KEPT: usize = 100;
 
 /// A file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
@@ -93,9 +96,9 @@ pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> M
 }
 
 /// `run`, and what a file says of the host that it took place on.
-pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, run: Run) -> Run {
+pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: CoherenceArg, run: Run) -> Run {
     let (host, arbitration, coherence) = match host {
-        HostArg::Simulated => ("simulated", arbitration.name().into_owned(), "full"),
+        HostArg::Simulated => ("simulated", arbitration.name().into_owned(), coherence.name()),
         HostArg::Native => ("native", String::new(), ""),
     };
     Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
-use hitm_machine::{Arbitration, Coherence, Config, Costs, Machine, Results, Simulated};
+use hitm_machine::{Arbitration, Config, Costs, Machine, Results, Simulated};
 use hitm_memory::{Span, Time};
 use hitm_sched::journal::Conservation;
-use hitm_sched::mitigation::{Mitigation, OBJECTS};
+use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
 use hitm_workloads::meter::{BATCHES, Window};
@@ -103,11 +103,7 @@ impl Case {
         Config {
             seed: self.workload.seed(),
             arbitration: self.arbitration,
-            coherence: match self.coherence {
-                CoherenceArg::Full => Coherence::Full,
-                CoherenceArg::SchedulerFree => Coherence::FreeOf(OBJECTS.map(str::to_owned).into()),
-                CoherenceArg::Free => Coherence::Free,
-            },
+            coherence: self.coherence.model(),
             measure_from: warm_up,
             measure_until: warm_up + measured,
             livelock_after: self.livelock_after.unwrap_or_else(|| {

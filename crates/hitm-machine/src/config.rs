@@ -37,7 +37,7 @@ pub struct Config {
     pub faults: Option<Faults>,
     /// CPUs start within this time of each other.
     pub start_spread: Span,
-    /// What happens before this time is not counted.
+    /// What happens before this time is not counted, unless [`measure_from_now`](crate::Simulated::measure_from_now) comes first.
     pub measure_from: Span,
     /// What happens after this time is not counted.
     pub measure_until: Span,

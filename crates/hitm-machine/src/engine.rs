@@ -298,6 +298,18 @@ impl Engine {
         self.cpu().waits = waits;
     }
 
+    /// The measured stretch begins now.
+    pub(crate) fn measure_from_now(&mut self) {
+        self.measured.0 = self.clock();
+    }
+
+    /// The measured stretch ends now; if it never began it is empty.
+    pub(crate) fn measure_until_now(&mut self) {
+        // The last picosecond is part of it, and what begins now is not.
+        self.measured.1 = self.clock().saturating_sub(1);
+        self.measured.0 = self.measured.0.min(self.measured.1);
+    }
+
     /// Books the current CPU's time up to `until`, and moves its clock there.
     fn advance(&mut self, until: u64, part: Part) {
         let (from, to) = self.measured;

@@ -11,7 +11,7 @@ use hitm_topology::CpuId;
 
 use crate::arena;
 use crate::coherence::Kind;
-use crate::engine::{Issue, Touch};
+use crate::engine::{Engine, Issue, Touch};
 use crate::race::Races;
 use crate::world::{Site, on_cpu, with_world};
 
@@ -34,6 +34,27 @@ impl Simulated {
         let inside = with_world(|world| world.aside(f.take().expect("not run yet")));
         inside.unwrap_or_else(|| (f.take().expect("not run yet"))())
     }
+
+    /// The measured stretch begins now: for a program of which nobody knows beforehand how long it takes to get ready. Until then
+    /// [`Config::measure_from`](crate::Config::measure_from) keeps it from beginning.
+    ///
+    /// What CPUs did ahead of the calling one is left out, as it is by its time: call it where the others idle. Outside a CPU it does nothing.
+    pub fn measure_from_now() {
+        at_its_turn(Engine::measure_from_now);
+    }
+
+    /// The measured stretch ends now: what is left need only end. As [`measure_from_now`](Self::measure_from_now).
+    pub fn measure_until_now() {
+        at_its_turn(Engine::measure_until_now);
+    }
+}
+
+/// Does `act` when the calling CPU comes before everybody else; nothing outside a CPU.
+fn at_its_turn(act: impl Fn(&mut Engine)) {
+    on_cpu(|world, _| {
+        world.settle();
+        act(&mut world.engine.borrow_mut());
+    });
 }
 
 /// An atomic word of the simulated world, of the size and alignment of `T`.

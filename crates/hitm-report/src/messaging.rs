@@ -23,9 +23,10 @@ fn interval(run: &Run) -> String {
 }
 
 fn head(file: &ResultFile, run: &Run) -> String {
-    let Run { machine, host, arbitration, profile, .. } = run;
+    let Run { machine, host, arbitration, coherence, profile, .. } = run;
     let arbitration = if arbitration.is_empty() { String::new() } else { format!(", arbitration {arbitration}") };
-    format!("hackbench {host} on {machine}, {profile}{arbitration}, hitm {}\n", file.version)
+    let coherence = if coherence.is_empty() { String::new() } else { format!(", coherence {coherence}") };
+    format!("hackbench {host} on {machine}, {profile}{arbitration}{coherence}, hitm {}\n", file.version)
 }
 
 /// The tables of a file, one a machine, policy and number of groups.
@@ -43,12 +44,17 @@ pub fn render(file: &ResultFile) -> String {
             ("CPUs looked at\na wakeup", Align::Right),
             ("migrations\na wakeup", Align::Right),
             ("switches\na message", Align::Right),
+            ("lines missed on\nto place one", Align::Right),
+            ("idle\nshare", Align::Right),
             ("% idle beside\nwho waits", Align::Right),
             ("at most\n[us]", Align::Right),
         ]);
         for run in runs {
             let lost =
                 |text: fn(&Conservation) -> String| run.conservation.as_ref().map_or_else(|| "-".to_owned(), text);
+            let placing = run.costs.iter().find(|cost| cost.name == "place");
+            let is_simulated = run.host == "simulated";
+            let idle = if is_simulated { format!("{:.3}", run.idle_share) } else { "-".to_owned() };
             columns.row(vec![
                 run.mitigation.clone(),
                 format!("{:.4}", run.metric.value),
@@ -58,6 +64,8 @@ pub fn render(file: &ResultFile) -> String {
                 each(run, "probe", "wake"),
                 each(run, "migration", "wake"),
                 each(run, "context_switch", MESSAGES),
+                placing.map_or_else(|| "-".to_owned(), |cost| format!("{:.2}", cost.misses)),
+                idle,
                 lost(|found| format!("{:.3}", 100.0 * found.lost_share)),
                 lost(|found| format!("{:.1}", found.longest_us)),
             ]);
@@ -97,11 +105,11 @@ mod tests {
         relate(&mut file.runs);
         expect_test::expect![[r#"
             hackbench simulated on clx-2x20, threads over pipes, 1 group of 20 and 20, arbitration local-first, hitm 0.1.0
-                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches  % idle beside  at most
-            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message      who waits     [us]
-            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------  -------------  -------
-            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20          0.400     83.0
-            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20          0.400     83.0
+                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches  lines missed on   idle  % idle beside  at most
+            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message     to place one  share      who waits     [us]
+            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------  ---------------  -----  -------------  -------
+            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20                -  0.000          0.400     83.0
+            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20                -  0.000          0.400     83.0
         "#]].assert_eq(&render(&file));
     }
 }

@@ -39,6 +39,29 @@ fn the_same_seed_gives_the_same_time() {
 }
 
 #[test]
+fn the_lines_are_those_of_the_time_that_is_measured() {
+    let of = |coherence: &str| {
+        let (text, mut runs) = result_of(&format!(
+            "run hackbench --machine clx-2x20 --cpus 8 --groups 1 --fds 3 --loops 10 --seeds 1 --mitigation baseline \
+             --coherence {coherence} --lines 3"
+        ));
+        (text, runs.remove(0))
+    };
+    let objects = |run: &Value| -> Vec<String> {
+        run["lines"].as_array().unwrap().iter().map(|line| line["object"].as_str().unwrap().to_owned()).collect()
+    };
+    let (text, full) = of("full");
+    assert!(text.contains("simulated: hackbench, baseline on clx-2x20@8, arbitration local-first"), "{text}");
+    assert!(text.contains("pipe.rs") && objects(&full).iter().any(|object| object == "pipe"), "{text}");
+    assert!(objects(&full).iter().all(|object| object != "ready"), "all were there before: {text}");
+    let (_, limit) = of("scheduler-free");
+    assert!(objects(&limit).iter().all(|object| object != "rq"), "{limit}");
+    let (text, free) = of("free");
+    assert!(text.contains("coherence free") && free["misses"] == 0, "{text}");
+    assert!(free["idle_share"].as_f64().unwrap() < 1.0 && free["accesses"].as_u64().unwrap() > 0, "{free}");
+}
+
+#[test]
 fn natively_it_is_the_same_program() {
     let (text, runs) =
         result_of("run hackbench --host native --groups 1 --fds 3 --loops 10 --seeds 2 --mitigation baseline,shipped");
@@ -55,6 +78,12 @@ fn what_cannot_be_run_is_refused() {
         "run hackbench --mitigation baseline,baseline",
         expect![[r#"
             hitm: --mitigation `baseline`: is there twice; give it once
+        "#]],
+    );
+    check_refused(
+        "run hackbench --host native --lines 3",
+        expect![[r#"
+            hitm: --lines: a native run has no use for it; leave it out, or leave out --host native
         "#]],
     );
     check_refused(

@@ -5,6 +5,7 @@ mod caches;
 mod faults;
 mod idle;
 mod instructions;
+mod measured;
 mod stores;
 mod stream;
 mod threads;

@@ -12,11 +12,12 @@
 pub(crate) mod pipe;
 mod socket;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm::sync::Futex;
-use hitm::{Handle, Priority, SpawnOptions, Time};
+use hitm::{Handle, JoinHandle, Priority, SpawnOptions, Time};
 use hitm_memory::{AtomicWord, Placed, Platform, described};
 
 use self::pipe::Pipe;
@@ -142,11 +143,23 @@ impl<P: Platform> Start<P> {
     }
 }
 
-/// Runs the groups to their ends: when all were let go, and when the last had ended.
+/// The tasks of a run, which wait for the start.
+pub struct Crowd<P: Platform> {
+    start: Arc<Start<P>>,
+    tasks: Vec<JoinHandle<P, ()>>,
+}
+
+impl<P: Platform> fmt::Debug for Crowd<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crowd").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+/// Makes the groups, and waits until all are there.
 ///
 /// # Panics
-/// When there is nobody, messages have more than [`Config::BYTES_MAX`] bytes, or a task panics.
-pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Time) {
+/// When there is nobody, or messages have more than [`Config::BYTES_MAX`] bytes.
+pub async fn gather<P: Platform>(runtime: &Handle<P>, config: Config) -> Crowd<P> {
     assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "somebody to pass on what fits: {config:?}");
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
@@ -178,14 +191,33 @@ pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Tim
         }
     }
     start.until_all_are_there().await;
-    let begin = runtime.now();
-    // Relaxed: nothing is published.
-    start.go.word().store(1, Ordering::Relaxed);
-    start.go.wake(usize::MAX);
-    for task in tasks {
-        if let Err(error) = task.await {
-            panic!("a task of the workload: {error}");
+    Crowd { start, tasks }
+}
+
+impl<P: Platform> Crowd<P> {
+    /// Lets all go: when that was, and when the last had ended.
+    ///
+    /// # Panics
+    /// When a task does.
+    pub async fn pass_on(self, runtime: &Handle<P>) -> (Time, Time) {
+        let Self { start, tasks } = self;
+        let begin = runtime.now();
+        // Relaxed: nothing is published.
+        start.go.word().store(1, Ordering::Relaxed);
+        start.go.wake(usize::MAX);
+        for task in tasks {
+            if let Err(error) = task.await {
+                panic!("a task of the workload: {error}");
+            }
         }
+        (begin, runtime.now())
     }
-    (begin, runtime.now())
+}
+
+/// Runs the groups to their ends: when all were let go, and when the last had ended.
+///
+/// # Panics
+/// As [`gather`] and [`Crowd::pass_on`].
+pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> (Time, Time) {
+    gather(runtime, config).await.pass_on(runtime).await
 }

@@ -18,8 +18,8 @@ use hitm_topology::Topology;
 use self::measure::{Case, Outcome};
 use self::plan::Plan;
 use self::programs::What;
-use crate::args::{HostArg, MachineArgs, refuse_natively, span, span_above_zero};
-use crate::campaign::{self, Progress, host_threads};
+use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
+use crate::campaign::{self, Progress};
 use crate::failure::Failure;
 use crate::json;
 use crate::record::{empty_file, machine_of, on_host, report};
@@ -140,7 +140,7 @@ impl Probe {
                 }
             }
         }
-        let threads = if self.host == HostArg::Native { 1 } else { host_threads() };
+        let threads = campaign::threads(self.host, None);
         let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
         let progress = Progress::new(cases.len());
         let take = |index: usize, outcome| outcomes[index] = Some(outcome);
@@ -160,7 +160,7 @@ impl Probe {
                     machine: topology.name().to_owned(),
                     seed: seeds[0],
                     seeds: seeds.clone(),
-                    ..on_host(self.host, arbitration, run)
+                    ..on_host(self.host, arbitration, CoherenceArg::Full, run)
                 }));
             }
         }

@@ -15,7 +15,7 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::cid_bursts::{self, Burst, Config, Index, Pass};
 
-use crate::args::{HostArg, MachineArgs, refuse_natively, span_above_zero};
+use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span_above_zero};
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
 use crate::json;
@@ -283,7 +283,8 @@ impl CidBursts {
 
     fn measure(&self, cases: &[Case], file: &mut ResultFile) {
         let row = |cases: &[Case], outcomes: &[&Outcome]| self.row(&cases[0], outcomes);
-        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), self.host, Case::run, row);
+        (file.runs, file.failures) =
+            campaign::run_rows(cases, self.seeds().len(), campaign::threads(self.host, None), Case::run, row);
         relate(&mut file.runs);
     }
 
@@ -320,7 +321,7 @@ impl CidBursts {
             }),
             ..Run::default()
         };
-        on_host(self.host, *arbitration, run)
+        on_host(self.host, *arbitration, CoherenceArg::Full, run)
     }
 }
 

@@ -1,13 +1,13 @@
 //! `hitm run hackbench`.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use hitm::{Handle, NativeRuntime};
-use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Simulated};
-use hitm_memory::{Platform, Span, Time};
+use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Results, Simulated};
+use hitm_memory::{Span, Time};
 use hitm_report::messaging;
 use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
@@ -19,11 +19,11 @@ use hitm_workloads::hackbench::{self, Channels, Config};
 use hitm_workloads::nested;
 
 use super::session::SessionArgs;
-use crate::args::{HostArg, MachineArgs, refuse_natively};
+use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_natively};
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
-use crate::json;
-use crate::record::{conservation, empty_file, machine_of, on_host, report};
+use crate::record::{LINES_KEPT, conservation, empty_file, machine_of, on_host, report};
+use crate::{convert, json, operations};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes or sockets.
 #[derive(Args, Debug)]
@@ -32,6 +32,7 @@ Examples:
   hitm run hackbench
   hitm run hackbench --machine clx-2x20 --groups 1,2,4,8 --mitigation baseline,idle-single-pass
   hitm run hackbench --channels sockets --loops 1000 --mitigation baseline,shipped
+  hitm run hackbench --groups 2 --mitigation shipped --seeds 1 --lines 10 --json hackbench.json
   hitm run hackbench --machine icx-2x40 --depth 1 --mitigation baseline,task-group-reordered,shipped
   hitm run hackbench --host native --groups 1 --loops 1000")]
 pub(crate) struct Hackbench {
@@ -63,9 +64,14 @@ pub(crate) struct Hackbench {
     /// Runs of each, with successive seeds: the machine's jitter [default: 3 simulated, 5 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Write the results to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// Which objects take part in the coherence model [default: full].
+    #[arg(long, value_enum)]
+    coherence: Option<CoherenceArg>,
+    /// Host threads, simulated [default: all cores].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
+    jobs: Option<u64>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// What messages go through.
@@ -90,6 +96,7 @@ struct Case {
     topology: Arc<Topology>,
     costs: Costs,
     arbitration: Arbitration,
+    coherence: CoherenceArg,
     mitigation: Mitigation,
     config: Config,
     seed: u64,
@@ -97,13 +104,19 @@ struct Case {
 
 /// What came of it.
 struct Outcome {
+    /// From when all were let go until the last had ended.
     span: Span,
     operations: Vec<(Count, u64)>,
-    /// While the messages were passed on, simulated.
-    conservation: Option<Conservation>,
-    accesses: u64,
-    misses: u64,
+    /// Of that span, simulated.
+    watched: Option<Watched>,
     wall_seconds: f64,
+}
+
+/// What a simulated machine tells of the time in which messages were passed on.
+struct Watched {
+    results: Results,
+    operations: Vec<(Count, u64)>,
+    conservation: Option<Conservation>,
 }
 
 impl Named for Case {
@@ -134,8 +147,15 @@ impl Case {
 
     fn simulate(&self) -> Result<Outcome, Failure> {
         let begin = Instant::now();
-        let Self { topology, costs, arbitration, config, seed, .. } = self;
-        let machine_config = MachineConfig { seed: *seed, arbitration: *arbitration, ..MachineConfig::default() };
+        let Self { topology, costs, arbitration, coherence, config, seed, .. } = self;
+        let machine_config = MachineConfig {
+            seed: *seed,
+            arbitration: *arbitration,
+            coherence: coherence.model(),
+            // Until all are there.
+            measure_from: Span::from_picos(u64::MAX),
+            ..MachineConfig::default()
+        };
         let machine = Machine::new(topology.clone(), costs.clone(), machine_config);
         let runtime = machine.enter(|| Handle::new(self.mitigation.scheduler::<Simulated>(topology.clone()), None));
         runtime.scheduler().stats().keep_journal();
@@ -145,7 +165,11 @@ impl Case {
             if cpu.index() == 0 {
                 let (own, slot) = (handle.clone(), slot.clone());
                 drop(handle.spawn(hackbench::PRIORITY, async move {
-                    let times = hackbench::run(&own, config).await;
+                    let crowd = hackbench::gather(&own, config).await;
+                    Simulated::measure_from_now();
+                    own.scheduler().stats().count_between(own.now(), Time::NEVER);
+                    let times = crowd.pass_on(&own).await;
+                    Simulated::measure_until_now();
                     *slot.lock().unwrap_or_else(PoisonError::into_inner) = times;
                     own.shutdown();
                 }));
@@ -153,14 +177,16 @@ impl Case {
             handle.run_cpu(cpu);
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}", self.name())))?;
-        let totals = machine.results().totals;
         let (begin_of_all, end_of_all) = *times.lock().unwrap_or_else(PoisonError::into_inner);
+        let stats = runtime.scheduler().stats();
         Ok(Outcome {
             span: end_of_all.since(begin_of_all),
-            operations: operations(&runtime),
-            conservation: runtime.scheduler().stats().conservation(begin_of_all, end_of_all),
-            accesses: totals.accesses(),
-            misses: totals.misses,
+            operations: stats.sums(),
+            watched: Some(Watched {
+                results: machine.results(),
+                operations: Count::ALL.iter().map(|&count| (count, stats.sum_between(count))).collect(),
+                conservation: stats.conservation(begin_of_all, end_of_all),
+            }),
             wall_seconds: begin.elapsed().as_secs_f64(),
         })
     }
@@ -179,17 +205,11 @@ impl Case {
         let (begin_of_all, end_of_all) = times.map_err(|error| fail(error.to_string()))?;
         Ok(Outcome {
             span: end_of_all.since(begin_of_all),
-            operations: operations(runtime.handle()),
-            conservation: None,
-            accesses: 0,
-            misses: 0,
+            operations: runtime.handle().scheduler().stats().sums(),
+            watched: None,
             wall_seconds: begin.elapsed().as_secs_f64(),
         })
     }
-}
-
-fn operations<P: Platform>(runtime: &Handle<P>) -> Vec<(Count, u64)> {
-    runtime.scheduler().stats().sums()
 }
 
 impl Hackbench {
@@ -197,6 +217,15 @@ impl Hackbench {
         let topologies = self.machine.or(self.host, "clx-2x20").topologies(self.host)?;
         let arbitrations = self.machine.arbitrations()?;
         refuse_natively(self.host, &self.machine.simulated_only())?;
+        refuse_natively(
+            self.host,
+            &[
+                ("--coherence", self.coherence.is_some()),
+                ("--jobs", self.jobs.is_some()),
+                ("--lines", self.output.lines.is_some()),
+                ("--layout", self.output.layout.is_some()),
+            ],
+        )?;
         let mitigations = self.mitigations()?;
         let mut cases = Vec::new();
         let mut file = empty_file();
@@ -207,9 +236,9 @@ impl Hackbench {
                 self.add_cases(&mut cases, topology, &costs, arbitration, &mitigations);
             }
         }
-        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let target = self.output.json.as_deref().map(json::Target::open).transpose()?;
         self.measure(&cases, &mut file);
-        report(&file, target, messaging::render)
+        report(&file, target, |file| messaging::render(file) + &self.output.lines_of(file))
     }
 
     fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
@@ -248,6 +277,7 @@ impl Hackbench {
                     topology: topology.clone(),
                     costs: costs.clone(),
                     arbitration,
+                    coherence: self.coherence.unwrap_or_default(),
                     mitigation: mitigation.clone(),
                     config: Config { groups, pairs, loops, bytes, channels: self.channels.into(), depth },
                     seed,
@@ -258,21 +288,20 @@ impl Hackbench {
 
     fn measure(&self, cases: &[Case], file: &mut ResultFile) {
         let row = |cases: &[Case], outcomes: &[&Outcome]| self.row(&cases[0], outcomes);
-        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), self.host, Case::run, row);
+        let threads = campaign::threads(self.host, self.jobs);
+        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), threads, Case::run, row);
         relate(&mut file.runs);
     }
 
     fn row(&self, case: &Case, outcomes: &[&Outcome]) -> Run {
-        let Case { topology, arbitration, mitigation, config, .. } = case;
+        let Case { topology, arbitration, coherence, mitigation, config, .. } = case;
         let seconds: Vec<f64> = outcomes.iter().map(|outcome| outcome.span.as_secs_f64()).collect();
         let metric = mean(&seconds);
-        let sum = |of: fn(&Outcome) -> u64| outcomes.iter().map(|outcome| of(outcome)).sum();
-        let mut operations = std::collections::BTreeMap::new();
+        let mut operations = BTreeMap::new();
         for &(count, times) in outcomes.iter().flat_map(|outcome| &outcome.operations) {
             *operations.entry(count.name().to_owned()).or_insert(0) += times;
         }
         operations.insert(messaging::MESSAGES.to_owned(), config.messages() * outcomes.len() as u64);
-        let found: Vec<Conservation> = outcomes.iter().filter_map(|outcome| outcome.conservation).collect();
         let run = Run {
             workload: messaging::WORKLOAD.to_owned(),
             profile: profile(config),
@@ -290,12 +319,31 @@ impl Hackbench {
             },
             kernel_share: f64::NAN,
             simulated_seconds: seconds.iter().sum(),
-            conservation: conservation(&found, topology.cpus(), seconds.iter().sum()),
-            accesses: sum(|outcome| outcome.accesses),
-            misses: sum(|outcome| outcome.misses),
             operations,
             ..Run::default()
         };
-        on_host(self.host, *arbitration, run)
+        let watched: Vec<&Watched> = outcomes.iter().filter_map(|outcome| outcome.watched.as_ref()).collect();
+        on_host(self.host, *arbitration, *coherence, with_watched(run, topology.cpus(), &watched))
+    }
+}
+
+/// `run`, with what machines of so many CPUs told, one a seed.
+fn with_watched(run: Run, cpus: usize, watched: &[&Watched]) -> Run {
+    let Some((first, others)) = watched.split_first() else { return run };
+    let mut results = first.results.clone();
+    others.iter().for_each(|other| results.merge(&other.results));
+    let operations: Vec<(Count, u64)> = watched.iter().flat_map(|watched| watched.operations.iter().copied()).collect();
+    let found: Vec<Conservation> = watched.iter().filter_map(|watched| watched.conservation).collect();
+    Run {
+        kernel_share: results.account.kernel_share(),
+        idle_share: results.account.idle_share(),
+        kernel_parts: results.kernel_parts(),
+        accesses: results.totals.accesses(),
+        misses: results.totals.misses,
+        switches: results.totals.resumes,
+        costs: operations::costs(&results, &operations),
+        conservation: conservation(&found, cpus, run.simulated_seconds),
+        lines: convert::lines(&results, LINES_KEPT),
+        ..run
     }
 }

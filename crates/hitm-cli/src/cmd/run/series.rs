@@ -18,7 +18,7 @@ use crate::args::{HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
-use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
+use crate::record::{self, LINES_KEPT, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 use crate::{convert, json, native, operations};
@@ -41,14 +41,8 @@ pub(crate) struct SeriesArgs {
     output: OutputArgs,
 }
 
-/// Lines that are shown when nobody says.
-const LINES_SHOWN: usize = 5;
-
 /// The interval of `relative` that is good enough: a point.
 const GOOD_INTERVAL: f64 = 0.01;
-
-/// Lines that a result file keeps of a run.
-const LINES_KEPT: usize = 100;
 
 /// When a native run is measured if nobody says.
 const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
@@ -256,11 +250,7 @@ impl SeriesArgs {
                 text.push_str(&hitm_report::summary::render_roles(run));
             }
         }
-        let lines = self.output.lines.unwrap_or(LINES_SHOWN);
-        if let Some(first) = file.runs.first().filter(|run| run.host == "simulated" && lines > 0) {
-            text.push('\n');
-            text.push_str(&hitm_report::c2c::render(first, lines, self.output.layout.unwrap_or_default().into()));
-        }
+        text.push_str(&self.output.lines_of(file));
         text
     }
 

@@ -10,8 +10,8 @@ use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict
 use hitm_machine::{Arbitration, CostSet, Costs};
 use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
 
-use crate::args::{arbitration, parameter};
-use crate::campaign::{self, Named, Progress, host_threads};
+use crate::args::{HostArg, arbitration, parameter};
+use crate::campaign::{self, Named, Progress};
 use crate::failure::Failure;
 use crate::{json, print};
 
@@ -215,7 +215,7 @@ impl Validate {
             experiments: chosen.iter().map(|experiment| empty(experiment)).collect(),
             ..Validation::default()
         };
-        let threads = self.jobs.map_or_else(host_threads, |jobs| jobs as usize);
+        let threads = campaign::threads(HostArg::Simulated, self.jobs);
         let progress = Progress::new(passes.len());
         let mut found = Vec::new();
         let run = |pass: &Pass| {
