@@ -112,7 +112,10 @@ impl<M: Memory> fmt::Debug for RawGuard<'_, M> {
 ///
 /// What remote CPUs peek at must be [`PlainWord`](crate::PlainWord)s beside a raw lock instead: this guard hands out
 /// `&mut T`.
+///
+/// The lock comes first: who describes an object gives it the offset of the whole.
 #[derive(Default)]
+#[repr(C)]
 pub struct Lock<M: Memory, T> {
     raw: RawSpinLock<M>,
     value: UnsafeCell<T>,

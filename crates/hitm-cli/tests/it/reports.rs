@@ -2,7 +2,9 @@
 
 use expect_test::{expect, expect_file};
 
-use crate::command::{run, stdout_of};
+use serde_json::Value;
+
+use crate::command::{result_of, run, stdout_of};
 
 #[test]
 fn lists() {
@@ -22,6 +24,35 @@ fn layouts() {
         let object = line.split_whitespace().next().expect("a name");
         let text = stdout_of(&format!("layout {object}"));
         assert!(text.starts_with(&format!("{object} (baseline): ")), "{text}");
+    }
+}
+
+/// Short runs of every workload that has lines.
+const WITH_LINES: [&str; 9] = [
+    "ffmpeg --cpus 16 --burst-factor 0.05 --mitigation baseline,shipped --warm-up 1ms --duration 2ms",
+    "cyclic --cpus 8 --mitigation baseline,shipped --warm-up 100us --duration 1ms",
+    "pi_stress --cpus 8 --mitigation baseline,shipped --warm-up 100us --duration 2ms",
+    "tbench --cpus 8 --clients 8 --work 3us --mitigation baseline,shipped --warm-up 1ms --duration 2ms",
+    "netperf --cpus 8 --work 1us --mitigation shipped --warm-up 100us --duration 1ms",
+    "schbench --cpus 8 --message-threads 1 --mitigation shipped",
+    "context1 --cpus 8 --mitigation baseline,shipped --warm-up 1ms --duration 2ms",
+    "hackbench --cpus 8 --groups 1 --fds 4 --mitigation baseline,shipped --channels pipes",
+    "hackbench --cpus 8 --groups 1 --fds 4 --mitigation baseline,shipped --channels sockets",
+];
+
+#[test]
+fn every_contended_word_has_a_name() {
+    for line in WITH_LINES {
+        let (_, runs) = result_of(&format!("run {line} --seeds 1"));
+        let each = |value: &Value, key: &str| value[key].as_array().expect(key).clone();
+        let lines: Vec<Value> = runs.iter().flat_map(|run| each(run, "lines")).collect();
+        assert!(!lines.is_empty(), "{line}");
+        for shared in lines {
+            for field in each(&shared, "fields") {
+                let name = field["field"].as_str().expect("a field");
+                assert!(!name.starts_with('+'), "{line}: {}[{}]: {field}", shared["object"], shared["index"]);
+            }
+        }
     }
 }
 

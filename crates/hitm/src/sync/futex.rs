@@ -20,6 +20,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::mem::offset_of;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,7 @@ described! {
 }
 
 /// The kernel's side: who waits.
+#[repr(C)]
 struct Bucket<M: Memory> {
     waiters: M::Atomic<u32>,
     queue: Lock<M, VecDeque<Arc<Waiter>>>,
@@ -51,8 +53,11 @@ impl<M: Memory> Described for Bucket<M> {
     const OBJECT: &'static str = "futex_queue";
 
     fn fields() -> Vec<Field> {
-        let waiters = Field::word("waiters", 0, 4, "tasks in the queue: read by every wake");
-        vec![waiters, Field::word("lock", std::mem::offset_of!(Self, queue), 4, "protects the queue")]
+        let waiters = offset_of!(Self, waiters);
+        vec![
+            Field::word("waiters", waiters, 4, "tasks in the queue: read by every wake"),
+            Field::word("lock", offset_of!(Self, queue), 4, "protects the queue"),
+        ]
     }
 }
 
