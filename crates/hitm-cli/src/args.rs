@@ -268,6 +268,11 @@ pub(crate) struct OutputArgs {
 const LINES_SHOWN: usize = 5;
 
 impl OutputArgs {
+    /// What only simulated runs have a use for, and whether it was given.
+    pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
+        [("--lines", self.lines.is_some()), ("--layout", self.layout.is_some())]
+    }
+
     /// The line report of the file's first run, if that was simulated and lines are to be shown.
     pub(crate) fn lines_of(&self, file: &ResultFile) -> String {
         let lines = self.lines.unwrap_or(LINES_SHOWN);

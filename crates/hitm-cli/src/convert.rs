@@ -4,11 +4,32 @@ use std::collections::BTreeMap;
 
 use hitm_machine::{AccessResult, Distance, Kind, LineResult, Results, Theft};
 use hitm_report::functions::function_at;
-use hitm_report::result::{CyclesPerLoad, Field, Line, Site, StolenBy};
+use hitm_report::result::{CyclesPerLoad, Field, Line, Run, Site, StolenBy};
+use hitm_sched::stats::Count;
 
-/// The lines of `results`, those that were waited for longest first, `most` of them.
-pub(crate) fn lines(results: &Results, most: usize) -> Vec<Line> {
-    results.hottest(most).into_iter().map(|line| line_of(line, results.clock_ghz)).collect()
+use crate::operations;
+
+/// Lines that a result file keeps of a run.
+pub(crate) const LINES_KEPT: usize = 100;
+
+/// What a machine tells of a run in whose measured stretch so much was done; all else is left to who knows it.
+pub(crate) fn run(results: &Results, done: &[(Count, u64)]) -> Run {
+    Run {
+        kernel_share: results.account.kernel_share(),
+        idle_share: results.account.idle_share(),
+        kernel_parts: results.kernel_parts(),
+        accesses: results.totals.accesses(),
+        misses: results.totals.misses,
+        switches: results.totals.resumes,
+        costs: operations::costs(results, done),
+        lines: lines(results),
+        ..Run::default()
+    }
+}
+
+/// The lines of `results` that are kept, those that were waited for longest first.
+fn lines(results: &Results) -> Vec<Line> {
+    results.hottest(LINES_KEPT).into_iter().map(|line| line_of(line, results.clock_ghz)).collect()
 }
 
 /// Accesses of one field share this.

@@ -9,15 +9,13 @@ use hitm_report::result::{self, Machine, ResultFile, Role, Run, SCHEMA};
 use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
+use hitm_sched::stats::Count;
 use hitm_topology::Topology;
 
 use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
 use crate::json::Target;
 use crate::{campaign, print};
-
-/// Lines that a result file keeps of a run.
-pub(crate) const LINES_KEPT: usize = 100;
 
 /// A file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
@@ -63,6 +61,15 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
         }
     }
     kept
+}
+
+/// Counts by their names, those of several seeds together.
+pub(crate) fn by_name<'a>(counts: impl IntoIterator<Item = &'a (Count, u64)>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (count, times) in counts {
+        *sums.entry(count.name().to_owned()).or_default() += times;
+    }
+    sums
 }
 
 /// What was lost on `cpus` CPUs in `seconds`, all seeds together.

@@ -153,7 +153,7 @@ impl Case {
             task_group_cycles: task_group_cycles(&results),
             results,
             operations: stats.sums(),
-            measured: Count::ALL.iter().map(|&count| (count, stats.sum_between(count))).collect(),
+            measured: stats.sums_between(),
             conservation: stats.conservation(window.start(), window.end()).into_iter().collect(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),
             wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),

@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
         if first.host == "simulated" {
             text.push_str("\nlines missed on, and cycles, to place a task that wakes\n");
             text.push_str(&self.each(|run| {
-                let cost = run.costs.iter().find(|cost| cost.name == "place")?;
+                let cost = run.cost("place")?;
                 Some(format!("{:.2}, {}", cost.misses, short(cost.cycles)))
             }));
             text.push_str("\nshare of the kernel, then of idling\n");

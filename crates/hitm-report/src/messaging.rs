@@ -52,7 +52,7 @@ pub fn render(file: &ResultFile) -> String {
         for run in runs {
             let lost =
                 |text: fn(&Conservation) -> String| run.conservation.as_ref().map_or_else(|| "-".to_owned(), text);
-            let placing = run.costs.iter().find(|cost| cost.name == "place");
+            let placing = run.cost("place");
             let is_simulated = run.host == "simulated";
             let idle = if is_simulated { format!("{:.3}", run.idle_share) } else { "-".to_owned() };
             columns.row(vec![

@@ -190,6 +190,14 @@ pub struct Run {
     pub bursts: Option<Bursts>,
 }
 
+impl Run {
+    /// What an operation of this name touched, if it was counted.
+    #[must_use]
+    pub fn cost(&self, name: &str) -> Option<&OperationCost> {
+        self.costs.iter().find(|cost| cost.name == name)
+    }
+}
+
 /// What a probe gave.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Probe {

@@ -154,7 +154,7 @@ fn costs(group: &[&Run]) -> String {
     columns.extend(heads.iter().map(|head| (head.as_str(), Align::Right)));
     let mut columns = Columns::new(&columns);
     for run in group {
-        let cells = |name: &&str| match run.costs.iter().find(|cost| cost.name == **name) {
+        let cells = |name: &&str| match run.cost(name) {
             Some(cost) => [format!("{:.1}", cost.accesses), format!("{:.2}", cost.misses), short(cost.cycles)],
             None => [(); 3].map(|()| "-".to_owned()),
         };

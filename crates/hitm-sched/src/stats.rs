@@ -164,4 +164,10 @@ impl Stats {
     pub fn sums(&self) -> Vec<(Count, u64)> {
         Count::ALL.iter().map(|&count| (count, self.sum(count))).collect()
     }
+
+    /// As [`sums`](Self::sums), of the stretch that [`Stats::count_between`] asked for.
+    #[must_use]
+    pub fn sums_between(&self) -> Vec<(Count, u64)> {
+        Count::ALL.iter().map(|&count| (count, self.sum_between(count))).collect()
+    }
 }

@@ -1,7 +1,6 @@
 //! What is listed, and what is made of a saved result.
 
 use expect_test::{expect, expect_file};
-
 use serde_json::Value;
 
 use crate::command::{result_of, run, stdout_of};
@@ -28,13 +27,14 @@ fn layouts() {
 }
 
 /// Short runs of every workload that has lines.
-const WITH_LINES: [&str; 9] = [
+const WITH_LINES: [&str; 10] = [
     "ffmpeg --cpus 16 --burst-factor 0.05 --mitigation baseline,shipped --warm-up 1ms --duration 2ms",
     "cyclic --cpus 8 --mitigation baseline,shipped --warm-up 100us --duration 1ms",
     "pi_stress --cpus 8 --mitigation baseline,shipped --warm-up 100us --duration 2ms",
     "tbench --cpus 8 --clients 8 --work 3us --mitigation baseline,shipped --warm-up 1ms --duration 2ms",
     "netperf --cpus 8 --work 1us --mitigation shipped --warm-up 100us --duration 1ms",
     "schbench --cpus 8 --message-threads 1 --mitigation shipped",
+    "cid-storms --cpus 8 --mitigation baseline,shipped --warm-up 100us --duration 1ms",
     "context1 --cpus 8 --mitigation baseline,shipped --warm-up 1ms --duration 2ms",
     "hackbench --cpus 8 --groups 1 --fds 4 --mitigation baseline,shipped --channels pipes",
     "hackbench --cpus 8 --groups 1 --fds 4 --mitigation baseline,shipped --channels sockets",

@@ -1,6 +1,5 @@
 //! `hitm run hackbench`.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -22,8 +21,8 @@ use super::session::SessionArgs;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_natively};
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
-use crate::record::{LINES_KEPT, conservation, empty_file, machine_of, on_host, report};
-use crate::{convert, json, operations};
+use crate::record::{by_name, conservation, empty_file, machine_of, on_host, report};
+use crate::{convert, json};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes or sockets.
 #[derive(Args, Debug)]
@@ -184,7 +183,7 @@ impl Case {
             operations: stats.sums(),
             watched: Some(Watched {
                 results: machine.results(),
-                operations: Count::ALL.iter().map(|&count| (count, stats.sum_between(count))).collect(),
+                operations: stats.sums_between(),
                 conservation: stats.conservation(begin_of_all, end_of_all),
             }),
             wall_seconds: begin.elapsed().as_secs_f64(),
@@ -217,15 +216,8 @@ impl Hackbench {
         let topologies = self.machine.or(self.host, "clx-2x20").topologies(self.host)?;
         let arbitrations = self.machine.arbitrations()?;
         refuse_natively(self.host, &self.machine.simulated_only())?;
-        refuse_natively(
-            self.host,
-            &[
-                ("--coherence", self.coherence.is_some()),
-                ("--jobs", self.jobs.is_some()),
-                ("--lines", self.output.lines.is_some()),
-                ("--layout", self.output.layout.is_some()),
-            ],
-        )?;
+        refuse_natively(self.host, &[("--coherence", self.coherence.is_some()), ("--jobs", self.jobs.is_some())])?;
+        refuse_natively(self.host, &self.output.simulated_only())?;
         let mitigations = self.mitigations()?;
         let mut cases = Vec::new();
         let mut file = empty_file();
@@ -297,11 +289,11 @@ impl Hackbench {
         let Case { topology, arbitration, coherence, mitigation, config, .. } = case;
         let seconds: Vec<f64> = outcomes.iter().map(|outcome| outcome.span.as_secs_f64()).collect();
         let metric = mean(&seconds);
-        let mut operations = BTreeMap::new();
-        for &(count, times) in outcomes.iter().flat_map(|outcome| &outcome.operations) {
-            *operations.entry(count.name().to_owned()).or_insert(0) += times;
-        }
+        let mut operations = by_name(outcomes.iter().flat_map(|outcome| &outcome.operations));
         operations.insert(messaging::MESSAGES.to_owned(), config.messages() * outcomes.len() as u64);
+        let watched: Vec<&Watched> = outcomes.iter().filter_map(|outcome| outcome.watched.as_ref()).collect();
+        let found: Vec<Conservation> = watched.iter().filter_map(|watched| watched.conservation).collect();
+        let simulated_seconds = seconds.iter().sum();
         let run = Run {
             workload: messaging::WORKLOAD.to_owned(),
             profile: profile(config),
@@ -317,33 +309,22 @@ impl Hackbench {
                 unit: "s".to_owned(),
                 better: "lower".to_owned(),
             },
-            kernel_share: f64::NAN,
-            simulated_seconds: seconds.iter().sum(),
+            simulated_seconds,
             operations,
-            ..Run::default()
+            conservation: conservation(&found, topology.cpus(), simulated_seconds),
+            ..told(&watched)
         };
-        let watched: Vec<&Watched> = outcomes.iter().filter_map(|outcome| outcome.watched.as_ref()).collect();
-        on_host(self.host, *arbitration, *coherence, with_watched(run, topology.cpus(), &watched))
+        on_host(self.host, *arbitration, *coherence, run)
     }
 }
 
-/// `run`, with what machines of so many CPUs told, one a seed.
-fn with_watched(run: Run, cpus: usize, watched: &[&Watched]) -> Run {
-    let Some((first, others)) = watched.split_first() else { return run };
+/// What machines tell, one a seed; natively there are none.
+fn told(watched: &[&Watched]) -> Run {
+    let Some((first, others)) = watched.split_first() else {
+        return Run { kernel_share: f64::NAN, ..Run::default() };
+    };
     let mut results = first.results.clone();
     others.iter().for_each(|other| results.merge(&other.results));
-    let operations: Vec<(Count, u64)> = watched.iter().flat_map(|watched| watched.operations.iter().copied()).collect();
-    let found: Vec<Conservation> = watched.iter().filter_map(|watched| watched.conservation).collect();
-    Run {
-        kernel_share: results.account.kernel_share(),
-        idle_share: results.account.idle_share(),
-        kernel_parts: results.kernel_parts(),
-        accesses: results.totals.accesses(),
-        misses: results.totals.misses,
-        switches: results.totals.resumes,
-        costs: operations::costs(&results, &operations),
-        conservation: conservation(&found, cpus, run.simulated_seconds),
-        lines: convert::lines(&results, LINES_KEPT),
-        ..run
-    }
+    let done: Vec<(Count, u64)> = watched.iter().flat_map(|watched| watched.operations.iter().copied()).collect();
+    convert::run(&results, &done)
 }

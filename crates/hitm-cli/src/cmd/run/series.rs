@@ -1,6 +1,5 @@
 //! A workload's runs on machines, under policies and with mitigations, each with several seeds: what all workloads share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::Args;
@@ -17,11 +16,12 @@ use hitm_workloads::meter::Window;
 use crate::args::{HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
+use crate::convert::{self, LINES_KEPT};
 use crate::failure::Failure;
-use crate::record::{self, LINES_KEPT, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
+use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
-use crate::{convert, json, native, operations};
+use crate::{json, native, operations};
 
 /// Where a workload runs, how often and for how long, and what is shown of it.
 #[derive(Args, Debug)]
@@ -221,10 +221,9 @@ impl SeriesArgs {
                 ("--seeds", self.cases.seeds.is_some()),
                 ("--max-seeds", self.max_seeds.is_some()),
                 ("--jobs", self.cases.jobs.is_some()),
-                ("--lines", self.output.lines.is_some()),
-                ("--layout", self.output.layout.is_some()),
             ],
-        )
+        )?;
+        refuse_natively(self.host, &self.output.simulated_only())
     }
 
     fn check_seeds(&self) -> Result<(), Failure> {
@@ -302,10 +301,6 @@ impl SeriesArgs {
         let relative = baseline.map(|baseline| relative_to(baseline, &case.mitigation, metric));
         let results = &outcome.results;
         let measured = case.workload.window().measured.as_secs_f64() * outcome.seeds.len() as f64;
-        let mut done = BTreeMap::new();
-        for (count, times) in &outcome.operations {
-            *done.entry(count.name().to_owned()).or_default() += times;
-        }
         let mut notes = Vec::new();
         if let Some(wide) = relative.filter(|relative| relative.interval > GOOD_INTERVAL) {
             notes.push(format!(
@@ -320,9 +315,9 @@ impl SeriesArgs {
         ));
         let (words, all) = outcome.bytes;
         let units = case.workload.units(metric, measured, outcome.latencies.len());
-        let mut costs = operations::costs(results, &outcome.measured);
+        let mut told = convert::run(results, &outcome.measured);
         if case.workload.has_ids() {
-            costs.extend(operations::ids(results, units));
+            told.costs.extend(operations::ids(results, units));
         }
         RunResult {
             workload: case.workload.name().to_owned(),
@@ -338,25 +333,16 @@ impl SeriesArgs {
             metric: case.workload.metric(metric),
             relative: relative.map(|relative| relative.value),
             relative_interval: relative.map(|relative| relative.interval),
-            kernel_share: results.account.kernel_share(),
-            idle_share: results.account.idle_share(),
-            kernel_parts: results.kernel_parts(),
             published: case.workload.published(&case.topology, &case.mitigation),
             simulated_seconds: measured,
-            accesses: results.totals.accesses(),
-            misses: results.totals.misses,
-            switches: results.totals.resumes,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
-            operations: done,
-            costs,
+            operations: record::by_name(&outcome.operations),
             roles: per_unit(&outcome.roles, units),
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
             latency: Latency::of(&outcome.latencies, case.workload.percents()),
             conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
-            lines: convert::lines(results, LINES_KEPT),
             notes,
-            probe: None,
-            bursts: None,
+            ..told
         }
     }
 }
