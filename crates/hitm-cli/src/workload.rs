@@ -80,7 +80,7 @@ impl Workload {
                 format!("{profile}{} --burst-factor {burst_factor}", if *scale { " --scale" } else { "" })
             }
             Self::Cyclic(config) => cyclic_options(config),
-            Self::PiStress(config) => config.groups.map_or_else(String::new, |groups| format!(" --groups {groups}")),
+            Self::PiStress(config) => pi_stress_options(config),
             Self::CidStorms(config) => format!(" --load {}", config.load.name()),
             Self::Loopback(config) => loopback_options(config),
             Self::Schbench(config) => {
@@ -342,6 +342,14 @@ fn cyclic_options(config: &cyclic::Config) -> String {
         ("work", (config.work != usual.work).then(|| nanos(config.work))),
         ("priority", (config.priority != usual.priority).then(|| config.priority.to_string())),
         ("placement", (config.placement != usual.placement).then(|| config.placement.name().to_owned())),
+    ])
+}
+
+/// As above.
+fn pi_stress_options(config: &pi_stress::Config) -> String {
+    options(&[
+        ("groups", config.groups.map(|count| count.to_string())),
+        ("order", (config.order != pi_stress::Order::default()).then(|| config.order.name().to_owned())),
     ])
 }
 

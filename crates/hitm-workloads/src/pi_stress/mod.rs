@@ -23,6 +23,7 @@ use hitm::{CpuSet, Handle, Priority, Role, Roles, Span, SpawnOptions};
 use hitm_memory::Platform;
 use hitm_topology::{CpuId, Topology};
 
+use crate::bursts::Bursts;
 use crate::meter::{BATCHES, Meter, Window};
 
 /// The admin's priority.
@@ -37,12 +38,51 @@ pub const ROLES: [&str; 4] = ["low", "med", "high", "admin"];
 
 const ADMIN_ROLE: Role = Role(3);
 
+/// In which order the groups start.
+///
+/// Under a policy that serves who came first, groups that never pause keep the order in which they first came to a lock, so that it says
+/// for the whole run from which CPU the lock goes to which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By number, as the original's main thread starts them: neighbours in the order are neighbours on the machine.
+    #[default]
+    Numbered,
+    /// As the seed draws it.
+    Drawn,
+}
+
+impl Order {
+    /// The name in commands and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Numbered => "numbered",
+            Self::Drawn => "drawn",
+        }
+    }
+
+    /// The numbers of `groups` groups in this order.
+    fn of(self, groups: usize, seed: u64) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..groups).collect();
+        if self == Self::Drawn {
+            let mut random = Bursts::new(seed, 0, 1.0);
+            // Fisher and Yates: each place takes one of those that are left.
+            for place in (1..groups).rev() {
+                numbers.swap(place, random.below(place as u64 + 1) as usize);
+            }
+        }
+        numbers
+    }
+}
+
 /// What a run of the workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How many groups; half as many as CPUs when none, at least one.
     pub groups: Option<usize>,
-    /// Of the machine's jitter: the workload draws no random numbers.
+    /// In which order they start.
+    pub order: Order,
+    /// Of the machine's jitter and a drawn order; the workload draws nothing else.
     pub seed: u64,
     /// When to measure.
     pub window: Window,
@@ -62,6 +102,8 @@ pub(crate) struct Shared<P: Platform> {
     /// Whether the admin wants an end, under the one lock of all groups.
     pub(crate) shutdown: Mutex<P, bool>,
     pub(crate) meter: Arc<Meter>,
+    /// The groups in the order in which they start.
+    order: Vec<usize>,
     /// Inversions since the admin's last look, by group.
     pub(crate) watched: Box<[AtomicU64]>,
 }
@@ -88,6 +130,7 @@ impl PiStress {
         let shared = Arc::new(Shared {
             shutdown: Mutex::new(runtime, false),
             meter: meter.clone(),
+            order: config.order.of(groups, config.seed),
             watched: (0..groups).map(|_| AtomicU64::new(0)).collect(),
         });
         let stuck = Arc::new(AtomicBool::new(false));
@@ -117,18 +160,16 @@ impl PiStress {
     }
 }
 
-/// Starts a group from its own CPU, and from there those of twice its number: all run after a few steps.
-fn launch<P: Platform>(runtime: &Handle<P>, group: usize, shared: &Arc<Shared<P>>) {
-    if group >= shared.watched.len() {
-        return;
-    }
+/// Starts the group of a place in the order from its own CPU, and from there those of twice its place: all run after a few steps.
+fn launch<P: Platform>(runtime: &Handle<P>, place: usize, shared: &Arc<Shared<P>>) {
+    let Some(&group) = shared.order.get(place) else { return };
     let cpu = cpu_of_group(runtime.topology(), group);
     let (launcher, shared) = (runtime.clone(), shared.clone());
     runtime.spawn(
         SpawnOptions { priority: ADMIN, cpus: Some(one(cpu)), role: None, tenant: None, group: None },
         async move {
-            launch(&launcher, 2 * group + 1, &shared);
-            launch(&launcher, 2 * group + 2, &shared);
+            launch(&launcher, 2 * place + 1, &shared);
+            launch(&launcher, 2 * place + 2, &shared);
             group::start(&launcher, cpu, group, &shared);
         },
     );
@@ -204,7 +245,18 @@ mod tests {
         let cpus = |groups| (0..groups).map(|group| cpu_of_group(&topology, group).0).collect::<Vec<_>>();
         assert_eq!(cpus(5), [1, 2, 3, 0, 1]);
         let window = Window { warm_up: Span::ZERO, measured: REPORT };
-        let groups = |groups| Config { groups, seed: 1, window }.groups_on(&topology);
+        let groups = |groups| Config { groups, order: Order::Numbered, seed: 1, window }.groups_on(&topology);
         assert_eq!((groups(None), groups(Some(3))), (2, 3));
+    }
+
+    #[test]
+    fn a_drawn_order_has_every_group_once_and_is_the_seeds() {
+        assert_eq!(Order::Numbered.of(4, 1), [0, 1, 2, 3]);
+        let drawn = |seed| Order::Drawn.of(64, seed);
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+        let mut sorted = drawn(1);
+        sorted.sort_unstable();
+        assert_eq!(sorted, Order::Numbered.of(64, 1));
     }
 }

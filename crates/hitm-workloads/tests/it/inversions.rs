@@ -8,7 +8,7 @@ use hitm_machine::{Arbitration, Config, Simulated};
 use hitm_memory::Span;
 use hitm_sched::stats::Count;
 use hitm_workloads::meter::{BATCHES, Window};
-use hitm_workloads::pi_stress::{self, PiStress};
+use hitm_workloads::pi_stress::{self, Order, PiStress};
 
 use crate::host;
 
@@ -59,7 +59,7 @@ impl Case {
             check_races: self.check_races,
             ..Config::default()
         };
-        let workload = pi_stress::Config { groups: self.groups, seed: self.seed, window };
+        let workload = pi_stress::Config { groups: self.groups, order: Order::Numbered, seed: self.seed, window };
         let start = move |handle: &Handle<Simulated>| PiStress::start(handle, workload);
         let ran = host::run(self.machine, self.mitigation, window, config, pi_stress::roles(), start);
         let running = &ran.workload;
@@ -149,7 +149,7 @@ fn it_runs_natively_and_takes_the_same() {
     let started = Arc::new(Mutex::new(None));
     let slot = started.clone();
     let ended = runtime.run(move |handle| async move {
-        let config = pi_stress::Config { groups: Some(1), seed: 1, window };
+        let config = pi_stress::Config { groups: Some(1), order: Order::Numbered, seed: 1, window };
         *slot.lock().expect("no panic holds it") = Some(PiStress::start(&handle, config));
         pending::<()>().await;
     });

@@ -4,7 +4,7 @@ use clap::Args;
 use hitm_memory::Span;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
-use hitm_workloads::pi_stress;
+use hitm_workloads::pi_stress::{self, Order};
 
 use super::series::{Program, SeriesArgs};
 use crate::failure::Failure;
@@ -16,6 +16,7 @@ use crate::workload::Workload;
 Examples:
   hitm run pi_stress                                          the seeds' table
   hitm run pi_stress --mitigation baseline,all --arbitration local-first,fifo
+  hitm run pi_stress --arbitration fifo --order drawn --mitigation shipped
   hitm run pi_stress --groups 1 --mitigation baseline --lines 0
   hitm run pi_stress --host native --mitigation baseline --duration 2s")]
 pub(crate) struct PiStress {
@@ -25,12 +26,23 @@ pub(crate) struct PiStress {
     options: PiStressOptions,
 }
 
-/// How many groups there are.
+/// How many groups there are, and who starts first.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PiStressOptions {
     /// How many groups, on the CPUs after the first [default: half as many as CPUs].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     groups: Option<usize>,
+    /// In which order the groups start; under `--arbitration fifo` they keep it at the lock that all of them have.
+    #[arg(long, value_enum, default_value = "numbered")]
+    order: OrderArg,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum OrderArg {
+    /// By number, so that neighbours on the machine follow each other, as the original starts them.
+    Numbered,
+    /// As the seed draws it.
+    Drawn,
 }
 
 /// When a simulated run is measured if nobody says: hundreds of inversions of each group.
@@ -40,7 +52,11 @@ pub(crate) const USUAL_WINDOW: Window =
 impl PiStressOptions {
     /// The workload with these.
     pub(crate) fn config(&self, seed: u64, window: Window) -> pi_stress::Config {
-        pi_stress::Config { groups: self.groups, seed, window }
+        let order = match self.order {
+            OrderArg::Numbered => Order::Numbered,
+            OrderArg::Drawn => Order::Drawn,
+        };
+        pi_stress::Config { groups: self.groups, order, seed, window }
     }
 
     /// Whether so many groups have room.
