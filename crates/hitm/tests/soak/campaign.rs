@@ -95,7 +95,7 @@ impl Progress {
             self.failed.push(again);
         } else {
             // What was cut short says nothing of how often things come.
-            self.tally.add(&outcome.counts);
+            self.tally.add(seed, &outcome.counts);
         }
         self.done.insert(seed);
         while self.done.remove(&self.all_below) {

@@ -72,7 +72,8 @@ pub(crate) struct Tally {
     faults: Vec<Row>,
     branches: Vec<Row>,
     settled: [u64; CLASSES.len() + 1],
-    longest: Span,
+    /// The longest settle time, and the seed that had it.
+    longest: (Span, u64),
 }
 
 fn add(rows: &mut Vec<Row>, counts: &Counts) {
@@ -87,7 +88,7 @@ fn add(rows: &mut Vec<Row>, counts: &Counts) {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, run: &RunCounts) {
+    pub(crate) fn add(&mut self, seed: u64, run: &RunCounts) {
         self.runs += 1;
         self.operations += run.operations;
         self.tasks += run.tasks;
@@ -97,7 +98,7 @@ impl Tally {
             let micros = span.as_picos().div_ceil(1_000_000);
             let class = CLASSES.iter().position(|&end| micros <= end).unwrap_or(CLASSES.len());
             self.settled[class] += 1;
-            self.longest = self.longest.max(span);
+            self.longest = self.longest.max((span, seed));
         }
     }
 
@@ -136,6 +137,7 @@ impl fmt::Display for Tally {
             low = CLASSES.get(class).copied().unwrap_or(low);
             writeln!(f, "{name:14}  {count:>6}")?;
         }
-        writeln!(f, "longest: {}", self.longest)
+        let (longest, seed) = self.longest;
+        writeln!(f, "longest: {longest}, of seed {seed}")
     }
 }
