@@ -24,6 +24,8 @@ pub(crate) struct CaseArgs {
     #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = DEFAULT_MITIGATIONS.map(str::to_owned))]
     mitigation: Vec<String>,
     /// Which objects take part in the coherence model [default: full].
+    ///
+    /// Where something is fitted to what was published, all do in the runs that fit it.
     #[arg(long, value_enum)]
     pub(crate) coherence: Option<CoherenceArg>,
     /// How long each run is measured [default: the workload's, see above].

@@ -85,13 +85,14 @@ impl Case {
 
     /// How to see it again, alone.
     fn again(&self) -> String {
-        let Self { topology, arbitration, mitigation, workload, .. } = self;
+        let Self { topology, arbitration, coherence, mitigation, workload, .. } = self;
         // A part of a machine is named by what it is a part of, and its CPUs.
         let part = topology.name().rsplit_once('@').filter(|(_, cpus)| *cpus == topology.cpus().to_string());
         let cpus = part.map_or_else(String::new, |(_, cpus)| format!("--cpus {cpus} "));
         format!(
-            "see it again, alone, with `{cpus}--arbitration {} --mitigation {} --seed {} --seeds 1{}`",
+            "see it again, alone, with `{cpus}--arbitration {} --coherence {} --mitigation {} --seed {} --seeds 1{}`",
             arbitration.name(),
+            coherence.name(),
             mitigation.name(),
             workload.seed(),
             workload.options()

@@ -55,6 +55,23 @@ fn without_randomisation() -> Option<Command> {
     })
 }
 
+/// What the lines cost that are free in a run was paid in what was published, which a calibration aims at.
+#[test]
+fn what_is_fitted_does_not_depend_on_which_lines_are_free() {
+    let fitted = |coherence: &str| {
+        let line = "run ffmpeg --machine 'package:2 l3:1 core:4 pu:2' --mitigation baseline --seeds 1 --duration 1ms --warm-up 0s \
+                    --json result.json --coherence";
+        let folder = folder();
+        let ended = end(hitm().current_dir(folder.path()).args(words(line)).arg(coherence));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{coherence}");
+        timeless(&folder.path().join("result.json"))["calibrations"].take()
+    };
+    let full = fitted("full");
+    assert_eq!(full.as_array().map(Vec::len), Some(1));
+    assert_eq!(fitted("scheduler-free"), full);
+    assert_eq!(fitted("free"), full);
+}
+
 #[test]
 fn another_seed_gives_other_bytes() {
     let of_seed = |seed: u64| {

@@ -14,7 +14,7 @@ use crate::workload::Workload;
 #[command(
     after_help = "\
 Examples:
-  hitm run cid-storms                                         threads that begin and end, every way of handing ids out
+  hitm run cid-storms                                         threads that begin and end
   hitm run cid-storms --load migrate-many --machine epyc-9654-2x96 --machine gnr-2x120
   hitm run cid-storms --load affinity --mitigation baseline,cid-shipped --lines 10
   hitm run cid-storms --host native --mitigation baseline,shipped --duration 2s",

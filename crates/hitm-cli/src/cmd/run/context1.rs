@@ -23,7 +23,7 @@ use crate::workload::Workload;
 #[command(
     after_help = "\
 Examples:
-  hitm run context1                                           the seed's: 160 pairs on 160 CPUs, every way to keep a group's load
+  hitm run context1                                           the seed's: 160 pairs on 160 CPUs
   hitm run context1 --mitigation baseline,task-group-reordered --seeds 5 --lines 2
   hitm run context1 --machine gnr-2x120 --pairs 480 --work 2us
   hitm run context1 --depth 0 --mitigation baseline           the same tasks in no group

@@ -17,10 +17,10 @@ use crate::failure::Failure;
 #[command(
     after_help = "\
 Examples:
-  hitm run netperf                                            the seed's table, every search for an idle CPU
+  hitm run netperf                                            the seed's table
   hitm run netperf --size 64,1024 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160
-  hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160 --depth 1 --mitigation baseline,task-group-reordered
+  hitm run netperf --test rr --machine icx-2x40 --depth 1 --mitigation baseline,task-group-reordered
   hitm run netperf --host native --test rr --mitigation baseline,shipped",
     mut_arg("mitigation", |mitigation| mitigation.default_values(IDLE_SEARCHES))
 )]

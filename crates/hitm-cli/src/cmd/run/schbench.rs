@@ -18,7 +18,7 @@ use crate::workload::Workload;
 #[command(
     after_help = "\
 Examples:
-  hitm run schbench                                           every search for an idle CPU, as the seed ran it
+  hitm run schbench                                           as the seed ran it
   hitm run schbench --message-threads 2 --threads 16 --mitigation baseline,shipped --seeds 10
   hitm run schbench --machine epyc-9654-2x96 --message-threads 4,8 --duration 3s
   hitm run schbench --depth 1 --mitigation baseline,task-group-reordered,shipped

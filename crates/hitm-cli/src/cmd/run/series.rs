@@ -13,7 +13,7 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
-use crate::args::{HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
+use crate::args::{CoherenceArg, HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
 use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::convert::{self, LINES_KEPT};
@@ -160,7 +160,9 @@ fn simulate(
             let workload = program.workloads(&machine.0)[0];
             let roles = series.roles || workload.counts_operations();
             let case = Case { roles, ..series.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
-            let workloads = match program.fit(&case, threads, &progress) {
+            // What is aimed at was measured where every line has its cost, whatever is simulated afterwards.
+            let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
+            let workloads = match program.fit(&real, threads, &progress) {
                 Ok((workloads, calibration)) => {
                     file.calibrations.extend(calibration);
                     workloads

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 #[command(
     after_help = "\
 Examples:
-  hitm run tbench                                             the seed's table, every search for an idle CPU
+  hitm run tbench                                             the seed's table
   hitm run tbench --clients 64 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run tbench --machine epyc-9654-2x96 --clients 96,192,384
   hitm run tbench --host native --clients 1,2,4 --mitigation baseline,shipped",
