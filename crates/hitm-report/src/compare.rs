@@ -24,7 +24,8 @@ use serde_json::Value;
 
 pub use costs::{Change, Cost};
 
-use crate::result::{Metric, ResultFile, Run, json_text};
+use crate::json::json_text;
+use crate::result::{Metric, ResultFile, Run};
 
 /// The written form's name and number. Keys are only ever added.
 pub const SCHEMA: &str = "hitm-compare/1";

@@ -9,6 +9,7 @@ pub mod columns;
 pub mod compare;
 pub mod functions;
 pub mod id_bursts;
+mod json;
 pub mod latency;
 pub mod layout;
 pub mod loads;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::id_bursts::Bursts;
+use crate::json::json_text;
 use crate::latency::Latency;
 use crate::published::Published;
 
@@ -480,16 +481,6 @@ impl Line {
             None => self.object.clone(),
         }
     }
-}
-
-/// A form as JSON text, ended by a line feed.
-///
-/// # Panics
-/// When a map of the form has keys that are not text: none here has.
-pub(crate) fn json_text(form: &impl Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(form).expect("every key is a string");
-    text.push('\n');
-    text
 }
 
 /// Sets what each run's figure is over the baseline's of its machine, policy and profile.

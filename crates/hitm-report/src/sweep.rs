@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
+use crate::json::json_text;
 use crate::plot::{Plot, Series};
-use crate::result::{Machine, Metric, json_text};
+use crate::result::{Machine, Metric};
 
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-sweep/1";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
-use crate::result::json_text;
+use crate::json::json_text;
 
 /// The form's name and number. Keys are only ever added.
 pub const SCHEMA: &str = "hitm-this/1";

@@ -276,7 +276,7 @@ fn a_run_that_fails_is_named_and_the_others_are_kept() {
     let ended = run_in(folder.path(), line);
     assert_eq!(ended.status, Some(1), "{}", ended.stderr);
     assert_eq!(ended.stderr.matches('\n').count(), 1, "{}", ended.stderr);
-    let again =
-        "; see it again, alone, with `--cpus 1 --arbitration local-first --mitigation baseline --seed 1 --seeds 1`; ";
+    let again = "; see it again, alone, with `--cpus 1 --arbitration local-first --coherence full --mitigation baseline \
+                 --seed 1 --seeds 1`; ";
     assert!(ended.stderr.contains(again), "{}", ended.stderr);
 }
