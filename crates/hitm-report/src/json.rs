@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-/// How deep it is indented. Of a result file: its parts, the runs in them, a run's parts, and what each of these holds.
+/// How many levels are indented. Of a result file: the whole, its list of runs, a run, and a run's lists, whose members have a line each.
 const INDENTED: usize = 4;
 
 /// A form as JSON text, ended by a line feed.
@@ -31,47 +31,58 @@ struct Outside {
     indenting: PrettyFormatter<'static>,
 }
 
-/// Passes what is written at the present depth on.
-macro_rules! at_depth {
-    ($($name:ident($($argument:ident: $type:ty)?);)+) => {
-        $(fn $name<W: Write + ?Sized>(&mut self, writer: &mut W $(, $argument: $type)?) -> io::Result<()> {
-            if self.depth <= INDENTED {
-                self.indenting.$name(writer $(, $argument)?)
-            } else {
-                CompactFormatter.$name(writer $(, $argument)?)
-            }
-        })+
-    };
-}
-
-/// The same for what opens a level, and for what closes one.
-macro_rules! levels {
-    ($($open:ident, $close:ident;)+) => {
-        $(fn $open<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-            self.depth += 1;
-            if self.depth <= INDENTED { self.indenting.$open(writer) } else { CompactFormatter.$open(writer) }
-        }
-
-        fn $close<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
-            self.depth -= 1;
-            if self.depth < INDENTED { self.indenting.$close(writer) } else { CompactFormatter.$close(writer) }
-        })+
+/// Has what is written at the present depth indented, or not.
+macro_rules! pass_on {
+    ($self:ident, $name:ident($($argument:expr),+)) => {
+        if $self.depth <= INDENTED { $self.indenting.$name($($argument),+) } else { CompactFormatter.$name($($argument),+) }
     };
 }
 
 impl Formatter for Outside {
-    levels! {
-        begin_array, end_array;
-        begin_object, end_object;
+    fn begin_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        pass_on!(self, begin_array(writer))
     }
 
-    at_depth! {
-        begin_array_value(first: bool);
-        end_array_value();
-        begin_object_key(first: bool);
-        end_object_key();
-        begin_object_value();
-        end_object_value();
+    fn end_array<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        let ended = pass_on!(self, end_array(writer));
+        self.depth -= 1;
+        ended
+    }
+
+    fn begin_array_value<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        pass_on!(self, begin_array_value(writer, first))
+    }
+
+    fn end_array_value<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        pass_on!(self, end_array_value(writer))
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.depth += 1;
+        pass_on!(self, begin_object(writer))
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        let ended = pass_on!(self, end_object(writer));
+        self.depth -= 1;
+        ended
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        pass_on!(self, begin_object_key(writer, first))
+    }
+
+    fn end_object_key<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        pass_on!(self, end_object_key(writer))
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        pass_on!(self, begin_object_value(writer))
+    }
+
+    fn end_object_value<W: Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
+        pass_on!(self, end_object_value(writer))
     }
 }
 

@@ -91,6 +91,7 @@ impl Config {
         let threads = self.cpus.len();
         let mut random = Bursts::new(self.seed, 0, 1.0);
         let mut order: Vec<usize> = (0..threads).collect();
+        // As the original does it, though not all orders are as likely then.
         for place in 0..threads {
             order.swap(place, random.below(threads as u64) as usize);
         }

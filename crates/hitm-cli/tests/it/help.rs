@@ -16,19 +16,22 @@ fn verbs() -> Vec<String> {
         verbs.extend(names.filter(|&name| name != "help").map(|name| format!("{verb} {name}").trim().to_owned()));
         next += 1;
     }
-    assert!(
-        ["run tbench", "run probe mask", "sweep cyclic", "layout"]
-            .iter()
-            .all(|&known| verbs.iter().any(|v| v == known))
-    );
+    for known in ["run tbench", "run probe mask", "sweep cyclic", "layout"] {
+        assert!(verbs.iter().any(|verb| verb == known), "{known}");
+    }
     verbs
+}
+
+/// The examples at the end of a help text.
+fn examples(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().skip_while(|line| *line != "Examples:").skip(1)
 }
 
 #[test]
 fn every_command_has_help_with_examples() {
     for verb in verbs() {
         let text = stdout_of(&format!("{verb} --help"));
-        let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1).collect::<Vec<_>>();
+        let examples: Vec<&str> = examples(&text).collect();
         assert!(!examples.is_empty(), "{verb}");
         // One that is too long goes on in the next line, where nobody can copy it.
         assert!(examples.iter().all(|line| line.starts_with("  hitm ")), "{verb}: {examples:#?}");
@@ -51,8 +54,7 @@ fn short_help_fits_a_screen() {
 fn examples_are_commands() {
     for verb in verbs() {
         let text = stdout_of(&format!("{verb} --help"));
-        let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1);
-        for example in examples.filter_map(|line| line.trim().strip_prefix("hitm ")) {
+        for example in examples(&text).filter_map(|line| line.trim().strip_prefix("hitm ")) {
             let command = example.split("  ").next().unwrap_or(example);
             // With `--help` at its end nothing runs, but what stands before it is parsed.
             let help = stdout_of(&format!("{command} --help"));
