@@ -59,8 +59,10 @@ impl CoherenceArg {
 /// Which form the line report has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayoutArg {
-    /// The Shared Data Cache Line Table and the Pareto.
+    /// At most 80 columns: fields, functions that wait, and what invalidated their copies.
     #[default]
+    Brief,
+    /// The columns of `perf c2c report`.
     Full,
     /// Seven columns, for a mail.
     Mail,
@@ -69,6 +71,7 @@ pub(crate) enum LayoutArg {
 impl From<LayoutArg> for Layout {
     fn from(arg: LayoutArg) -> Self {
         match arg {
+            LayoutArg::Brief => Self::Brief,
             LayoutArg::Full => Self::Full,
             LayoutArg::Mail => Self::Mail,
         }
@@ -256,7 +259,7 @@ pub(crate) struct OutputArgs {
     /// How many of the hottest lines to show; 0 for no line report [default: 5].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) lines: Option<usize>,
-    /// The form of the line report [default: full].
+    /// The form of the line report [default: brief].
     #[arg(long, value_enum)]
     pub(crate) layout: Option<LayoutArg>,
     /// Write the results to this file.

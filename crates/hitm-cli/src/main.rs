@@ -16,6 +16,7 @@ mod operations;
 mod plots;
 mod record;
 mod simulate;
+mod terminal;
 mod workload;
 
 use std::io::{self, Write};

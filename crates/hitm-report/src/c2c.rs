@@ -6,13 +6,16 @@
 
 use std::fmt::Write as _;
 
+use crate::brief;
 use crate::result::{Field, Line, Run, Site, StolenBy};
 
 /// Which form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Today's: the Shared Data Cache Line Table, then the Pareto.
+    /// At most 80 columns: which fields, which functions wait, and what invalidated their copies.
     #[default]
+    Brief,
+    /// The columns of `perf c2c report`: the Shared Data Cache Line Table, then the Pareto.
     Full,
     /// Seven columns, as in mails.
     Mail,
@@ -37,6 +40,7 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
         return text;
     }
     match layout {
+        Layout::Brief => text.push_str(&brief::render(run, hottest)),
         Layout::Full => {
             cache_line_table(&mut text, hottest);
             pareto(&mut text, hottest);
@@ -46,7 +50,7 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
     let left = run.lines.len() - hottest.len();
     if left > 0 {
         push(&mut text, "");
-        push(&mut text, &format!("{left} more lines: --lines {}", run.lines.len()));
+        push(&mut text, &format!("{left} more lines: add --lines {}", run.lines.len()));
     }
     text
 }
@@ -135,7 +139,7 @@ fn cache_line_table(text: &mut String, lines: &[Line]) {
 }
 
 /// The places of a line: its field's, with each.
-fn places(line: &Line) -> impl Iterator<Item = (&Field, &Site)> {
+pub(crate) fn places(line: &Line) -> impl Iterator<Item = (&Field, &Site)> {
     line.fields.iter().flat_map(|field| field.sites.iter().map(move |site| (field, site)))
 }
 

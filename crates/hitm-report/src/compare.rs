@@ -394,8 +394,8 @@ impl Comparison {
 
     /// The report: `rows` of what moved in each run.
     #[must_use]
-    pub fn render(&self, rows: usize) -> String {
-        text::render(self, rows)
+    pub fn render(&self, rows: usize, width: usize) -> String {
+        text::render(self, rows, width)
     }
 
     /// The report for a mail: at most [`mail::LINES_MAX`] lines of [`mail::WIDTH_MAX`] columns.

@@ -75,11 +75,12 @@ fn times(value: Option<f64>) -> String {
 
 /// The tables of a file, one a machine and policy.
 #[must_use]
-pub fn render(file: &ResultFile) -> String {
+pub fn render(file: &ResultFile, width: usize) -> String {
     let runs: Vec<(&Run, &Bursts)> = file.runs.iter().filter_map(|run| Some((run, run.bursts.as_ref()?))).collect();
     let key = |run: &Run| (run.machine.clone(), run.arbitration.clone());
     let groups = runs.chunk_by(|one, other| key(one.0) == key(other.0));
-    let tables: Vec<String> = groups.map(|group| heading(file, group[0].0) + &table(group) + &kinds(group)).collect();
+    let tables: Vec<String> =
+        groups.map(|group| heading(file, group[0].0) + &table(group, width) + &kinds(group, width)).collect();
     tables.join("\n")
 }
 
@@ -103,7 +104,7 @@ fn baseline<'a>(group: &[(&'a Run, &'a Bursts)], bursts: &Bursts) -> Option<(&'a
     group.iter().copied().find(|(run, other)| run.mitigation == "baseline" && alike(other))
 }
 
-fn table(group: &[(&Run, &Bursts)]) -> String {
+fn table(group: &[(&Run, &Bursts)], width: usize) -> String {
     let heads = [
         ("threads", Align::Left),
         ("delay", Align::Right),
@@ -116,7 +117,7 @@ fn table(group: &[(&Run, &Bursts)]) -> String {
         ("faster than\nbaseline", Align::Right),
         ("\npublished", Align::Right),
     ];
-    let mut columns = Columns::new(&heads);
+    let mut columns = Columns::new(&heads).keyed_by(4);
     for &(run, bursts) in group {
         let value = run.metric.value;
         let baseline = baseline(group, bursts);
@@ -136,10 +137,10 @@ fn table(group: &[(&Run, &Bursts)]) -> String {
             times(published),
         ]);
     }
-    columns.render()
+    columns.render(width)
 }
 
-fn kinds(group: &[(&Run, &Bursts)]) -> String {
+fn kinds(group: &[(&Run, &Bursts)], width: usize) -> String {
     let mut names: Vec<&str> = Vec::new();
     for kind in group.iter().flat_map(|(_, bursts)| &bursts.kinds) {
         if !names.contains(&kind.name.as_str()) {
@@ -150,7 +151,7 @@ fn kinds(group: &[(&Run, &Bursts)]) -> String {
     heads.push(("areas by".to_owned(), Align::Left));
     heads.extend(names.iter().map(|name| (name.replace(", ", "\n"), Align::Right)));
     let heads: Vec<(&str, Align)> = heads.iter().map(|(head, align)| (head.as_str(), *align)).collect();
-    let mut columns = Columns::new(&heads);
+    let mut columns = Columns::new(&heads).keyed_by(3);
     for (run, bursts) in group {
         let mut row = vec![bursts.threads.clone(), format!("{} ms", bursts.delay), run.mitigation.clone()];
         row.extend(names.iter().map(|&name| {
@@ -159,7 +160,10 @@ fn kinds(group: &[(&Run, &Bursts)]) -> String {
         }));
         columns.row(row);
     }
-    format!("\nBursts by who used the area last: their share of all, and nanoseconds of one.\n{}", columns.render())
+    format!(
+        "\nBursts by who used the area last: their share of all, and nanoseconds of one.\n{}",
+        columns.render(width)
+    )
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl Unit {
 
 /// A row a run, its name and its distribution, under what they are distributions of. All have the same per cents.
 #[must_use]
-pub fn render(what: &str, unit: Unit, runs: &[(&str, &Latency)]) -> String {
+pub fn render(what: &str, unit: Unit, runs: &[(&str, &Latency)], width: usize) -> String {
     let named = ["samples", "mean", "mode", "min", "max", "std dev"];
     let percentiles = runs.first().map_or(&[][..], |(_, latency)| &latency.percentiles);
     let percents: Vec<String> = percentiles.iter().map(|(percent, _)| format!("{percent} %")).collect();
@@ -112,7 +112,7 @@ pub fn render(what: &str, unit: Unit, runs: &[(&str, &Latency)]) -> String {
         let cells = nanos.map(|&nanos| unit.cell(nanos));
         columns.row([(*name).to_owned(), samples.to_string()].into_iter().chain(cells).collect());
     }
-    format!("{what}, in {}\n{}", unit.name(), columns.render())
+    format!("{what}, in {}\n{}", unit.name(), columns.render(width))
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
             ----------  -------  ----  ----  ----  ----  -------  ----  ----  ----  ----  ------  ----  ------  ------  -------
             baseline          2  3000  2000  2000  4000     1414  2000  2000  4000  4000    4000  4000    4000    4000     4000
         "#]]
-        .assert_eq(&render("how late instance 0 woke", Unit::Nanoseconds, &[("baseline", &latency)]));
+        .assert_eq(&render("how late instance 0 woke", Unit::Nanoseconds, &[("baseline", &latency)], 120));
         let latency = Latency::of(&samples, &SCHBENCH).expect("samples");
         expect_test::expect![[r#"
             how late they ran, in microseconds
@@ -158,6 +158,6 @@ mod tests {
             ----------  -------  ----  ----  ---  ---  -------  ----  ----  ----  ----  ----  ------  ------
             shipped           2   3.0   2.0  2.0  4.0      1.4   2.0   4.0   4.0   4.0   4.0     4.0     4.0
         "#]]
-        .assert_eq(&render("how late they ran", Unit::Microseconds, &[("shipped", &latency)]));
+        .assert_eq(&render("how late they ran", Unit::Microseconds, &[("shipped", &latency)], 120));
     }
 }

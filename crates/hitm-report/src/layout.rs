@@ -4,8 +4,12 @@ use std::fmt::Write as _;
 
 use hitm_memory::{Field, LINE};
 
+use crate::columns::wrap;
+
 /// Elements of an array that are shown one by one; of longer ones the first and the last.
 const SHOWN: usize = 3;
+/// The docs of fields are never wrapped into a narrower column.
+const DOC_MIN: usize = 24;
 
 /// A field that is shown: offset from the object's start, size, name, doc.
 struct Shown {
@@ -15,9 +19,9 @@ struct Shown {
     doc: String,
 }
 
-/// The layout of an object of `size` bytes.
+/// Returns the layout of an object of `size` bytes; the docs of fields are wrapped at `width`.
 #[must_use]
-pub fn render(object: &str, size: usize, fields: &[Field]) -> String {
+pub fn render(object: &str, size: usize, fields: &[Field], width: usize) -> String {
     let mut shown = Vec::new();
     flatten(fields, 0, "", &mut shown);
     let lines = size.div_ceil(LINE);
@@ -33,9 +37,10 @@ pub fn render(object: &str, size: usize, fields: &[Field]) -> String {
             line = Some(field.offset / LINE);
             writeln!(text, "line {}", field.offset / LINE).expect("a string");
         }
-        let doc = &field.doc;
-        let row = format!("  {:>6}  {:>5}  {:<widest$}  {doc}", field.offset, field.size, field.name);
-        writeln!(text, "{}", row.trim_end()).expect("a string");
+        let left = format!("  {:>6}  {:>5}  {:<widest$}  ", field.offset, field.size, field.name);
+        let doc = wrap(&field.doc, width.saturating_sub(left.len()).max(DOC_MIN));
+        let joint = format!("\n{}", " ".repeat(left.len()));
+        writeln!(text, "{}", format!("{left}{}", doc.join(&joint)).trim_end()).expect("a string");
         end = field.offset + field.size;
     }
     text
@@ -111,6 +116,6 @@ mod tests {
                  180      4  -
                  184      8  level[7].mask   which
         "#]]
-        .assert_eq(&render("thing", 192, &fields));
+        .assert_eq(&render("thing", 192, &fields, 80));
     }
 }

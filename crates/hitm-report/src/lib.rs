@@ -4,6 +4,7 @@
 //! file can be reported again. This crate does not know how a run is made.
 
 pub mod agreement;
+mod brief;
 pub mod c2c;
 pub mod columns;
 pub mod compare;

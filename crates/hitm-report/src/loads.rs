@@ -22,14 +22,14 @@ pub(crate) fn is_of(run: &Run) -> bool {
 
 /// The tables of a file, a set for each workload, machine and policy.
 #[must_use]
-pub fn render(file: &ResultFile) -> String {
+pub fn render(file: &ResultFile, width: usize) -> String {
     let key = |run: &Run| {
         let Run { workload, host, machine, arbitration, coherence, .. } = run;
         [workload.clone(), host.clone(), machine.clone(), arbitration.clone(), coherence.clone()]
     };
     let runs: Vec<&Run> = file.runs.iter().filter(|run| is_of(run)).collect();
     let sets = runs.chunk_by(|one, other| key(one) == key(other));
-    let texts: Vec<String> = sets.map(|set| Table::of(set).render(file)).collect();
+    let texts: Vec<String> = sets.map(|set| Table::of(set, width).render(file)).collect();
     texts.join("\n")
 }
 
@@ -38,6 +38,8 @@ struct Table<'a> {
     mitigations: Vec<&'a str>,
     /// The runs of each load.
     loads: Vec<&'a [&'a Run]>,
+    /// The width of the text, in columns.
+    width: usize,
 }
 
 /// The metric with its interval.
@@ -63,14 +65,14 @@ fn with_interval(mean: Mean) -> String {
 }
 
 impl<'a> Table<'a> {
-    fn of(runs: &'a [&'a Run]) -> Self {
+    fn of(runs: &'a [&'a Run], width: usize) -> Self {
         let mut mitigations: Vec<&str> = Vec::new();
         for run in runs {
             if !mitigations.contains(&run.mitigation.as_str()) {
                 mitigations.push(&run.mitigation);
             }
         }
-        Self { mitigations, loads: runs.chunk_by(|one, other| one.profile == other.profile).collect() }
+        Self { mitigations, loads: runs.chunk_by(|one, other| one.profile == other.profile).collect(), width }
     }
 
     fn render(&self, file: &ResultFile) -> String {
@@ -83,7 +85,7 @@ impl<'a> Table<'a> {
         text.push_str(&self.metrics());
         text.push_str(&self.latencies());
         text.push_str(&self.published());
-        text.push_str(&reordered::render(self.loads.iter().copied()));
+        text.push_str(&reordered::render(self.loads.iter().copied(), self.width));
         text.push_str("\nCPUs looked at, to place a task that wakes\n");
         text.push_str(&self.each(|run| per_place(run, "probe")));
         if first.host == "simulated" {
@@ -116,7 +118,7 @@ impl<'a> Table<'a> {
             let head = [load[0].profile.clone(), known];
             columns.row(head.into_iter().chain(self.mitigations[1..].iter().map(cell)).collect());
         }
-        columns.render()
+        columns.render(self.width)
     }
 
     /// A table a load, where there are samples.
@@ -128,7 +130,7 @@ impl<'a> Table<'a> {
             if late.is_empty() {
                 String::new()
             } else {
-                format!("\n{}", latency::render(&what, Unit::Microseconds, &late))
+                format!("\n{}", latency::render(&what, Unit::Microseconds, &late, self.width))
             }
         };
         self.loads.iter().map(table).collect()
@@ -162,7 +164,7 @@ impl<'a> Table<'a> {
                 format!("{:+.1}", 100.0 * (after / before - 1.0)),
             ]);
         }
-        if any { format!("\nbeside what was published\n{}", columns.render()) } else { String::new() }
+        if any { format!("\nbeside what was published\n{}", columns.render(self.width)) } else { String::new() }
     }
 
     /// A cell a run.
@@ -175,7 +177,7 @@ impl<'a> Table<'a> {
             };
             columns.row(std::iter::once(load[0].profile.clone()).chain(self.mitigations.iter().map(of)).collect());
         }
-        columns.render()
+        columns.render(self.width)
     }
 
     fn columns(&self, heads: &[&str], mitigations: &[&str]) -> Columns {
@@ -243,7 +245,7 @@ mod tests {
             ..run("1 message thread", mitigation, value)
         };
         let file = ResultFile { runs: vec![late("baseline", 9.0), late("shipped", f64::NAN)], ..ResultFile::default() };
-        let text = render(&file);
+        let text = render(&file, 100);
         let tables: Vec<&str> = text.split("\n\n").collect();
         expect_test::expect![[r#"
             wakeup latency p99: us, then over that of baseline ±95 %; lower is better
@@ -311,6 +313,6 @@ mod tests {
             1 client              0.20              0.20
             64 clients            0.20              0.20
         "#]]
-        .assert_eq(&render(&file));
+        .assert_eq(&render(&file, 100));
     }
 }

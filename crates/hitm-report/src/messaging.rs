@@ -31,7 +31,7 @@ fn head(file: &ResultFile, run: &Run) -> String {
 
 /// The tables of a file, one a machine, policy and number of groups.
 #[must_use]
-pub fn render(file: &ResultFile) -> String {
+pub fn render(file: &ResultFile, width: usize) -> String {
     let runs: Vec<&Run> = file.runs.iter().filter(|run| run.workload == WORKLOAD).collect();
     let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
     let table = |runs: &[&Run]| {
@@ -70,11 +70,11 @@ pub fn render(file: &ResultFile) -> String {
                 lost(|found| format!("{:.1}", found.longest_us)),
             ]);
         }
-        head(file, runs[0]) + &columns.render()
+        head(file, runs[0]) + &columns.render(width)
     };
     let loads = || runs.chunk_by(|one, other| key(one) == key(other));
     let tables: Vec<String> = loads().map(table).collect();
-    tables.join("\n") + &reordered::render(loads())
+    tables.join("\n") + &reordered::render(loads(), width)
 }
 
 #[cfg(test)]
@@ -110,6 +110,6 @@ mod tests {
             -----------  ------  ------  ----------  ---------  --------------  ----------  ---------  ---------------  -----  -------------  -------
             baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20                -  0.000          0.400     83.0
             idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20                -  0.000          0.400     83.0
-        "#]].assert_eq(&render(&file));
+        "#]].assert_eq(&render(&file, 200));
     }
 }

@@ -11,7 +11,7 @@ type SideOf = fn(&Probe) -> Option<&Side>;
 
 /// All probes of `file`, as text.
 #[must_use]
-pub fn render(file: &ResultFile) -> String {
+pub fn render(file: &ResultFile, width: usize) -> String {
     let runs = file.runs.iter().filter_map(|run| run.probe.as_ref().map(|probe| (run, probe)));
     let mut groups: Vec<Group<'_>> = Vec::new();
     for (run, probe) in runs {
@@ -21,7 +21,7 @@ pub fn render(file: &ResultFile) -> String {
             None => groups.push(vec![(run, probe)]),
         }
     }
-    let tables: Vec<String> = groups.iter().map(|group| heading(file, group) + &table(group)).collect();
+    let tables: Vec<String> = groups.iter().map(|group| heading(file, group) + &table(group, width)).collect();
     tables.join("\n") + &answers(&groups)
 }
 
@@ -56,9 +56,9 @@ fn misses(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.3}"))
 }
 
-fn table(group: &Group<'_>) -> String {
+fn table(group: &Group<'_>, width: usize) -> String {
     if group.iter().any(|(_, probe)| !probe.quantiles.is_empty()) {
-        return quantiles(group);
+        return quantiles(group, width);
     }
     let find = |side: SideOf| group.iter().find_map(|(_, probe)| side(probe));
     let of: [SideOf; 2] = [|probe| probe.writes.as_ref(), |probe| probe.reads.as_ref()];
@@ -88,11 +88,11 @@ fn table(group: &Group<'_>) -> String {
         row.push(probe.between.map_or("-".to_owned(), |between| format!("{between:.2}")));
         columns.row(row);
     }
-    columns.render()
+    columns.render(width)
 }
 
 /// Where single operations are what matters.
-fn quantiles(group: &Group<'_>) -> String {
+fn quantiles(group: &Group<'_>, width: usize) -> String {
     let shares = group.iter().map(|(_, probe)| &probe.quantiles).find(|quantiles| !quantiles.is_empty());
     let name = |share: f64| match share {
         0.0 => "least\n[ns]".to_owned(),
@@ -110,7 +110,7 @@ fn quantiles(group: &Group<'_>) -> String {
         row.resize(heads.len(), "-".to_owned());
         columns.row(row);
     }
-    columns.render()
+    columns.render(width)
 }
 
 /// The best variants of a group: the cheapest, and all whose interval reaches its.
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn text(runs: Vec<Run>) -> String {
-        render(&ResultFile { version: "v".into(), runs, ..ResultFile::default() })
+        render(&ResultFile { version: "v".into(), runs, ..ResultFile::default() }, 120)
     }
 
     #[test]

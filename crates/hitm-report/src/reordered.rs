@@ -11,7 +11,7 @@ const AFTER: &str = "task-group-reordered";
 /// A table of the loads in groups of which something was published, where both kernels were run; nothing without.
 ///
 /// `loads` has the runs of each load.
-pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>) -> String {
+pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>, width: usize) -> String {
     let mut columns = Columns::new(&[
         ("load", Align::Left),
         ("better\nby [%]", Align::Right),
@@ -34,7 +34,7 @@ pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>) -> Stri
             published.join(", "),
         ]);
     }
-    if any { format!("\n{AFTER}, beside what was published\n{}", columns.render()) } else { String::new() }
+    if any { format!("\n{AFTER}, beside what was published\n{}", columns.render(width)) } else { String::new() }
 }
 
 #[cfg(test)]
@@ -69,6 +69,6 @@ mod tests {
             8 message threads, in a group  +2.0 ±0.0                        -0.70 (0.54)
             rr, 80 clients, in a group     -2.0 ±0.0  TCP -1.62 (0.84), UDP -0.47 (9.59)
         "#]]
-        .assert_eq(&render([&late[..], &replies[..]]));
+        .assert_eq(&render([&late[..], &replies[..]], 100));
     }
 }

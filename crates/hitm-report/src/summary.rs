@@ -25,7 +25,7 @@ fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
 
 /// The report of a file: for each machine and policy a heading, what was fitted, and the table.
 #[must_use]
-pub fn render(file: &ResultFile) -> String {
+pub fn render(file: &ResultFile, width: usize) -> String {
     let mut text = String::new();
     for group in groups(file) {
         if !text.is_empty() {
@@ -35,19 +35,19 @@ pub fn render(file: &ResultFile) -> String {
         text.push_str(&heading(file, first));
         text.push_str(&calibration(file, first));
         text.push('\n');
-        text.push_str(&table(&group));
-        text.push_str(&costs(&group));
+        text.push_str(&table(&group, width));
+        text.push_str(&costs(&group, width));
         if first.workload == "pi_stress" {
-            text.push_str(&inversions(&group));
+            text.push_str(&inversions(&group, width));
         }
         if first.host != "simulated" {
-            text.push_str(&operations(&group));
+            text.push_str(&operations(&group, width));
         }
         let late: Vec<_> =
             group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
         if !late.is_empty() {
             text.push('\n');
-            text.push_str(&latency::render("how late instance 0 woke", latency::Unit::Nanoseconds, &late));
+            text.push_str(&latency::render("how late instance 0 woke", latency::Unit::Nanoseconds, &late, width));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
@@ -82,8 +82,8 @@ pub(crate) fn heading(file: &ResultFile, run: &Run) -> String {
         text.push_str(&format!("note: {note}\n"));
     }
     if let Some(machine) = machine.filter(|machine| !machine.model.is_empty()) {
-        let model: Vec<String> = machine.model.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        text.push_str(&format!("model `{}`: {}\n", machine.cost_table, model.join(" ")));
+        let (table, count) = (&machine.cost_table, machine.model.len());
+        text.push_str(&format!("costs `{table}`: {count} parameters of the model, which --json writes\n"));
     }
     text
 }
@@ -111,7 +111,7 @@ pub(crate) fn calibration(file: &ResultFile, run: &Run) -> String {
     text
 }
 
-fn table(group: &[&Run]) -> String {
+fn table(group: &[&Run], width: usize) -> String {
     let first = group[0];
     let unit = format!("{}\n[{}]", first.metric.name.replace('_', " "), first.metric.unit);
     let mut heads = vec![
@@ -133,11 +133,11 @@ fn table(group: &[&Run]) -> String {
     for run in group {
         columns.row(row(run, named));
     }
-    columns.render()
+    columns.render(width)
 }
 
 /// What the readers' and the writers' side of each mitigation pay, an operation.
-fn costs(group: &[&Run]) -> String {
+fn costs(group: &[&Run], width: usize) -> String {
     let mut names: Vec<&str> = Vec::new();
     for cost in group.iter().flat_map(|run| &run.costs) {
         if !names.contains(&cost.name.as_str()) {
@@ -163,12 +163,12 @@ fn costs(group: &[&Run]) -> String {
     let ids = if names.contains(&"ids") { format!(", and concurrency ids {}", unit(group[0])) } else { String::new() };
     format!(
         "\nwhat readers (search, look) and writers (level change, set or clear of overload) pay each time{ids}\n{}",
-        columns.render()
+        columns.render(width)
     )
 }
 
 /// How many inversions there were, and what each took, beside what was measured of the original.
-fn inversions(group: &[&Run]) -> String {
+fn inversions(group: &[&Run], width: usize) -> String {
     let mut columns = Columns::new(&[
         ("mitigation", Align::Left),
         ("total\ninversions", Align::Right),
@@ -192,11 +192,11 @@ fn inversions(group: &[&Run]) -> String {
     let measured = [of.wakes, of.switches, of.futex_calls, of.priority_changes].map(|figure| format!("{figure:.2}"));
     let head = ["measured of rt-tests", "-", "-"].map(str::to_owned);
     columns.row(head.into_iter().chain(measured).collect());
-    format!("\nwhat an inversion takes\n{}", columns.render())
+    format!("\nwhat an inversion takes\n{}", columns.render(width))
 }
 
 /// What the scheduler did in each run, as often as it did it.
-fn operations(group: &[&Run]) -> String {
+fn operations(group: &[&Run], width: usize) -> String {
     let names: Vec<&String> = group[0].operations.keys().collect();
     let heads: Vec<String> = names.iter().map(|name| name.replace('_', "\n")).collect();
     let mut columns = vec![("mitigation", Align::Left)];
@@ -206,7 +206,7 @@ fn operations(group: &[&Run]) -> String {
         let counts = names.iter().map(|name| run.operations.get(*name).map_or_else(|| "-".to_owned(), u64::to_string));
         columns.row(std::iter::once(run.mitigation.clone()).chain(counts).collect());
     }
-    format!("\nwhat the scheduler did, warm-up included\n{}", columns.render())
+    format!("\nwhat the scheduler did, warm-up included\n{}", columns.render(width))
 }
 
 fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
@@ -264,7 +264,7 @@ fn unit(run: &Run) -> String {
 
 /// What the tasks of each role did, beside what was measured of FFmpeg.
 #[must_use]
-pub fn render_roles(run: &Run) -> String {
+pub fn render_roles(run: &Run, width: usize) -> String {
     let mut columns = Columns::new(&[
         ("role", Align::Left),
         ("activations", Align::Right),
@@ -301,7 +301,7 @@ pub fn render_roles(run: &Run) -> String {
     };
     columns.row(cells(&all));
     let mut text = format!("{} {}, {}: {}\n", run.workload, run.host, run.mitigation, unit(run));
-    text.push_str(&columns.render());
+    text.push_str(&columns.render(width));
     if run.workload == "ffmpeg" {
         text.push_str(MEASURED_FRAME);
     }
@@ -310,6 +310,6 @@ pub fn render_roles(run: &Run) -> String {
     for (waker, woken, times) in &run.wakes {
         pairs.row(vec![waker.clone(), woken.clone(), format!("{times:.2}")]);
     }
-    text.push_str(&pairs.render());
+    text.push_str(&pairs.render(width));
     text
 }

@@ -148,7 +148,7 @@ impl Sweep {
 
     /// As text: for each machine and policy a heading, and tables with a row a number of CPUs and a column a mitigation.
     #[must_use]
-    pub fn render(&self) -> String {
+    pub fn render(&self, width: usize) -> String {
         let mut text = String::new();
         for machine in &self.machines {
             for policy in self.policies() {
@@ -159,7 +159,7 @@ impl Sweep {
                         text.push('\n');
                     }
                     text.push_str(&self.heading(first));
-                    text.push_str(&tables(&points));
+                    text.push_str(&tables(&points, width));
                 }
             }
         }
@@ -185,7 +185,7 @@ impl Sweep {
 /// What each table shows, and how it is written.
 type Cell = fn(&Point) -> String;
 
-fn tables(points: &[&Point]) -> String {
+fn tables(points: &[&Point], width: usize) -> String {
     let unit = format!("{} [{}]", points[0].metric.name.replace('_', " "), points[0].metric.unit);
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let tables: [(&str, Cell); 4] = [
@@ -214,7 +214,7 @@ fn tables(points: &[&Point]) -> String {
             };
             columns.row(std::iter::once(count.to_string()).chain(mitigations.iter().map(of)).collect());
         }
-        text.push_str(&format!("\n{what}\n{}", columns.render()));
+        text.push_str(&format!("\n{what}\n{}", columns.render(width)));
     }
     text
 }
@@ -315,7 +315,7 @@ mod tests {
                2      12.2  12.2
                4         -  12.2
         "#]]
-        .assert_eq(&sweep().render());
+        .assert_eq(&sweep().render(100));
     }
 
     #[test]

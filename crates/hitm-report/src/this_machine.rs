@@ -130,12 +130,12 @@ impl ThisMachine {
 
     /// Two tables and the score.
     #[must_use]
-    pub fn render(&self) -> String {
+    pub fn render(&self, width: usize) -> String {
         let mut text = self.head();
         text.push('\n');
-        text.push_str(&self.built_from());
+        text.push_str(&self.built_from(width));
         text.push('\n');
-        text.push_str(&self.compared());
+        text.push_str(&self.compared(width));
         text.push_str(&self.misses());
         text.push('\n');
         text.push_str(&self.counted());
@@ -178,7 +178,7 @@ impl ThisMachine {
         text
     }
 
-    fn built_from(&self) -> String {
+    fn built_from(&self, width: usize) -> String {
         let mut columns = sample_columns("what the machine is built from");
         columns.push(("sets", Align::Left));
         let mut table = Columns::new(&columns);
@@ -189,10 +189,10 @@ impl ThisMachine {
             cells.push(sets.chain(quantity.note.clone()).collect::<Vec<_>>().join("; "));
             table.row(cells);
         }
-        table.render()
+        table.render(width)
     }
 
-    fn compared(&self) -> String {
+    fn compared(&self, width: usize) -> String {
         let mut columns = sample_columns("run on both");
         columns.extend([("simulated", Align::Right), ("simulated /\nmeasured", Align::Right), ("", Align::Left)]);
         let mut table = Columns::new(&columns);
@@ -204,7 +204,7 @@ impl ThisMachine {
             cells.push(row.verdict.clone());
             table.row(cells);
         }
-        table.render()
+        table.render(width)
     }
 
     /// Why rows fail, each reason once with the rows that it explains.
@@ -375,7 +375,7 @@ mod tests {
               why: not known
 
             1 of 4 predictions are within 25 % of what was measured; 1 rows set a number of the machine and count for nothing; 1 cannot be judged: the operating system took CPUs away in most runs
-        "#]].assert_eq(&example().render());
+        "#]].assert_eq(&example().render(120));
     }
 
     #[test]

@@ -131,28 +131,28 @@ impl Validation {
 
     /// Tables, an experiment each, then the score.
     #[must_use]
-    pub fn render(&self) -> String {
+    pub fn render(&self, width: usize) -> String {
         let mut text = format!("published experiments, simulated, seed {}, hitm {}\n", self.seed, self.version);
         for (name, value) in &self.model {
             text.push_str(&format!("note: {name} is {value}, where a machine has it\n"));
         }
         for experiment in &self.experiments {
             text.push('\n');
-            text.push_str(&self.table(experiment));
+            text.push_str(&self.table(experiment, width));
         }
         text.push('\n');
-        text.push_str(&self.score());
+        text.push_str(&self.score(width));
         text
     }
 
-    fn table(&self, experiment: &Experiment) -> String {
+    fn table(&self, experiment: &Experiment, width: usize) -> String {
         let heads: Vec<String> =
             self.arbitrations.iter().flat_map(|policy| [policy.clone(), "error".to_owned(), String::new()]).collect();
         let mut columns = vec![("", Align::Left), ("unit", Align::Left), ("published", Align::Right)];
         let aligns = [Align::Right, Align::Right, Align::Left];
         columns.extend(heads.iter().zip(aligns.into_iter().cycle()).map(|(head, align)| (head.as_str(), align)));
         columns.push(("asked", Align::Left));
-        let mut table = Columns::new(&columns);
+        let mut table = Columns::new(&columns).keyed_by(3);
         for row in &experiment.rows {
             let mut cells = vec![row.name.clone(), row.unit.clone(), figure(row.published)];
             for policy in &self.arbitrations {
@@ -169,14 +169,14 @@ impl Validation {
             table.row(cells);
         }
         let mut text = format!("{} {} (such machines: {})\n", experiment.id, experiment.title, experiment.fits);
-        text.push_str(&table.render());
+        text.push_str(&table.render(width));
         for lacks in &experiment.lacks {
             text.push_str(&format!("  {lacks}\n"));
         }
         text
     }
 
-    fn score(&self) -> String {
+    fn score(&self, width: usize) -> String {
         let mut columns = Columns::new(&[
             ("score", Align::Left),
             ("predictions\nthat hold", Align::Right),
@@ -196,7 +196,7 @@ impl Validation {
                 score.inconsistent.to_string(),
             ]);
         }
-        let mut text = columns.render();
+        let mut text = columns.render(width);
         for worse in &self.worse {
             text.push_str(&format!("worse than recorded: {worse}\n"));
         }

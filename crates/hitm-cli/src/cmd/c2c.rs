@@ -26,7 +26,7 @@ pub(crate) struct C2c {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000_000), allow_negative_numbers = true)]
     lines: u64,
     /// The form.
-    #[arg(long, value_enum, default_value = "full")]
+    #[arg(long, value_enum, default_value = "brief")]
     layout: LayoutArg,
 }
 

@@ -8,6 +8,7 @@ use hitm_report::result::ResultFile;
 
 use crate::cmd::c2c::read;
 use crate::failure::Failure;
+use crate::terminal::{fitted, width};
 use crate::{json, print};
 
 /// Compare two result files: which runs got better or worse, and which objects and fields of them moved.
@@ -84,7 +85,7 @@ impl Compare {
             target.write(&comparison.write())?;
         }
         print(&match self.layout {
-            Form::Full => comparison.render(self.lines as usize),
+            Form::Full => fitted(&comparison.render(self.lines as usize, width())),
             Form::Mail => comparison.render_mail(),
         })?;
         if comparison.is_worse() { Err(Failure::wanting(worse(&comparison))) } else { Ok(()) }

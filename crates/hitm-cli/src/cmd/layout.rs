@@ -5,6 +5,7 @@ use hitm_sched::mitigation::{LAYOUTS, Mitigation};
 
 use crate::failure::Failure;
 use crate::print;
+use crate::terminal::width;
 
 /// Show where an object's fields stand, line by line.
 #[derive(Args, Debug)]
@@ -29,6 +30,7 @@ impl Layout {
                 LAYOUTS.map(|name| format!("`{name}`")).join(", ")
             ))
         })?;
-        print(&hitm_report::layout::render(&format!("{} ({})", self.object, mitigation.name()), size, &fields))
+        let name = format!("{} ({})", self.object, mitigation.name());
+        print(&hitm_report::layout::render(&name, size, &fields, width()))
     }
 }

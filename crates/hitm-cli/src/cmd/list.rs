@@ -6,6 +6,7 @@ use hitm_sched::mitigation::{CATALOGUE, LAYOUTS};
 
 use crate::failure::Failure;
 use crate::print;
+use crate::terminal::{fitted, width};
 
 /// Show what there is.
 #[derive(Args, Debug)]
@@ -50,7 +51,7 @@ impl List {
         let described = |rows: &[(&str, &str)]| {
             let mut columns = Columns::new(&[("name", Align::Left), ("what it is", Align::Left)]);
             rows.iter().for_each(|(name, what)| columns.row(vec![(*name).to_owned(), (*what).to_owned()]));
-            columns.render()
+            columns.render(width())
         };
         let text = match self.what {
             What::Workloads => described(&WORKLOADS),
@@ -70,6 +71,6 @@ impl List {
                 )
             }
         };
-        print(&text)
+        print(&fitted(&text))
     }
 }

@@ -3,7 +3,7 @@
 use crate::columns::{Align, Columns, short};
 use crate::compare::{Change, Comparison, Cost, Figure, Judged, Pair, Verdict};
 
-pub(super) fn render(comparison: &Comparison, rows: usize) -> String {
+pub(super) fn render(comparison: &Comparison, rows: usize, width: usize) -> String {
     let Comparison { before, after, .. } = comparison;
     let mut text = comparison.heading();
     for (when, side) in [("before", before), ("after", after)] {
@@ -18,12 +18,12 @@ pub(super) fn render(comparison: &Comparison, rows: usize) -> String {
         }
     }
     for group in groups(comparison).iter().filter(|group| group.iter().any(|pair| !pair.identical)) {
-        text.push_str(&format!("\n{}\n{}", group[0].key.group(), table(group)));
+        text.push_str(&format!("\n{}\n{}", group[0].key.group(), table(group, width)));
         for (pair, note) in group.iter().flat_map(|pair| pair.notes.iter().map(move |note| (pair, note))) {
             text.push_str(&format!("{}: {note}\n", pair.key.mitigation));
         }
         for pair in group.iter().filter(|pair| !pair.identical) {
-            text.push_str(&moved(comparison.threshold, pair, rows));
+            text.push_str(&moved(comparison.threshold, pair, rows, width));
         }
     }
     text
@@ -42,7 +42,7 @@ fn groups(comparison: &Comparison) -> Vec<Vec<&Pair>> {
     groups
 }
 
-fn table(group: &[&Pair]) -> String {
+fn table(group: &[&Pair], width: usize) -> String {
     let metric = &group[0].judged[0];
     let head = format!("{}\n[{}]\nbefore", metric.name.replace('_', " "), metric.unit);
     let mut columns = Columns::new(&[
@@ -69,7 +69,7 @@ fn table(group: &[&Pair]) -> String {
         cells.extend([number(share.and_then(|share| share.before)), number(share.and_then(|share| share.after))]);
         columns.row(cells);
     }
-    columns.render()
+    columns.render(width)
 }
 
 fn judged_cells(pair: &Pair, judged: &Judged) -> Vec<String> {
@@ -89,7 +89,7 @@ pub(super) fn figure(judged: &Judged, value: f64) -> String {
 }
 
 /// What moved in one run: figures, then objects and fields.
-fn moved(threshold: f64, pair: &Pair, rows: usize) -> String {
+fn moved(threshold: f64, pair: &Pair, rows: usize, width: usize) -> String {
     let figures: Vec<&Figure> = pair.figures.iter().filter(|figure| figure.moved).collect();
     let objects: Vec<&Change> = pair.objects.iter().filter(|change| change.moved).collect();
     let fields: Vec<&Change> = pair.fields.iter().filter(|change| change.moved).collect();
@@ -117,10 +117,10 @@ fn moved(threshold: f64, pair: &Pair, rows: usize) -> String {
                 percent_of(figure.before, figure.after),
             ]);
         }
-        text.push_str(&format!("{}\n", columns.render()));
+        text.push_str(&format!("{}\n", columns.render(width)));
     }
     if rows > 0 && !(objects.is_empty() && fields.is_empty()) {
-        text.push_str(&costs(pair, &objects, &fields, rows));
+        text.push_str(&costs(pair, &objects, &fields, rows, width));
     }
     text
 }
@@ -166,7 +166,7 @@ pub(super) fn percent_of(before: Option<f64>, after: Option<f64>) -> String {
     }
 }
 
-fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize) -> String {
+fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, width: usize) -> String {
     let unit = &pair.unit;
     let mut columns = Columns::new(&[
         ("object", Align::Left),
@@ -200,7 +200,7 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize) -> S
         cells.extend(both(&|cost| cost.ownership_transfers));
         columns.row(cells);
     }
-    let mut text = columns.render();
+    let mut text = columns.render(width);
     let left = fields.len().saturating_sub(rows);
     if left > 0 {
         text.push_str(&format!("{left} more fields: --lines {}\n", fields.len()));

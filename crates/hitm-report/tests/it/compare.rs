@@ -217,7 +217,7 @@ fn rich() -> (ResultFile, ResultFile) {
 fn every_form_has_its_snapshot() {
     let (before, after) = rich();
     let comparison = compared(&before, &after);
-    expect_file!["data/compare/full.txt"].assert_eq(&comparison.render(10));
+    expect_file!["data/compare/full.txt"].assert_eq(&comparison.render(10, 160));
     expect_file!["data/compare/mail.txt"].assert_eq(&comparison.render_mail());
     expect_file!["data/compare/form.json"].assert_eq(&comparison.write());
     let same = compared(&before, &before);
@@ -226,7 +226,7 @@ fn every_form_has_its_snapshot() {
         before: before.json (hitm 0.1.0)
         after: after.json (hitm 0.1.0)
     "#]]
-    .assert_eq(&same.render(10));
+    .assert_eq(&same.render(10, 160));
     expect![[r#"
         simulated: identical
         before.json -> after.json
@@ -342,6 +342,6 @@ proptest! {
         let mail = compared(&before, &after).render_mail();
         prop_assert!(mail.lines().count() <= 15, "{}", mail);
         prop_assert!(mail.lines().all(|line| line.chars().count() <= 72 && !line.is_empty()), "{}", mail);
-        prop_assert!(!compared(&before, &after).render(5).contains("NaN"));
+        prop_assert!(!compared(&before, &after).render(5, 100).contains("NaN"));
     }
 }

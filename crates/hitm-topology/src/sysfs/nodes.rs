@@ -31,14 +31,14 @@ pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, cpus: &mut [DraftCpu]) -> Res
         return Ok(None);
     }
     for cpu in cpus {
-        match node_of.get(&cpu.os_index) {
-            Some(&node) => cpu.node = node,
+        cpu.node = match node_of.get(&cpu.os_index) {
+            Some(&node) => node,
             // A node whose memory is offline is not listed, and its CPUs still link to it.
-            None if let Some(&node) = dump.numbered(&format!("cpu/cpu{}", cpu.os_index), "node")?.first() => {
-                cpu.node = node
-            }
-            None => return dump.fail("node", format!("CPU {} is in no node while others are", cpu.os_index)),
-        }
+            None => match dump.numbered(&format!("cpu/cpu{}", cpu.os_index), "node")?.first() {
+                Some(&node) => node,
+                None => return dump.fail("node", format!("CPU {} is in no node while others are", cpu.os_index)),
+            },
+        };
     }
     distances(dump, &nodes)
 }

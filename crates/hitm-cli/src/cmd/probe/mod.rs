@@ -23,6 +23,7 @@ use crate::campaign::{self, Progress};
 use crate::failure::Failure;
 use crate::json;
 use crate::record::{empty_file, machine_of, on_host, report};
+use crate::terminal::{fitted, width};
 
 /// What one shared word, mask, counter, list or lock costs, and which scope is best for it.
 #[derive(Args, Debug)]
@@ -77,7 +78,7 @@ impl Probe {
         let machines: Vec<(Arc<Topology>, Costs, Plan)> = machines.collect::<Result<_, Failure>>()?;
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         let file = self.measure(&machines, &arbitrations);
-        report(&file, target, render)
+        report(&file, target, |file| fitted(&render(file, width())))
     }
 
     /// Options of other probes.

@@ -20,6 +20,7 @@ use crate::campaign::{self, Named};
 use crate::failure::Failure;
 use crate::json;
 use crate::record::{empty_file, machine_of, on_host, report};
+use crate::terminal::{fitted, width};
 
 /// Threads that wake one after the other and increment 16 KiB that belong to their CPU or concurrency id.
 #[derive(Args, Debug)]
@@ -215,7 +216,7 @@ impl CidBursts {
         }
         let target = self.json.as_deref().map(json::Target::open).transpose()?;
         self.measure(&cases, &mut file);
-        report(&file, target, id_bursts::render)
+        report(&file, target, |file| fitted(&id_bursts::render(file, width())))
     }
 
     fn lookups(&self) -> Result<Vec<Lookup>, Failure> {

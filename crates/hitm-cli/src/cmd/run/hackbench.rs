@@ -22,6 +22,7 @@ use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_nativel
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
 use crate::record::{by_name, conservation, empty_file, machine_of, on_host, report};
+use crate::terminal::{fitted, width};
 use crate::{convert, json};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes or sockets.
@@ -230,7 +231,7 @@ impl Hackbench {
         }
         let target = self.output.json.as_deref().map(json::Target::open).transpose()?;
         self.measure(&cases, &mut file);
-        report(&file, target, |file| messaging::render(file) + &self.output.lines_of(file))
+        report(&file, target, |file| fitted(&messaging::render(file, width())) + &self.output.lines_of(file))
     }
 
     fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {

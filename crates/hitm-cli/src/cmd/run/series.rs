@@ -20,6 +20,7 @@ use crate::convert::{self, LINES_KEPT};
 use crate::failure::Failure;
 use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
 use crate::simulate::{Case, Outcome};
+use crate::terminal::{fitted, width};
 use crate::workload::Workload;
 use crate::{json, native, operations};
 
@@ -243,16 +244,17 @@ impl SeriesArgs {
     }
 
     fn report(&self, file: &ResultFile) -> String {
-        let mut text = hitm_report::summary::render(file);
-        text.push_str(&hitm_report::loads::render(file));
+        let width = width();
+        let mut text = hitm_report::summary::render(file, width);
+        text.push_str(&hitm_report::loads::render(file, width));
         if self.roles {
             for run in &file.runs {
                 text.push('\n');
-                text.push_str(&hitm_report::summary::render_roles(run));
+                text.push_str(&hitm_report::summary::render_roles(run, width));
             }
         }
-        text.push_str(&self.output.lines_of(file));
-        text
+        // The widest form of the line report is as wide as it is.
+        fitted(&text) + &self.output.lines_of(file)
     }
 
     /// Runs every case with its seeds, and more seeds while intervals are too wide and it is allowed.

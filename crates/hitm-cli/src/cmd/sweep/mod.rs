@@ -25,6 +25,7 @@ use crate::json::Target;
 use crate::print;
 use crate::record::{empty_file, machine_of, relative_to};
 use crate::simulate::{Case, Outcome};
+use crate::terminal::{fitted, width};
 use crate::workload::Workload;
 
 /// Run a workload on more and more CPUs of a simulated machine: the scaling curve.
@@ -212,7 +213,7 @@ impl SweepArgs {
         {
             target.write(&text)?;
         }
-        print(&sweep.render())?;
+        print(&fitted(&sweep.render(width())))?;
         campaign::ended(&sweep.failures)
     }
 

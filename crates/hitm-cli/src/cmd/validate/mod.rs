@@ -13,6 +13,7 @@ use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
 use crate::args::{HostArg, arbitration, parameter};
 use crate::campaign::{self, Named, Progress};
 use crate::failure::Failure;
+use crate::terminal::{fitted, width};
 use crate::{json, print};
 
 /// Run published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
@@ -120,7 +121,7 @@ impl Validate {
         if let Some(plots) = plots {
             plots.write(&validation)?;
         }
-        print(&validation.render())?;
+        print(&fitted(&validation.render(width())))?;
         match (validation.failures.as_slice(), validation.worse.len()) {
             ([], 0) => Ok(()),
             ([], worse) => Err(Failure::wanting(format!("validate: {worse} rows are worse than recorded"))),

@@ -8,6 +8,7 @@ use hitm_report::this_machine::{Quantity, Row, SCHEMA, Sample, ThisMachine};
 
 use crate::campaign::Progress;
 use crate::failure::Failure;
+use crate::terminal::{fitted, width};
 use crate::{json, print};
 
 /// Measures, simulates, compares, prints, and writes to `target` if there is one.
@@ -26,7 +27,7 @@ pub(super) fn run(options: &Options, target: Option<json::Target>) -> Result<(),
     if let Some(target) = target {
         target.write(&shown.write())?;
     }
-    print(&shown.render())
+    print(&fitted(&shown.render(width())))
 }
 
 fn shown(report: this::Report) -> ThisMachine {

@@ -1,0 +1,132 @@
+//! The contended lines of a run, for reading in a terminal: at most 80 columns wide.
+//!
+//! For each line the report answers three questions in this order: which fields are on it, which
+//! functions wait for it, and which store invalidated the waiter's copy. `perf c2c`'s own columns
+//! are in [`crate::c2c`].
+
+use crate::c2c;
+use crate::columns::{Align, Columns, short};
+use crate::result::{Field, Line, Run, Site};
+
+/// Functions with a smaller share of a line's waiting are counted, not listed.
+const SHARE_MIN: f64 = 0.01;
+/// Longer names are shortened in the middle.
+const NAME_MAX: usize = 44;
+
+/// The hottest lines of `run`, first as a table of lines, then line by line.
+pub(crate) fn render(run: &Run, lines: &[Line]) -> String {
+    let mut text = table(run, lines);
+    for line in lines {
+        text.push('\n');
+        text.push_str(&fields(line));
+    }
+    text
+}
+
+/// Cycles that all CPUs together waited for `site`.
+fn waited(site: &Site) -> f64 {
+    site.misses as f64 * site.cycles.2
+}
+
+fn waited_for(line: &Line) -> f64 {
+    c2c::places(line).map(|(_, site)| waited(site)).sum()
+}
+
+/// `part` of `whole`, in percent.
+fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:.1}", 100.0 * part / whole) } else { "-".to_owned() }
+}
+
+fn table(run: &Run, lines: &[Line]) -> String {
+    let all: f64 = run.lines.iter().map(waited_for).sum();
+    let mut columns = Columns::new(&[
+        ("object, line", Align::Left),
+        ("waits\n[%]", Align::Right),
+        ("cycles\nper miss", Align::Right),
+        ("local\nHITMs", Align::Right),
+        ("remote\nHITMs", Align::Right),
+        ("loads", Align::Right),
+        ("stores", Align::Right),
+    ]);
+    for line in lines {
+        columns.row(vec![
+            shortened(&format!("{}, {}", line.name(), line.line)),
+            percent(waited_for(line), all),
+            short(waited_for(line) / (line.misses as f64).max(1.0)),
+            short(line.hitm_local as f64),
+            short(line.hitm_remote as f64),
+            short(line.loads as f64),
+            short(line.stores as f64),
+        ]);
+    }
+    columns.render(usize::MAX)
+}
+
+/// What is on a line, which functions wait for it, and the store that most often invalidated the
+/// copy that they had.
+fn fields(line: &Line) -> String {
+    let all = waited_for(line);
+    let is_listed = |site: &Site| site.misses > 0 && waited(site) >= SHARE_MIN * all;
+    let listed = line.fields.iter().map(|field| (field, field.sites.iter().filter(|site| is_listed(site)).collect()));
+    let listed: Vec<(&Field, Vec<&Site>)> = listed.filter(|(_, sites): &(_, Vec<_>)| !sites.is_empty()).collect();
+    let mut columns = Columns::new(&[
+        ("offset", Align::Right),
+        ("field, function", Align::Left),
+        ("waits\n[%]", Align::Right),
+        ("cycles\nper miss", Align::Right),
+        ("misses", Align::Right),
+    ]);
+    let mut invalidators = Vec::new();
+    for (field, sites) in listed {
+        let offset = format!("{:#x}", field.offset % 64);
+        columns.row([offset, shortened(&field.field)].into_iter().chain([(); 3].map(|()| String::new())).collect());
+        invalidators.push(None);
+        for site in sites {
+            let function = shortened(&format!("  {} ({})", site.function, kind(site)));
+            let figures = [percent(waited(site), all), short(site.cycles.2), short(site.misses as f64)];
+            columns.row([String::new(), function].into_iter().chain(figures).collect());
+            invalidators.push(site.stolen_by.first());
+        }
+    }
+    let mut text = format!("{}, line {}\n", line.name(), line.line);
+    let table = columns.render(usize::MAX);
+    let rows = table.lines().count() - invalidators.len();
+    for (index, row) in table.lines().enumerate() {
+        text.push_str(&format!("{row}\n"));
+        if let Some(Some(first)) = index.checked_sub(rows).map(|index| invalidators[index]) {
+            let share = 100.0 * first.share;
+            text.push_str(&format!(
+                "            invalidated by {} in {} ({share:.0} %)\n",
+                first.field, first.function
+            ));
+        }
+    }
+    let small = places_left(line, is_listed);
+    if small > 0 {
+        text.push_str(&format!("        {small} more places, each with less than 1 % of the waits\n"));
+    }
+    text
+}
+
+/// Places that miss but are not listed.
+fn places_left(line: &Line, is_listed: impl Fn(&Site) -> bool) -> usize {
+    let missing = |(_, site): &(&Field, &Site)| site.misses > 0 && !is_listed(site);
+    c2c::places(line).filter(missing).count()
+}
+
+/// The kind of access as people write it.
+fn kind(site: &Site) -> &str {
+    if site.kind == "rmw" { "RMW" } else { &site.kind }
+}
+
+/// A name of at most [`NAME_MAX`] characters: the middle of a longer one is left out.
+fn shortened(name: &str) -> String {
+    let count = name.chars().count();
+    if count <= NAME_MAX {
+        return name.to_owned();
+    }
+    let half = (NAME_MAX - 3) / 2;
+    let head: String = name.chars().take(half).collect();
+    let tail: String = name.chars().skip(count - half).collect();
+    format!("{head}...{tail}")
+}
