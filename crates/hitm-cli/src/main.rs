@@ -10,9 +10,10 @@ mod cases;
 mod cmd;
 mod convert;
 mod failure;
-mod json;
+mod interrupt;
 mod native;
 mod operations;
+mod output;
 mod plots;
 mod record;
 mod simulate;
@@ -46,7 +47,7 @@ Examples:
 
 fn main() -> ExitCode {
     let outcome = match Hitm::try_parse() {
-        Ok(hitm) => hitm.command.run(),
+        Ok(hitm) => interrupt::install().and_then(|()| hitm.command.run()),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             print(&error.to_string())
         }

@@ -1,4 +1,4 @@
-//! The folder that `--plot` fills: an SVG a published curve.
+//! The folder that `--plot` fills: one SVG per published curve.
 
 use std::fmt::Display;
 use std::fs;
@@ -8,6 +8,7 @@ use hitm_report::plot::{Plot, Series};
 use hitm_report::validation::{Row, Validation};
 
 use crate::failure::Failure;
+use crate::output::Target;
 
 /// A folder that can be written to: found out before the run, not after it.
 pub(crate) struct Folder(PathBuf);
@@ -34,7 +35,7 @@ impl Folder {
         for plot in curves(validation) {
             let path = self.0.join(format!("{}.svg", file_name(&plot.title)));
             let Some(text) = plot.render().map_err(|error| failure(&path, &error))? else { continue };
-            fs::write(&path, text).map_err(|error| failure(&path, &error))?;
+            Target::open_for("--plot", &path)?.write(&text)?;
         }
         Ok(())
     }

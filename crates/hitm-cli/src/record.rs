@@ -14,7 +14,7 @@ use hitm_topology::Topology;
 
 use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
-use crate::json::Target;
+use crate::output::Target;
 use crate::{campaign, print};
 
 /// A file of this command without runs.
@@ -111,22 +111,18 @@ pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: Cohere
     Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
 }
 
-/// Writes what finished to `target`, prints it by `render`, and ends as the failures have it.
+/// Prints the finished runs by `render`, writes them to `target`, and ends as the failures have it.
+/// A file that cannot be written takes nothing from what is printed, nor the other way round.
 ///
 /// # Errors
-/// When it cannot be written, or a run failed.
+/// When something cannot be written, or a run failed.
 pub(crate) fn report(
     file: &ResultFile,
     target: Option<Target>,
     render: impl FnOnce(&ResultFile) -> String,
 ) -> Result<(), Failure> {
-    // What finished is reported, whatever became of the rest.
-    if let Some(target) = target {
-        target.write(&file.write())?;
-    }
-    if !file.runs.is_empty() {
-        print(&render(file))?;
-    }
+    let printed = if file.runs.is_empty() { Ok(()) } else { print(&render(file)) };
+    target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)?;
     campaign::ended(&file.failures)
 }
 

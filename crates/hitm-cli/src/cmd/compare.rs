@@ -9,7 +9,7 @@ use hitm_report::result::ResultFile;
 use crate::cmd::c2c::read;
 use crate::failure::Failure;
 use crate::terminal::{fitted, width};
-use crate::{json, print};
+use crate::{output, print};
 
 /// Compare two result files: which runs got better or worse, and which objects and fields of them moved.
 #[derive(Args, Debug)]
@@ -76,18 +76,16 @@ impl Compare {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let before = self.read(&self.before)?;
         let after = self.read(&self.after)?;
-        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let target = output::target("--json", self.json.as_deref())?;
         let name = |path: &Path| path.display().to_string();
         let (one, other) = (name(&self.before), name(&self.after));
         let comparison = compare((&one, &before), (&other, &after), self.threshold / 100.0)
             .map_err(|error| Failure::new(error.to_string()))?;
-        if let Some(target) = target {
-            target.write(&comparison.write())?;
-        }
-        print(&match self.layout {
+        let printed = print(&match self.layout {
             Form::Full => fitted(&comparison.render(self.lines as usize, width())),
             Form::Mail => comparison.render_mail(),
-        })?;
+        });
+        target.map_or(Ok(()), |target| target.write(&comparison.write())).and(printed)?;
         if comparison.is_worse() { Err(Failure::wanting(worse(&comparison))) } else { Ok(()) }
     }
 

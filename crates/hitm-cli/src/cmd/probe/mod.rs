@@ -21,7 +21,7 @@ use self::programs::What;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign::{self, Progress};
 use crate::failure::Failure;
-use crate::json;
+use crate::output;
 use crate::record::{empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
 
@@ -76,7 +76,7 @@ impl Probe {
             Ok((topology, costs, plan))
         });
         let machines: Vec<(Arc<Topology>, Costs, Plan)> = machines.collect::<Result<_, Failure>>()?;
-        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let target = output::target("--json", self.json.as_deref())?;
         let file = self.measure(&machines, &arbitrations);
         report(&file, target, |file| fitted(&render(file, width())))
     }

@@ -18,7 +18,7 @@ use hitm_workloads::cid_bursts::{self, Burst, Config, Index, Pass};
 use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span_above_zero};
 use crate::campaign::{self, Named};
 use crate::failure::Failure;
-use crate::json;
+use crate::output;
 use crate::record::{empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
 
@@ -214,7 +214,7 @@ impl CidBursts {
                 self.add_cases(&mut cases, topology, &costs, capacity, arbitration, &lookups);
             }
         }
-        let target = self.json.as_deref().map(json::Target::open).transpose()?;
+        let target = output::target("--json", self.json.as_deref())?;
         self.measure(&cases, &mut file);
         report(&file, target, |file| fitted(&id_bursts::render(file, width())))
     }

@@ -23,7 +23,7 @@ use crate::campaign::{self, Named};
 use crate::failure::Failure;
 use crate::record::{by_name, conservation, empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
-use crate::{convert, json};
+use crate::{convert, output};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes or sockets.
 #[derive(Args, Debug)]
@@ -229,7 +229,7 @@ impl Hackbench {
                 self.add_cases(&mut cases, topology, &costs, arbitration, &mitigations);
             }
         }
-        let target = self.output.json.as_deref().map(json::Target::open).transpose()?;
+        let target = output::target("--json", self.output.json.as_deref())?;
         self.measure(&cases, &mut file);
         report(&file, target, |file| fitted(&messaging::render(file, width())) + &self.output.lines_of(file))
     }

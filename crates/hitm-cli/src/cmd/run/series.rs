@@ -22,7 +22,7 @@ use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, rela
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
 use crate::workload::Workload;
-use crate::{json, native, operations};
+use crate::{native, operations, output};
 
 /// Where a workload runs, how often and for how long, and what is shown of it.
 #[derive(Args, Debug)]
@@ -117,7 +117,7 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     series.check_natively()?;
     series.check_seeds()?;
     let machines = series.cases.with_costs(&topologies)?;
-    let target = series.output.json.as_deref().map(json::Target::open).transpose()?;
+    let target = output::target("--json", series.output.json.as_deref())?;
     let file = match series.host {
         HostArg::Simulated => simulate(program, &mitigations, &machines, &arbitrations),
         HostArg::Native => native::run(&native_cases(program, &mitigations, &topologies)),

@@ -2,6 +2,7 @@
 
 mod state;
 
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,12 +22,12 @@ use crate::campaign::{self, Progress};
 use crate::cases::CaseArgs;
 use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions, USUAL_PI_STRESS_WINDOW};
 use crate::failure::Failure;
-use crate::json::Target;
-use crate::print;
+use crate::output::{self, Target};
 use crate::record::{empty_file, machine_of, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
 use crate::workload::Workload;
+use crate::{interrupt, print};
 
 /// Run a workload on more and more CPUs of a simulated machine: the scaling curve.
 #[derive(Args, Debug)]
@@ -196,25 +197,35 @@ impl SweepArgs {
         let families = self.families(workload)?;
         families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
         let setting = self.setting(workload, &families)?;
-        let open = |flag, path: &Option<PathBuf>| path.as_deref().map(|path| Target::open_for(flag, path)).transpose();
-        let (csv, json, plot) = (open("--csv", &self.csv)?, open("--json", &self.json)?, open("--plot", &self.plot)?);
         let path = self.state.clone().unwrap_or_else(|| state::usual_path(&setting));
+        // Its lock comes first: a sweep that is refused touches nothing of the one that runs.
         let state = StateFile::open(&path, &setting)?;
+        let csv = output::target("--csv", self.csv.as_deref())?;
+        let json = output::target("--json", self.json.as_deref())?;
+        let plot = output::target("--plot", self.plot.as_deref())?;
+        interrupt::keeps(format!("finished runs are in `{}`; the same command goes on", path.display()));
         let (runs, failed) = self.finish(&families, &state);
         if let Some(failure) = failed.iter().position(|failure| failure.status() == 2) {
             return Err(failed.into_iter().nth(failure).expect("it was found there"));
         }
         let sweep = self.sweep(workload, &setting, &families, &runs, &failed);
-        for (target, text) in [(csv, sweep.csv()), (json, sweep.json())] {
-            target.map_or(Ok(()), |target| target.write(&text))?;
-        }
-        if let (Some(target), Some(path)) = (plot, &self.plot)
-            && let Some(text) = drawn(&sweep.plot(), path)?
-        {
-            target.write(&text)?;
-        }
-        print(&fitted(&sweep.render(width())))?;
+        // Each is written whatever becomes of the others.
+        let written = [
+            print(&fitted(&sweep.render(width()))),
+            csv.map_or(Ok(()), |target| target.write(&sweep.csv())),
+            json.map_or(Ok(()), |target| target.write(&sweep.json())),
+            self.write_plot(plot, &sweep.plot()),
+        ];
+        written.into_iter().collect::<Result<(), Failure>>()?;
         campaign::ended(&sweep.failures)
+    }
+
+    /// Draws the curve, when there is something to draw.
+    fn write_plot(&self, target: Option<Target>, plot: &Plot) -> Result<(), Failure> {
+        match (target, &self.plot) {
+            (Some(target), Some(path)) => drawn(plot, path)?.map_or(Ok(()), |text| target.write(&text)),
+            _ => Ok(()),
+        }
     }
 
     /// All cases.
@@ -268,6 +279,11 @@ impl SweepArgs {
                 Some(run) => runs.push(run.clone()),
                 None => left.push(case.clone()),
             }
+        }
+        let (done, all) = (runs.len(), runs.len() + left.len());
+        if done > 0 {
+            // Nothing can be done when stderr is closed.
+            let _closed = writeln!(io::stderr(), "hitm: resumed: {done} of {all} runs were finished before");
         }
         let progress = Progress::new(left.len());
         let run = |case: &Case| {

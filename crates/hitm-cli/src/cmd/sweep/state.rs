@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,10 +12,11 @@ use hitm_report::sweep_state::{Finished, Key, Setting, State, line};
 
 use crate::failure::Failure;
 
-/// A state file that nobody else writes to.
+/// A state file that no other process writes to.
 pub(super) struct StateFile {
     path: PathBuf,
-    file: Mutex<File>,
+    /// The file, and how many of its bytes are whole lines.
+    file: Mutex<(File, u64)>,
     /// What was finished before.
     finished: BTreeMap<Key, Finished>,
 }
@@ -42,7 +43,13 @@ fn failure(path: &Path, why: impl Display) -> Failure {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    failure(path, format!("{error}; name a file in a folder that can be written"))
+    let advice = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "finished runs are kept: free space on its disk, and the same command goes on"
+        }
+        _ => "name a file in a folder that can be written",
+    };
+    failure(path, format!("{error}; {advice}"))
 }
 
 impl StateFile {
@@ -85,7 +92,8 @@ impl StateFile {
             state.runs
         };
         let finished = finished.into_iter().map(|run| (run.key.clone(), run)).collect();
-        Ok(Self { path: path.to_owned(), file: Mutex::new(file), finished })
+        let end = file.stream_position().map_err(|error| unwritable(path, &error))?;
+        Ok(Self { path: path.to_owned(), file: Mutex::new((file, end)), finished })
     }
 
     /// A run that was finished before.
@@ -98,8 +106,16 @@ impl StateFile {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn add(&self, run: &Finished) -> Result<(), Failure> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = file.write_all(line(run).as_bytes()).and_then(|()| file.sync_data());
-        written.map_err(|error| unwritable(&self.path, &error))
+        let (file, end) = &mut *self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = line(run);
+        let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            // Half a line would spoil the next one. When it cannot be cut off either, the next
+            // write fails as well, and a later sweep cuts it off.
+            let _cut = file.set_len(*end).and_then(|()| file.seek(SeekFrom::Start(*end)));
+            return Err(unwritable(&self.path, &error));
+        }
+        *end += line.len() as u64;
+        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::args::{HostArg, arbitration, parameter};
 use crate::campaign::{self, Named, Progress};
 use crate::failure::Failure;
 use crate::terminal::{fitted, width};
-use crate::{json, print};
+use crate::{output, print};
 
 /// Run published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
 /// With --this, this machine beside a simulation that is built from what is measured on it.
@@ -107,21 +107,19 @@ impl Validate {
         let chosen = self.chosen()?;
         self.check_once()?;
         self.check_model()?;
-        let target = self.json.as_deref().map(json::Target::open).transpose()?;
-        let record = self.record.as_deref().map(json::Target::open).transpose()?;
+        let target = output::target("--json", self.json.as_deref())?;
+        let record = output::target("--record", self.record.as_deref())?;
         let plots = self.plot.as_deref().map(crate::plots::Folder::open).transpose()?;
         let (validation, found) = self.validate(&chosen);
-        if let Some(target) = target {
-            target.write(&validation.write())?;
-        }
-        if let Some(record) = record {
-            let findings = found.iter().map(|(policy, finding)| (policy.as_str(), finding));
-            record.write(&Score::of(findings).write())?;
-        }
-        if let Some(plots) = plots {
-            plots.write(&validation)?;
-        }
-        print(&fitted(&validation.render(width())))?;
+        let findings = found.iter().map(|(policy, finding)| (policy.as_str(), finding));
+        // Each is written whatever becomes of the others.
+        let written = [
+            print(&fitted(&validation.render(width()))),
+            target.map_or(Ok(()), |target| target.write(&validation.write())),
+            record.map_or(Ok(()), |record| record.write(&Score::of(findings).write())),
+            plots.map_or(Ok(()), |plots| plots.write(&validation)),
+        ];
+        written.into_iter().collect::<Result<(), Failure>>()?;
         match (validation.failures.as_slice(), validation.worse.len()) {
             ([], 0) => Ok(()),
             ([], worse) => Err(Failure::wanting(format!("validate: {worse} rows are worse than recorded"))),
@@ -142,7 +140,7 @@ impl Validate {
         if let Some(runs) = self.runs {
             options.runs = runs as usize;
         }
-        this::run(&options, self.json.as_deref().map(json::Target::open).transpose()?)
+        this::run(&options, output::target("--json", self.json.as_deref())?)
     }
 
     /// The policies asked for.

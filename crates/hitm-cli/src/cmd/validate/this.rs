@@ -8,11 +8,12 @@ use hitm_report::this_machine::{Quantity, Row, SCHEMA, Sample, ThisMachine};
 
 use crate::campaign::Progress;
 use crate::failure::Failure;
+use crate::output::Target;
+use crate::print;
 use crate::terminal::{fitted, width};
-use crate::{json, print};
 
 /// Measures, simulates, compares, prints, and writes to `target` if there is one.
-pub(super) fn run(options: &Options, target: Option<json::Target>) -> Result<(), Failure> {
+pub(super) fn run(options: &Options, target: Option<Target>) -> Result<(), Failure> {
     let topology = Arc::new(hitm_topology::parse("this")?);
     let mut costs = Costs::of(&topology, CostSet::Runtime);
     for (name, value) in &options.model {
@@ -24,10 +25,8 @@ pub(super) fn run(options: &Options, target: Option<json::Target>) -> Result<(),
         .map_err(|stalled| Failure::wanting(format!("validate --this: {stalled}")))?;
     drop(progress);
     let shown = shown(report);
-    if let Some(target) = target {
-        target.write(&shown.write())?;
-    }
-    print(&fitted(&shown.render(width())))
+    let printed = print(&fitted(&shown.render(width())));
+    target.map_or(Ok(()), |target| target.write(&shown.write())).and(printed)
 }
 
 fn shown(report: this::Report) -> ThisMachine {
