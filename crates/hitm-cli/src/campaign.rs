@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::args::HostArg;
 use crate::failure::Failure;
 use crate::simulate::{Case, Outcome};
+use crate::terminal::visible;
 
 /// A bar on a terminal, nothing otherwise.
 pub(crate) struct Progress(ProgressBar);
@@ -42,7 +43,7 @@ impl Progress {
     }
 
     fn begin(&self, what: &str) {
-        self.0.set_message(what.to_owned());
+        self.0.set_message(visible(what).into_owned());
     }
 
     fn end(&self) {

@@ -24,6 +24,11 @@ impl Failure {
         Self { status: 1, ..Self::new(line) }
     }
 
+    /// The tool did it, and what was asked about could not be compared.
+    pub(crate) fn not_comparable(line: impl Into<String>) -> Self {
+        Self { status: 3, ..Self::new(line) }
+    }
+
     /// What the process ends with.
     pub(crate) fn status(&self) -> u8 {
         self.status

@@ -1,7 +1,8 @@
 //! The command `hitm`: one file a verb in [`cmd`].
 //!
-//! Results go to stdout, talk to stderr. Exit status 0 done, 1 what was asked about was found wanting, 2 the tool could not do
-//! it: one line that names the input, the place in it, the cause and what to do.
+//! Results go to stdout, messages to stderr. Exit status: 0 done, 1 what was asked about was found
+//! wanting, 2 the tool could not do it, 3 the results cannot be compared. A failure is one line that
+//! names the input, the place in it, the cause and what to do.
 
 mod args;
 mod calibrate;
@@ -28,10 +29,11 @@ use clap::error::ErrorKind;
 
 use crate::cmd::Command;
 use crate::failure::Failure;
+use crate::terminal::visible;
 
 /// A scheduler for machines with hundreds of CPUs, and a machine that you do not have to run it on.
 #[derive(Debug, Parser)]
-#[command(name = "hitm", version, max_term_width = 120, after_help = EXAMPLES)]
+#[command(name = "hitm", version, max_term_width = 100, args_override_self = true, after_help = EXAMPLES)]
 struct Hitm {
     #[command(subcommand)]
     command: Command,
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Nothing can be done when stderr is closed.
-            let _closed = writeln!(io::stderr(), "hitm: {failure}");
+            let _closed = writeln!(io::stderr(), "hitm: {}", visible(&failure.to_string()));
             ExitCode::from(failure.status())
         }
     }
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
 /// Writes results. A closed pipe is not an error: the reader has seen enough.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(format!("stdout: {error}; free the place that it is written to, or write elsewhere")))
         }

@@ -115,11 +115,8 @@ impl Case {
             roles: native_roles(runtime.handle().roles(), units),
             wakes: native_wakes(runtime.handle().roles(), units),
             latency: Latency::of(&latencies, workload.percents()),
-            conservation: None,
-            lines: Vec::new(),
             notes: self.notes(),
-            probe: None,
-            bursts: None,
+            ..Run::default()
         })
     }
 

@@ -27,20 +27,12 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Checks that `path`, the value of `--json`, can be written.
-    ///
-    /// # Errors
-    /// When it cannot.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        Self::open_for("--json", path)
-    }
-
     /// Checks that `path`, the value of `flag`, can be written. A symbolic link stands for the file
     /// that it leads to.
     ///
     /// # Errors
     /// When it cannot.
-    pub(crate) fn open_for(flag: &'static str, path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(flag: &'static str, path: &Path) -> Result<Self, Failure> {
         let fail = |why: &str| Failure::new(format!("{flag} `{}`: {why}", path.display()));
         let path = match (fs::symlink_metadata(path), fs::canonicalize(path)) {
             (Ok(_), Ok(whole)) => whole,
@@ -144,7 +136,7 @@ impl Target {
 /// # Errors
 /// When it cannot.
 pub(crate) fn target(flag: &'static str, path: Option<&Path>) -> Result<Option<Target>, Failure> {
-    path.map(|path| Target::open_for(flag, path)).transpose()
+    path.map(|path| Target::open(flag, path)).transpose()
 }
 
 #[cfg(test)]
@@ -162,7 +154,7 @@ mod tests {
     fn nothing_is_in_the_folder_before_results_are_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("r.json");
-        let target = Target::open(&path).expect("it can be written");
+        let target = Target::open("--json", &path).expect("it can be written");
         assert!(names(folder.path()).is_empty());
         target.write("whole").expect("it can be written");
         assert_eq!(names(folder.path()), ["r.json"]);
@@ -176,7 +168,7 @@ mod tests {
         let victim = folder.path().join("victim");
         fs::write(&victim, "precious").expect("written");
         std::os::unix::fs::symlink(&victim, folder.path().join(".r.json.part")).expect("a link");
-        Target::open(&folder.path().join("r.json")).expect("writable").write("results").expect("written");
+        Target::open("--json", &folder.path().join("r.json")).expect("writable").write("results").expect("written");
         assert_eq!(fs::read_to_string(&victim).expect("the victim"), "precious");
     }
 
@@ -189,19 +181,19 @@ mod tests {
         fs::write(&file, "before").expect("written");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("our own file");
         symlink("file", &link).expect("a link");
-        Target::open(&link).expect("writable").write("after").expect("written");
+        Target::open("--json", &link).expect("writable").write("after").expect("written");
         assert_eq!(fs::read_to_string(&file).expect("the file"), "after");
         assert_eq!(fs::metadata(&file).expect("the file").permissions().mode() & 0o777, 0o640);
         assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
         symlink("nowhere", folder.path().join("dangling")).expect("a link");
-        let refused = Target::open(&folder.path().join("dangling")).expect_err("it leads nowhere");
+        let refused = Target::open("--json", &folder.path().join("dangling")).expect_err("it leads nowhere");
         assert!(refused.to_string().contains("leads nowhere; name the file itself"), "{refused}");
     }
 
     #[test]
     fn results_are_kept_elsewhere_when_their_folder_is_gone() {
         let folder = tempfile::tempdir().expect("a folder");
-        let target = Target::open(&folder.path().join("r.json")).expect("it can be written");
+        let target = Target::open("--json", &folder.path().join("r.json")).expect("it can be written");
         folder.close().expect("our own folder");
         let failure = target.write("results").expect_err("the folder is gone").to_string();
         let rescued = failure.split("the results are in `").nth(1).and_then(|rest| rest.split('`').next());

@@ -35,7 +35,7 @@ impl Folder {
         for plot in curves(validation) {
             let path = self.0.join(format!("{}.svg", file_name(&plot.title)));
             let Some(text) = plot.render().map_err(|error| failure(&path, &error))? else { continue };
-            Target::open_for("--plot", &path)?.write(&text)?;
+            Target::open("--plot", &path)?.write(&text)?;
         }
         Ok(())
     }

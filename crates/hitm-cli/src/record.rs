@@ -15,6 +15,7 @@ use hitm_topology::Topology;
 use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
 use crate::output::Target;
+use crate::terminal::fitted;
 use crate::{campaign, print};
 
 /// A file of this command without runs.
@@ -117,11 +118,12 @@ pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: Cohere
 /// # Errors
 /// When something cannot be written, or a run failed.
 pub(crate) fn report(
-    file: &ResultFile,
+    mut file: ResultFile,
     target: Option<Target>,
     render: impl FnOnce(&ResultFile) -> String,
 ) -> Result<(), Failure> {
-    let printed = if file.runs.is_empty() { Ok(()) } else { print(&render(file)) };
+    file.mark_empty();
+    let printed = if file.runs.is_empty() { Ok(()) } else { print(&(render(&file) + &fitted(&file.warnings()))) };
     target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)?;
     campaign::ended(&file.failures)
 }

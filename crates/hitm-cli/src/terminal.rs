@@ -1,5 +1,6 @@
-//! How wide the text on stdout may be.
+//! What a terminal is given: text that fits its width, and no character that controls it.
 
+use std::borrow::Cow;
 use std::env;
 use std::io::{self, IsTerminal};
 
@@ -23,4 +24,30 @@ pub(crate) fn width() -> usize {
 /// Returns `text` with lines that are too long for stdout wrapped.
 pub(crate) fn fitted(text: &str) -> String {
     columns::fit(text, width())
+}
+
+/// Returns `text` with every character that could control a terminal written as an escape, as in
+/// `\u{1b}`: results and arguments may come from anywhere. Line feeds stay.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |char: char| {
+        // Controls, and what changes the direction of the text after it.
+        (char.is_control() && char != '\n')
+            || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |char: char| if is_hidden(char) { char.escape_unicode().to_string() } else { char.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_controls_the_terminal() {
+        assert_eq!(visible("a\u{1b}[2Jb\rc\u{9b}1md\u{202e}e"), "a\\u{1b}[2Jb\\u{d}c\\u{9b}1md\\u{202e}e");
+        assert!(matches!(visible("baseline 1.000 ±0.035\n"), Cow::Borrowed(_)));
+    }
 }

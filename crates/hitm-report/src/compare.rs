@@ -28,7 +28,7 @@ use crate::json::json_text;
 use crate::result::{Metric, ResultFile, Run};
 
 /// The written form's name and number. Keys are only ever added.
-pub const SCHEMA: &str = "hitm-compare/1";
+pub const SCHEMA: &str = "hitm-compare/2";
 
 /// By how much the larger of two figures without an interval must be above the smaller before it is shown: with three seeds, no
 /// field and no part of the kernel share that holds [`WEIGHT_MIN`] moved as much by other seeds alone (`ffmpeg` on `gnr-2x120`
@@ -50,6 +50,8 @@ pub struct Comparison {
     pub after: Side,
     /// See [`THRESHOLD`].
     pub threshold: f64,
+    /// Whether the files are the same in every figure and every word.
+    pub identical: bool,
     /// How many of the judged figures came out how.
     pub verdicts: BTreeMap<Verdict, usize>,
     /// What else differs between the files, so that nobody takes a changed model for a changed program.
@@ -95,8 +97,8 @@ pub struct Key {
 pub struct Pair {
     /// Which.
     pub key: Key,
-    /// Every figure is the same, but for the time that the host took.
-    pub identical: bool,
+    /// Whether every figure is the same, but for the time that the host took.
+    pub unchanged: bool,
     /// The metric, then `relative` where both files have it.
     pub judged: Vec<Judged>,
     /// What counts are divided by: `frame`, or `second` (simulated; wall natively) where the metric counts nothing.
@@ -140,8 +142,9 @@ pub enum Verdict {
     Better,
     /// Inside the interval.
     Within,
-    /// There is no interval, or no number.
-    Unknown,
+    /// There is nothing to judge: no number, no interval, or another metric.
+    #[serde(rename = "not comparable")]
+    NotComparable,
 }
 
 /// A figure without an interval.
@@ -196,7 +199,7 @@ pub fn compare(
     }
     let alone = |key: &&Key| !keys[0].iter().any(|other| key.pairs_with(other));
     let mut verdicts = BTreeMap::new();
-    for judged in pairs.iter().filter(|pair| !pair.identical).flat_map(|pair| &pair.judged) {
+    for judged in pairs.iter().filter(|pair| !pair.unchanged).flat_map(|pair| &pair.judged) {
         *verdicts.entry(judged.verdict).or_default() += 1;
     }
     let side = |(name, file): (&str, &ResultFile)| Side { name: name.to_owned(), version: file.version.clone() };
@@ -205,6 +208,7 @@ pub fn compare(
         before: side(before),
         after: side(after),
         threshold,
+        identical: serde_json::to_value(before.1).ok() == serde_json::to_value(after.1).ok(),
         verdicts,
         differs: differs::differs(before.1, after.1, &couples),
         only_after: keys[1].iter().filter(alone).cloned().collect(),
@@ -232,6 +236,13 @@ fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
     let mut judged = vec![metric(&before.metric, &after.metric)];
     judged.extend(relative(before, after));
     let mut notes = Vec::new();
+    let is_empty = before.measured_nothing || after.measured_nothing;
+    if is_empty {
+        judged.iter_mut().for_each(|judged| judged.verdict = Verdict::NotComparable);
+    }
+    for (when, run) in [("before", before), ("after", after)] {
+        notes.extend(doubt(run).map(|doubt| format!("{when}: {doubt}")));
+    }
     if !same_metric(&before.metric, &after.metric) {
         notes.push(format!(
             "the metric was `{}` and is `{}`: two figures that cannot be compared",
@@ -252,7 +263,8 @@ fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
     let (objects, fields) = costs::changes(before, after, &work, threshold);
     Pair {
         key: key.clone(),
-        identical: figures_of(before, after) == figures_of(after, before),
+        // Nothing is not the same as nothing: neither run says how fast the program is.
+        unchanged: !is_empty && figures_of(before, after) == figures_of(after, before),
         judged,
         figures: figures(before, after, &work, threshold),
         unit: work.unit,
@@ -310,6 +322,29 @@ fn relative(before: &Run, after: &Run) -> Option<Judged> {
     Some(judge("relative", "", better, of(before)?, of(after)?))
 }
 
+/// Why a run's figures cannot be judged, if they cannot.
+fn doubt(run: &Run) -> Option<&'static str> {
+    let Metric { value, interval, .. } = run.metric;
+    let figures = [(value, interval)].into_iter().chain(run.relative.zip(run.relative_interval));
+    let is_broken = |(value, interval): (f64, f64)| !value.is_nan() && !interval.is_nan() && !is_sound(value, interval);
+    match () {
+        () if run.measured_nothing => Some("the run measured nothing"),
+        () if value.is_nan() => Some("the metric has no number"),
+        () if interval.is_nan() => Some("the metric has no interval: more seeds or more time give one"),
+        () if figures.into_iter().any(is_broken) => Some("an interval is negative, or wider than any measurement's"),
+        () => None,
+    }
+}
+
+/// Whether a figure and half the width of its interval can be those of a measurement.
+fn is_sound(value: f64, interval: f64) -> bool {
+    value.is_finite() && (0.0..=INTERVAL_MAX * value.abs()).contains(&interval)
+}
+
+/// Half the width of an interval over its figure, at most: a wider one is a mistake, and would
+/// make every difference look like none.
+const INTERVAL_MAX: f64 = 100.0;
+
 /// Judges two means with half the widths of their intervals.
 fn judge(name: &str, unit: &str, better: &str, before: (f64, f64), after: (f64, f64)) -> Judged {
     let difference = after.0 - before.0;
@@ -319,9 +354,9 @@ fn judge(name: &str, unit: &str, better: &str, before: (f64, f64), after: (f64, 
         "lower" => -difference,
         _ => f64::NAN,
     };
+    let is_sound = is_sound(before.0, before.1) && is_sound(after.0, after.1);
     let verdict = match gain {
-        0.0 => Verdict::Within,
-        gain if gain.is_nan() || interval.is_nan() => Verdict::Unknown,
+        gain if gain.is_nan() || !is_sound => Verdict::NotComparable,
         gain if gain.abs() <= interval => Verdict::Within,
         gain if gain > 0.0 => Verdict::Better,
         _ => Verdict::Worse,
@@ -392,6 +427,23 @@ impl Comparison {
         self.verdicts.contains_key(&Verdict::Worse)
     }
 
+    /// What a gate must not take for "no worse": runs of one file alone, and figures that cannot
+    /// be judged. One line each.
+    #[must_use]
+    pub fn not_comparable(&self) -> Vec<String> {
+        let sides = [(&self.only_before, &self.after), (&self.only_after, &self.before)];
+        let missing = sides
+            .into_iter()
+            .flat_map(|(keys, other)| keys.iter().map(move |key| format!("{key}: not in `{}`", other.name)));
+        let judged = self.pairs.iter().filter(|pair| !pair.unchanged).filter_map(|pair| {
+            let judged = pair.judged.iter().find(|judged| judged.verdict == Verdict::NotComparable)?;
+            let name = judged.name.replace('_', " ");
+            let why = pair.notes.first().map_or_else(|| "no interval".to_owned(), Clone::clone);
+            Some(format!("{}: {name} cannot be compared: {why}", pair.key))
+        });
+        missing.chain(judged).collect()
+    }
+
     /// The report: `rows` of what moved in each run.
     #[must_use]
     pub fn render(&self, rows: usize, width: usize) -> String {
@@ -423,13 +475,20 @@ impl Comparison {
         let count = |verdict: Verdict| self.verdicts.get(&verdict).copied().unwrap_or(0);
         let [worse, better, within] = [Verdict::Worse, Verdict::Better, Verdict::Within].map(count);
         let mut text = format!("{worse} worse, {better} better, {within} within the 95 % interval");
-        if count(Verdict::Unknown) > 0 {
-            text.push_str(&format!(", {} unknown", count(Verdict::Unknown)));
+        match self.not_comparable().len() {
+            0 => {}
+            count => text.push_str(&format!(", {count} not comparable")),
         }
-        match self.pairs.iter().filter(|pair| pair.identical).count() {
+        match self.pairs.iter().filter(|pair| pair.unchanged).count() {
             0 => text,
-            all if all == self.pairs.len() => "identical".to_owned(),
-            some => format!("{text}; {some} identical"),
+            all if all == self.pairs.len() && self.not_comparable().is_empty() => {
+                if self.identical {
+                    "identical".to_owned()
+                } else {
+                    "unchanged".to_owned()
+                }
+            }
+            some => format!("{text}; {some} unchanged"),
         }
     }
 }
@@ -456,7 +515,7 @@ impl Verdict {
             Self::Worse => "worse",
             Self::Better => "better",
             Self::Within => "within",
-            Self::Unknown => "unknown",
+            Self::NotComparable => "not comparable",
         }
     }
 }

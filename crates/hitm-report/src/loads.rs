@@ -114,7 +114,11 @@ impl<'a> Table<'a> {
                 let run = load.iter().find(|run| run.mitigation == **mitigation);
                 run.map_or_else(|| "-".to_owned(), |run| with_interval(ratio(metric(run), base)))
             };
-            let known = if base.value.is_finite() { format!("{:.1}", base.value) } else { "-".to_owned() };
+            let known = if base.value.is_finite() && !load[0].measured_nothing {
+                format!("{:.1}", base.value)
+            } else {
+                "-".to_owned()
+            };
             let head = [load[0].profile.clone(), known];
             columns.row(head.into_iter().chain(self.mitigations[1..].iter().map(cell)).collect());
         }

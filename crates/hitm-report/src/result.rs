@@ -178,6 +178,9 @@ pub struct Run {
     pub conservation: Option<Conservation>,
     /// The lines, most waited for first.
     pub lines: Vec<Line>,
+    /// Whether nothing of what the metric counts happened in the measured stretch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub measured_nothing: bool,
     /// What a user should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -460,6 +463,39 @@ impl ResultFile {
             None => return Err(ReadError(format!("there is no `schema`: it is no file that `--json` wrote; {again}"))),
         }
         serde_json::from_value(value).map_err(|error| ReadError(format!("not as `--json` writes it: {error}; {again}")))
+    }
+
+    /// Marks the runs that measured nothing. Such a run has no relation to another.
+    pub fn mark_empty(&mut self) {
+        let mut empty_baselines = Vec::new();
+        // Not a number, or none.
+        for run in self.runs.iter_mut().filter(|run| run.metric.value.is_nan() || run.metric.value <= 0.0) {
+            run.measured_nothing = true;
+            if run.mitigation == "baseline" {
+                empty_baselines.push((run.machine.clone(), run.arbitration.clone(), run.profile.clone()));
+            }
+            (run.relative, run.relative_interval) = (None, None);
+        }
+        for run in &mut self.runs {
+            let key = (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+            if empty_baselines.contains(&key) {
+                (run.relative, run.relative_interval) = (None, None);
+            }
+        }
+    }
+
+    /// A line for each run that measured nothing.
+    #[must_use]
+    pub fn warnings(&self) -> String {
+        let empty = self.runs.iter().filter(|run| run.measured_nothing);
+        let line = |run: &Run| {
+            let profile = if run.profile.is_empty() { String::new() } else { format!(" ({})", run.profile) };
+            format!(
+                "warning: {}{profile}, {}: nothing was measured; measure for longer, with --duration\n",
+                run.workload, run.mitigation
+            )
+        };
+        empty.map(line).collect()
     }
 
     /// The file's text, ended by a line feed.

@@ -217,7 +217,7 @@ fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
     let error = relative.zip(published).map(|((value, _), published)| 100.0 * (value - published.relative));
     let mut cells = vec![
         run.mitigation.clone(),
-        format!("{:.0}", run.metric.value),
+        if run.measured_nothing { "nothing".to_owned() } else { format!("{:.0}", run.metric.value) },
         or_dash(relative.map(|(value, interval)| format!("{value:.3} ±{interval:.3}"))),
         or_dash(published.map(|published| format!("{:.3}", published.relative))),
         or_dash(error.map(|error| format!("{error:+.1}"))),

@@ -407,22 +407,22 @@ impl Mitigation {
     }
 }
 
-/// The objects whose layout can be shown.
-pub const LAYOUTS: [&str; 14] = [
-    "root_domain",
-    "cpupri_counts",
-    "rq",
-    "task",
-    "fair_rq",
-    "fair_task",
-    "task_group",
-    "group_rq",
-    "sched_domain",
-    "sched_domain_shared",
-    "mm",
-    "mm_cid",
-    "mm_mm_cid",
-    "cid_map",
+/// The objects whose layout can be shown, with what each is.
+pub const LAYOUTS: [(&str, &str); 14] = [
+    ("root_domain", "what the CPUs of a scheduling partition share: overload tracking, push token, cpupri"),
+    ("cpupri_counts", "cpupri's counts of CPUs by priority level, one object per part (`cpupri-count=`)"),
+    ("rq", "a CPU's run queue: its lock, its counts, what runs on it"),
+    ("task", "a task: its state, its CPU, its priorities"),
+    ("fair_rq", "the fair tasks of a CPU's run queue: their tree, their virtual time, their load"),
+    ("fair_task", "the fair part of a task: its place in the tree, its weight, its averages"),
+    ("task_group", "a group of tasks: its load average, and pointers to what it has on each CPU"),
+    ("group_rq", "what a group has on one CPU: its queue of entities and its own entity"),
+    ("sched_domain", "the CPUs of one topology level around a CPU, as balancing sees them"),
+    ("sched_domain_shared", "what the CPUs of one LLC share: whether a core may be idle"),
+    ("mm", "a process: its id allocator, and fields that are not modelled"),
+    ("mm_cid", "a CPU's concurrency id of a process, as in Linux v6.4 to v6.18"),
+    ("mm_mm_cid", "a process's concurrency ids, as in Linux since v6.19"),
+    ("cid_map", "which concurrency ids of a process are in use (`cid-shipped`)"),
 ];
 
 /// The names of all objects that a scheduler places in shared memory.

@@ -60,7 +60,9 @@ than both 95 % intervals together. One figure in forty that did not change looks
 All else is shown and not judged: kernel share, operations a wake-up, and what waiting for objects
 and fields cost a unit of work (cycles waited, HITMs, misses).
 
-Exit status: 0 when nothing is worse, 1 when something is, 2 when the files cannot be compared.";
+Exit status: 0 when nothing is worse, 1 when something is, 2 when a file cannot be read, 3 when
+nothing is worse but something is not comparable: a run that one file lacks, a run that measured
+nothing, a figure without a number or an interval, another unit. `--mitigation` leaves runs out.";
 
 /// Larger thresholds show nothing.
 const PERCENT_MAX: f64 = 1e6;
@@ -86,7 +88,12 @@ impl Compare {
             Form::Mail => comparison.render_mail(),
         });
         target.map_or(Ok(()), |target| target.write(&comparison.write())).and(printed)?;
-        if comparison.is_worse() { Err(Failure::wanting(worse(&comparison))) } else { Ok(()) }
+        match comparison.not_comparable().as_slice() {
+            _ if comparison.is_worse() => Err(Failure::wanting(worse(&comparison))),
+            [] => Ok(()),
+            [first] => Err(Failure::not_comparable(first)),
+            [first, others @ ..] => Err(Failure::not_comparable(format!("{first}; and {} more", others.len()))),
+        }
     }
 
     /// Reads a file, and keeps the runs that were asked for.

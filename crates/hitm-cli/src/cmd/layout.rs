@@ -27,7 +27,7 @@ impl Layout {
             Failure::new(format!(
                 "object `{}` is not known: take one of {}",
                 self.object,
-                LAYOUTS.map(|name| format!("`{name}`")).join(", ")
+                LAYOUTS.map(|(name, _)| format!("`{name}`")).join(", ")
             ))
         })?;
         let name = format!("{} ({})", self.object, mitigation.name());

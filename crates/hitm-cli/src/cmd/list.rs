@@ -61,7 +61,7 @@ impl List {
                     described(&CATALOGUE)
                 )
             }
-            What::Objects => described(&LAYOUTS.map(|name| (name, "`hitm layout` shows it"))),
+            What::Objects => described(&LAYOUTS),
             What::Machines => {
                 let presets = hitm_topology::presets::all().iter();
                 let rows: Vec<(&str, &str)> = presets.map(|preset| (preset.name(), preset.description())).collect();

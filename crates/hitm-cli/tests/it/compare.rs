@@ -45,6 +45,78 @@ fn the_same_is_identical() {
     .assert_eq(&ended.stdout);
 }
 
+/// The same figures, of another command or made by a slower host, are no change; the files differ.
+#[test]
+fn identical_is_said_of_files_alone() {
+    let ended = compared(|file| file["runs"][0]["wall_seconds"] = json!(77.0), &[]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(ended.stdout.lines().next(), Some("simulated: unchanged"));
+}
+
+/// What a gate must not be green for.
+#[test]
+fn what_is_not_comparable_has_a_status_of_its_own() {
+    let check = |change: &dyn Fn(&mut Value), expect: Expect| {
+        let ended = compared(change, &["--layout", "mail"]);
+        assert_eq!(ended.status, Some(3), "{}", ended.stdout);
+        expect.assert_eq(&ended.stderr);
+    };
+    let all = |key: &'static str, value: Value| move |file: &mut Value| file["runs"][1]["metric"][key] = value.clone();
+    check(
+        &|file| drop(file["runs"].as_array_mut().unwrap().pop()),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: not in `after.json`
+    "#]],
+    );
+    check(
+        &all("value", Value::Null),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second cannot be compared: after: the metric has no number
+    "#]],
+    );
+    check(
+        &all("interval", Value::Null),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second cannot be compared: after: the metric has no interval: more seeds or more time give one
+    "#]],
+    );
+    check(
+        &all("interval", json!(-1.0)),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second cannot be compared: after: an interval is negative, or wider than any measurement's
+    "#]],
+    );
+    check(
+        &all("interval", json!(1e308)),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second cannot be compared: after: an interval is negative, or wider than any measurement's
+    "#]],
+    );
+    check(
+        &all("unit", json!("1/min")),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second cannot be compared: the metric was `frames_per_second [1/s], higher is better` and is `frames_per_second [1/min], higher is better`: two figures that cannot be compared
+    "#]],
+    );
+    check(
+        &|file| file["runs"][1]["relative_interval"] = json!(-1.0),
+        expect![[r#"
+        hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: relative cannot be compared: after: an interval is negative, or wider than any measurement's
+    "#]],
+    );
+    check(
+        &|file| {
+            file["runs"][1]["measured_nothing"] = json!(true);
+        },
+        expect![[r#"
+            hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second cannot be compared: after: the run measured nothing
+        "#]],
+    );
+    // What is left out is not asked about.
+    let gone = |file: &mut Value| drop(file["runs"].as_array_mut().unwrap().pop());
+    assert_eq!(compared(gone, &["--mitigation", "baseline"]).status, Some(0));
+}
+
 #[test]
 fn better_ends_well_and_worse_does_not() {
     let ended = compared(|file| times(file, 1, 1.1), &["--layout", "mail"]);
@@ -55,7 +127,7 @@ fn better_ends_well_and_worse_does_not() {
         hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: frames per second is worse, -10.0 ±0.6 %
     "#]].assert_eq(&ended.stderr);
     expect![[r#"
-        simulated: 1 worse, 0 better, 1 within the 95 % interval; 1 identical
+        simulated: 1 worse, 0 better, 1 within the 95 % interval; 1 unchanged
         before.json -> after.json
         ffmpeg simulated on package:2 core:2, arbitration local-first, cohere...
         worse   all: 250 -> 225 1/s, -10.0 ±0.6 %; relative +0.0 ±1.4
@@ -81,7 +153,9 @@ fn another_layout(file: &mut Value) {
 #[test]
 fn what_moved_is_shown_and_decides_nothing() {
     let ended = compared(another_layout, &["--lines", "3"]);
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!(ended.status, Some(3));
+    let missing = "hitm: all, ffmpeg simulated on package:2 core:2, arbitration local-first, coherence full: not in `after.json`\n";
+    assert_eq!(ended.stderr, missing);
     expect_file!["data/compare/full.txt"].assert_eq(&ended.stdout);
     assert!(ended.stdout.contains(" 2 -> 0 "), "{}", ended.stdout);
     let slower = |file: &mut Value| times(file, 0, 1.2);
@@ -96,7 +170,7 @@ fn the_comparison_is_written_too() {
     let ended = compared(|file| times(file, 1, 0.9), &["--json", path.to_str().unwrap()]);
     assert_eq!(ended.status, Some(1));
     let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    assert_eq!((&file["schema"], &file["verdicts"]), (&json!("hitm-compare/1"), &json!({"worse": 1, "within": 1})));
+    assert_eq!((&file["schema"], &file["verdicts"]), (&json!("hitm-compare/2"), &json!({"worse": 1, "within": 1})));
 }
 
 #[test]
@@ -175,7 +249,7 @@ fn comparisons() {
     check(
         "compare small.json small.json --json missing-folder/c.json",
         expect![[r#"
-        hitm: --json `missing-folder/c.json`: No such file or directory (os error 2); name a file in a folder that can be written
-    "#]],
+            hitm: --json `missing-folder/c.json`: No such file or directory (os error 2) at path "/tmp/wt/w/crates/hitm-cli/tests/it/data/missing-folder/.c.json.VSzOoP.part"; name a file in a folder that can be written
+        "#]],
     );
 }

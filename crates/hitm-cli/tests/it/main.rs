@@ -15,6 +15,7 @@ mod hosts;
 mod loopback;
 mod machines;
 mod one_source;
+mod outputs;
 mod pi_stress;
 mod probes;
 mod reports;

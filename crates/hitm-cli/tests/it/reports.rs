@@ -1,9 +1,11 @@
 //! What is listed, and what is made of a saved result.
 
+use std::fs;
+
 use expect_test::{expect, expect_file};
 use serde_json::Value;
 
-use crate::command::{result_of, run, stdout_of};
+use crate::command::{end, folder, hitm, result_of, run, stdout_of, words};
 
 #[test]
 fn lists() {
@@ -65,8 +67,99 @@ fn c2c(rest: &[&str]) -> String {
 
 #[test]
 fn a_saved_result_in_both_forms() {
-    expect_file!["data/c2c/full.txt"].assert_eq(&c2c(&["--mitigation", "baseline", "--lines", "3"]));
+    expect_file!["data/c2c/full.txt"].assert_eq(&c2c(&[
+        "--mitigation",
+        "baseline",
+        "--lines",
+        "3",
+        "--layout",
+        "full",
+    ]));
     expect_file!["data/c2c/mail.txt"].assert_eq(&c2c(&["--mitigation", "baseline", "--layout", "mail"]));
+}
+
+/// Reports fit the width that they are given, down to 80 columns.
+#[test]
+fn reports_fit_the_terminal() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/data/small.json");
+    let run = "run ffmpeg --machine core:2 --duration 1ms --warm-up 0s --seeds 1 --burst-factor 0.1 --mitigation baseline,all";
+    let compare = format!("compare {file} {file}");
+    let c2c = format!("c2c {file}");
+    let lines = [
+        run,
+        &compare,
+        &c2c,
+        "list mitigations",
+        "list machines",
+        "list objects",
+        "layout rq",
+        "run probe mask --machine core:4",
+    ];
+    for (width, line) in [80, 100, 120].into_iter().flat_map(|width| lines.map(|line| (width, line))) {
+        let ended = end(hitm().env("COLUMNS", width.to_string()).args(words(line)));
+        assert_eq!(ended.status, Some(0), "{line}: {}", ended.stderr);
+        let wide: Vec<&str> = ended.stdout.lines().filter(|line| line.chars().count() > width).collect();
+        assert!(wide.is_empty(), "{line} in {width} columns:\n{}", wide.join("\n"));
+    }
+    expect_file!["data/c2c/brief.txt"].assert_eq(&c2c_in_80(&["--mitigation", "baseline", "--lines", "2"]));
+}
+
+fn c2c_in_80(rest: &[&str]) -> String {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/data/small.json");
+    end(hitm().env("COLUMNS", "80").args(["c2c", file]).args(rest)).stdout
+}
+
+#[test]
+fn a_run_that_measured_nothing_says_so() {
+    let folder = folder();
+    let line = "run ffmpeg --machine core:2 --duration 1us --warm-up 0s --seeds 1 --burst-factor 1 --mitigation baseline,all \
+                --json r.json --lines 0";
+    let ended = end(hitm().current_dir(folder.path()).args(words(line)));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    for mitigation in ["baseline", "all"] {
+        let warning = format!(
+            "warning: ffmpeg (x264), {mitigation}: nothing was measured; measure for longer, with --duration\n"
+        );
+        assert!(ended.stdout.contains(&warning), "{}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("1.000"), "{}", ended.stdout);
+    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("r.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&file["runs"][0]["measured_nothing"], &file["runs"][0]["relative"]),
+        (&Value::Bool(true), &Value::Null)
+    );
+    let compared = end(hitm().current_dir(folder.path()).args(["compare", "r.json", "r.json"]));
+    assert_eq!(compared.status, Some(3), "{}", compared.stderr);
+    assert!(compared.stderr.contains("the run measured nothing"), "{}", compared.stderr);
+}
+
+/// A result file may come from anywhere, and arguments from a script.
+#[test]
+fn no_report_controls_the_terminal() {
+    let folder = folder();
+    let saved = include_str!("data/small.json").replace("\"baseline\"", "\"\\u001b[2Jbaseline\"");
+    fs::write(folder.path().join("r.json"), saved).unwrap();
+    for line in ["c2c r.json", "c2c r.json --layout full", "c2c r.json --layout mail", "compare r.json r.json"] {
+        let ended = end(hitm().current_dir(folder.path()).args(words(line)));
+        assert!(!(ended.stdout + &ended.stderr).contains('\u{1b}'), "{line}");
+    }
+    let ended = run(["run", "ffmpeg", "--machine", "\u{1b}[2J"]);
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("\\u{1b}[2J") && !ended.stderr.contains('\u{1b}'), "{}", ended.stderr);
+}
+
+#[test]
+fn the_last_of_repeated_flags_counts_and_lists_add_up() {
+    let ended = run(words("layout root_domain --mitigation baseline --mitigation all"));
+    assert!(ended.stdout.starts_with("root_domain (all):"), "{}{}", ended.stdout, ended.stderr);
+    let line = "run probe counter --machine core:2 --machine core:4 --seed 1 --seed 2 --duration 1us";
+    let ended = run(words(line));
+    assert!(
+        ended.stdout.contains("seeds [2, 3, 4]") && ended.stdout.contains("core:2") && ended.stdout.contains("core:4"),
+        "{}{}",
+        ended.stdout,
+        ended.stderr
+    );
 }
 
 #[test]

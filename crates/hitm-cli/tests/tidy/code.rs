@@ -263,7 +263,7 @@ fn scheduler_names() -> BTreeSet<String> {
     let mut names: BTreeSet<String> = OBJECTS.map(str::to_owned).into();
     for mitigation in ["baseline", "all", "all+as-posted", "cpupri-split-compact"] {
         let mitigation = Mitigation::parse(mitigation).expect("in the catalogue");
-        for object in LAYOUTS {
+        for (object, _) in LAYOUTS {
             let (_, fields) = mitigation.layout(object).expect("it is listed");
             add_names(&fields, &mut names);
         }

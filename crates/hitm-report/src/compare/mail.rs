@@ -22,7 +22,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
         [0, 0] => {}
         [gone, new] => lines.push(format!("runs in one file alone: {gone} of the first, {new} of the second")),
     }
-    let mut pairs: Vec<&Pair> = comparison.pairs.iter().filter(|pair| !pair.identical).collect();
+    let mut pairs: Vec<&Pair> = comparison.pairs.iter().filter(|pair| !pair.unchanged).collect();
     pairs.sort_by_key(|pair| rank(pair));
     if let Some(first) = pairs.first() {
         lines.push(first.key.group());

@@ -17,12 +17,12 @@ pub(super) fn render(comparison: &Comparison, rows: usize, width: usize) -> Stri
             text.push_str(&format!("only in {}: {key}\n", file.name));
         }
     }
-    for group in groups(comparison).iter().filter(|group| group.iter().any(|pair| !pair.identical)) {
+    for group in groups(comparison).iter().filter(|group| group.iter().any(|pair| !pair.unchanged)) {
         text.push_str(&format!("\n{}\n{}", group[0].key.group(), table(group, width)));
         for (pair, note) in group.iter().flat_map(|pair| pair.notes.iter().map(move |note| (pair, note))) {
             text.push_str(&format!("{}: {note}\n", pair.key.mitigation));
         }
-        for pair in group.iter().filter(|pair| !pair.identical) {
+        for pair in group.iter().filter(|pair| !pair.unchanged) {
             text.push_str(&moved(comparison.threshold, pair, rows, width));
         }
     }
@@ -74,7 +74,7 @@ fn table(group: &[&Pair], width: usize) -> String {
 
 fn judged_cells(pair: &Pair, judged: &Judged) -> Vec<String> {
     let number = |value: f64| figure(judged, value);
-    let verdict = if pair.identical { "identical" } else { judged.verdict.name() };
+    let verdict = if pair.unchanged { "unchanged" } else { judged.verdict.name() };
     vec![number(judged.before), number(judged.after), judged.change(), verdict.to_owned()]
 }
 
@@ -215,5 +215,5 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
 
 /// The order in which verdicts are read.
 pub(super) fn rank(pair: &Pair) -> Verdict {
-    pair.judged.iter().map(|judged| judged.verdict).min().unwrap_or(Verdict::Unknown)
+    pair.judged.iter().map(|judged| judged.verdict).min().unwrap_or(Verdict::NotComparable)
 }

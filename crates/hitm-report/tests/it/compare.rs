@@ -79,7 +79,7 @@ fn a_difference_counts_beyond_both_intervals_together() {
     check("higher", 94.9, Verdict::Worse);
     check("lower", 105.1, Verdict::Worse);
     check("lower", 94.9, Verdict::Better);
-    check("", 94.9, Verdict::Unknown);
+    check("", 94.9, Verdict::NotComparable);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn what_has_no_interval_decides_nothing() {
     assert!(comparison.pairs[0].fields[0].moved);
     // A metric without an interval neither.
     let without = compared(&file(vec![run("all", 100.0, f64::NAN)]), &file(vec![run("all", 1.0, f64::NAN)]));
-    assert_eq!(without.verdicts, BTreeMap::from([(Verdict::Unknown, 1)]));
+    assert_eq!(without.verdicts, BTreeMap::from([(Verdict::NotComparable, 1)]));
 }
 
 #[test]
@@ -242,10 +242,10 @@ fn sources_and_host_time_are_no_figures() {
     after.runs[1].lines[0].fields[0].sites[0].location = "f.rs:2".into();
     after.runs[1].profile = "x264".into();
     let comparison = compared(&before, &after);
-    assert!(comparison.pairs.iter().all(|pair| pair.identical));
+    assert!(comparison.pairs.iter().all(|pair| pair.unchanged));
     assert_eq!(comparison.pairs[1].key.profile, "x264");
     after.runs[1].lines[0].fields[0].sites[0].hits += 1;
-    assert!(!compared(&before, &after).pairs[1].identical);
+    assert!(!compared(&before, &after).pairs[1].unchanged);
 }
 
 #[test]
@@ -313,7 +313,7 @@ proptest! {
     #[test]
     fn a_file_is_identical_to_itself(file in any_file()) {
         let comparison = compared(&file, &file);
-        prop_assert!(comparison.pairs.iter().all(|pair| pair.identical));
+        prop_assert!(comparison.pairs.iter().all(|pair| pair.unchanged));
         prop_assert!(comparison.verdicts.is_empty() && comparison.differs.is_empty() && !comparison.is_worse());
         prop_assert!(comparison.pairs.iter().all(|pair| pair.fields.iter().all(|change| !change.moved)));
         prop_assert!(comparison.render_mail().starts_with("simulated: identical\n"));

@@ -78,7 +78,7 @@ impl Probe {
         let machines: Vec<(Arc<Topology>, Costs, Plan)> = machines.collect::<Result<_, Failure>>()?;
         let target = output::target("--json", self.json.as_deref())?;
         let file = self.measure(&machines, &arbitrations);
-        report(&file, target, |file| fitted(&render(file, width())))
+        report(file, target, |file| fitted(&render(file, width())))
     }
 
     /// Options of other probes.

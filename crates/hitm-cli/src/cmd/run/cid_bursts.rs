@@ -216,7 +216,7 @@ impl CidBursts {
         }
         let target = output::target("--json", self.json.as_deref())?;
         self.measure(&cases, &mut file);
-        report(&file, target, |file| fitted(&id_bursts::render(file, width())))
+        report(file, target, |file| fitted(&id_bursts::render(file, width())))
     }
 
     fn lookups(&self) -> Result<Vec<Lookup>, Failure> {

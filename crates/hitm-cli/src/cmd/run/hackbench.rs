@@ -231,7 +231,7 @@ impl Hackbench {
         }
         let target = output::target("--json", self.output.json.as_deref())?;
         self.measure(&cases, &mut file);
-        report(&file, target, |file| fitted(&messaging::render(file, width())) + &self.output.lines_of(file))
+        report(file, target, |file| fitted(&messaging::render(file, width())) + &self.output.lines_of(file))
     }
 
     fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {

@@ -122,7 +122,7 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
         HostArg::Simulated => simulate(program, &mitigations, &machines, &arbitrations),
         HostArg::Native => native::run(&native_cases(program, &mitigations, &topologies)),
     };
-    record::report(&file, target, |file| series.report(file))
+    record::report(file, target, |file| series.report(file))
 }
 
 fn native_cases(program: &impl Program, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {

@@ -197,12 +197,12 @@ impl SweepArgs {
         let families = self.families(workload)?;
         families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
         let setting = self.setting(workload, &families)?;
-        let path = self.state.clone().unwrap_or_else(|| state::usual_path(&setting));
-        // Its lock comes first: a sweep that is refused touches nothing of the one that runs.
-        let state = StateFile::open(&path, &setting)?;
+        // These checks change no file: a sweep that is refused touches nothing of the one that runs.
         let csv = output::target("--csv", self.csv.as_deref())?;
         let json = output::target("--json", self.json.as_deref())?;
         let plot = output::target("--plot", self.plot.as_deref())?;
+        let path = self.state.clone().unwrap_or_else(|| state::usual_path(&setting));
+        let state = StateFile::open(&path, &setting)?;
         interrupt::keeps(format!("finished runs are in `{}`; the same command goes on", path.display()));
         let (runs, failed) = self.finish(&families, &state);
         if let Some(failure) = failed.iter().position(|failure| failure.status() == 2) {
