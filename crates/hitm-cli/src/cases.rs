@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Costs};
-use hitm_memory::Span;
+use hitm_machine::{Arbitration, Costs, TIME_END};
+use hitm_memory::{Span, Time};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
@@ -95,6 +95,21 @@ impl CaseArgs {
                 self.machine.seed
             ))),
         }
+    }
+
+    /// Whether a simulated machine has time enough for `window`.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub(crate) fn check_window(&self, window: Window) -> Result<(), Failure> {
+        let Window { warm_up, measured } = window;
+        let end = Time::START + TIME_END;
+        if window.end() < end && window.start() < end {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "--duration {measured} after --warm-up {warm_up}: a simulated machine's time ends after {TIME_END}; ask for less"
+        )))
     }
 
     /// What each of `topologies` costs.

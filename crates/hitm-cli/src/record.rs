@@ -85,9 +85,9 @@ pub(crate) fn conservation(found: &[Conservation], cpus: usize, seconds: f64) ->
 
 /// What a file says of a machine: natively no model is at work, and `costs` only name its family.
 pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> Machine {
-    let (model, note) = match host {
-        HostArg::Simulated => (costs.parameters(), costs.note.clone()),
-        HostArg::Native => (BTreeMap::new(), None),
+    let (model, note, unknown_processor) = match host {
+        HostArg::Simulated => (costs.parameters(), costs.note.clone(), costs.is_of_unknown_processor()),
+        HostArg::Native => (BTreeMap::new(), None, false),
     };
     Machine {
         name: topology.name().to_owned(),
@@ -99,6 +99,7 @@ pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> M
         source: topology.source().to_owned(),
         model,
         cost_table: costs.family.name.clone(),
+        unknown_processor,
         note,
     }
 }

@@ -107,9 +107,7 @@ impl Case {
             coherence: self.coherence.model(),
             measure_from: warm_up,
             measure_until: warm_up + measured,
-            livelock_after: self.livelock_after.unwrap_or_else(|| {
-                Config::default().livelock_after.max(self.workload.accesses_without_work(self.topology.cpus()))
-            }),
+            livelock_after: self.livelock_after.unwrap_or(Config::default().livelock_after),
             ..Config::default()
         }
     }

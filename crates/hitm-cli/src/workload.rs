@@ -197,24 +197,6 @@ impl Workload {
         matches!(self, Self::CidStorms(_))
     }
 
-    /// Accesses in a row that may belong to a run on `cpus` CPUs without any of them working or idling, beyond what a machine
-    /// allows by itself.
-    pub(crate) fn accesses_without_work(&self, cpus: usize) -> u64 {
-        match self {
-            Self::Ffmpeg(_)
-            | Self::Cyclic(_)
-            | Self::CidStorms(_)
-            | Self::Loopback(_)
-            | Self::Schbench(_)
-            | Self::Context1(_) => 0,
-            // It does nothing else all its life. An access takes a tenth of a nanosecond at least.
-            Self::PiStress(config) => {
-                let life = config.window.warm_up + config.window.measured;
-                (life.as_picos() / 100).saturating_mul(cpus as u64)
-            }
-        }
-    }
-
     /// What it is judged by, before [`Workload::metric`] gives it a unit: of `batches` as [`Running::batches`] has them with each seed, and the
     /// `latencies` of all.
     pub(crate) fn mean(&self, batches: &[[f64; BATCHES]], latencies: &[Span]) -> Mean {

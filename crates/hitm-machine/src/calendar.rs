@@ -5,13 +5,20 @@
 
 mod events;
 
+use hitm_memory::Span;
+
 use self::events::Events;
 
 /// A time that does not come.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Bits of a CPU's number in a [`Turns`] key: 8,192 CPUs. The rest is time: 2^51 picoseconds are 37 minutes.
+/// Bits of a CPU's number in a [`TurnKey`]: 8,192 CPUs. The rest is time.
 const CPU_BITS: u32 = 13;
+
+/// When a machine's time ends: after 2^51 - 1 picoseconds, 37.5 minutes, which is what a
+/// [`TurnKey`] has room for. A run that goes on until then ends with
+/// [`StallKind::OutOfTime`](crate::StallKind::OutOfTime).
+pub const TIME_END: Span = Span::from_picos((1 << (64 - CPU_BITS)) - 1);
 
 /// Bits of a line's number in an event: 4 GiB of simulated memory.
 const LINE_BITS: u32 = 26;
@@ -32,8 +39,8 @@ impl TurnKey {
         if time == NEVER {
             return Self::NEVER;
         }
-        assert!(time < 1 << (64 - CPU_BITS), "a machine's time ends after 37 minutes");
-        Self(time << CPU_BITS | u64::from(cpu))
+        // Turns after the end are at the end, where the machine stops.
+        Self(time.min(TIME_END.as_picos()) << CPU_BITS | u64::from(cpu))
     }
 
     /// The time.

@@ -186,6 +186,8 @@ pub struct Costs {
     pub paths: Paths,
     /// What a user should know about the choice of the table; none when the machine has its own.
     pub note: Option<String>,
+    /// Whether these are the costs of another family than the processor's.
+    is_unknown: bool,
 }
 
 /// Which set of path costs.
@@ -250,11 +252,17 @@ impl Costs {
             CostSet::Runtime => include_str!("../costs/runtime.toml"),
         };
         let paths = toml::from_str(paths).expect("a set of path costs that is compiled in");
-        let (family, note) = nearest_family(topology);
+        let (family, note, is_unknown) = nearest_family(topology);
         if let Some(own) = &family.follow_up_hits {
             structure.follow_up_hits = own.clone();
         }
-        Self { family, structure, paths, note }
+        Self { family, structure, paths, note, is_unknown }
+    }
+
+    /// Whether the processor has no table of its own, so that these are another family's costs.
+    #[must_use]
+    pub fn is_of_unknown_processor(&self) -> bool {
+        self.is_unknown
     }
 
     /// A time as cycles at the family's clock.
@@ -418,7 +426,7 @@ impl Cpus {
     }
 }
 
-fn nearest_family(topology: &Topology) -> (Family, Option<String>) {
+fn nearest_family(topology: &Topology) -> (Family, Option<String>, bool) {
     let families = families();
     let among = |pick: fn(&Family) -> &[Cpus]| {
         let model = topology.vendor_family()?;
@@ -431,18 +439,43 @@ fn nearest_family(topology: &Topology) -> (Family, Option<String>) {
         if let (Some(caches), Some(kib)) = (&mut own.caches, cpus.level_3_kib) {
             caches.set_level_3(kib);
         }
-        return own.at_clock(cpus.clock_ghz);
+        let (own, note) = own.at_clock(cpus.clock_ghz);
+        return (own, note, false);
     }
     let near = among(|family| &family.near);
-    let family = near.or_else(|| families.iter().find(|family| family.name == FALLBACK)).expect("the fall-back exists");
-    let why = if near.is_some() { "the nearest family" } else { "nothing being known of its processor" };
+    let (name, why) = nearest_by_shape(topology);
+    let family = near.or_else(|| families.iter().find(|family| family.name == name)).expect("a table of that name");
+    let why = if near.is_some() { "the nearest family" } else { why };
     let note = format!(
         "`{}` has no cost table of its own: taking `{}` ({}), {why}",
         topology.name(),
         family.name,
         family.describes
     );
-    (family.clone(), Some(note))
+    (family.clone(), Some(note), true)
+}
+
+/// Cores per LLC from which on an LLC is more like a die of Granite Rapids (40) than like a CCX of
+/// Genoa (8): their geometric mean.
+const CORES_PER_DIE: usize = 18;
+/// Cores per LLC of the largest Cascade Lake; an Intel server with more is more like Ice Lake.
+const CORES_PER_MESH: usize = 28;
+
+/// The family that is nearest to a processor of which no table knows the model: by its vendor, by
+/// whether a package has several LLCs, and by how many cores share one. Also returns how the choice
+/// was made.
+fn nearest_by_shape(topology: &Topology) -> (&'static str, &'static str) {
+    let vendor = topology.vendor_family().map(|family| family.vendor.as_str());
+    let has_parts = topology.llcs() > topology.packages();
+    let cores_per_llc = topology.cores() / topology.llcs().max(1);
+    match vendor {
+        Some("AuthenticAMD" | "HygonGenuine") => ("genoa", "the nearest by its vendor"),
+        Some("GenuineIntel") if has_parts => ("gnr", "the nearest by its vendor and its LLCs"),
+        Some("GenuineIntel") if cores_per_llc <= CORES_PER_MESH => ("clx", "the nearest by its vendor and its LLCs"),
+        Some("GenuineIntel") => ("icx", "the nearest by its vendor and its LLCs"),
+        _ if has_parts && cores_per_llc < CORES_PER_DIE => ("genoa", "the nearest by the cores of an LLC"),
+        _ => (FALLBACK, "nothing being known of its processor"),
+    }
 }
 
 #[cfg(test)]
@@ -492,8 +525,15 @@ mod tests {
     #[test]
     fn an_unknown_machine_says_which_table_it_takes() {
         let topology = hitm_topology::parse("pack:2 core:4 pu:2").expect("a synthetic machine");
-        let note = Costs::of(&topology, CostSet::Linux).note.expect("a note");
-        assert!(note.contains("taking `gnr`"), "{note}");
+        let costs = Costs::of(&topology, CostSet::Linux);
+        let note = costs.note.as_deref().expect("a note");
+        assert!(note.contains("taking `gnr`") && costs.is_of_unknown_processor(), "{note}");
+        // An L3 of 8 cores is no die of 40.
+        let topology = hitm_topology::parse("pack:2 l3:4 core:8 pu:2").expect("a synthetic machine");
+        let costs = Costs::of(&topology, CostSet::Linux);
+        assert_eq!((costs.family.name.as_str(), costs.is_of_unknown_processor()), ("genoa", true));
+        let known = Costs::of(&hitm_topology::parse("gnr-2x120").expect("a preset"), CostSet::Linux);
+        assert!(!known.is_of_unknown_processor());
     }
 
     #[test]

@@ -52,6 +52,7 @@ mod stack;
 mod world;
 
 pub use account::{Account, Part};
+pub use calendar::TIME_END;
 pub use capacity::{CacheSize, Capacity};
 pub use coherence::{Arbitration, Distance, Kind, Latencies};
 pub use config::{Coherence, Config};

@@ -11,7 +11,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use hitm_memory::Time;
 use hitm_topology::{CpuId, Topology};
 
-use crate::calendar::Turn;
+use crate::calendar::{TIME_END, Turn};
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
@@ -43,15 +43,18 @@ pub struct Stalled {
 pub enum StallKind {
     /// No CPU can go on and nothing will happen.
     Deadlock,
-    /// CPUs go on, but none has computed or idled for long.
+    /// CPUs go on, but for long none has computed, idled or got something done.
     Livelock,
+    /// The machine's time is over: see [`TIME_END`](crate::TIME_END).
+    OutOfTime,
 }
 
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             StallKind::Deadlock => "deadlock: no CPU can go on and nothing will happen",
-            StallKind::Livelock => "livelock: CPUs go on, but none has computed or idled for long",
+            StallKind::OutOfTime => "the end of a machine's time, 37 minutes: ask for less time",
+            StallKind::Livelock => "livelock: CPUs go on, but for long none has computed, idled or got something done",
         };
         write!(f, "{kind} (simulated time {:.6} s)", self.at.as_secs_f64())?;
         // CPUs that wait alike are one line: hundreds of idle ones would hide the one that matters.
@@ -142,6 +145,9 @@ impl Machine {
             match turn {
                 Turn::Nothing => return Ok(Err(self.stalled(StallKind::Deadlock))),
                 Turn::Event(time, event) => self.world.engine.borrow_mut().handle(time, event),
+                Turn::Cpu(_, time) if time >= TIME_END.as_picos() => {
+                    return Ok(Err(self.stalled(StallKind::OutOfTime)));
+                }
                 Turn::Cpu(cpu, time) => {
                     if let Some(result) = self.resume(cpu, time, &mut coroutines[cpu as usize]) {
                         result?;
@@ -218,11 +224,40 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice};
+    use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span};
 
     use super::*;
     use crate::costs::CostSet;
     use crate::simulated::Simulated;
+
+    #[test]
+    fn time_ends() {
+        let topology = Arc::new(hitm_topology::parse("core:1").unwrap());
+        let costs = Costs::of(&topology, crate::CostSet::Linux);
+        let machine = Machine::new(topology, costs, Config::default());
+        let stalled = machine.run(|_| {
+            for _ in 0..3 {
+                Simulated::compute(Span::from_micros(1_000_000_000));
+            }
+        });
+        assert_eq!(stalled.expect_err("fifty minutes").kind, StallKind::OutOfTime);
+    }
+
+    #[test]
+    fn a_cpu_that_gets_something_done_is_no_livelock() {
+        let topology = Arc::new(hitm_topology::parse("core:1").unwrap());
+        let costs = Costs::of(&topology, crate::CostSet::Linux);
+        let machine = Machine::new(topology, costs, Config { livelock_after: 100, ..Config::default() });
+        let word = machine.enter(|| Arc::new(<Simulated as Memory>::Atomic::new(0_u32)));
+        let ended = machine.run(move |_| {
+            for _ in 0..1_000 {
+                // Relaxed: one CPU.
+                word.fetch_add(1, Ordering::Relaxed);
+                Simulated::progress();
+            }
+        });
+        assert!(ended.is_ok());
+    }
 
     #[test]
     fn a_cpu_that_only_finds_what_it_has_is_a_livelock_too() {

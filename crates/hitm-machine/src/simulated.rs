@@ -329,6 +329,10 @@ impl Platform for Simulated {
         on_cpu(|world, _| world.charge(path));
     }
 
+    fn progress() {
+        on_cpu(|world, _| world.engine.borrow_mut().accesses_without_progress = 0);
+    }
+
     fn first_touch<T>(range: &[T]) {
         let start = range.as_ptr().addr();
         on_cpu(|world, _| world.first_touch(start, start + size_of_val(range)));

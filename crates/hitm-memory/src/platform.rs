@@ -115,6 +115,11 @@ pub trait Platform: Memory {
         Self::compute(span)
     }
 
+    /// Says that the program got something done: a unit of its work. A simulated machine on which
+    /// no CPU computes, idles or gets something done for long reports a livelock. Natively this
+    /// does nothing.
+    fn progress() {}
+
     /// State outside the shared memory that CPUs share, behind a lock of the host, is about to be touched: on a simulated
     /// machine everything that comes before now has happened when this returns. No effect natively.
     fn settle();

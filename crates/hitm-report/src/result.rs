@@ -54,6 +54,10 @@ pub struct Machine {
     /// What a user should know about the choice of the cost table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Whether the processor has no cost table of its own: all figures of this machine are then
+    /// those of another family's costs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unknown_processor: bool,
     /// The cost table's name.
     #[serde(default)]
     pub cost_table: String,

@@ -4,7 +4,7 @@ use crate::columns::{Align, Columns, short};
 use crate::published::{
     MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role,
 };
-use crate::result::{Line, ResultFile, Role, Run};
+use crate::result::{Line, Machine, ResultFile, Role, Run};
 use crate::{latency, loads};
 
 /// All runs of a file that share workload, host, machine, arbitration and coherence, in order.
@@ -35,7 +35,8 @@ pub fn render(file: &ResultFile, width: usize) -> String {
         text.push_str(&heading(file, first));
         text.push_str(&calibration(file, first));
         text.push('\n');
-        text.push_str(&table(&group, width));
+        let machine = file.machines.iter().find(|machine| machine.name == first.machine);
+        text.push_str(&table(&group, machine.filter(|machine| machine.unknown_processor), width));
         text.push_str(&costs(&group, width));
         if first.workload == "pi_stress" {
             text.push_str(&inversions(&group, width));
@@ -111,7 +112,8 @@ pub(crate) fn calibration(file: &ResultFile, run: &Run) -> String {
     text
 }
 
-fn table(group: &[&Run], width: usize) -> String {
+/// The table of a group; `unknown` is its machine if no cost table is of its processor.
+fn table(group: &[&Run], unknown: Option<&Machine>, width: usize) -> String {
     let first = group[0];
     let unit = format!("{}\n[{}]", first.metric.name.replace('_', " "), first.metric.unit);
     let mut heads = vec![
@@ -129,9 +131,12 @@ fn table(group: &[&Run], width: usize) -> String {
     let named = if simulated && first.workload == "ffmpeg" { &NAMED_LINES[..] } else { &[] };
     heads.extend(lined.iter().take(named.len()).map(|head| (head.as_str(), Align::Right)));
     heads.push(("bytes of\nroot domain", Align::Right));
+    heads.extend(unknown.map(|_| ("costs\nof", Align::Right)));
     let mut columns = Columns::new(&heads);
     for run in group {
-        columns.row(row(run, named));
+        let mut cells = row(run, named);
+        cells.extend(unknown.map(|machine| format!("{}?", machine.cost_table)));
+        columns.row(cells);
     }
     columns.render(width)
 }

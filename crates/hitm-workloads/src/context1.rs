@@ -83,7 +83,7 @@ impl<P: Platform> End<P> {
             self.work().await;
             self.pipes[0].write(BYTES).await;
             self.pipes[1].read(BYTES).await;
-            meter.add(self.runtime.now(), 1);
+            meter.add(&self.runtime, 1);
         }
     }
 

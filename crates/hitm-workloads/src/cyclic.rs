@@ -270,7 +270,7 @@ async fn run<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, instance: usize) 
         let operations = counter.operations.load(Ordering::Relaxed);
         // Relaxed: as above.
         counter.operations.store(operations + 1, Ordering::Relaxed);
-        crew.tally.operations.add(awake, 1);
+        crew.tally.operations.add_at(awake, 1);
         if !work.is_zero() {
             let burst = Burst { mean_micros: work.as_nanos_f64() / 1e3, spread: SPREAD };
             runtime.compute(random.draw(burst)).await;

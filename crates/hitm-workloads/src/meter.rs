@@ -69,8 +69,14 @@ impl Meter {
         Self { window, batches: [const { AtomicU64::new(0) }; BATCHES] }
     }
 
-    /// `units` were completed at `now`.
-    pub fn add(&self, now: Time, units: u64) {
+    /// Counts `units` that a task of `runtime` has just completed.
+    pub fn add<P: Platform>(&self, runtime: &Handle<P>, units: u64) {
+        P::progress();
+        self.add_at(runtime.now(), units);
+    }
+
+    /// Counts `units` that were completed at `now`.
+    pub(crate) fn add_at(&self, now: Time, units: u64) {
         if let Some(batch) = self.window.batch(now) {
             // Relaxed: a statistic.
             self.batches[batch].fetch_add(units, Ordering::Relaxed);
@@ -96,7 +102,7 @@ mod tests {
         let meter = Meter::new(window);
         let at = |micros| Time::START + Span::from_micros(micros);
         for micros in [0, 9, 10, 19, 20, 109, 110, 500] {
-            meter.add(at(micros), 1);
+            meter.add_at(at(micros), 1);
         }
         let counts = meter.rates().map(|rate| (rate * 1e-5).round() as u64);
         assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]);

@@ -5,11 +5,36 @@ use std::fs;
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::command::{end, folder, hitm, words};
+use crate::command::{check_refused, end, folder, hitm, run, words};
 
 /// Starting the workload on one CPU takes about 4,000 accesses where there are others to help and 6,000 where there are few:
 /// with a limit between them the larger machine gets past it and the smaller one does not.
 const BETWEEN: u64 = 5_000;
+
+/// Pairs that only hand a number over get something done, although they never compute and no CPU
+/// idles.
+#[test]
+fn a_program_that_gets_something_done_is_no_livelock() {
+    let line = "run context1 --machine core:2 --mitigation baseline --seeds 1 --work 0us --livelock-after 400000 \
+                --warm-up 1ms --duration 10ms --lines 0";
+    let ended = run(words(line));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_machine_has_time_for_what_is_asked_for() {
+    let line = "run schbench --machine 'core:1 pu:1' --message-threads 1 --threads 1 --sleeptime 10m --cputime 1ms \
+                --warm-up 0s --duration 2h --seeds 1 --mitigation baseline";
+    check_refused(
+        line,
+        expect![[r#"
+        hitm: --duration 7200.00 s after --warm-up 0 ps: a simulated machine's time ends after 2251.80 s; ask for less
+    "#]],
+    );
+    // The task sleeps past the end of the window, which comes before the end of time.
+    let ended = run(words(&line.replace("2h", "30m")));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+}
 
 #[test]
 fn runs_that_finished_are_reported() {

@@ -182,6 +182,7 @@ fn rich() -> (ResultFile, ResultFile) {
         packages: 1,
         source: "hwloc synthetic string".into(),
         note: None,
+        unknown_processor: false,
         cost_table: "gnr".into(),
         model: [("other_package_ns".to_owned(), hop), ("clock_ghz".to_owned(), 3.2)].into(),
     };

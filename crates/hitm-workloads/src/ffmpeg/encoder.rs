@@ -187,7 +187,7 @@ async fn encoder_worker<P: Platform>(
                 reference.wait_for((row + 1 + reach).min(ROWS)).await;
             }
             worker.work(work::ENCODE_ROW).await;
-            tally.rows.add(worker.runtime.now(), 1);
+            tally.rows.add(&worker.runtime, 1);
             if let Some(progress) = &picture.progress {
                 // The deblocking filter trails by a row and a half.
                 progress.announce(if row + 1 == ROWS { ROWS } else { (row + 1).saturating_sub(2) }).await;

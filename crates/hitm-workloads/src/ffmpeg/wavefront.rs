@@ -255,7 +255,7 @@ impl<P: Platform> Pool<P> {
                 }
             }
         }
-        self.tally.rows.add(worker.runtime.now(), u64::from(ROWS_PER_BLOCK_ROW));
+        self.tally.rows.add(&worker.runtime, u64::from(ROWS_PER_BLOCK_ROW));
         self.allow_filters(frame, number).await;
     }
 

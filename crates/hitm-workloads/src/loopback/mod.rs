@@ -115,7 +115,7 @@ impl<P: Platform> End<P> {
             self.other.send(request);
             let reply = self.own.receive().await;
             self.runtime.compute(copying(reply.bytes)).await;
-            meter.add(self.runtime.now(), 1);
+            meter.add(&self.runtime, 1);
         }
     }
 
@@ -133,7 +133,7 @@ impl<P: Platform> End<P> {
         loop {
             self.work(bytes).await;
             self.other.send(Message { bytes, wanted: 0 });
-            meter.add(self.runtime.now(), 1);
+            meter.add(&self.runtime, 1);
         }
     }
 

@@ -91,7 +91,7 @@ async fn high<P: Platform>(group: Arc<Group<P>>) {
         drop(owned);
         group.runtime.checkpoint().await;
         group.meet(&group.finish).await;
-        group.shared.meter.add(group.runtime.now(), 1);
+        group.shared.meter.add(&group.runtime, 1);
         // Relaxed: a statistic.
         group.shared.watched[group.number].fetch_add(1, Ordering::Relaxed);
     }

@@ -116,6 +116,10 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds()?;
+    if series.host == HostArg::Simulated {
+        let workloads = topologies.iter().flat_map(|topology| program.workloads(topology));
+        workloads.map(|workload| workload.window()).try_for_each(|window| series.cases.check_window(window))?;
+    }
     let machines = series.cases.with_costs(&topologies)?;
     let target = output::target("--json", series.output.json.as_deref())?;
     let file = match series.host {

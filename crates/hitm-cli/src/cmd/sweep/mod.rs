@@ -194,6 +194,7 @@ impl SweepArgs {
 
     fn run(&self, workload: Workload, check: &dyn Fn(&Topology) -> Result<(), Failure>) -> Result<(), Failure> {
         // All that can be wrong with the words is found out before anything runs.
+        self.cases.check_window(workload.window())?;
         let families = self.families(workload)?;
         families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
         let setting = self.setting(workload, &families)?;
