@@ -277,6 +277,7 @@ mod tests {
                 nodes: 1,
                 packages: 1,
                 source: String::new(),
+                unknown_processor: false,
                 note: None,
                 cost_table: String::new(),
                 model: [].into(),
