@@ -139,7 +139,7 @@ struct Areas<P: Platform> {
 impl<P: Platform> Areas<P> {
     fn new(count: usize) -> Self {
         let fields =
-            || vec![Field { count: AREA, ..Field::word("byte", 0, 1, "incremented by whoever has the index") }];
+            || vec![Field { count: AREA, ..Field::word("byte", 0, 1, "incremented by the owner of the index") }];
         let area = |index| PlacedSlice::new("area", Some(index), None, AREA, &fields, |_| P::Plain::new(0));
         Self { areas: (0..count).map(area).collect(), touched: (0..count).map(|_| Mutex::new(false)).collect() }
     }

@@ -135,9 +135,14 @@ impl Group {
     ///
     /// let runtime = NativeRuntime::with_cpus(2).unwrap();
     /// let sum = runtime.run(|handle| async move {
+    ///     let millis = |count: u64| Span::from_micros(count * 1_000);
     ///     // A fifth of a CPU.
-    ///     let batch = handle.group("batch").limit(Span::from_micros(20_000), Span::from_micros(100_000));
-    ///     let options = SpawnOptions { priority: Priority::fair(0), group: Some(batch.clone()), ..SpawnOptions::default() };
+    ///     let batch = handle.group("batch").limit(millis(20), millis(100));
+    ///     let options = SpawnOptions {
+    ///         priority: Priority::fair(0),
+    ///         group: Some(batch.clone()),
+    ///         ..SpawnOptions::default()
+    ///     };
     ///     let sum = handle.spawn(options, async { (0..100).sum::<u32>() }).await.unwrap();
     ///     batch.unlimited();
     ///     sum
@@ -193,7 +198,11 @@ impl Group {
     ///     let (mixer, refused) = (audio.group("mixer"), audio.group("meters"));
     ///     let mixer = mixer.limit_real_time(millis(200), millis(1_000)).unwrap();
     ///     assert!(refused.limit_real_time(millis(200), millis(1_000)).is_err());
-    ///     let options = SpawnOptions { priority: Priority::fifo(50), group: Some(mixer), ..SpawnOptions::default() };
+    ///     let options = SpawnOptions {
+    ///         priority: Priority::fifo(50),
+    ///         group: Some(mixer),
+    ///         ..SpawnOptions::default()
+    ///     };
     ///     handle.spawn(options, async { (0..100).sum::<u32>() }).await.unwrap()
     /// });
     /// assert_eq!(sum.unwrap(), 4_950);
@@ -264,8 +273,13 @@ impl<P: Platform> Handle<P> {
     ///     let batch = handle.group("batch").weight(50);
     ///     let served = handle.group("served").weight(300);
     ///     let urgent = served.group("urgent").weight(1_000);
-    ///     let options = |group| SpawnOptions { priority: Priority::fair(0), group: Some(group), ..SpawnOptions::default() };
-    ///     let tasks = [batch, served, urgent].map(|group| handle.spawn(options(group), async { 1 }));
+    ///     let options = |group| SpawnOptions {
+    ///         priority: Priority::fair(0),
+    ///         group: Some(group),
+    ///         ..SpawnOptions::default()
+    ///     };
+    ///     let spawn = |group| handle.spawn(options(group), async { 1 });
+    ///     let tasks = [batch, served, urgent].map(spawn);
     ///     let mut sum = 0;
     ///     for task in tasks {
     ///         sum += task.await.unwrap();

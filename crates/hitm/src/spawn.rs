@@ -44,7 +44,8 @@ impl<P: Platform> Handle<P> {
     ///     let plain = handle.spawn((), async { 1 });
     ///     let urgent = handle.spawn(Priority::round_robin(50), async { 20 });
     ///     let cpus: CpuSet = handle.topology().cpu_ids().take(1).collect();
-    ///     let pinned = handle.spawn(SpawnOptions { cpus: Some(cpus), ..SpawnOptions::default() }, async { 300 });
+    ///     let options = SpawnOptions { cpus: Some(cpus), ..SpawnOptions::default() };
+    ///     let pinned = handle.spawn(options, async { 300 });
     ///     plain.await.unwrap() + urgent.await.unwrap() + pinned.await.unwrap()
     /// });
     /// assert_eq!(sum.unwrap(), 321);

@@ -163,7 +163,7 @@ impl<P: Platform> fmt::Debug for Crowd<P> {
 /// # Panics
 /// When there are no tasks, or messages have more than [`Config::BYTES_MAX`] bytes.
 pub async fn gather<P: Platform>(runtime: &Handle<P>, config: Config) -> Crowd<P> {
-    assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "somebody to pass on what fits: {config:?}");
+    assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "no tasks, or messages too large: {config:?}");
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
     let session = nested(runtime, "hackbench", config.depth);

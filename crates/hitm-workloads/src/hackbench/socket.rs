@@ -77,7 +77,7 @@ impl<M: Memory> Described for Sends<M> {
     const OBJECT: &'static str = "socket_sends";
 
     fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects what is counted and who waits for room")]
+        vec![Field::word("lock", 0, 4, "protects the byte count and the waiting writers")]
     }
 }
 

@@ -43,7 +43,7 @@ impl<P: Platform> Barrier<P> {
     /// When `parties` is 0.
     #[must_use]
     pub fn new(runtime: &Handle<P>, parties: usize) -> Self {
-        assert_ne!(parties, 0, "a barrier needs somebody to meet");
+        assert_ne!(parties, 0, "a barrier needs at least one party");
         let state = Mutex::new(runtime, State { arrived: 0, round: 0 });
         Self { state, complete: Condvar::new(runtime), parties }
     }

@@ -153,11 +153,11 @@ mod tests {
     fn the_word_goes_its_way() {
         let (word, [one, two]) = (PiWord::<Native>::new(), [TaskId(0), TaskId(7)]);
         assert!(word.try_take(one) && !word.try_take(two));
-        assert!(!word.try_give_back(two), "it is not its own");
+        assert!(!word.try_give_back(two), "the task is not the owner");
         assert_eq!(word.take_or_mark(two), Found::Owned(one));
-        assert!(!word.try_give_back(one), "somebody waits");
+        assert!(!word.try_give_back(one), "the word is marked: a task waits");
         word.hand_over(two);
-        assert!(!word.try_give_back(two), "who was handed it calls");
+        assert!(!word.try_give_back(two), "the new owner must release by a call");
         assert_eq!(word.take_or_mark(one), Found::Owned(two));
         word.free(false);
         assert!(!word.is_owned());
@@ -165,8 +165,8 @@ mod tests {
         assert!(word.try_give_back(one));
         assert!(word.try_take(one));
         word.free(true);
-        assert!(!word.try_take(two), "that its owner died is told in the kernel");
+        assert!(!word.try_take(two), "the kernel reports the owner's death");
         assert_eq!(word.take_or_mark(two), Found::Free { died: true });
-        assert!(word.try_give_back(two), "told once");
+        assert!(word.try_give_back(two), "the death is reported once");
     }
 }

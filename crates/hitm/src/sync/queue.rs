@@ -73,7 +73,7 @@ impl<P: Platform, T: Send> Queue<P, T> {
     /// When `capacity` is 0.
     #[must_use]
     pub fn new(runtime: &Handle<P>, capacity: usize) -> Self {
-        assert_ne!(capacity, 0, "a queue without room passes nothing on");
+        assert_ne!(capacity, 0, "a queue needs a capacity of at least 1");
         let state = State { items: VecDeque::with_capacity(capacity.min(ROOM)), closed: false };
         Self { state: Mutex::new(runtime, state), changed: Condvar::new(runtime), capacity }
     }

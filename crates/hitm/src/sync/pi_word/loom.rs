@@ -85,7 +85,7 @@ fn adders(tasks: u32, times: u32) {
     running.into_iter().for_each(|thread| thread.join().expect("threads return"));
     let (value, sum) = (world.value.get(), tasks * times);
     require(value == sum, format_args!("{value} of {sum} adds are counted"));
-    require(!world.word.is_owned() && world.queue.get() == 0, "somebody owns it, or waits, at the end");
+    require(!world.word.is_owned() && world.queue.get() == 0, "the word has an owner or a waiter at the end");
 }
 
 fn model(tasks: u32, times: u32) -> Model {
