@@ -1,4 +1,4 @@
-//! Parking: the token, and that nothing else ends a park.
+//! Parking: the token, and that only an unpark ends a park.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ async fn two_unparks_count_once<H: Host>(handle: Handle<H>) {
         handle.checkpoint().await;
         assert_eq!(diary.take(), ["second"]);
         joined(task).await;
-        // Nobody is there any more.
+        // The task has ended.
         let ended = until_it_waits(&handle, async {}).await;
         ended.unpark();
         joined(ended).await;
@@ -129,7 +129,7 @@ async fn a_park_that_was_dropped_leaves_its_token<H: Host>(handle: Handle<H>) {
             me.park().await;
         })
         .await;
-        // Nobody waits for it now; the next park will.
+        // No task waits for the token now; the next park takes it.
         task.unpark();
         gate.open();
         joined(task).await;
