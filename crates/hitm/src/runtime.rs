@@ -172,7 +172,7 @@ impl<P: Platform> Inner<P> {
         let mut f = Some(f);
         let mut result = None;
         self.host.visit(&mut || result = f.take().map(|f| f()));
-        result.expect("a host runs what it is given")
+        result.expect("a host runs the closure")
     }
 
     /// Runs `f` from anywhere and books its time as kernel time.

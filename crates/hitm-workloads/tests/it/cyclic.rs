@@ -134,7 +134,7 @@ fn natively_it_sleeps_as_long_as_asked() {
     let config = Config { instances: Some(4), ..Config::new(1, window) };
     let (send, receive) = std::sync::mpsc::channel();
     let ended = runtime.run(move |handle| async move {
-        send.send(Cyclic::start(&handle, config)).expect("somebody listens");
+        send.send(Cyclic::start(&handle, config)).expect("the receiver exists");
         std::future::pending::<()>().await;
     });
     assert!(ended.expect_err("it shuts its runtime down").is_aborted());

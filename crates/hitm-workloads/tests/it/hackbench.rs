@@ -37,7 +37,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
         let (own, slot) = (handle.clone(), slot.clone());
         drop(handle.spawn(hackbench::PRIORITY, async move {
             let (begin, end) = hackbench::run(&own, workload).await;
-            *slot.lock().expect("nobody panics with it") = end.since(begin);
+            *slot.lock().expect("no holder panics") = end.since(begin);
             own.shutdown();
         }));
     });
@@ -45,7 +45,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
     let snapshot = ran.snapshot();
     assert_eq!(violations_at_the_end(&snapshot), [""; 0]);
     assert!(snapshot.tasks.is_empty(), "{:?}", snapshot.tasks);
-    let span = *span.lock().expect("nobody panics with it");
+    let span = *span.lock().expect("no holder panics");
     let totals = Totals { resumes: 0, ..ran.machine.results().totals };
     (span, totals, ran.runtime.scheduler().stats().sum(Count::Wake))
 }

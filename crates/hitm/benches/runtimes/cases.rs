@@ -256,7 +256,7 @@ fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
             }
             for _ in 0..workers {
                 let latency = Duration::from_nanos(done.receive().await);
-                shared.lock().expect("nobody panics with it").push(latency);
+                shared.lock().expect("no holder panics").push(latency);
             }
         }
         for task in tasks {
@@ -264,7 +264,7 @@ fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
         }
         0
     });
-    std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+    std::mem::take(&mut *latencies.lock().expect("no holder panics"))
 }
 
 fn yield_storm<R: Rival>(size: Size) -> f64 {
@@ -314,7 +314,7 @@ struct Event(Mutex<(Option<Instant>, Option<Waker>)>);
 impl Event {
     fn happen(&self) {
         let waker = {
-            let mut event = self.0.lock().expect("nobody panics with it");
+            let mut event = self.0.lock().expect("no holder panics");
             event.0 = Some(Instant::now());
             event.1.take()
         };
@@ -326,7 +326,7 @@ impl Event {
     /// Waits for the event; returns how long ago it happened.
     async fn wait(&self) -> Duration {
         poll_fn(|context| {
-            let mut event = self.0.lock().expect("nobody panics with it");
+            let mut event = self.0.lock().expect("no holder panics");
             match event.0.take() {
                 Some(at) => Poll::Ready(at.elapsed()),
                 None => {
@@ -360,7 +360,7 @@ fn with_events(size: Size, run: impl FnOnce(Arc<Event>, Arc<AtomicBool>) -> Vec<
 async fn listen(size: Size, event: Arc<Event>, over: Arc<AtomicBool>, latencies: Arc<Mutex<Vec<Duration>>>) {
     for _ in 0..size.events {
         let latency = event.wait().await;
-        latencies.lock().expect("nobody panics with it").push(latency);
+        latencies.lock().expect("no holder panics").push(latency);
     }
     // Relaxed: a flag.
     over.store(true, Ordering::Relaxed);
@@ -393,7 +393,7 @@ fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
             }
             0
         });
-        std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+        std::mem::take(&mut *latencies.lock().expect("no holder panics"))
     })
 }
 
@@ -420,6 +420,6 @@ fn wake_latency_urgent(size: Size) -> Vec<Duration> {
             }
             0
         });
-        std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+        std::mem::take(&mut *latencies.lock().expect("no holder panics"))
     })
 }

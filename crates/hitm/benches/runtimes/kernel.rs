@@ -60,7 +60,7 @@ pub(crate) fn echo() {
     let (mut incoming, mut outgoing) = (stdin().lock(), stdout().lock());
     let mut item = [0; 8];
     while incoming.read_exact(&mut item).is_ok() {
-        outgoing.write_all(&item).and_then(|()| outgoing.flush()).expect("who asks waits");
+        outgoing.write_all(&item).and_then(|()| outgoing.flush()).expect("the reader waits");
     }
 }
 

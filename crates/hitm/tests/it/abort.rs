@@ -125,7 +125,7 @@ where
 {
     let own = Arc::new(HostMutex::new(None));
     let task = handle.spawn(pinned(LOW), main(handle.clone(), own.clone()));
-    *own.lock().expect("nobody panics with it") = Some(task);
+    *own.lock().expect("no holder panics") = Some(task);
     own
 }
 
@@ -136,7 +136,7 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
         let token = held.token();
         let own = with_own_handle(&handle, |handle, own| async move {
             let _token = token;
-            let me = own.lock().expect("nobody panics with it").take().expect("its handle");
+            let me = own.lock().expect("no holder panics").take().expect("its handle");
             me.abort();
             // The task goes on until it waits.
             let watch = handle.spawn((), me);
@@ -148,7 +148,7 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
             handle.set_priority(hitm::Priority::fifo(LOW));
             handle.yield_now().await;
         }
-        assert!(own.lock().expect("nobody panics with it").is_none());
+        assert!(own.lock().expect("no holder panics").is_none());
     })
     .await;
     ledger
@@ -160,16 +160,16 @@ async fn from_inside_without_a_wait<H: Host>(handle: Handle<H>) {
         let (opens, shared) = (outcome.clone(), Arc::new(HostMutex::new(None)));
         let result = shared.clone();
         let own = with_own_handle(&handle, |handle, own| async move {
-            let me = own.lock().expect("nobody panics with it").take().expect("its handle");
+            let me = own.lock().expect("no holder panics").take().expect("its handle");
             me.abort();
             drop(handle.spawn((), async move {
-                *result.lock().expect("nobody panics with it") = me.await.ok();
+                *result.lock().expect("no holder panics") = me.await.ok();
                 opens.open();
             }));
             9
         });
         outcome.pass().await;
-        assert_eq!(*shared.lock().expect("nobody panics with it"), Some(9), "a task that ends by itself has its value");
+        assert_eq!(*shared.lock().expect("no holder panics"), Some(9), "a task that ends by itself has its value");
         drop(own);
     })
     .await;

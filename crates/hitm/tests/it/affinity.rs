@@ -120,7 +120,7 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
         let look = move || {
             H::settle();
             let cpu = H::current_cpu();
-            let fine = seen.lock().expect("nobody panics with it").poll_on(cpu);
+            let fine = seen.lock().expect("no holder panics").poll_on(cpu);
             assert!(fine, "task {number} on CPU {cpu}, where it may not be any more");
         };
         tasks.push((handle.spawn(options, polled(wander(handle.clone(), number, 60), look)), said));
@@ -131,14 +131,14 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
         let cpus = some_cpus(&mut random, cpus);
         {
             H::settle();
-            let mut said = said.lock().expect("nobody panics with it");
+            let mut said = said.lock().expect("no holder panics");
             let before = std::mem::replace(&mut said.now, cpus.clone());
             (said.before, said.changing) = (Some(before), true);
         }
         handle.set_cpus_of(task, &cpus);
         {
             H::settle();
-            said.lock().expect("nobody panics with it").changing = false;
+            said.lock().expect("no holder panics").changing = false;
         }
         wander(handle.clone(), random.below(1_000), 2).await;
     }

@@ -89,7 +89,7 @@ async fn a_fair_owner_is_lent_the_priority_of_who_waits<H: Host>(handle: Handle<
             let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
             let (held, release) = (held.clone(), release.clone());
             handle.spawn(fair(7), async move {
-                let guard = mutex.lock().await.expect("nobody dies with it");
+                let guard = mutex.lock().await.expect("no holder panics");
                 held.open();
                 release.pass().await;
                 diary.note("lent");
@@ -102,7 +102,7 @@ async fn a_fair_owner_is_lent_the_priority_of_who_waits<H: Host>(handle: Handle<
         let waiter = {
             let (diary, mutex) = (diary.clone(), mutex.clone());
             until_it_waits(&handle, async move {
-                let _guard = mutex.lock().await.expect("nobody dies with it");
+                let _guard = mutex.lock().await.expect("no holder panics");
                 diary.note("urgent");
             })
             .await

@@ -168,6 +168,6 @@ fn a_wake_that_was_forgotten_is_a_deadlock() {
         futex.wait(0).await;
         futex.wait(1).await;
     });
-    let text = stalled.err().expect("nobody wakes it").to_string();
+    let text = stalled.err().expect("no task wakes it").to_string();
     assert!(text.starts_with("deadlock"), "{text}");
 }

@@ -254,14 +254,14 @@ mod simulated {
                     let _stops = stops;
                     main.await
                 });
-                *slot.lock().expect("nobody panics with it") = Some(main);
+                *slot.lock().expect("no holder panics") = Some(main);
             }
             runtime.run_cpu(cpu);
         })?;
         machine.check();
         assert_eq!(machine.races(), [""; 0]);
         check_scheduler(&handle);
-        let mut main = result.lock().expect("nobody panics with it").take().expect("CPU 0 has started it");
+        let mut main = result.lock().expect("no holder panics").take().expect("CPU 0 has started it");
         let Poll::Ready(result) = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop())) else {
             panic!("the CPUs have left and the case has not ended");
         };

@@ -71,10 +71,10 @@ async fn poll_shared<H: Host>(shared: Arc<Mutex<Option<JoinHandle<H, u32>>>>) ->
     poll_fn(|context| {
         // Taken out for the poll: a task must not hold a lock of the host where another CPU may
         // run.
-        let mut task = shared.lock().expect("nobody panics with it").take().expect("one at a time");
+        let mut task = shared.lock().expect("no holder panics").take().expect("one at a time");
         let poll = Pin::new(&mut task).poll(context);
         if poll.is_pending() {
-            *shared.lock().expect("nobody panics with it") = Some(task);
+            *shared.lock().expect("no holder panics") = Some(task);
         }
         poll
     })
@@ -97,7 +97,7 @@ async fn the_last_who_polled_is_woken<H: Host>(handle: Handle<H>) {
         gate.open();
         assert_eq!(joined(last).await, 5);
         first.abort();
-        assert!(first.await.expect_err("nobody wakes it but the abort").is_aborted());
+        assert!(first.await.expect_err("only the abort wakes it").is_aborted());
     })
     .await;
 }

@@ -25,7 +25,7 @@ pub(crate) struct Token {
 
 impl Ledger {
     fn drops(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no holder panics")
     }
 
     /// Makes a new token.

@@ -117,7 +117,7 @@ async fn a_task_runs_until_it_waits<H: Host>(handle: Handle<H>) {
             handle.checkpoint().await;
             handle.compute(Span::from_micros(20)).await;
         }
-        assert_eq!(diary.take(), [], "an equal preempts nobody");
+        assert_eq!(diary.take(), [], "a task of the same priority preempts none");
         joined(task).await;
     })
     .await;

@@ -410,7 +410,7 @@ async fn a_waiter_that_is_dropped_lends_no_more<H: Host>(handle: Handle<H>) {
         assert!(chain.iter().all(JoinHandle::is_finished));
         assert!(mutexes.iter().all(|mutex| mutex.look().waiters.is_empty()));
         let died = mutexes.each_ref().map(|mutex| matches!(mutex.try_lock(), Err(PiTryLockError::OwnerDied(_))));
-        assert_eq!(died, [false, false, true], "who owned one was aborted; who waited had not seen any");
+        assert_eq!(died, [false, false, true], "the owner was aborted; the waiter had not seen the value");
     })
     .await;
 }
@@ -512,7 +512,7 @@ async fn an_owner_that_panics<H: Host>(handle: Handle<H>) {
         rest(&handle).await;
         assert!(owner.await.expect_err("it panicked").is_panic());
         assert_eq!(joined(waiter).await, [1], "as it was left");
-        assert_eq!(*mutex.lock().await.expect("told once"), [1]);
+        assert_eq!(*mutex.lock().await.expect("the death is reported once"), [1]);
     })
     .await;
 }
@@ -527,7 +527,7 @@ async fn an_owner_that_is_aborted<H: Host>(handle: Handle<H>) {
         let Err(PiTryLockError::OwnerDied(owned)) = mutex.try_lock() else { panic!("its owner died") };
         assert_eq!(*owned, [1]);
         drop(owned);
-        assert!(mutex.try_lock().is_ok(), "told once");
+        assert!(mutex.try_lock().is_ok(), "the death is reported once");
     })
     .await;
 }
@@ -551,7 +551,7 @@ async fn a_death_is_told_to_the_first_who_knows_the_value<H: Host>(handle: Handl
         never_runs.abort();
         rest(&handle).await;
         assert!(joined(told).await);
-        drop(mutex.lock().await.expect("told once"));
+        drop(mutex.lock().await.expect("the death is reported once"));
         assert!(owner.await.is_err() && never_runs.await.is_err());
     })
     .await;

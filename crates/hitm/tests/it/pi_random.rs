@@ -98,7 +98,7 @@ impl<P: Platform> World<P> {
     fn facts(&self) -> MutexGuard<'_, Facts> {
         // State outside the simulated memory is accessed in the order of simulated time.
         P::settle();
-        self.facts.lock().expect("nobody panics with it")
+        self.facts.lock().expect("no holder panics")
     }
 
     /// Waits while all tasks must be at rest.
@@ -135,7 +135,7 @@ impl<P: Platform> World<P> {
             Some(Ok(guard)) => (guard, false),
         };
         assert_eq!(facts.owner[mutex], None, "task {task} takes mutex {mutex}, which is owned");
-        assert_eq!(facts.died[mutex], died, "what task {task} was told of the last owner of mutex {mutex}");
+        assert_eq!(facts.died[mutex], died, "the report to task {task} on the last owner of mutex {mutex}");
         facts.owner[mutex] = Some(task);
         Some(Owned { world: self, mutex, guard: Some(guard), dies: false })
     }
@@ -197,7 +197,7 @@ fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
     for (task, handle) in tasks.iter().enumerate().filter(|&(task, _)| !facts.gone[task]) {
         assert!(facts.at_rest[task] || facts.wants[task].is_some(), "task {task} is not at rest: {facts:?}");
         if let Some(mutex) = facts.wants[task] {
-            assert!(facts.owner[mutex].is_some(), "task {task} waits for mutex {mutex}, which nobody owns: {facts:?}");
+            assert!(facts.owner[mutex].is_some(), "task {task} waits for mutex {mutex}, which has no owner: {facts:?}");
         }
         let is = world.handle.scheduler().prio_of(handle.id()).rt_priority();
         assert_eq!(is, Some(expect[task]), "task {task} of {expect:?}: {facts:?}");
@@ -251,7 +251,7 @@ async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> See
     }
     for task in tasks {
         if let Err(error) = task.await {
-            let payload = error.into_panic().expect("nobody aborts");
+            let payload = error.into_panic().expect("no task aborts it");
             if payload.downcast_ref::<&str>() != Some(&"as planned") {
                 std::panic::resume_unwind(payload);
             }

@@ -101,10 +101,10 @@ impl<T> Diary<T> {
     }
 
     pub(crate) fn note(&self, what: T) {
-        self.0.lock().expect("nobody panics with it").push(what);
+        self.0.lock().expect("no holder panics").push(what);
     }
 
     pub(crate) fn take(&self) -> Vec<T> {
-        std::mem::take(&mut self.0.lock().expect("nobody panics with it"))
+        std::mem::take(&mut self.0.lock().expect("no holder panics"))
     }
 }

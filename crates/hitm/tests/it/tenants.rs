@@ -100,7 +100,7 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
 
 /// Runs the only task of a new tenant, whose map id other tenants had before.
 async fn live_alone<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
-    assert_eq!(owners.look(&handle), 0, "nobody else has ids");
+    assert_eq!(owners.look(&handle), 0, "no other task has ids");
     live_shortly(handle, owners).await;
 }
 
@@ -133,7 +133,7 @@ async fn ids_of_running_tasks_differ<H: Host>(handle: Handle<H>) {
             handle.sleep(Span::from_micros(20)).await;
         }
         let map = look();
-        assert_eq!(map.taken, map.held, "nobody is left: {map:?}");
+        assert_eq!(map.taken, map.held, "no task is left: {map:?}");
     }
 }
 
@@ -179,7 +179,7 @@ async fn an_id_stays_with_a_pinned_task<H: Host>(handle: Handle<H>) {
                 for _ in 0..20 {
                     me.sleep(Span::from_micros(5)).await;
                     let now = owners.look(&me);
-                    assert!(!H::TIMED || now == first, "nobody needs id {first}, and 100 ms have not passed: {now}");
+                    assert!(!H::TIMED || now == first, "no task needs id {first}, and 100 ms have not passed: {now}");
                 }
                 together.wait().await;
             })

@@ -86,11 +86,11 @@ async fn spurious_wakeups_end_no_wait<H: Host>(handle: Handle<H>) {
             let (slot, blocked) = (Arc::new(Mutex::new(None)), yard.wait(wait));
             let leaves = slot.clone();
             let task = until_it_waits(&handle, async move {
-                *leaves.lock().expect("nobody panics with it") = Some(own_waker().await);
+                *leaves.lock().expect("no holder panics") = Some(own_waker().await);
                 blocked.await;
             })
             .await;
-            let waker: Waker = slot.lock().expect("nobody panics with it").take().expect("it has run");
+            let waker: Waker = slot.lock().expect("no holder panics").take().expect("it has run");
             for _ in 0..5 {
                 waker.wake_by_ref();
                 handle.checkpoint().await;
@@ -132,7 +132,7 @@ struct ChildWaker(usize, Arc<Mutex<Woken>>);
 impl Wake for ChildWaker {
     fn wake(self: Arc<Self>) {
         let parent = {
-            let mut woken = self.1.lock().expect("nobody panics with it");
+            let mut woken = self.1.lock().expect("no holder panics");
             woken.who.insert(self.0);
             woken.parent.take()
         };
@@ -159,7 +159,7 @@ impl Future for Chosen {
         let shared = self.shared.clone();
         // A future that is woken from here on is polled next time.
         let who = {
-            let mut woken = shared.lock().expect("nobody panics with it");
+            let mut woken = shared.lock().expect("no holder panics");
             woken.parent = Some(context.waker().clone());
             std::mem::take(&mut woken.who)
         };
