@@ -1,12 +1,14 @@
-//! How fast the simulated machine is, on the contended baseline: accesses and misses per second of one host core, at 480 CPUs
-//! over at least ten million accesses, beside a bare loop that does as many switches and loads; then the wall time of a stretch
-//! and the memory from 2 to 4,096 CPUs.
+//! The speed of the simulated machine on the contended baseline: accesses and misses per second of
+//! one host core, at 480 CPUs over at least ten million accesses, compared with a bare loop that
+//! does as many switches and loads; then the wall time per stretch and the memory from 2 to 4,096
+//! CPUs.
 //!
 //! ```text
 //! cargo bench -p hitm-workloads --bench machine [-- --quick] [--only-480]
 //! ```
 //!
-//! One host thread does all of it: a campaign runs several machines side by side, each on a thread of its own.
+//! One host thread does all the work: a campaign runs several machines side by side, each on a
+//! thread of its own.
 
 #[path = "../../hitm-machine/benches/bare/mod.rs"]
 mod bare;
@@ -21,15 +23,15 @@ use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
 use hitm_workloads::meter::Window;
 
-/// The factor on bursts with which the baseline spends a fifth of its time in the kernel on 480 CPUs, as `hitm run ffmpeg`
-/// finds it.
+/// The factor on bursts with which the baseline spends a fifth of its time in the kernel on 480
+/// CPUs, as calibrated by `hitm run ffmpeg`.
 const BURST_FACTOR: f64 = 0.0624;
-/// Accesses that a rate is taken over.
+/// The accesses over which a rate is measured.
 const ENOUGH: u64 = 10_000_000;
 const WARM_UP: Span = Span::from_micros(2_000);
 
-/// Runs the baseline for `measured`; what was counted from its start on, the bytes of the table of lines, and the seconds
-/// it took.
+/// Runs the baseline for `measured`. Returns the counts since its start, the bytes of the table of
+/// lines, and the seconds that it took.
 fn run(topology: &Arc<Topology>, measured: Span) -> (Results, usize, f64) {
     let begin = Instant::now();
     let window = Window { warm_up: WARM_UP, measured };
@@ -92,7 +94,7 @@ fn main() {
     }
     let stretch = Span::from_micros(if quick { 500 } else { 4_000 });
     println!("wall time of {stretch} after {WARM_UP}:");
-    // In ascending order, so that the largest so far is the peak of the memory.
+    // In ascending order, so that the largest size so far is the peak of the memory.
     for cpus in [2, 8, 32, 128, 480, 1_024, 2_048, 4_096] {
         let (results, _, seconds) = run(&machine(cpus), stretch);
         let accesses = results.totals.accesses();
@@ -101,7 +103,7 @@ fn main() {
     }
 }
 
-/// The most memory that this process has had at once; Linux says.
+/// Returns the peak memory of this process, as Linux reports it.
 fn peak_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,20 +1,21 @@
-//! Lengths of work: distributions with a source, scaled by one factor for all.
+//! Lengths of work: distributions from published sources, scaled by one common factor.
 
 use hitm_memory::Span;
 use rand_core::{RngCore, SeedableRng};
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// How long a piece of work takes.
+/// The distribution of the length of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// Mean at factor 1, in microseconds of one CPU.
+    /// The mean at factor 1, in microseconds of CPU time.
     pub mean_micros: f64,
-    /// Standard deviation over mean.
+    /// The standard deviation divided by the mean.
     pub spread: f64,
 }
 
-/// Draws the lengths of one task's work: each task has its own, so that lengths do not depend on who runs first.
+/// Draws the lengths of one task's work. Each task has its own random numbers, so lengths do not
+/// depend on the order in which tasks run.
 #[derive(Debug)]
 pub struct Bursts {
     random: Xoshiro256PlusPlus,
@@ -22,26 +23,27 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Lengths for task number `stream` of `seed`, all multiplied by `factor`.
+    /// Makes the lengths for task number `stream` of `seed`, all multiplied by `factor`.
     #[must_use]
     pub fn new(seed: u64, stream: u64, factor: f64) -> Self {
-        // 2^64 over the golden ratio keeps the streams of neighbouring seeds apart.
+        // 2^64 divided by the golden ratio keeps the streams of neighbouring seeds apart.
         let random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ stream);
         Self { random, factor }
     }
 
-    /// One length, log-normal: work times are positive with a long tail.
+    /// Draws one length. The distribution is log-normal: lengths of work are positive with a long
+    /// tail.
     ///
     /// # Panics
-    /// When the mean is not positive or the spread is negative: both are constants of a workload.
+    /// When the mean is not positive or the spread is negative; both are constants of a workload.
     pub fn draw(&mut self, burst: Burst) -> Span {
         let lengths = LogNormal::from_mean_cv(burst.mean_micros * self.factor * 1e3, burst.spread);
         Span::from_nanos_f64(lengths.expect("a positive mean").sample(&mut self.random))
     }
 
-    /// A number below `end`, each as likely; 0 when there is none.
+    /// Draws a number below `end`, uniformly; returns 0 when `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The high half of the product: off by less than one in 2^64 divided by `end`.
+        // The high half of the product: the bias is less than `end` / 2^64.
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64
     }
 }
@@ -66,7 +68,7 @@ mod tests {
         let mut bursts = Bursts::new(1, 2, 1.0);
         let mut counts = [0_u32; 5];
         (0..10_000).for_each(|_| counts[bursts.below(5) as usize] += 1);
-        // Five standard deviations of a count: the root of 10,000 * 0.2 * 0.8 is 40.
+        // Five standard deviations of a count: the square root of 10,000 * 0.2 * 0.8 is 40.
         assert!(counts.iter().all(|count| count.abs_diff(2_000) < 200), "{counts:?}");
         assert_eq!(bursts.below(0), 0);
     }

@@ -1,18 +1,24 @@
-//! `cid-bursts`: threads that wake one after the other, each on a CPU of its own, and increment the 16 KiB that belong to its index.
+//! `cid-bursts`: pinned threads wake one after the other, and each increments the 16 KiB of memory
+//! that belong to its index.
 //!
-//! **Origin.** Seed 003: librseq's `basic_percpu_benchmark` of August 2024 on 2 x EPYC 9654. A thread is pinned to the next CPU of a
-//! list. All wait until all run. In an order that is drawn, the thread of place k sleeps for k times the delay, passes 20,000 times
-//! over its area, and then five times: reads its index, and increments each of the area's bytes once, which is what is measured; sleeps
-//! for as many delays as there are threads. So no two threads are awake at once, and a thread's bursts are that long apart.
+//! **Origin.** Desnoyers, LKML 2024-10-09: librseq's `basic_percpu_benchmark` of August 2024 on 2 x
+//! EPYC 9654. Each thread is pinned to the next CPU of a list. All threads wait until all of them
+//! run. Places are drawn in random order. The thread at place k sleeps for k delays and passes
+//! 20,000 times over its area. Then it does the following five times: it reads its index,
+//! increments each byte of the area once (this burst is measured), and sleeps for as many delays as
+//! there are threads. No two threads are therefore awake at the same time, and a thread's bursts
+//! are a whole round apart.
 //!
-//! **Index.** The number of the CPU, or the concurrency id. Areas are as librseq's: memory of its own for each, which is given to the
-//! index when it is touched first.
+//! **Index.** The CPU number or the concurrency id. Areas are as in librseq: each index has its own
+//! memory, which is allocated at the first touch.
 //!
-//! **Metric.** The mean time of a burst, over all threads and all five. The first follows the warm-up at once: it finds what it needs.
+//! **Metric.** The mean time of a burst over all threads and all five bursts. The first burst
+//! directly follows the warm-up, so its lines are cached.
 //!
-//! **What is left out.** At the end the original's threads wait for each other at work; here they end. No burst comes after the first of
-//! them gets there. Librseq's memory is a private copy of a block of initial values, whose pages are read-faulted and then copied;
-//! here a page is given once.
+//! **What is left out.** At the end, the original's threads wait for each other actively; here they
+//! end. No burst happens after the first thread gets there. librseq's memory is a private copy of a
+//! block of initial values: its pages are read-faulted and then copied. Here a page is allocated
+//! once.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,75 +29,76 @@ use hitm_topology::CpuId;
 
 use crate::bursts::Bursts;
 
-/// Bytes of an area.
+/// The bytes per area.
 pub const AREA: usize = 16_384;
 
-/// Measured bursts of a thread.
+/// The measured bursts per thread.
 pub const BURSTS: usize = 5;
 
-/// Passes before the first.
+/// The warm-up passes before the first burst.
 pub const WARM_UP_PASSES: u64 = 20_000;
 
-/// What an area is looked up by.
+/// The kind of index that selects an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// The number of the CPU.
+    /// The CPU number.
     Cpu,
     /// The concurrency id.
     Id,
 }
 
-/// How a pass over an area is carried out.
+/// How a pass over an area is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Every so many bytes one is incremented.
+    /// One byte in every `stride` bytes is incremented.
     pub stride: usize,
-    /// So many passes of the warm-up are carried out, at least two; the others take as long as the last but one of them.
+    /// The number of warm-up passes that are executed, at least two. Each of the remaining passes
+    /// is charged the time of the last but one.
     pub carried_out: u64,
 }
 
 impl Pass {
-    /// Every byte, every pass: for a machine.
+    /// Every byte and every pass: for a real machine.
     pub const WHOLE: Self = Self { stride: 1, carried_out: WARM_UP_PASSES };
-    /// A byte a line, and three passes: for a simulated machine, where a line that is there takes a load and a store, which is what the
-    /// 64 bytes of one take in vector instructions.
+    /// One byte per line, and three passes: for a simulated machine. There, a cached line costs a
+    /// load and a store, which is also the cost of a line's 64 bytes with vector instructions.
     pub const BY_LINE: Self = Self { stride: 64, carried_out: 3 };
 }
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// A thread for each of these.
+    /// The CPUs; each has one thread.
     pub cpus: Vec<CpuId>,
-    /// How far threads are apart.
+    /// The delay between two threads.
     pub delay: Span,
-    /// What areas are looked up by.
+    /// The kind of index that selects an area.
     pub index: Index,
-    /// How a pass is carried out.
+    /// How a pass is executed.
     pub pass: Pass,
-    /// Seeds the order.
+    /// The random seed for the order.
     pub seed: u64,
 }
 
 impl Config {
-    /// How long a thread waits between two bursts.
+    /// Returns the time that a thread waits between two bursts.
     #[must_use]
     pub fn period(&self) -> Span {
         self.delay * self.cpus.len() as u64
     }
 
-    /// How long the whole takes, without the warm-up.
+    /// Returns the duration of a run without the warm-up.
     #[must_use]
     pub fn duration(&self) -> Span {
         self.period() * (BURSTS as u64 + 1)
     }
 
-    /// The thread at each place of the order.
+    /// Returns the thread at each place of the order.
     fn order(&self) -> Vec<usize> {
         let threads = self.cpus.len();
         let mut random = Bursts::new(self.seed, 0, 1.0);
         let mut order: Vec<usize> = (0..threads).collect();
-        // As the original does it, though not all orders are as likely then.
+        // As in the original; this shuffle does not make all orders equally likely.
         for place in 0..threads {
             order.swap(place, random.below(threads as u64) as usize);
         }
@@ -104,20 +111,20 @@ impl Config {
 pub struct Burst {
     /// The thread's CPU.
     pub cpu: CpuId,
-    /// Which of its bursts.
+    /// The number of the burst among the thread's bursts.
     pub number: usize,
     /// The index of its area.
     pub index: u32,
-    /// Whether the area's memory was given in it.
+    /// Whether the area's memory was allocated in this burst.
     pub is_first_touch: bool,
-    /// How long it took.
+    /// The length of the burst.
     pub span: Span,
 }
 
 described! {
-    /// What the threads wait for at the start.
+    /// The counter for which the threads wait at the start.
     struct RendezvousWords<M: Memory> as "rendezvous" {
-        /// Threads that run. Written by each once.
+        /// The number of threads that run. Each thread writes it once.
         arrived: M::Atomic<u32>,
     }
 }
@@ -125,19 +132,19 @@ described! {
 /// The areas, by index.
 struct Areas<P: Platform> {
     areas: Vec<PlacedSlice<P, P::Plain<u8>>>,
-    /// Whether an area was touched. Only whoever has the index looks.
+    /// Whether an area was touched. Only the thread that has the index reads it.
     touched: Vec<Mutex<bool>>,
 }
 
 impl<P: Platform> Areas<P> {
     fn new(count: usize) -> Self {
         let fields =
-            || vec![Field { count: AREA, ..Field::word("byte", 0, 1, "incremented by whoever has the index") }];
+            || vec![Field { count: AREA, ..Field::word("byte", 0, 1, "incremented by the owner of the index") }];
         let area = |index| PlacedSlice::new("area", Some(index), None, AREA, &fields, |_| P::Plain::new(0));
         Self { areas: (0..count).map(area).collect(), touched: (0..count).map(|_| Mutex::new(false)).collect() }
     }
 
-    /// Increments the bytes of area `index`; whether it was the first time.
+    /// Increments the bytes of area `index`; returns whether this was the first touch.
     fn pass(&self, index: u32, stride: usize) -> bool {
         let area = &self.areas[index as usize];
         let is_first = {
@@ -155,7 +162,7 @@ impl<P: Platform> Areas<P> {
     }
 }
 
-/// What the threads of a run have in common.
+/// State that the threads of a run share.
 struct Crew<P: Platform> {
     config: Config,
     areas: Areas<P>,
@@ -163,13 +170,13 @@ struct Crew<P: Platform> {
     log: Mutex<Vec<Burst>>,
 }
 
-/// Threads are real-time tasks; which priority does not matter, since each has its CPU for itself.
+/// Threads are real-time tasks; the priority is irrelevant, since each thread has its own CPU.
 const PRIORITY: Priority = Priority::fifo(50);
 
-/// Runs the threads to their ends; all bursts, in the order in which they ended.
+/// Runs the threads to their ends. Returns all bursts, in the order in which they ended.
 ///
 /// # Panics
-/// When there is no thread, a CPU is not one of the machine's, or a thread panics.
+/// When there are no threads, when a CPU is not on the machine, or when a thread panics.
 pub async fn run<P: Platform>(runtime: &Handle<P>, config: Config) -> Vec<Burst> {
     let crew = Arc::new(Crew {
         areas: Areas::new(runtime.topology().cpus()),
@@ -202,13 +209,13 @@ fn options(tenant: &Tenant, cpu: CpuId) -> SpawnOptions {
     }
 }
 
-/// The life of the thread at place `place`, which is `cpu`'s.
+/// Runs the thread at place `place`, on `cpu`.
 async fn live<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, place: usize, cpu: CpuId) {
-    /// How often who waits for the others looks.
+    /// The interval at which a thread checks whether the other threads have arrived.
     const LOOK: Span = Span::from_micros(20);
     let Config { delay, pass, .. } = crew.config;
     let arrived = &crew.rendezvous.arrived;
-    // Relaxed, as below: nothing is published by it.
+    // Relaxed, as below: the counter publishes nothing.
     arrived.fetch_add(1, Ordering::Relaxed);
     // Relaxed: as above.
     while arrived.load(Ordering::Relaxed) < crew.config.cpus.len() as u32 {
@@ -218,7 +225,8 @@ async fn live<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, place: usize, cp
     let mut last = Span::ZERO;
     for passes_left in (0..pass.carried_out).rev() {
         if passes_left == 0 {
-            // Before the last one: what comes between, a tick say, may have taken lines away, and every pass brings them back.
+            // This is before the last pass: events in between, such as a tick, may evict lines, and
+            // every pass brings them back.
             runtime.compute(last * (WARM_UP_PASSES - pass.carried_out)).await;
         }
         let begin = runtime.now();

@@ -1,21 +1,24 @@
-//! `cid-storms`: the threads of one program begin and end, wake elsewhere, or are moved, all the time: what concurrency ids cost where data
-//! by id is not all.
+//! `cid-storms`: the threads of one program continuously begin and end, wake on other CPUs, or
+//! change their CPU set. The workload measures the cost of concurrency ids themselves.
 //!
-//! **Origin.** None of the seeds': the cases that a way of handing ids out may pay for what it gains in [`cid_bursts`](crate::cid_bursts).
-//! What is measured of the originals is the sum of such (Gleixner, 2025: threads created and torn down, and a database whose clients
-//! sleep and wake). Lengths are assumptions, short, so that ids have a share in what an operation takes.
+//! **Origin.** Not from a publication that hitm reproduces. These are the cases in which an
+//! allocator of ids may pay for its gains in [`cid_bursts`](crate::cid_bursts). The published
+//! measurements contain sums of such cases (Gleixner, 2025: threads created and torn down, and a
+//! database whose clients sleep and wake). Lengths are assumptions. They are short, so that ids
+//! have a visible share in an operation's time.
 //!
 //! | load | threads | an operation |
 //! |---|---|---|
-//! | [`Load::CreateFew`] | one to four CPUs | a child begins, computes for 3 us, ends, and is joined |
-//! | [`Load::CreateMany`] | one a CPU | the same: with their children they are more than CPUs |
-//! | [`Load::MigrateFew`] | one to two CPUs, among three times as many of another program | sleeps for 10 us, wakes where there is room, computes for 5 us |
-//! | [`Load::MigrateMany`] | two a CPU | the same |
-//! | [`Load::Affinity`] | one a CPU | is told to run on another CPU that the seed draws, goes there, computes for 2 us |
+//! | [`Load::CreateFew`] | one per four CPUs | a child begins, computes for 3 us, ends, and is joined |
+//! | [`Load::CreateMany`] | one per CPU | the same; with their children, threads outnumber CPUs |
+//! | [`Load::MigrateFew`] | one per two CPUs, beside three times as many of another program | sleeps for 10 us, wakes on a free CPU, computes for 5 us |
+//! | [`Load::MigrateMany`] | two per CPU | the same |
+//! | [`Load::Affinity`] | one per CPU | moves to another, randomly drawn CPU by changing its CPU set, computes for 2 us |
 //!
-//! **Metric.** Operations per second of the program's threads. The other program's tasks have no ids, and theirs do not count.
+//! **Metric.** Operations per second of the program's threads. The other program's tasks have no
+//! ids, and their operations do not count.
 //!
-//! **Start-up.** Every thread starts two others, until all are there.
+//! **Start-up.** Every thread starts two others, until all threads run.
 
 use std::sync::Arc;
 
@@ -26,7 +29,7 @@ use hitm_topology::{CpuId, Topology};
 use crate::bursts::{Burst, Bursts};
 use crate::meter::{BATCHES, Meter, Window};
 
-/// What the threads do all the time.
+/// The threads' load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Load {
     /// Children begin and end; there are fewer tasks than CPUs.
@@ -34,16 +37,16 @@ pub enum Load {
     CreateFew,
     /// Children begin and end; there are more tasks than CPUs.
     CreateMany,
-    /// They sleep and wake elsewhere; there are fewer of them than CPUs.
+    /// Threads sleep and wake on other CPUs; there are fewer threads than CPUs.
     MigrateFew,
-    /// They sleep and wake elsewhere; there are more of them than CPUs.
+    /// Threads sleep and wake on other CPUs; there are more threads than CPUs.
     MigrateMany,
-    /// They are told to run on other CPUs.
+    /// Threads change their CPU set.
     Affinity,
 }
 
 impl Load {
-    /// The name in commands and reports.
+    /// Returns the name for commands and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +58,8 @@ impl Load {
         }
     }
 
-    /// How many threads the program has, without children, on a machine of `cpus` CPUs, and how many tasks the other one.
+    /// Returns the number of the program's threads, without children, and the number of the other
+    /// program's tasks, on a machine of `cpus` CPUs.
     #[must_use]
     pub fn tasks(self, cpus: usize) -> (usize, usize) {
         match self {
@@ -67,44 +71,44 @@ impl Load {
     }
 }
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What the threads do.
+    /// The threads' load.
     pub load: Load,
-    /// Seeds lengths and places.
+    /// The random seed for lengths and places.
     pub seed: u64,
-    /// When to measure.
+    /// The measurement window.
     pub window: Window,
 }
 
-/// Mean lengths, microseconds.
+/// Mean lengths in microseconds.
 const CHILD: f64 = 3.0;
 const BETWEEN_SLEEPS: f64 = 5.0;
 const SLEEP: f64 = 10.0;
 const BETWEEN_MOVES: f64 = 2.0;
 
-/// Spread of lengths over their means: an assumption, as for all work here.
+/// The spread of lengths divided by their means: an assumption, as for all work here.
 const SPREAD: f64 = 0.5;
 
-/// All are equals, and who ends the run is more urgent.
+/// All tasks have the same priority; the task that ends the run is more urgent.
 const PRIORITY: Priority = Priority::fifo(50);
 const ENDS: Priority = Priority::fifo(99);
 
-/// The roles that tasks are counted as.
+/// The names of the tasks' roles.
 pub const ROLES: [&str; 3] = ["thread", "child", "other program"];
 
 const THREAD: Role = Role(0);
 const CHILD_ROLE: Role = Role(1);
 const OTHER: Role = Role(2);
 
-/// Counters for the roles of this workload.
+/// Makes the counters for the roles of this workload.
 #[must_use]
 pub fn roles() -> Roles {
     Roles::new(&ROLES)
 }
 
-/// What the tasks of a run have in common.
+/// State that the tasks of a run share.
 struct Crew {
     config: Config,
     tenant: Tenant,
@@ -114,17 +118,18 @@ struct Crew {
     operations: Arc<Meter>,
 }
 
-/// The workload, running.
+/// A running workload.
 #[derive(Debug)]
 pub struct Storms {
     operations: Arc<Meter>,
 }
 
 impl Storms {
-    /// Starts all threads. They run until the runtime shuts down, which a task of this does at the end of the window.
+    /// Starts all threads. They run until a task of this workload shuts the runtime down at the end
+    /// of the window.
     ///
     /// # Panics
-    /// When 4,096 tenants live.
+    /// When 4,096 tenants exist.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         config.window.open(runtime, ENDS);
         let topology: &Topology = runtime.topology();
@@ -142,14 +147,14 @@ impl Storms {
         Self { operations }
     }
 
-    /// Operations per second of all threads together, by batch.
+    /// Returns the operations per second of all threads, per batch.
     #[must_use]
     pub fn operations_per_second(&self) -> [f64; BATCHES] {
         self.operations.rates()
     }
 }
 
-/// Starts task number `number`: a thread of the program, or one of the other.
+/// Starts task number `number`: a thread of the program, or a task of the other program.
 fn launch<P: Platform>(runtime: &Handle<P>, crew: &Arc<Crew>, number: usize) {
     if number >= crew.tasks {
         return;
@@ -175,7 +180,7 @@ impl Crew {
     }
 }
 
-/// The life of task `number`.
+/// Runs task `number`.
 async fn live<P: Platform>(runtime: &Handle<P>, crew: &Crew, number: usize) {
     let Config { load, seed, .. } = crew.config;
     let mut random = Bursts::new(seed, number as u64, 1.0);

@@ -1,15 +1,20 @@
 //! `context1`: pairs of tasks that pass a number back and forth over two pipes.
 //!
-//! **Origin.** UnixBench 5's "Pipe-based Context Switching", as seed 004 ran it: so many pairs side by side, all of one session, which the kernel's
-//! autogroups make one group. A parent writes 8 bytes to one pipe and reads 8 from the other, its child the other way round; the parent counts.
+//! **Origin.** UnixBench 5's "Pipe-based Context Switching", as in Deng Pan, LKML 2023-08-14:
+//! several pairs run side by side in one session, which the kernel's autogroups make one group. A
+//! parent writes 8 bytes to one pipe and reads 8 bytes from the other; its child does the reverse.
+//! The parent counts.
 //!
-//! **Metric.** Loops a second, of all pairs: a loop is two writes, two reads and two wakeups.
+//! **Metric.** Loops per second, summed over all pairs. A loop has two writes, two reads and two
+//! wakeups.
 //!
-//! **Work.** What the two ends of a loop take beside calls, wakeups, switches and pipes is [`Config::work`], which they share equally. Nobody has
-//! published it. Lengths are drawn with a spread.
+//! **Work.** [`Config::work`] is the time that the two ends of a loop take beside calls, wakeups,
+//! switches and pipes. The two ends share it equally. No publication states it. Lengths are drawn
+//! with a spread.
 //!
-//! **What is left out.** Processes, and with them page tables; the start of the copies, and the ten seconds of each. What is read is known by its place:
-//! the check that the number is the one that was expected is not made.
+//! **What is left out.** Processes, and with them page tables; the start-up of the copies, and the
+//! ten seconds that each copy runs. The check that the received number is the expected one is left
+//! out: a message's place in the pipe identifies it.
 
 use std::sync::Arc;
 
@@ -21,47 +26,48 @@ use crate::hackbench::pipe::Pipe;
 use crate::meter::{BATCHES, Meter, Window};
 use crate::nested::nested;
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// How many pairs.
+    /// The number of pairs.
     pub pairs: usize,
-    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    /// The depth of the group of all tasks: 0 for no group, 1 for a group, 2 for a group in a
+    /// group.
     pub depth: usize,
-    /// What a loop takes beside calls, wakeups and pipes.
+    /// The work per loop beside calls, wakeups and pipes.
     pub work: Span,
-    /// Seeds lengths.
+    /// The random seed for lengths.
     pub seed: u64,
-    /// When to measure.
+    /// The measurement window.
     pub window: Window,
 }
 
-/// The bytes that are passed on.
+/// The bytes per message.
 const BYTES: usize = size_of::<u64>();
 
-/// Spread of lengths over their means: an assumption.
+/// The spread of lengths divided by their mean: an assumption.
 const SPREAD: f64 = 0.5;
 
-/// All are fair tasks of nice 0; who ends the run is more urgent.
+/// All tasks are fair tasks of nice 0; the task that ends the run is more urgent.
 const PRIORITY: Priority = Priority::fair(0);
 const ENDS: Priority = Priority::fifo(99);
 
-/// The roles that tasks are counted as.
+/// The names of the tasks' roles.
 pub const ROLES: [&str; 2] = ["parent", "child"];
 
-/// Counters for the roles of this workload.
+/// Makes the counters for the roles of this workload.
 #[must_use]
 pub fn roles() -> Roles {
     Roles::new(&ROLES)
 }
 
-/// The workload, running.
+/// A running workload.
 #[derive(Debug)]
 pub struct Context1 {
     meter: Arc<Meter>,
 }
 
-/// One of a pair.
+/// One task of a pair.
 struct End<P: Platform> {
     runtime: Handle<P>,
     pipes: Arc<[Pipe<P>; 2]>,
@@ -73,7 +79,7 @@ impl<P: Platform> End<P> {
     async fn work(&mut self) {
         match self.work {
             Some(work) => self.runtime.compute(self.lengths.draw(work)).await,
-            // Whoever does nothing else makes way here.
+            // A task without work can be preempted here.
             None => self.runtime.checkpoint().await,
         }
     }
@@ -97,7 +103,7 @@ impl<P: Platform> End<P> {
 }
 
 impl Context1 {
-    /// Starts all pairs. They run until the runtime shuts down, at the end of the window.
+    /// Starts all pairs. They run until the runtime shuts down at the end of the window.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let meter = Arc::new(Meter::new(config.window));
         config.window.open(runtime, ENDS);
@@ -125,7 +131,7 @@ impl Context1 {
         Self { meter }
     }
 
-    /// Loops a second of all pairs, by batch.
+    /// Returns the loops per second of all pairs, per batch.
     #[must_use]
     pub fn loops_per_second(&self) -> [f64; BATCHES] {
         self.meter.rates()

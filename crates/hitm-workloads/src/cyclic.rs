@@ -1,18 +1,24 @@
-//! `cyclic`: a task a CPU, at FIFO 99 and not pinned, that does nothing but sleep for 100 us and note how late it woke.
+//! `cyclic`: one task per CPU, at FIFO 99 and not pinned. Each task repeatedly sleeps for 100 us
+//! and records how late it woke.
 //!
-//! **Origin.** Seeds 000 and 001: `stress-ng --cyclic $(nproc) --cyclic-policy fifo` on 480 CPUs. The loop, its defaults and its
-//! metric are stress-ng's of 2022 to 2025 (0.15.06 to 0.19.02): read the clock, sleep, read the clock, keep the sample if there is
-//! room, count the operation in memory that the instance shares with its parent, look whether to go on. The parent of each instance
-//! waits for the end and is left out.
+//! **Origin.** Deng, cover letter and patch 4/4, LKML 2025-07-21:
+//! `stress-ng --cyclic $(nproc) --cyclic-policy fifo` on 480 CPUs. The loop, its defaults and its
+//! metric are those of stress-ng from 2022 to 2025 (0.15.06 to 0.19.02): read the clock; sleep;
+//! read the clock; store the sample if there is room; count the operation in memory that the
+//! instance shares with its parent; check whether to go on. The parent of each instance only waits
+//! for the end and is left out.
 //!
-//! **An operation** is one wakeup, by the timer interrupt of the CPU on which the sleep began, and two switches: to the task
-//! and away from it.
+//! **An operation** is one wakeup by the timer interrupt of the CPU on which the sleep began, and
+//! two switches: to the task and away from it.
 //!
-//! **Start-up.** Instances begin where fork balancing puts them ([`Placement`]) and may go anywhere from then on. Each first
-//! sleeps for a time that the seed draws from one period, so that phases are not synchronised. Every instance starts two
-//! others, so that thousands are there soon; stress-ng starts them one after the other, long before what is measured here.
+//! **Start-up.** Fork balancing places the instances ([`Placement`]); afterwards they may migrate
+//! to any CPU. Each instance first sleeps for a part of one period that is drawn from the random
+//! seed, so that phases are not synchronised. Every instance starts two other instances, so that
+//! thousands of them start quickly. stress-ng starts them one after the other, long before the
+//! measured time.
 //!
-//! **Metric.** Operations of all instances per second of real time. How late instance 0 woke is kept beside it.
+//! **Metric.** Operations of all instances per second of real time. The wakeup latency of instance
+//! 0 is recorded too.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,20 +30,21 @@ use hitm_topology::{CpuId, Scope, Topology};
 use crate::bursts::{Burst, Bursts};
 use crate::meter::{BATCHES, Meter, Window};
 
-/// Where the instances begin.
+/// The initial placement of the instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Evenly: packages in turn, in them LLC domains, in those cores, and second threads of cores last. With an instance a CPU each
-    /// has a CPU of its own.
+    /// Evenly: over the packages in turn, then over their LLC domains, then over the cores of
+    /// these; second threads of cores come last. With one instance per CPU, each instance begins on
+    /// its own CPU.
     #[default]
     Spread,
-    /// Each on a CPU that the seed draws, whoever else is there: how it is when those that sleep look like idle CPUs to who
-    /// places the next.
+    /// Each instance on a randomly drawn CPU, which it may share. This models a fork balancer to
+    /// which CPUs with sleeping tasks look idle.
     Drawn,
 }
 
 impl Placement {
-    /// The name in commands and reports.
+    /// Returns the name for commands and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,34 +54,35 @@ impl Placement {
     }
 }
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// How many instances; none for one a CPU.
+    /// The number of instances; `None` for one per CPU.
     pub instances: Option<usize>,
-    /// How long an operation sleeps.
+    /// The length of an operation's sleep.
     pub sleep: Span,
-    /// Mean of what an operation does beside that.
+    /// The mean work of an operation beside the sleep.
     pub work: Span,
     /// The real-time priority, 1 to 99.
     pub priority: u8,
-    /// Where the instances begin.
+    /// The initial placement of the instances.
     pub placement: Placement,
-    /// Seeds phases, work and drawn places.
+    /// The random seed for phases, work and drawn places.
     pub seed: u64,
-    /// When to measure.
+    /// The measurement window.
     pub window: Window,
 }
 
 impl Config {
     /// stress-ng's default.
     pub const SLEEP: Span = Span::from_micros(100);
-    /// Three reads of the clock, a sample and a counter: what rt-app's description of the same loop gives it.
+    /// Three clock reads, a sample and a counter: the work that rt-app's description of the same
+    /// loop has.
     pub const WORK: Span = Span::from_micros(1);
-    /// The most urgent, which stress-ng takes for FIFO.
+    /// The most urgent priority, stress-ng's default for FIFO.
     pub const PRIORITY: u8 = 99;
 
-    /// As the seeds ran it.
+    /// Returns the configuration of the published runs.
     #[must_use]
     pub const fn new(seed: u64, window: Window) -> Self {
         Self {
@@ -88,65 +96,65 @@ impl Config {
         }
     }
 
-    /// How many instances run on `topology`.
+    /// Returns the number of instances on `topology`.
     #[must_use]
     pub fn instances_on(&self, topology: &Topology) -> usize {
         self.instances.unwrap_or_else(|| topology.cpus())
     }
 }
 
-/// Spread of the work over its mean: an assumption, as for all work here.
+/// The spread of the work divided by its mean: an assumption, as for all work here.
 const SPREAD: f64 = 0.5;
 
-/// Samples that an instance keeps: stress-ng's default.
+/// The number of samples that an instance keeps: stress-ng's default.
 pub const SAMPLES: usize = 10_000;
 
-/// The roles that tasks are counted as.
+/// The names of the tasks' roles.
 pub const ROLES: [&str; 1] = ["cyclic"];
 
 const CYCLIC: Role = Role(0);
 
-/// Counters for the roles of this workload.
+/// Makes the counters for the roles of this workload.
 #[must_use]
 pub fn roles() -> Roles {
     Roles::new(&ROLES)
 }
 
 described! {
-    /// What an instance shares with its parent.
+    /// Memory that an instance shares with its parent.
     struct CounterWords<M: Memory> as "bogo_counter" {
-        /// Operations. Written by the instance, read by its parent at the end.
+        /// The number of operations. The instance writes it; its parent reads it at the end.
         operations: M::Atomic<u64>,
     }
 }
 
 described! {
-    /// What all instances look at.
+    /// Memory that all instances read.
     struct FlagWords<M: Memory> as "continue_flag" {
         /// Whether to go on. Written once, at the start.
         go_on: M::Atomic<u32>,
     }
 }
 
-/// Counts of one run that every instance adds to.
+/// Counts of one run that every instance updates.
 #[derive(Debug)]
 struct Tally {
     operations: Meter,
-    /// How late instance 0 woke.
+    /// The wakeup latencies of instance 0.
     latencies: Mutex<Vec<Span>>,
 }
 
-/// What the instances of a run have in common.
+/// State that the instances of a run share.
 struct Crew<P: Platform> {
     config: Config,
-    /// Where each begins.
+    /// The CPU where each instance begins.
     places: Vec<CpuId>,
     everywhere: CpuSet,
     flag: Placed<P, FlagWords<P>>,
     tally: Arc<Tally>,
 }
 
-/// The workload, running.
+/// A running workload.
 #[derive(Debug)]
 pub struct Cyclic {
     tally: Arc<Tally>,
@@ -154,7 +162,8 @@ pub struct Cyclic {
 }
 
 impl Cyclic {
-    /// Starts all instances. They run until the runtime shuts down, which a task of this does at the end of the window.
+    /// Starts all instances. They run until a task of this workload shuts the runtime down at the
+    /// end of the window.
     ///
     /// # Panics
     /// When the priority is not 1 to 99.
@@ -174,26 +183,27 @@ impl Cyclic {
         Self { tally, instances }
     }
 
-    /// Operations per second of all instances together, by batch.
+    /// Returns the operations per second of all instances, per batch.
     #[must_use]
     pub fn operations_per_second(&self) -> [f64; BATCHES] {
         self.tally.operations.rates()
     }
 
-    /// How much later than asked for instance 0 woke, in the window, in order of time; the first [`SAMPLES`].
+    /// Returns the wakeup latencies of instance 0 in the window, in order of time; at most the
+    /// first [`SAMPLES`].
     #[must_use]
     pub fn latencies(&self) -> Vec<Span> {
         self.tally.latencies.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The number of instances.
+    /// Returns the number of instances.
     #[must_use]
     pub fn instances(&self) -> usize {
         self.instances
     }
 }
 
-/// Where each instance begins.
+/// Returns the CPU where each instance begins.
 #[must_use]
 pub fn places(topology: &Topology, config: &Config) -> Vec<CpuId> {
     let instances = config.instances_on(topology);
@@ -207,14 +217,16 @@ pub fn places(topology: &Topology, config: &Config) -> Vec<CpuId> {
     }
 }
 
-/// The CPUs in the order in which equal tasks are put on them: each as far from those before as can be.
+/// Returns the CPUs in the order in which equal tasks are placed: each is as far as possible from
+/// those before it.
 fn spread(topology: &Topology) -> Vec<CpuId> {
     let position = |scope, cpu: CpuId| {
         let part = topology.part_of(scope, cpu);
         topology.cpus_of(scope, part).iter().position(|&other| other == cpu).unwrap_or(0)
     };
     let mut cpus: Vec<CpuId> = topology.cpu_ids().collect();
-    // The thread within its core first, then the core within its LLC domain, then the domain within its package.
+    // The sort key: the thread within its core first, then the core within its LLC domain, then the
+    // domain within its package.
     cpus.sort_by_cached_key(|&cpu| {
         let (thread, core) = (position(Scope::Core, cpu), topology.part_of(Scope::Core, cpu));
         let llc = topology.part_of(Scope::Llc, cpu);
@@ -225,10 +237,10 @@ fn spread(topology: &Topology) -> Vec<CpuId> {
     cpus
 }
 
-/// Random numbers that are no instance's own.
+/// The random stream for drawn places; no instance uses it.
 const PLACES: u64 = u64::MAX;
 
-/// Starts instance number `instance` where it begins.
+/// Starts instance number `instance` on its initial CPU.
 fn launch<P: Platform>(runtime: &Handle<P>, crew: &Arc<Crew<P>>, instance: usize) {
     let Some(&place) = crew.places.get(instance) else { return };
     let options = SpawnOptions {
@@ -248,14 +260,14 @@ fn launch<P: Platform>(runtime: &Handle<P>, crew: &Arc<Crew<P>>, instance: usize
     });
 }
 
-/// The life of an instance.
+/// Runs an instance.
 async fn run<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, instance: usize) {
     let Config { sleep, work, seed, window, .. } = crew.config;
     let counter =
         Placed::<P, CounterWords<P>>::new(CounterWords { operations: P::Atomic::new(0) }, Some(instance), None);
     let mut random = Bursts::new(seed, instance as u64, 1.0);
     runtime.sleep(Span::from_picos(random.below(sleep.as_picos()))).await;
-    // Relaxed: nothing is published by it.
+    // Relaxed: the flag publishes nothing.
     while crew.flag.go_on.load(Ordering::Relaxed) != 0 {
         let asleep = runtime.now();
         runtime.sleep(sleep).await;
@@ -266,9 +278,10 @@ async fn run<P: Platform>(runtime: &Handle<P>, crew: &Crew<P>, instance: usize) 
                 latencies.push(awake.since(asleep).saturating_sub(sleep));
             }
         }
-        // Relaxed: the instance alone writes it, so two accesses are enough; a reader wants a recent number.
+        // Relaxed: only the instance writes it, so a load and a store suffice; a reader wants a
+        // recent number.
         let operations = counter.operations.load(Ordering::Relaxed);
-        // Relaxed: as above.
+        // Relaxed: as for the load.
         counter.operations.store(operations + 1, Ordering::Relaxed);
         crew.tally.operations.add_at(awake, 1);
         if !work.is_zero() {
@@ -306,7 +319,8 @@ mod tests {
         let mut once = drawn(1);
         once.sort_unstable();
         once.dedup();
-        // With every place drawn by itself, 64 places have 40 different ones in the mean, by 3.2 as much or less.
+        // 64 independently drawn places have 40 different CPUs on average, with a standard
+        // deviation of 3.2 CPUs.
         assert!((27..=53).contains(&once.len()), "{} of 64", once.len());
     }
 }

@@ -1,7 +1,8 @@
-//! The workloads of the seeds, written once as tasks over the runtime, for both hosts.
+//! The workloads of the publications that hitm reproduces, written once as tasks over the runtime,
+//! for both hosts.
 //!
-//! A workload knows its tasks, what they do to each other, and its metric. It knows nothing of the machine below and names
-//! no field of the scheduler.
+//! A workload defines its tasks, their interaction and its metric. It is independent of the machine
+//! below and names no field of the scheduler.
 
 pub mod bursts;
 pub mod cid_bursts;
@@ -18,7 +19,7 @@ pub mod probe;
 pub mod schbench;
 mod system_call;
 
-/// The README's example is a test.
+/// Compiles and runs the README's example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

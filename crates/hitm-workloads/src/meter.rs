@@ -1,47 +1,48 @@
-//! Completed work by time: a warm-up that does not count, then batches of equal length.
+//! Completed work over time: a warm-up that does not count, then batches of equal length.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hitm::{Handle, Priority};
 use hitm_memory::{Platform, Span, Time};
 
-/// When a run is measured.
+/// The time window in which a run is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What is done before this time does not count.
+    /// The length of the warm-up. Work completed in it does not count.
     pub warm_up: Span,
-    /// How long is measured.
+    /// The length of the measurement.
     pub measured: Span,
 }
 
 impl Window {
-    /// When the measurement starts.
+    /// Returns when the measurement starts.
     #[must_use]
     pub fn start(&self) -> Time {
         Time::START + self.warm_up
     }
 
-    /// When the measurement ends.
+    /// Returns when the measurement ends.
     #[must_use]
     pub fn end(&self) -> Time {
         self.start() + self.measured
     }
 
-    /// Which of [`BATCHES`] `now` falls into; none outside.
+    /// Returns the batch of [`BATCHES`] that `now` falls into; `None` outside the window.
     pub(crate) fn batch(self, now: Time) -> Option<usize> {
         let since = now.since(self.start());
         let batch = since.as_picos() / (self.measured.as_picos() / BATCHES as u64).max(1);
         (now >= self.start() && batch < BATCHES as u64).then_some(batch as usize)
     }
 
-    /// What tasks do is counted by role from the start to the end.
+    /// Counts events by role from the start to the end of the window.
     pub(crate) fn count_roles<P: Platform>(self, runtime: &Handle<P>) {
         if let Some(roles) = runtime.roles() {
             roles.count_between(self.start(), self.end());
         }
     }
 
-    /// As [`count_roles`](Self::count_roles), and a task of `priority` shuts the runtime down at the end.
+    /// Counts as [`count_roles`](Self::count_roles) does, and spawns a task of `priority` that
+    /// shuts the runtime down at the end.
     pub(crate) fn open<P: Platform>(self, runtime: &Handle<P>, priority: Priority) {
         self.count_roles(runtime);
         let clock = runtime.clone();
@@ -52,10 +53,10 @@ impl Window {
     }
 }
 
-/// Batches in a run: enough for an interval.
+/// The number of batches per run: enough for a confidence interval.
 pub const BATCHES: usize = 10;
 
-/// Counts work units by batch.
+/// Counts units of work per batch.
 #[derive(Debug)]
 pub struct Meter {
     window: Window,
@@ -63,7 +64,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Nothing counted yet.
+    /// Makes a meter with zero counts.
     #[must_use]
     pub fn new(window: Window) -> Self {
         Self { window, batches: [const { AtomicU64::new(0) }; BATCHES] }
@@ -83,7 +84,7 @@ impl Meter {
         }
     }
 
-    /// Units per second, by batch.
+    /// Returns the units per second of each batch.
     #[must_use]
     pub fn rates(&self) -> [f64; BATCHES] {
         let seconds = self.window.measured.as_secs_f64() / BATCHES as f64;

@@ -1,16 +1,17 @@
-//! Groups for a workload all of whose tasks are of one session, as the kernel's autogroups and services make them.
+//! Groups for a workload whose tasks all belong to one session, as the kernel's autogroups and
+//! services form them.
 
 use hitm::{Group, Handle};
 use hitm_memory::Platform;
 
-/// A group in groups, so many in all; none for 0.
+/// Makes `depth` groups, each in the one before, and returns the innermost; `None` for depth 0.
 #[must_use]
 pub fn nested<P: Platform>(runtime: &Handle<P>, name: &str, depth: usize) -> Option<Group> {
     let outermost = (depth > 0).then(|| runtime.group(name))?;
     Some((1..depth).fold(outermost, |group, _| group.group(name)))
 }
 
-/// How deep that is, in words that follow others; nothing for `usual`.
+/// Returns the depth in words that follow other words; an empty string when it equals `usual`.
 #[must_use]
 pub fn in_words(depth: usize, usual: usize) -> String {
     match depth {

@@ -1,31 +1,36 @@
-//! `schbench`: workers that spin and sleep, and messengers that wake them all at once: fair tasks.
+//! `schbench`: workers that spin and sleep, and message threads that wake all of their workers at
+//! once. All are fair tasks.
 //!
-//! **Origin.** Chris Mason's schbench in its revisions up to September 2021, the ones that the results of seed 004 fit: `schbench -m M -t T`
-//! with spins and sleeps of 30 ms. Later programs of the name measure something else.
+//! **Origin.** Chris Mason's schbench in its revisions up to September 2021, which the results in
+//! Deng Pan, LKML 2023-08-14, fit: `schbench -m M -t T` with spins and sleeps of 30 ms. Later
+//! programs of this name measure something else.
 //!
-//! | who | over and over |
+//! | task | loop |
 //! |---|---|
-//! | a worker | spins for [`Config::cputime`]; puts itself on its messenger's list; posts the messenger; sleeps until it is posted |
-//! | a messenger | forgets posts; takes the whole list, notes the time, posts each worker on it; sleeps until it is posted; spins for [`Config::cputime`]; sleeps for [`Config::sleeptime`] and up to a quarter of it more |
+//! | worker | spins for [`Config::cputime`]; puts itself on its message thread's list; posts the message thread; sleeps until it is posted |
+//! | message thread | clears its post; takes the whole list, records the time, posts each worker on the list; sleeps until it is posted; spins for [`Config::cputime`]; sleeps for [`Config::sleeptime`] and up to a quarter of it more |
 //!
-//! Spins are of the clock, not of work: whoever is preempted meanwhile has the less left.
+//! Spins last for a time on the clock, not for an amount of work. A task that is preempted while it
+//! spins therefore has less work left.
 //!
-//! **Metric.** The wakeup latency: from the time that the messenger noted until the worker runs again and looks at the clock. It has in it what
-//! the messenger takes to wake those before on the list. Judged is the 99th percentile of the samples that end in the window.
+//! **Metric.** The wakeup latency: from the time that the message thread recorded until the worker
+//! runs again and reads the clock. It includes the time that the message thread takes to wake
+//! earlier workers on the list. The metric is the 99th percentile of the samples that end in the
+//! window.
 //!
 //! **Memory ordering.**
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
-//! | worker, compare-exchange of `head` | messenger, swap of `head` | `next` of the worker and of those that pushed before it: each continues the release sequence of the one before |
-//! | messenger, swap of `head` | worker that comes after it, compare-exchange of `head` | that posts were forgotten before: the worker's own post is not |
-//! | who posts, swap of the futex's word | who waits, swap of the word | what was done before: to a messenger the list, to a worker `woken_at` |
+//! | worker, compare-exchange of `head` | message thread, swap of `head` | `next` of the worker and of the workers that pushed before it: each exchange continues the release sequence of the one before |
+//! | message thread, swap of `head` | next worker that pushes, compare-exchange of `head` | that earlier posts were cleared; so the worker's own post is kept |
+//! | poster, swap of the futex's word | waiter, swap of the word | earlier writes: the list for a message thread, `woken_at` for a worker |
 //!
-//! **Differences.** Each messenger begins at a time that the seed draws from a round. The original's all begin at once, and take hundreds of
-//! rounds, most of its run, to drift apart.
+//! **Differences.** Each message thread begins at a randomly drawn time within one round. The
+//! original's all begin at once, and take hundreds of rounds, most of its run, to drift apart.
 //!
-//! **What is left out.** What the clock's reads and the histogram's update take; the creation of threads, since a task's beginning costs less; the main thread,
-//! which sleeps.
+//! **What is left out.** The cost of clock reads and of the histogram's update; the creation of
+//! threads, since spawning a task costs less; the main thread, which sleeps.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -42,64 +47,66 @@ use crate::bursts::Bursts;
 use crate::meter::{BATCHES, Window};
 use crate::nested::nested;
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many messengers.
+    /// The number of message threads.
     pub messengers: usize,
-    /// How many workers each has; none for a quarter of the CPUs.
+    /// The number of workers per message thread; `None` for a quarter of the CPUs.
     pub workers: Option<usize>,
-    /// How long workers and messengers spin.
+    /// The length of the spins of workers and message threads.
     pub cputime: Span,
-    /// How long a messenger sleeps at least.
+    /// The minimum length of a message thread's sleep.
     pub sleeptime: Span,
-    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    /// The depth of the group of all tasks: 0 for no group, 1 for a group, 2 for a group in a
+    /// group.
     pub depth: usize,
-    /// Seeds what it sleeps beyond that.
+    /// The random seed for the sleep beyond the minimum.
     pub seed: u64,
-    /// When to measure.
+    /// The measurement window.
     pub window: Window,
 }
 
 impl Config {
-    /// The original's default, of workers and of messengers.
+    /// The original's default, for workers and message threads.
     pub const CPUTIME: Span = Span::from_micros(30_000);
     /// The original's default.
     pub const SLEEPTIME: Span = Span::from_micros(30_000);
 
-    /// As the seed ran it, with so many messengers.
+    /// Returns the configuration of the published runs, with this number of message threads.
     #[must_use]
     pub const fn new(messengers: usize, seed: u64, window: Window) -> Self {
         Self { messengers, workers: None, cputime: Self::CPUTIME, sleeptime: Self::SLEEPTIME, depth: 0, seed, window }
     }
 
-    /// How many workers a messenger has on `topology`.
+    /// Returns the number of workers per message thread on `topology`.
     #[must_use]
     pub fn workers_on(&self, topology: &Topology) -> usize {
         self.workers.unwrap_or_else(|| (topology.cpus() / 4).max(1))
     }
 }
 
-/// All are fair tasks of nice 0; who ends the run is more urgent.
+/// All tasks are fair tasks of nice 0; the task that ends the run is more urgent.
 const PRIORITY: Priority = Priority::fair(0);
 const ENDS: Priority = Priority::fifo(99);
 
-/// The roles that tasks are counted as.
+/// The names of the tasks' roles.
 pub const ROLES: [&str; 2] = ["messenger", "worker"];
 
 const MESSENGER: Role = Role(0);
 const WORKER: Role = Role(1);
 
-/// Counters for the roles of this workload.
+/// Makes the counters for the roles of this workload.
 #[must_use]
 pub fn roles() -> Roles {
     Roles::new(&ROLES)
 }
 
 described! {
-    /// Who waits for a messenger, the last to come first.
+    /// The list of the workers that wait for a message thread, the last to arrive first.
     struct ListWords<M: Memory> as "messenger_list" {
-        /// The last worker to come, counted from 1; 0 for nobody. Written by all workers of the messenger, and by it.
+        /// The last worker to arrive, plus 1; 0 for an empty list. All workers of the message
+        /// thread, and the message thread, write it.
         head: M::Atomic<u32>,
     }
 }
@@ -107,26 +114,28 @@ described! {
 described! {
     /// A worker's words.
     struct WorkerWords<M: Memory> as "schbench_worker" {
-        /// Who came before it, as in `head`. Written by the worker, read by its messenger.
+        /// The worker that arrived before, as in `head`. The worker writes it; its message thread
+        /// reads it.
         next: M::Atomic<u32>,
-        /// When its messenger began to wake those on the list, in picoseconds. Written by the messenger, read by the worker.
+        /// When its message thread began to wake the workers on the list, in picoseconds. The
+        /// message thread writes it; the worker reads it.
         woken_at: M::Atomic<u64>,
     }
 }
 
-/// The two values of a futex's word here.
+/// The two values of a futex's word in this workload.
 const BLOCKED: u32 = 0;
 const POSTED: u32 = 1;
 
-/// Lets whoever waits for `futex` go, or who next will.
+/// Releases the present or the next waiter of `futex`.
 fn post<P: Platform>(futex: &Futex<P>) {
-    // Release: publishes what was done before. Pairs with the Acquire in `wait`.
+    // Release: publishes earlier writes. Pairs with the Acquire in `wait`.
     if futex.word().swap(POSTED, Ordering::Release) == BLOCKED {
         futex.wake(1);
     }
 }
 
-/// Waits until `futex` was posted since the last wait.
+/// Waits until `futex` has been posted since the last wait.
 async fn wait<P: Platform>(futex: &Futex<P>) {
     // Acquire: pairs with the Release in `post`.
     while futex.word().swap(BLOCKED, Ordering::Acquire) == BLOCKED {
@@ -137,13 +146,13 @@ async fn wait<P: Platform>(futex: &Futex<P>) {
 /// When a wakeup ended, and how long it took.
 type Sample = (Time, Span);
 
-/// A messenger's worker.
+/// A worker of a message thread.
 struct Worker<P: Platform> {
     words: Placed<P, WorkerWords<P>>,
     futex: Futex<P>,
 }
 
-/// A messenger with its workers.
+/// A message thread with its workers.
 struct Crew<P: Platform> {
     runtime: Handle<P>,
     config: Config,
@@ -152,11 +161,12 @@ struct Crew<P: Platform> {
     workers: Box<[Worker<P>]>,
 }
 
-/// The shortest step of a spin. It may take longer by what other CPUs of the core add, and so may the spin.
+/// The shortest step of a spin. Activity on other CPUs of the core may lengthen the step, and the
+/// spin by the same time.
 const STEP_MIN: Span = Span::from_micros(2);
 
 impl<P: Platform> Crew<P> {
-    /// The `index`th messenger's.
+    /// Makes message thread number `index` with its workers.
     fn new(runtime: &Handle<P>, config: Config, index: usize) -> Self {
         let workers = config.workers_on(runtime.topology());
         let worker = |worker| {
@@ -175,11 +185,12 @@ impl<P: Platform> Crew<P> {
         }
     }
 
-    /// Spins until `cputime` has passed on the clock, whoever had the CPU meanwhile.
+    /// Spins until `cputime` has passed on the clock, even if other tasks had the CPU meanwhile.
     ///
-    /// `compute` takes an amount of work, which on a simulated machine takes up to 1.6 times as long while another CPU of the core executes
-    /// (`shared_core_factor`). So it is done in steps of half of what is left: none ends too late. Who was preempted looks
-    /// at the clock anew, and gives up what was left of the step.
+    /// `compute` takes an amount of work. On a simulated machine, it takes up to 1.6 times as long
+    /// while another CPU of the core executes (`shared_core_factor`). The spin therefore proceeds
+    /// in steps of half of the remaining time, so that no step ends too late. A task that was
+    /// preempted reads the clock again and drops the rest of its step.
     async fn spin(&self) {
         let end = self.runtime.now() + self.config.cputime;
         poll_fn(|context| {
@@ -202,13 +213,14 @@ impl<P: Platform> Crew<P> {
     /// Puts a worker on the list.
     fn push(&self, worker: usize) {
         let ListWords { head } = &*self.list;
-        // Relaxed: nothing is read by way of it; a stale one fails below.
+        // Relaxed: the value is not dereferenced; the exchange below fails on a stale value.
         let mut last = head.load(Ordering::Relaxed);
         loop {
-            // Relaxed: published by the exchange below.
+            // Relaxed: the exchange below publishes it.
             self.workers[worker].words.next.store(last, Ordering::Relaxed);
-            // AcqRel: publishes `next`, and sees that posts were forgotten; see the module. A list that is taken whole has no ABA.
-            // Relaxed on failure: as above.
+            // AcqRel: publishes `next`, and sees that posts were cleared; see the module. The list
+            // is only taken whole, so there is no ABA problem. Relaxed on failure: as for the load
+            // above.
             match head.compare_exchange(last, worker as u32 + 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => last = other,
@@ -216,25 +228,27 @@ impl<P: Platform> Crew<P> {
         }
     }
 
-    /// Wakes all who are on the list, and forgets what they posted.
+    /// Wakes all workers on the list, and clears their posts.
     async fn wake_all(&self) {
-        // Relaxed: published by the swap below. Who posts from here on may be on the list: one wakeup of the messenger in vain.
+        // Relaxed: the swap below publishes it. A worker that posts from here on may be on the list
+        // already; this causes one needless wakeup of the message thread.
         self.futex.word().store(BLOCKED, Ordering::Relaxed);
-        // AcqRel: pairs with the exchange in `push`, both ways; see the module.
+        // AcqRel: pairs in both directions with the exchange in `push`; see the module.
         let mut next = self.list.head.swap(0, Ordering::AcqRel);
         let now = self.runtime.now();
         while let Some(index) = next.checked_sub(1) {
             let Worker { words, futex } = &self.workers[index as usize];
-            // Relaxed: `head` has published it. Read first: who is posted may push itself anew.
+            // Relaxed: `head` has published it. It is read before the post, since a posted worker
+            // may push itself again.
             next = words.next.load(Ordering::Relaxed);
-            // Relaxed: published by the post.
+            // Relaxed: the post publishes it.
             words.woken_at.store(now.since(Time::START).as_picos(), Ordering::Relaxed);
             post(futex);
             self.runtime.checkpoint().await;
         }
     }
 
-    /// The life of the messenger, whose random numbers are the `index`th.
+    /// Runs the message thread with random stream number `index`.
     async fn deliver(&self, index: usize) {
         let mut random = Bursts::new(self.config.seed, index as u64, 1.0);
         let Config { cputime, sleeptime, .. } = self.config;
@@ -248,7 +262,7 @@ impl<P: Platform> Crew<P> {
         }
     }
 
-    /// The life of a worker.
+    /// Runs a worker.
     async fn work(&self, worker: usize, samples: &Mutex<Vec<Sample>>) {
         let Worker { words, futex } = &self.workers[worker];
         let window = self.config.window;
@@ -267,16 +281,17 @@ impl<P: Platform> Crew<P> {
     }
 }
 
-/// The workload, running.
+/// A running workload.
 #[derive(Debug)]
 pub struct Schbench {
     window: Window,
-    /// By worker.
+    /// The samples of each worker.
     samples: Arc<[Mutex<Vec<Sample>>]>,
 }
 
 impl Schbench {
-    /// Starts all messengers, each of which starts its workers. They run until the runtime shuts down, at the end of the window.
+    /// Starts all message threads; each starts its workers. They run until the runtime shuts down
+    /// at the end of the window.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         config.window.open(runtime, ENDS);
         let workers = config.workers_on(runtime.topology());
@@ -302,14 +317,14 @@ impl Schbench {
         Self { window: config.window, samples }
     }
 
-    /// How long wakeups took, by worker.
+    /// Returns the wakeup latencies, per worker.
     #[must_use]
     pub fn latencies(&self) -> Vec<Vec<Span>> {
         let of = |samples: &[Sample]| samples.iter().map(|&(_, latency)| latency).collect();
         self.samples.iter().map(|samples| of(&samples.lock().unwrap_or_else(PoisonError::into_inner))).collect()
     }
 
-    /// The same of all workers, by batch.
+    /// Returns the wakeup latencies of all workers, per batch.
     #[must_use]
     pub fn latencies_by_batch(&self) -> [Vec<Span>; BATCHES] {
         let mut batches = [const { Vec::new() }; BATCHES];

@@ -1,13 +1,16 @@
-//! What the runtime keeps of a task beside the scheduler's words: its future and how it left its last poll.
+//! The runtime's state of a task beside the scheduler's: the task's future and how its last poll
+//! ended.
 //!
-//! **Roles.** The table holds a cell while its task lives; handles and wakers hold it longer, without the future. A cell is the
-//! waker of its task, so it must not hold a waker of its own beyond the task's end.
+//! **Roles.** The table holds a cell while its task is alive. Handles and wakers hold the cell
+//! longer, without the future. A cell is the waker of its task, so it must not hold its own waker
+//! beyond the task's end.
 //!
-//! The future is in a mutex that is never contended: the scheduler runs a task on one CPU at a time. A second CPU that
-//! finds it taken has met a bug, and says so.
+//! The future is in a mutex that is never contended: the scheduler runs a task on one CPU at a
+//! time. A second CPU that finds the mutex locked has met a bug, and panics.
 //!
-//! **Simulation.** All that is here stands outside the simulated memory. What one CPU writes and another reads without having
-//! been led there by a simulated word (`aborted`, `parking`) is touched after [`Platform::settle`].
+//! **Simulation.** All state here is outside the simulated memory. State that one CPU writes and
+//! another reads without a simulated word in between (`aborted`, `parking`) is accessed after
+//! [`Platform::settle`].
 
 use std::any::Any;
 use std::fmt;
@@ -37,21 +40,21 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Leave {
-    /// It waits.
+    /// The task waits.
     Block,
-    /// It lets its equals go first.
+    /// The task lets tasks of the same priority run first.
     Yield,
-    /// It makes way.
+    /// The task is preempted.
     Preempt,
 }
 
 /// Whether a task is parked.
 enum Parking {
-    /// It is not, and was not unparked either.
+    /// The task is not parked, and no unpark is pending.
     Idle,
-    /// It was unparked: the next park returns.
+    /// An unpark is pending: the next park returns.
     Unparked,
-    /// It is, and this wakes who waits for that.
+    /// The task is parked; an unpark wakes this waker.
     Parked(Waker),
 }
 
@@ -59,7 +62,7 @@ enum Parking {
 pub(crate) struct Cell<P: Platform> {
     pub(crate) id: TaskId,
     pub(crate) role: Option<Role>,
-    /// Kept until the task's number was given back.
+    /// Kept until the task's id is freed.
     pub(crate) tenant: Option<Tenant>,
     runtime: Weak<Inner<P>>,
     task: Mutex<Option<Task>>,
@@ -67,23 +70,25 @@ pub(crate) struct Cell<P: Platform> {
     aborted: AtomicBool,
     ended: AtomicBool,
     parking: Mutex<Parking>,
-    /// What it is lent and what it waits for.
+    /// The priorities that the task is lent and the mutexes that it waits for.
     pub(crate) pi: TaskPi<P>,
-    /// It was aborted or has panicked, and its future is being dropped.
+    /// Whether the task was aborted or has panicked, so that its future is being dropped.
     dying: AtomicBool,
-    /// Whether `deferred` has any. Its own CPU's alone, as is that.
+    /// Whether `deferred` has entries. Only the task's CPU uses both.
     defers: AtomicBool,
-    /// What is released at the end of the poll.
+    /// The mutexes to release at the end of the poll.
     deferred: Mutex<Vec<Deferred<P>>>,
-    /// The task while it lives, and calls that use its number: see [`Cell::hold`].
+    /// The number of holds: one by the live task, and one per call that uses its id. See
+    /// [`Cell::hold`].
     holders: AtomicU32,
-    /// How the present poll ends if it does not end the task. Its own CPU's alone, like all below.
+    /// How the present poll ends if it does not end the task. Only the task's CPU uses this and all
+    /// fields below.
     leave: AtomicU8,
-    /// What is left of its turn, in picoseconds.
+    /// The remainder of its round-robin turn, in picoseconds.
     slice: AtomicU64,
-    /// The CPU that it ran on last, counted from 1; 0 before the first time.
+    /// The CPU that the task ran on last, plus 1; 0 before the first time.
     pub(crate) last_cpu: AtomicU32,
-    /// Whether it slept before this poll.
+    /// Whether the task slept before this poll.
     pub(crate) slept: AtomicBool,
 }
 
@@ -118,28 +123,32 @@ impl<P: Platform> Cell<P> {
         })
     }
 
-    /// Asks the task to end where it next waits. The caller, who has settled, wakes it.
+    /// Asks the task to end where it next waits. The caller has settled before, and wakes the task
+    /// after.
     pub(crate) fn abort(&self) {
-        // Release: what the aborter did before is seen by the CPU that ends the task. Pairs with `is_aborted`.
+        // Release: the CPU that ends the task sees what the aborter did before. Pairs with
+        // `is_aborted`.
         self.aborted.store(true, Ordering::Release);
     }
 
-    /// Whether the task was asked to end.
+    /// Returns whether the task was asked to end.
     pub(crate) fn is_aborted(&self) -> bool {
         P::settle();
         // Acquire: pairs with the Release in `abort`.
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Whether the task has ended: its number may be another's by now. After a false it may have, too: a wakeup of whoever
-    /// has the number is one of the spurious ones that tasks put up with.
+    /// Returns whether the task has ended. After true, another task may use its id. After false,
+    /// the task may end at any time too; a wakeup of the id's next task is then a spurious one,
+    /// which tasks tolerate.
     pub(crate) fn has_ended(&self) -> bool {
         P::settle();
         // Acquire: pairs with the Release in `end`.
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Keeps the task's number from being used again until [`Cell::release`]; false when it may have been.
+    /// Keeps the task's id from being reused until [`Cell::release`]; returns false when it may
+    /// have been reused.
     #[must_use]
     pub(crate) fn hold(&self) -> bool {
         P::settle();
@@ -148,49 +157,51 @@ impl<P: Platform> Cell<P> {
         self.holders.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Gives a hold back; true when it was the last and the number is free. The first is the task's own.
+    /// Releases a hold; returns true when it was the last one and the id is free. The first hold is
+    /// the task's own.
     #[must_use]
     pub(crate) fn release(&self) -> bool {
         P::settle();
-        // AcqRel: whoever frees the number has seen all that was done under it.
+        // AcqRel: the caller that frees the id sees all that was done under the other holds.
         self.holders.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// How the present poll ends if it does not end the task.
+    /// Sets how the present poll ends if it does not end the task.
     pub(crate) fn set_leave(&self, leave: Leave) {
-        // Relaxed: written and read on the CPU that polls.
+        // Relaxed: only the CPU that polls the task writes and reads this.
         self.leave.store(leave as u8, Ordering::Relaxed);
     }
 
-    /// What is left of its turn.
+    /// Returns the remainder of the task's turn.
     pub(crate) fn slice(&self) -> Span {
-        // Relaxed: as above; between CPUs the run queue's lock orders it.
+        // Relaxed: as in `set_leave`; the run queue's lock orders accesses from different CPUs.
         Span::from_picos(self.slice.load(Ordering::Relaxed))
     }
 
-    /// What is left of its turn; a new one when nothing is.
+    /// Sets the remainder of the task's turn; a new turn begins when nothing remains.
     pub(crate) fn set_slice(&self, left: Span) {
         let left = if left.is_zero() { SLICE } else { left };
-        // Relaxed: as above.
+        // Relaxed: as in `slice`.
         self.slice.store(left.as_picos(), Ordering::Relaxed);
     }
 
-    /// Whether its future is being dropped because it was aborted or has panicked.
+    /// Returns whether the future is being dropped because the task was aborted or has panicked.
     pub(crate) fn is_dying(&self) -> bool {
-        // Relaxed: asked by who drops what was in the future, the thread that has set it.
+        // Relaxed: the destructors that ask run on the thread that has set it.
         self.dying.load(Ordering::Relaxed)
     }
 
-    /// Releases a PI mutex at the end of the poll, when it is known whether the task has panicked.
+    /// Defers the release of a PI mutex to the end of the poll, when it is known whether the task
+    /// has panicked.
     pub(crate) fn defer(&self, deferred: Deferred<P>) {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner).push(deferred);
-        // Relaxed: written and read on the CPU that polls.
+        // Relaxed: only the CPU that polls the task writes and reads this.
         self.defers.store(true, Ordering::Relaxed);
     }
 
-    /// Releases what was put off; the task has `died` or not.
+    /// Releases the deferred mutexes; `died` tells whether the task has died.
     pub(crate) fn release_deferred(&self, died: bool) {
-        // Relaxed: as above.
+        // Relaxed: as in `defer`.
         if self.defers.swap(false, Ordering::Relaxed) {
             let deferred = std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner));
             deferred.into_iter().for_each(|deferred| deferred.release(died));
@@ -199,11 +210,12 @@ impl<P: Platform> Cell<P> {
 
     fn parking(&self) -> MutexGuard<'_, Parking> {
         P::settle();
-        // Only moves happen while it is held, so it is whole even if a thread panicked meanwhile.
+        // The lock only covers moves, so the state is consistent even if a thread panicked
+        // meanwhile.
         self.parking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for an unpark, or takes the one that came before.
+    /// Waits for an unpark, or consumes a pending one.
     pub(crate) fn poll_park(&self, context: &Context<'_>) -> Poll<()> {
         let waker = context.waker().clone();
         let mut parking = self.parking();
@@ -215,7 +227,7 @@ impl<P: Platform> Cell<P> {
         if unparked { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Lets the next, or the present, park return.
+    /// Lets the present park, or else the next one, return.
     pub(crate) fn unpark(&self) {
         let before = std::mem::replace(&mut *self.parking(), Parking::Unparked);
         if let Parking::Parked(waker) = before {
@@ -223,12 +235,13 @@ impl<P: Platform> Cell<P> {
         }
     }
 
-    /// Polls the task, and ends it when it is done, has panicked or was aborted.
+    /// Polls the task. Ends it when it has finished, has panicked or was aborted.
     pub(crate) fn poll(self: &Arc<Self>) -> Why {
         let mut slot = match self.task.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::WouldBlock) => panic!("task {} runs on two CPUs", self.id),
-            // Another CPU's task was unwinding when this mutex was released, on a simulated machine.
+            // On a simulated machine, another CPU's task may have been unwinding when this mutex
+            // was released.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
         let Some(task) = slot.as_mut() else { panic!("task {} runs after it has ended", self.id) };
@@ -238,7 +251,7 @@ impl<P: Platform> Cell<P> {
             self.set_leave(Leave::Block);
             let waker = Waker::from(self.clone());
             let mut context = Context::from_waker(&waker);
-            // Unwind safety: after a panic the future is dropped and never looked at again.
+            // Unwind safety: after a panic the future is only dropped.
             let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
             if polled.is_ok() {
                 self.release_deferred(false);
@@ -256,7 +269,7 @@ impl<P: Platform> Cell<P> {
     }
 
     fn why(&self) -> Why {
-        // Relaxed: written and read on the CPU that polls.
+        // Relaxed: only the CPU that polls the task writes and reads this.
         match self.leave.load(Ordering::Relaxed) {
             leave if leave == Leave::Yield as u8 => Why::Yield,
             leave if leave == Leave::Preempt as u8 => Why::Preempt,
@@ -266,7 +279,7 @@ impl<P: Platform> Cell<P> {
 
     /// Ends a task that never ran, or that no CPU will run any more.
     pub(crate) fn discard(&self) {
-        // A CPU that polls it ends it.
+        // A CPU that polls the task ends it.
         let Ok(mut slot) = self.task.try_lock() else { return };
         let task = slot.take();
         drop(slot);
@@ -275,17 +288,17 @@ impl<P: Platform> Cell<P> {
         }
     }
 
-    /// Drops the future, then tells who waits for the task.
+    /// Drops the future, then completes the join state.
     fn end(&self, task: Option<Task>, result: Result<(), JoinError>) {
         P::settle();
-        // Relaxed: this thread drops what asks.
+        // Relaxed: only destructors on this thread read it.
         self.dying.store(result.is_err(), Ordering::Relaxed);
         self.release_deferred(true);
         // Unwind safety: the future is gone afterwards.
         let dropped: Result<(), Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(|| drop(task)));
         let result = match (result, dropped) {
             (Err(error), Err(payload)) if error.is_panic() => {
-                // The first panic is the one to tell of.
+                // The join state reports the first panic.
                 std::mem::forget(payload);
                 Err(error)
             }

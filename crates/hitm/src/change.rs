@@ -1,4 +1,4 @@
-//! Changing what was said of a task, or of a CPU, while it runs.
+//! Changing the priority and CPU set of a task, and the state of a CPU, while they are in use.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::runtime::Handle;
 use crate::worker;
 
 impl<P: Platform> Handle<P> {
-    /// The CPUs of `cpus` that the machine has.
+    /// Returns the CPUs of `cpus` that the machine has.
     ///
     /// # Panics
-    /// When there are none.
+    /// When the machine has none of them.
     pub(crate) fn on_machine(&self, cpus: &CpuSet) -> CpuSet {
         let mut found: CpuSet = self.topology().cpu_ids().collect();
         found.intersect(cpus);
@@ -24,8 +24,9 @@ impl<P: Platform> Handle<P> {
         found
     }
 
-    /// Changes how urgent the calling task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. If it is no longer
-    /// the most urgent, it makes way where it next computes, checks or waits.
+    /// Changes the own priority of the calling task. A priority that a
+    /// [`PiMutex`](crate::sync::PiMutex) lends it stays. If a more urgent task now waits for the
+    /// CPU, the calling task is preempted where it next computes, waits or reaches a checkpoint.
     ///
     /// # Panics
     /// Outside a task.
@@ -37,29 +38,30 @@ impl<P: Platform> Handle<P> {
         });
     }
 
-    /// Changes how urgent a task is by itself; what a [`PiMutex`](crate::sync::PiMutex) lends it stays. Nothing happens when it has
-    /// ended.
+    /// Changes the own priority of a task. A priority that a [`PiMutex`](crate::sync::PiMutex)
+    /// lends it stays. Does nothing when the task has ended.
     pub fn set_priority_of<T>(&self, task: &JoinHandle<P, T>, priority: Priority) {
         self.with_number(task, |cell| {
             cell.set_own_priority(&self.0, priority.prio, priority.policy);
             if priority.policy != Policy::Fifo {
-                // If it runs, its turn begins, or its slice.
+                // If the task runs, its round-robin turn or its fair slice begins.
                 self.0.sched.kick(cell.id);
             }
         });
     }
 
-    /// Changes where the calling task may run. It moves when it next makes way, yields or waits.
+    /// Changes the CPUs that the calling task may run on. The task migrates when it is next
+    /// preempted, yields or waits.
     ///
     /// # Panics
-    /// Outside a task; when `cpus` has no CPU of the machine.
+    /// Outside a task, or when `cpus` has no CPU of the machine.
     pub fn set_cpus(&self, cpus: &CpuSet) {
         let (cell, cpus) = (self.current_cell(), self.on_machine(cpus));
         self.0.system_call(|| self.0.sched.set_allowed(cell.id, &cpus));
     }
 
-    /// Changes where a task may run. One that runs elsewhere moves when it next makes way, yields or waits. Nothing happens when
-    /// it has ended.
+    /// Changes the CPUs that a task may run on. A task that runs on another CPU migrates when it is
+    /// next preempted, yields or waits. Does nothing when the task has ended.
     ///
     /// # Panics
     /// When `cpus` has no CPU of the machine.
@@ -68,7 +70,7 @@ impl<P: Platform> Handle<P> {
         self.with_number(task, |cell| self.0.sched.set_allowed(cell.id, &cpus));
     }
 
-    /// Runs `f` with the number of a task that has not ended, which is nobody else's until `f` returns.
+    /// Runs `f` unless the task has ended. The task's id is not reused until `f` returns.
     pub(crate) fn with_number<T>(&self, task: &JoinHandle<P, T>, f: impl FnOnce(&Arc<Cell<P>>)) {
         if task.cell.hold() {
             self.0.system_call(|| f(&task.cell));
@@ -76,13 +78,14 @@ impl<P: Platform> Handle<P> {
         }
     }
 
-    /// Takes a CPU out of use: its tasks go elsewhere, those that may run nowhere else too. The one that it runs goes where it
-    /// next makes way, yields or waits. False when it is the last one.
+    /// Takes a CPU offline. Its queued tasks migrate, including those that may run on no other CPU.
+    /// Its running task migrates when it is next preempted, yields or waits. Returns false when
+    /// this is the last CPU online.
     pub fn set_offline(&self, cpu: CpuId) -> bool {
         self.0.in_kernel(|| self.0.sched.set_offline(cpu))
     }
 
-    /// Puts a CPU to use.
+    /// Puts a CPU online.
     pub fn set_online(&self, cpu: CpuId) {
         self.0.in_kernel(|| self.0.sched.set_online(cpu));
     }

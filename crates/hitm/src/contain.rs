@@ -1,12 +1,12 @@
-//! Running code of others where a panic must not spread: destructors of futures, values and wakers.
+//! Runs user code whose panics must not spread: destructors of futures and values, and wakers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `f`. A panic, which the panic hook has reported by then, ends here.
+/// Runs `f`. A panic of `f` ends here; the panic hook has reported it by then.
 pub(crate) fn contain(f: impl FnOnce()) {
-    // Unwind safety: what `f` touches is consumed by it.
+    // Unwind safety: `f` consumes all that it touches.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        // Its own destructor could panic again: better to lose a few bytes.
+        // The payload's own destructor could panic again, so the payload is leaked: a few bytes.
         std::mem::forget(payload);
     }
 }

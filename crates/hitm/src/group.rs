@@ -1,7 +1,8 @@
-//! Groups: fair tasks that share as one what they have with others, and real-time tasks that are limited as one.
+//! Groups: fair tasks that share CPU time as one unit, and real-time tasks that share one limit.
 //!
-//! **Protocol.** The scheduler's group is kept by its handle, by each task in it and by each group in it: with the last of them it ends. So a
-//! handle may be dropped while tasks of its group run or sleep, and they keep their share.
+//! **Protocol.** The scheduler's group is kept alive by its handles, by each task in it and by each
+//! group in it. It ends with the last of them. A handle may therefore be dropped while tasks of its
+//! group run or sleep, and these tasks keep their share.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -13,7 +14,8 @@ use hitm_sched::fair::group::{GroupId, GroupWeight};
 use crate::join::JoinHandle;
 use crate::runtime::{Handle, Inner};
 
-/// Fair tasks that share as one: see [`Handle::group`]. Clones are the same group.
+/// A group of tasks that are scheduled as one unit: see [`Handle::group`]. Clones refer to the same
+/// group.
 #[derive(Clone)]
 pub struct Group(Arc<Kept>);
 
@@ -23,9 +25,9 @@ struct Kept {
     owner: Arc<dyn Owner>,
 }
 
-/// A runtime, whatever it runs on.
+/// The runtime that a group belongs to, independent of its platform.
 trait Owner: Send + Sync {
-    /// Makes a group; none when the runtime is gone.
+    /// Makes a group; returns `None` when the runtime is gone.
     fn make(&self, parent: GroupId) -> Option<GroupId>;
 
     fn weigh(&self, group: GroupId, weight: GroupWeight);
@@ -89,19 +91,20 @@ impl Drop for Kept {
 }
 
 impl Group {
-    /// Its number at the scheduler.
+    /// Returns the group's id in the scheduler.
     #[must_use]
     pub fn id(&self) -> GroupId {
         self.0.id
     }
 
-    /// What it was called when it was made.
+    /// Returns the name that the group was made with.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Changes what the group gets against others, from 1 to 10,000; 100, which it begins with, is as much as one task of nice 0.
+    /// Changes the group's weight against other groups and tasks, from 1 to 10,000. A new group has
+    /// weight 100, which equals one task of nice 0.
     ///
     /// # Panics
     /// When `weight` is not 1 to 10,000.
@@ -114,23 +117,32 @@ impl Group {
         self
     }
 
-    /// Limits how long the group's tasks, and those of all groups in it, run in each period: `quota`, on all CPUs together. Half a CPU is 50 ms of
-    /// each 100, two CPUs are 200 of each 100; 100 ms are the usual period. Another call changes that at any time, and begins a period.
+    /// Limits the CPU time of the group's tasks, and of the tasks in all groups in it, to `quota`
+    /// per `period`, summed over all CPUs. Half a CPU is 50 ms per 100 ms; two CPUs are 200 ms per
+    /// 100 ms. The usual period is 100 ms. Another call changes the limit at any time and begins a
+    /// new period.
     ///
-    /// When the quota is used up the group's fair tasks wait for the next period, wherever they are and whoever idles; those that have a
-    /// real-time priority, of their own or lent by a [`PiMutex`](crate::sync::PiMutex), neither wait nor count: their limit is
-    /// [another](Group::limit_real_time). CPUs take the quota in slices of 5 ms, and keep what they have left
-    /// of one: in a single period a group may run for as much more on each CPU, over many it does not. A task that neither computes nor checks nor
-    /// waits runs on; what it uses too much the group lacks later.
+    /// When the quota is used up, the group's fair tasks wait for the next period on every CPU,
+    /// even if CPUs idle. Tasks that have a real-time priority, their own or one lent by a
+    /// [`PiMutex`](crate::sync::PiMutex), neither wait nor use the quota;
+    /// [`Group::limit_real_time`] limits them. CPUs take the quota in slices of 5 ms. CPUs keep an
+    /// unused remainder, so one period may overrun by a slice per CPU; over many periods it
+    /// averages out. A task that neither waits, computes nor reaches a checkpoint runs on; the
+    /// excess is taken from the group's later quota.
     ///
     /// ```
     /// use hitm::{NativeRuntime, Priority, Span, SpawnOptions};
     ///
     /// let runtime = NativeRuntime::with_cpus(2).unwrap();
     /// let sum = runtime.run(|handle| async move {
+    ///     let millis = |count: u64| Span::from_micros(count * 1_000);
     ///     // A fifth of a CPU.
-    ///     let batch = handle.group("batch").limit(Span::from_micros(20_000), Span::from_micros(100_000));
-    ///     let options = SpawnOptions { priority: Priority::fair(0), group: Some(batch.clone()), ..SpawnOptions::default() };
+    ///     let batch = handle.group("batch").limit(millis(20), millis(100));
+    ///     let options = SpawnOptions {
+    ///         priority: Priority::fair(0),
+    ///         group: Some(batch.clone()),
+    ///         ..SpawnOptions::default()
+    ///     };
     ///     let sum = handle.spawn(options, async { (0..100).sum::<u32>() }).await.unwrap();
     ///     batch.unlimited();
     ///     sum
@@ -139,7 +151,7 @@ impl Group {
     /// ```
     ///
     /// # Panics
-    /// When `quota` is not 1 ms to 4 hours, or `period` not 1 ms to 1 s.
+    /// When `quota` is not 1 ms to 4 hours, or `period` is not 1 ms to 1 s.
     #[allow(
         clippy::must_use_candidate,
         reason = "the group is changed, and handed on so that it may be said where it is made"
@@ -149,25 +161,32 @@ impl Group {
         self
     }
 
-    /// Ends the group's [limit](Group::limit): what waited for the next period may run. Those of groups around it hold.
+    /// Ends the group's [limit](Group::limit). Tasks that waited for the next period may run at
+    /// once. The limits of enclosing groups remain.
     #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn unlimited(self) -> Self {
         self.0.owner.limit(self.0.id, None);
         self
     }
 
-    /// What its limit has done to the group so far; nothing when the runtime is gone.
+    /// Returns how often and how long the limit throttled the group so far; all zero when the
+    /// runtime is gone.
     #[must_use]
     pub fn throttling(&self) -> GroupThrottling {
         self.0.owner.throttling(self.0.id)
     }
 
-    /// Limits how long the group's tasks with a real-time priority, and those of all groups in it, run on each CPU in each period: `runtime`. 300 ms of each
-    /// second leave 700 to others, fair tasks too; a second is the usual period. Another call changes that at any time, and begins a period.
+    /// Limits the CPU time of the group's real-time tasks, and of those in all groups in it, to
+    /// `runtime` per `period` on each CPU. 300 ms per second leave 700 ms per second to other
+    /// tasks, including fair tasks. The usual period is one second. Another call changes the limit
+    /// at any time and begins a new period.
     ///
-    /// When the runtime is used up on a CPU the group's real-time tasks there wait for the next period, whoever idles; one that wakes goes where
-    /// its group has some left, if it may. A task that is lent a priority by a [`PiMutex`](crate::sync::PiMutex) does not wait, so that nobody waits for it; it
-    /// counts. What is used too much, so or since a task neither computed nor checked nor waited, is taken off the periods that follow.
+    /// When the runtime is used up on a CPU, the group's real-time tasks there wait for the next
+    /// period, even if the CPU idles. A task that wakes goes to a CPU where its group has runtime
+    /// left, if its CPU set allows one. A task that is lent a priority by a
+    /// [`PiMutex`](crate::sync::PiMutex) does not wait, so that it can release the mutex; its CPU
+    /// time counts. An excess is taken from the following periods. It arises from lent priorities,
+    /// and from tasks that neither wait, compute nor reach a checkpoint.
     ///
     /// ```
     /// use hitm::{NativeRuntime, Priority, Span, SpawnOptions};
@@ -179,41 +198,49 @@ impl Group {
     ///     let (mixer, refused) = (audio.group("mixer"), audio.group("meters"));
     ///     let mixer = mixer.limit_real_time(millis(200), millis(1_000)).unwrap();
     ///     assert!(refused.limit_real_time(millis(200), millis(1_000)).is_err());
-    ///     let options = SpawnOptions { priority: Priority::fifo(50), group: Some(mixer), ..SpawnOptions::default() };
+    ///     let options = SpawnOptions {
+    ///         priority: Priority::fifo(50),
+    ///         group: Some(mixer),
+    ///         ..SpawnOptions::default()
+    ///     };
     ///     handle.spawn(options, async { (0..100).sum::<u32>() }).await.unwrap()
     /// });
     /// assert_eq!(sum.unwrap(), 4_950);
     /// ```
     ///
     /// # Errors
-    /// When that is a larger part of a CPU than is left of what the next group around it with such a limit, or the CPU, has; or a smaller one than the
-    /// groups in it have together. Then nothing changes.
+    /// When the requested part of a CPU is larger than the part left in the next enclosing group
+    /// with a real-time limit, or in the CPU. When it is smaller than the sum of the limits of the
+    /// groups in it. The old limit then remains.
     ///
     /// # Panics
-    /// When `period` is not 1 ms to 1 s, or `runtime` less than 100 us or more than `period`.
+    /// When `period` is not 1 ms to 1 s, or `runtime` is less than 100 us or more than `period`.
     pub fn limit_real_time(self, runtime: Span, period: Span) -> Result<Self, QuotaRefused> {
         self.0.owner.limit_real_time(self.0.id, Some(RealTimeQuota::new(runtime, period)))?;
         Ok(self)
     }
 
-    /// Ends the [limit](Group::limit_real_time) of the group's real-time tasks: what waited for the next period may run. Those of groups around it hold.
+    /// Ends the [limit](Group::limit_real_time) of the group's real-time tasks. Tasks that waited
+    /// for the next period may run at once. The limits of enclosing groups remain.
     #[allow(clippy::must_use_candidate, reason = "as above")]
     pub fn unlimited_real_time(self) -> Self {
-        // Nothing that fits ceases to when there is more room.
+        // Removing a limit never fails: what fitted before fits when there is more room.
         let _never_refused = self.0.owner.limit_real_time(self.0.id, None);
         self
     }
 
-    /// What the limit of its real-time tasks has done to the group so far, all CPUs together; nothing when the runtime is gone.
+    /// Returns how often and how long the real-time limit throttled the group so far, summed over
+    /// all CPUs; all zero when the runtime is gone.
     #[must_use]
     pub fn throttling_real_time(&self) -> GroupThrottling {
         self.0.owner.throttling_real_time(self.0.id)
     }
 
-    /// A group in this one, with tasks of none: it shares with this one's own tasks what this one gets.
+    /// Makes an empty group in this one. The new group and this group's own tasks share this
+    /// group's CPU time by weight.
     ///
     /// # Panics
-    /// When the runtime is gone, or too many groups live.
+    /// When the runtime is gone, or too many groups exist.
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Self {
         let id = self.0.owner.make(self.0.id).expect("a group of a runtime that is there");
@@ -228,12 +255,15 @@ impl fmt::Debug for Group {
 }
 
 impl<P: Platform> Handle<P> {
-    /// A group of no tasks; [`SpawnOptions::group`](crate::SpawnOptions::group) and [`Handle::set_group_of`] make tasks its own. It is for this
-    /// runtime alone. Each call makes another one, whatever its name, which is for people.
+    /// Makes an empty group of this runtime. [`SpawnOptions::group`](crate::SpawnOptions::group)
+    /// and [`Handle::set_group_of`] move tasks into it. Each call makes a new group, even with the
+    /// same name; the name is for people only.
     ///
-    /// Where fair tasks of several groups want a CPU, each group gets of it what its weight says, however many tasks it has; so does a task that
-    /// is in none. What a group gets on all CPUs together is its weight too: it is divided over the CPUs where the group has load. Tasks with a
-    /// real-time priority share nothing, but may be [limited](Group::limit_real_time).
+    /// Where fair tasks of several groups want the same CPU, each group gets CPU time in proportion
+    /// to its weight, however many tasks it has. A task without a group takes part by its own
+    /// weight. A group's weight applies to all CPUs together: it is divided over the CPUs where the
+    /// group has load. Tasks with a real-time priority do not share by weight, but their group may
+    /// be [limited](Group::limit_real_time).
     ///
     /// ```
     /// use hitm::{NativeRuntime, Priority, SpawnOptions};
@@ -243,8 +273,13 @@ impl<P: Platform> Handle<P> {
     ///     let batch = handle.group("batch").weight(50);
     ///     let served = handle.group("served").weight(300);
     ///     let urgent = served.group("urgent").weight(1_000);
-    ///     let options = |group| SpawnOptions { priority: Priority::fair(0), group: Some(group), ..SpawnOptions::default() };
-    ///     let tasks = [batch, served, urgent].map(|group| handle.spawn(options(group), async { 1 }));
+    ///     let options = |group| SpawnOptions {
+    ///         priority: Priority::fair(0),
+    ///         group: Some(group),
+    ///         ..SpawnOptions::default()
+    ///     };
+    ///     let spawn = |group| handle.spawn(options(group), async { 1 });
+    ///     let tasks = [batch, served, urgent].map(spawn);
     ///     let mut sum = 0;
     ///     for task in tasks {
     ///         sum += task.await.unwrap();
@@ -255,14 +290,14 @@ impl<P: Platform> Handle<P> {
     /// ```
     ///
     /// # Panics
-    /// When too many groups live.
+    /// When too many groups exist.
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Group {
         let id = self.0.system_call(|| self.0.sched.make_group(None, GroupWeight::DEFAULT));
         Group(Arc::new(Kept { id, name: name.into(), owner: Arc::new(Arc::downgrade(&self.0)) }))
     }
 
-    /// Moves the calling task to a group, or out of all.
+    /// Moves the calling task to `group`, or out of its group with `None`.
     ///
     /// # Panics
     /// Outside a task.
@@ -271,7 +306,8 @@ impl<P: Platform> Handle<P> {
         self.0.system_call(|| self.0.sched.set_group(cell.id, group.map(Group::id)));
     }
 
-    /// Moves a task to a group, or out of all. Nothing happens when it has ended.
+    /// Moves a task to `group`, or out of its group with `None`. Does nothing when the task has
+    /// ended.
     pub fn set_group_of<T>(&self, task: &JoinHandle<P, T>, group: Option<&Group>) {
         self.with_number(task, |cell| self.0.sched.set_group(cell.id, group.map(Group::id)));
     }

@@ -1,15 +1,15 @@
-//! [`Host`]: who may call a runtime, beside its CPUs.
+//! [`Host`]: access to a runtime from outside its CPUs.
 
-/// Lets threads that are no CPUs of a runtime call it.
+/// Lets threads that are not CPUs of a runtime call it.
 pub(crate) trait Host: Send + Sync {
-    /// Runs `f` as if on one of the runtime's CPUs, which it is already when one of them calls.
+    /// Runs `f` as one of the runtime's CPUs: directly when the caller is a CPU, else as a visitor.
     fn visit(&self, f: &mut dyn FnMut());
 
-    /// Whether the thread that calls is one of the runtime's CPUs, and no visitor.
+    /// Returns whether the calling thread is one of the runtime's CPUs, not a visitor.
     fn is_cpu(&self) -> bool;
 }
 
-/// A machine on which only CPUs run code: the simulated one.
+/// A host on which only CPUs run code: the simulated machine.
 pub(crate) struct CpusOnly;
 
 impl Host for CpusOnly {

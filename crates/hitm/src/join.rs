@@ -1,14 +1,14 @@
 //! Waiting for a task's result.
 //!
-//! **State** of a packet, under its lock. Values, errors and wakers that go are dropped after the lock is released: their
-//! destructors are other people's code.
+//! **State** of a packet, under its lock. Replaced values, errors and wakers are dropped after the
+//! lock is released, because their destructors are user code.
 //!
 //! | state | meaning |
 //! |---|---|
-//! | `Running` | the task has no value yet; perhaps somebody waits |
-//! | `Ending` | it has its value and is about to end |
-//! | `Ended` | the result waits for whoever joins |
-//! | `Gone` | the result was taken, or nobody wants it |
+//! | `Running` | the task has no value yet; the joiner's waker may be set |
+//! | `Ending` | the task has its value and is about to end |
+//! | `Ended` | the result is ready for the joiner |
+//! | `Gone` | the result was taken, or the join handle was dropped |
 
 use std::any::Any;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::cell::Cell;
 use crate::contain::contain;
 use crate::runtime::Handle;
 
-/// Why a task has no result.
+/// The reason why a task has no result.
 pub struct JoinError(Kind);
 
 enum Kind {
@@ -42,22 +42,22 @@ impl JoinError {
         Self(Kind::Panicked(payload))
     }
 
-    /// Whether the task was aborted, by its handle or because the runtime shut down.
+    /// Returns whether the task was aborted, by its handle or because the runtime shut down.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         matches!(self.0, Kind::Aborted)
     }
 
-    /// Whether the task panicked: in a poll, or in a destructor when it ended.
+    /// Returns whether the task panicked, in a poll or in a destructor when it ended.
     #[must_use]
     pub fn is_panic(&self) -> bool {
         matches!(self.0, Kind::Panicked(_))
     }
 
-    /// What the task panicked with.
+    /// Returns the payload that the task panicked with.
     ///
     /// # Errors
-    /// The error itself, when the task did not panic.
+    /// Returns the error itself when the task did not panic.
     pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
         match self.0 {
             Kind::Panicked(payload) => Ok(payload),
@@ -87,9 +87,9 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// The end of a task, whatever its result's type.
+/// Completes a task's join state, independent of the type of its result.
 pub(crate) trait Finish: Send + Sync {
-    /// The task has ended; with `Ok` its value was put in before.
+    /// Records that the task has ended. With `Ok`, its value was stored before.
     fn finish(&self, result: Result<(), JoinError>);
 }
 
@@ -100,7 +100,7 @@ enum State<T> {
     Gone,
 }
 
-/// A task's result on its way to whoever joins it.
+/// The join state: holds a task's result until the joiner takes it.
 pub(crate) struct Packet<T>(Mutex<State<T>>);
 
 impl<T> Packet<T> {
@@ -109,11 +109,12 @@ impl<T> Packet<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Only moves happen while it is held, so it is whole even if a thread panicked meanwhile.
+        // The lock only covers moves, so the state is consistent even if a thread panicked
+        // meanwhile.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The task has its value. Returns it when nobody wants it.
+    /// Stores the task's value. Returns the value when the join handle was dropped.
     fn put(&self, value: T) -> Option<T> {
         let mut state = self.lock();
         match &mut *state {
@@ -127,7 +128,8 @@ impl<T> Packet<T> {
     }
 
     fn poll(&self, context: &Context<'_>) -> Poll<Result<T, JoinError>> {
-        // Cloned before the lock is taken, and the old one is dropped after: wakers are other people's code.
+        // The waker is cloned before the lock is taken and the old one is dropped after: wakers are
+        // user code.
         let waker = context.waker().clone();
         let mut state = self.lock();
         let unused = match &mut *state {
@@ -149,7 +151,7 @@ impl<T> Packet<T> {
         matches!(*self.lock(), State::Ended(_) | State::Gone)
     }
 
-    /// Nobody will join. Returns what there is to drop.
+    /// Marks the result as unwanted. Returns the old state for the caller to drop.
     fn detach(&self) -> impl Sized {
         std::mem::replace(&mut *self.lock(), State::Gone)
     }
@@ -179,7 +181,7 @@ impl<T: Send> Finish for Packet<T> {
     }
 }
 
-/// A future that leaves its value in a packet.
+/// A future that stores its output in a join state.
 pub(crate) struct Deliver<P: Platform, F: Future> {
     future: F,
     packet: Arc<Packet<F::Output>>,
@@ -196,10 +198,10 @@ impl<P: Platform, F: Future> Future for Deliver<P, F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: nothing is moved out of it below.
+        // SAFETY: nothing is moved out of `this` below.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: `future` is pinned as long as the whole is: it is never moved, there is no `Drop` that could, and the whole
-        // is `Unpin` only where `F` is.
+        // SAFETY: `future` is pinned as long as `self` is: it is never moved, no `Drop`
+        // implementation could move it, and `Self` is `Unpin` only where `F` is.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let value = ready!(future.poll(context));
         P::settle();
@@ -208,7 +210,11 @@ impl<P: Platform, F: Future> Future for Deliver<P, F> {
     }
 }
 
-/// Waits for a task. Dropping it lets the task go on, and nobody will have its result.
+/// Waits until a task ends and returns its output. Dropping the handle detaches the task: the task
+/// goes on, and its result is dropped.
+///
+/// # Errors
+/// When the task was aborted or panicked: see [`JoinError`].
 ///
 /// ```
 /// # use hitm::{NativeRuntime, Priority};
@@ -224,7 +230,7 @@ impl<P: Platform, F: Future> Future for Deliver<P, F> {
 /// ```
 ///
 /// # Panics
-/// When it is polled again after it gave the result.
+/// When it is polled again after it returned the result.
 pub struct JoinHandle<P: Platform, T> {
     pub(crate) runtime: Handle<P>,
     pub(crate) cell: Arc<Cell<P>>,
@@ -236,19 +242,21 @@ impl<P: Platform, T> JoinHandle<P, T> {
         Self { runtime, cell, packet }
     }
 
-    /// Ends the task where it next waits, computes or checks; its future is dropped there. Nothing happens when it has ended.
+    /// Asks the task to end. Its future is dropped where the task next waits, computes or reaches a
+    /// checkpoint. Does nothing when the task has ended.
     pub fn abort(&self) {
         self.runtime.0.abort(&self.cell);
     }
 
-    /// Whether the task has ended: its future is dropped, and joining it does not wait.
+    /// Returns whether the task has ended. Then its future has been dropped, and joining it does
+    /// not wait.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         P::settle();
         self.packet.is_ended()
     }
 
-    /// The task's number. Another task may get it when this one has ended.
+    /// Returns the task's id. Another task may reuse the id after this one has ended.
     #[must_use]
     pub fn id(&self) -> TaskId {
         self.cell.id

@@ -1,8 +1,9 @@
 //! An async runtime with real-time priorities.
 //!
-//! Tasks are futures; each has a priority (FIFO or round-robin) and a set of CPUs that it may run on, and the
-//! most urgent ones run. The scheduler is `hitm-sched`'s, so the same program runs natively, one thread a CPU, and on the
-//! simulated machine of `hitm-machine`, where every contended cache line of it is reported.
+//! Tasks are futures. Each task has a priority (FIFO, round-robin or fair) and a set of CPUs that
+//! it may run on. The most urgent tasks run. The scheduler comes from `hitm-sched`, so the same
+//! program runs natively, with one thread per CPU, and on the simulated machine of `hitm-machine`,
+//! which reports every contended cache line in simulated memory.
 //!
 //! ```
 //! use hitm::{NativeRuntime, Priority};
@@ -15,15 +16,16 @@
 //! assert_eq!(answer.unwrap(), 42);
 //! ```
 //!
-//! **Preemption.** A task is preempted where it computes ([`Handle::compute`]) or calls [`Handle::checkpoint`], and where
-//! it waits. What runs between two such points delays whoever is more urgent: that stretch is the bound of every promise
-//! here.
+//! **Preemption.** A task can be preempted where it computes ([`Handle::compute`]), calls
+//! [`Handle::checkpoint`] or waits. Code between two such points delays more urgent tasks. The
+//! longest such stretch bounds every latency that this crate promises.
 //!
-//! **Panics.** A task that panics ends, and its [`JoinHandle`] gives the panic to whoever joins it. Nothing else is hurt: not the
-//! CPU, not other tasks, and a [`sync::Mutex`] that it held is released.
+//! **Panics.** A task that panics ends, and its [`JoinHandle`] returns the panic to the joiner. The
+//! CPU and all other tasks go on. A [`sync::Mutex`] that the task held is released.
 //!
-//! **Cancellation.** A task is aborted by its handle, or by [`Handle::shutdown`]. Its future is dropped, once, where it next waits,
-//! computes or checks; each primitive says what becomes of a wait that is dropped.
+//! **Cancellation.** A task is aborted by [`JoinHandle::abort`] or [`Handle::shutdown`]. Its future
+//! is dropped once, where the task next waits, computes or reaches a checkpoint. Each primitive
+//! documents what a dropped wait does.
 
 mod cell;
 mod change;
@@ -61,7 +63,7 @@ pub use hitm_sched::fair::group::quota::{GroupThrottling, QuotaRefused};
 pub use hitm_sched::mitigation::Mitigation;
 pub use hitm_sched::task::TaskId;
 
-/// The README's example is a test.
+/// Compiles and runs the README's example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,8 +1,11 @@
-//! What a CPU keeps for itself beside the scheduler's words: the task that it polls, and its timer.
+//! Per-CPU state of the runtime beside the scheduler's: the task that the CPU polls, and the CPU's
+//! timer.
 //!
-//! **Protocol** of the timer. It is set to the earliest of what waits for it: sleeps that began here, the end of a
-//! round-robin task's turn, the next tick while concurrency ids or fair tasks want some, and the next period of a group that has used up a quota. What ceases to wait leaves it set; it then expires for nothing, once, and is set anew. So a turn
-//! that ends early costs nothing.
+//! **Protocol** of the timer. The timer is set to the earliest of these: the sleeps that began on
+//! this CPU, the end of a round-robin task's turn, the next tick while concurrency ids or fair
+//! tasks need ticks, and the next period of a group that has used up a quota. When one of these is
+//! cancelled, the timer stays set. It then expires once without work and is set again. A turn that
+//! ends early therefore costs nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -12,29 +15,30 @@ use hitm_sched::task::TaskId;
 
 use crate::time::Timers;
 
-/// One CPU's own state. On two lines of its own, since prefetchers pull pairs: every poll writes it.
+/// The state of one CPU. The CPU writes it on every poll, so it is alone on two cache lines, since
+/// prefetchers fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Local {
-    /// The task that it polls, counted from 1; 0 between polls.
+    /// The id of the polled task plus 1; 0 between polls.
     running: AtomicU32,
-    /// When the present task's turn is over.
+    /// When the running task's turn ends.
     turn_ends: AtomicU64,
     /// When the next tick is due.
     tick: AtomicU64,
-    /// When groups that have used up a quota have some of the next period.
+    /// When groups that have used up a quota get their next period's quota.
     refill: AtomicU64,
-    /// Whether the task that it polls has a tenant.
+    /// Whether the polled task has a tenant.
     has_map: AtomicBool,
-    /// Whether what the task wakes it wakes before it sleeps.
+    /// Whether the running task's wakeups are sync wakeups.
     about_to_wait: AtomicBool,
-    /// What the timer is set to.
+    /// The time that the timer is set to.
     armed: AtomicU64,
-    /// The sleeps that began here. Others take theirs out.
+    /// The sleeps that began here. Other CPUs remove sleeps that are dropped there.
     pub(crate) timers: Timers,
 }
 
-/// Relaxed: all words here are written and read by their own CPU alone.
+/// Relaxed: only the owning CPU writes and reads these words.
 const OWN: Ordering = Ordering::Relaxed;
 
 impl Local {
@@ -51,7 +55,7 @@ impl Local {
         }
     }
 
-    /// The task that this CPU polls.
+    /// Returns the task that this CPU polls.
     pub(crate) fn running(&self) -> Option<TaskId> {
         self.running.load(OWN).checked_sub(1).map(TaskId)
     }
@@ -61,17 +65,17 @@ impl Local {
         self.running.store(id.map_or(0, |id| id.0 + 1), OWN);
     }
 
-    /// When the present task's turn is over.
+    /// Returns when the running task's turn ends.
     pub(crate) fn turn_ends(&self) -> Time {
         Time::from_picos(self.turn_ends.load(OWN))
     }
 
-    /// Sets when the present task's turn is over. The caller arms the timer.
+    /// Sets when the running task's turn ends. The caller arms the timer.
     pub(crate) fn set_turn_ends(&self, at: Time) {
         self.turn_ends.store(at.as_picos(), OWN);
     }
 
-    /// When the next tick is due.
+    /// Returns when the next tick is due.
     pub(crate) fn tick(&self) -> Time {
         Time::from_picos(self.tick.load(OWN))
     }
@@ -81,37 +85,38 @@ impl Local {
         self.tick.store(at.as_picos(), OWN);
     }
 
-    /// When groups that have used up a quota have some of the next period.
+    /// Returns when groups that have used up a quota get their next period's quota.
     pub(crate) fn refill(&self) -> Time {
         Time::from_picos(self.refill.load(OWN))
     }
 
-    /// Sets when groups that have used up a quota have some of the next period. The caller arms the timer.
+    /// Sets when groups that have used up a quota get their next period's quota. The caller arms
+    /// the timer.
     pub(crate) fn set_refill(&self, at: Time) {
         self.refill.store(at.as_picos(), OWN);
     }
 
-    /// Whether the task that this CPU polls has a tenant.
+    /// Returns whether the polled task has a tenant.
     pub(crate) fn has_map(&self) -> bool {
         self.has_map.load(OWN)
     }
 
-    /// Sets whether the task that this CPU polls has a tenant.
+    /// Sets whether the polled task has a tenant.
     pub(crate) fn set_has_map(&self, has_map: bool) {
         self.has_map.store(has_map, OWN);
     }
 
-    /// What wakeups by the task that this CPU polls know of it.
+    /// Returns the hint for wakeups by the polled task.
     pub(crate) fn hint(&self) -> WakeHint {
         if self.about_to_wait.load(OWN) { WakeHint::WakerSleeps } else { WakeHint::None }
     }
 
-    /// Sets whether the task that this CPU polls is about to wait; returns what was set before.
+    /// Sets whether the polled task's wakeups are sync wakeups; returns the previous value.
     pub(crate) fn set_about_to_wait(&self, is_so: bool) -> bool {
         self.about_to_wait.swap(is_so, OWN)
     }
 
-    /// Sets the timer to the earliest of what waits for it, unless it expires before that anyway.
+    /// Sets the timer to the earliest deadline, unless it expires earlier already.
     pub(crate) fn arm<P: Platform>(&self) {
         P::settle();
         let wanted = self.timers.next().min(self.turn_ends()).min(self.tick()).min(self.refill());
@@ -121,7 +126,7 @@ impl Local {
         }
     }
 
-    /// The timer has expired.
+    /// Records that the timer has expired.
     pub(crate) fn disarm(&self) {
         self.armed.store(Time::NEVER.as_picos(), OWN);
     }

@@ -1,11 +1,13 @@
-//! [`NativeRuntime`]: a thread for each CPU of this machine.
+//! [`NativeRuntime`]: a runtime with one thread per CPU, on this machine.
 //!
-//! **Roles.** The worker threads are the runtime's CPUs. Any other thread that calls it visits: it stands in for the first CPU where
-//! the scheduler asks which CPU calls. The scheduler does not interrupt the CPU that calls, so a visit that leaves the first CPU
-//! something to look at interrupts it at its end.
+//! **Roles.** The worker threads are the runtime's CPUs. Any other thread that calls the runtime is
+//! a visitor. A visitor acts as the first CPU where the scheduler asks for the calling CPU. The
+//! scheduler does not interrupt the calling CPU; so a visitor that leaves work for the first CPU
+//! interrupts it at the end of the visit.
 //!
-//! **A bug in a worker** (tasks' panics are caught before) ends that thread. All others leave as soon as they look, the last of
-//! them drops what tasks are left, and the panic goes on in whoever waits in [`NativeRuntime::run`] or drops the runtime.
+//! **Bugs in a worker.** A bug ends the worker's thread (panics of tasks are caught before). All
+//! other workers leave at their next check. The last of them drops the remaining tasks. The panic
+//! resumes in the thread that waits in [`NativeRuntime::run`] or that drops the runtime.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -30,8 +32,8 @@ use crate::options::Priority;
 use crate::roles::Roles;
 use crate::runtime::Handle;
 
-/// A runtime with a thread a CPU. Dropping it aborts all tasks and waits for them to end; dropped by one of its own tasks, it
-/// cannot wait.
+/// A runtime with one thread per CPU. Dropping it aborts all tasks and waits until they have ended.
+/// One of its own tasks may drop it too; that drop does not wait.
 ///
 /// ```
 /// use hitm::NativeRuntime;
@@ -46,7 +48,7 @@ pub struct NativeRuntime {
     threads: Vec<JoinThread<()>>,
 }
 
-/// Why a runtime could not be made.
+/// The reason why a runtime could not be made.
 #[derive(Debug)]
 pub struct NativeError(String);
 
@@ -58,17 +60,17 @@ impl fmt::Display for NativeError {
 
 impl std::error::Error for NativeError {}
 
-/// What the threads of a runtime share.
+/// The worker pool: state that the runtime's threads share.
 struct Crew {
     workers: Arc<NativeWorkers>,
-    /// Threads that have left.
+    /// The number of threads that have left.
     left: AtomicUsize,
     /// The first panic of a thread.
     failure: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 thread_local! {
-    /// The crew that this thread is of: compared, never followed.
+    /// The worker pool of this thread. The pointer is compared, never dereferenced.
     static CREW: Cell<*const Crew> = const { Cell::new(null()) };
 }
 
@@ -77,15 +79,16 @@ impl Crew {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The life of a thread.
+    /// Runs a worker thread from its beginning to its end.
     fn work(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId) {
         CREW.set(Arc::as_ptr(self));
-        // Unwind safety: after a panic nobody relies on the runtime's state; what follows only drops futures.
+        // Unwind safety: after a panic the runtime's state is not used; the code below only drops
+        // futures.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handle.run_cpu(cpu))) {
             self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
             handle.0.break_down();
         }
-        // AcqRel: the last one has seen all that the others did.
+        // AcqRel: the last thread sees all that the other threads did.
         let last = self.left.fetch_add(1, Ordering::AcqRel) + 1 == handle.topology().cpus();
         if last && handle.0.is_broken() {
             handle.0.discard_tasks();
@@ -93,8 +96,8 @@ impl Crew {
     }
 }
 
-/// The CPU that visitors stand in for. Any will do: it only decides which counters are used and which part of a split bitmap is
-/// looked at first.
+/// The CPU that visitors act as. Any CPU would do: the choice only decides which counters are used
+/// and which part of a split bitmap is searched first.
 const STAND_IN: CpuId = CpuId(0);
 
 struct Threads {
@@ -130,32 +133,36 @@ impl Wake for Unpark {
 }
 
 impl NativeRuntime {
-    /// A runtime with `cpus` threads that run wherever the operating system puts them, on [`Mitigation::shipped`].
+    /// Makes a runtime with `cpus` threads that the operating system places, on
+    /// [`Mitigation::shipped`].
     ///
     /// # Errors
-    /// When there is no machine of so many CPUs or no thread to be had.
+    /// When no machine with `cpus` CPUs can be made, or a thread cannot be started.
     pub fn with_cpus(cpus: usize) -> Result<Self, NativeError> {
         let machine =
             hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(|error| NativeError(error.to_string()))?;
         Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
     }
 
-    /// A runtime with a thread for each CPU that this process may use, pinned to it, on [`Mitigation::shipped`].
+    /// Makes a runtime with one thread for each CPU that this process may use, each pinned to its
+    /// CPU, on [`Mitigation::shipped`].
     ///
     /// # Errors
-    /// When the machine cannot be read or there is no thread to be had.
+    /// When the machine's topology cannot be read, or a thread cannot be started.
     pub fn this_machine() -> Result<Self, NativeError> {
         let machine = hitm_topology::parse("this").map_err(|error| NativeError(error.to_string()))?;
         Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
     }
 
-    /// A runtime with a thread for each CPU of `topology`; each is pinned to that CPU when the topology is this machine's
-    /// (`this`), else the operating system places them.
+    /// Makes a runtime with one thread for each CPU of `topology`. Each thread is pinned to its CPU
+    /// when the topology is this machine's (`this`); otherwise the operating system places the
+    /// threads.
     ///
-    /// With `accounting`, time is booked as user, kernel and idle, at two clock reads a change.
+    /// With `accounting`, time is booked as user, kernel and idle time, which costs two clock reads
+    /// per change of mode.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    /// When a thread cannot be started.
     pub fn new(
         topology: Arc<Topology>,
         mitigation: &Mitigation,
@@ -179,31 +186,33 @@ impl NativeRuntime {
         Ok(runtime)
     }
 
-    /// The runtime, as its tasks see it.
+    /// Returns the handle that the runtime's tasks use.
     #[must_use]
     pub fn handle(&self) -> &Handle<Native> {
         &self.handle
     }
 
-    /// The time, as the runtime's tasks see it.
+    /// Returns the time as the runtime's tasks see it.
     #[must_use]
     pub fn now(&self) -> Time {
         self.crew.workers.now()
     }
 
-    /// Time booked so far by all CPUs: user, kernel, idle. Zero without accounting.
+    /// Returns the user, kernel and idle time of all CPUs so far; zero without accounting.
     #[must_use]
     pub fn booked(&self) -> [Span; 3] {
         self.crew.workers.booked()
     }
 
-    /// Runs the task that `main` makes, at the least urgent priority, and waits for it. Other tasks go on.
+    /// Spawns the task that `main` makes, at the least urgent real-time priority, and blocks the
+    /// calling thread until the task ends. Returns the task's output. Other tasks go on afterwards.
     ///
     /// # Errors
     /// When the task panicked or was aborted.
     ///
     /// # Panics
-    /// When one of the runtime's own CPUs calls: it would wait for itself. When a CPU has met a bug: with that panic.
+    /// When one of the runtime's own CPUs calls, since it would wait for itself. When a CPU has met
+    /// a bug: resumes that panic.
     pub fn run<F>(&self, main: impl FnOnce(Handle<Native>) -> F) -> Result<F::Output, JoinError>
     where
         F: Future + Send + 'static,
@@ -234,7 +243,8 @@ impl Drop for NativeRuntime {
             return;
         }
         for thread in self.threads.drain(..) {
-            // Its panics are caught; one that got out is in the runtime's own last steps.
+            // Panics of tasks are caught; a panic that gets here comes from the runtime's own last
+            // steps.
             if let Err(payload) = thread.join()
                 && !std::thread::panicking()
             {

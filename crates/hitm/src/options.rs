@@ -1,4 +1,4 @@
-//! What a task is spawned with.
+//! Options for spawning a task.
 
 use hitm_memory::CpuSet;
 use hitm_sched::fair::weight::Nice;
@@ -9,7 +9,7 @@ use crate::group::Group;
 use crate::roles::Role;
 use crate::tenant::Tenant;
 
-/// How urgent a task is and how it shares its CPU with equals.
+/// The priority of a task and how the task shares its CPU with tasks of the same priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Priority {
     pub(crate) prio: Prio,
@@ -17,7 +17,8 @@ pub struct Priority {
 }
 
 impl Priority {
-    /// Runs until it waits or something more urgent comes. 1 is the least urgent, 99 the most.
+    /// Returns a FIFO priority: the task runs until it waits or a more urgent task preempts it.
+    /// Priority 1 is the least urgent and 99 the most urgent.
     ///
     /// # Panics
     /// When `priority` is not 1 to 99.
@@ -26,7 +27,8 @@ impl Priority {
         Self { prio: Prio::from_rt_priority(priority), policy: Policy::Fifo }
     }
 
-    /// As [`Priority::fifo`], and tasks of one priority take turns of 100 ms.
+    /// Returns a round-robin priority: as [`Priority::fifo`], but tasks of the same priority take
+    /// turns of 100 ms.
     ///
     /// # Panics
     /// When `priority` is not 1 to 99.
@@ -35,8 +37,10 @@ impl Priority {
         Self { prio: Prio::from_rt_priority(priority), policy: Policy::RoundRobin }
     }
 
-    /// Below all real-time priorities: fair tasks share what those leave, by weight. -20 is the greediest, 19 the nicest; a level is a
-    /// quarter more than the next. Whatever real-time tasks do, a CPU runs fair tasks that wait there for 50 ms of each second.
+    /// Returns a fair priority, which is below all real-time priorities. Fair tasks share the
+    /// remaining CPU time by weight. Nice -20 has the largest weight and 19 the smallest; each
+    /// level has a weight about 1.25 times that of the next. Where fair tasks wait for a CPU, they
+    /// get at least 50 ms of each second there, even if real-time tasks never wait.
     ///
     /// # Panics
     /// When `nice` is not -20 to 19.
@@ -47,24 +51,24 @@ impl Priority {
 }
 
 impl Default for Priority {
-    /// FIFO 1: below everything that asks for more.
+    /// Returns FIFO 1, the least urgent real-time priority.
     fn default() -> Self {
         Self::fifo(1)
     }
 }
 
-/// What a task is spawned with. A [`Priority`] alone is one too, and so is `()`: what is not said is the default.
+/// Options for spawning a task. [`Priority`] and `()` convert into it; unset fields use defaults.
 #[derive(Clone, Debug, Default)]
 pub struct SpawnOptions {
-    /// How urgent it is.
+    /// The task's priority.
     pub priority: Priority,
-    /// Where it may run; none for everywhere.
+    /// The CPUs that the task may run on; `None` for all CPUs.
     pub cpus: Option<CpuSet>,
-    /// What it is counted as.
+    /// The role that the task's events are counted under; `None` for no counts.
     pub role: Option<Role>,
-    /// Whose concurrency ids it has; none for none.
+    /// The tenant whose id space the task uses, if any.
     pub tenant: Option<Tenant>,
-    /// With whom it shares as one; none for nobody.
+    /// The scheduling group; `None` for no group.
     pub group: Option<Group>,
 }
 

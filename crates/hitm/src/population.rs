@@ -1,36 +1,38 @@
-//! How many tasks live, and whether more may come, in one word: no task slips in behind the last one.
+//! The task count, and whether tasks may still be spawned, in one word: no task can enter after the
+//! last one has left.
 //!
-//! **State.** Bit 0: the runtime stops. Above it: how many tasks live. All transitions are read-modify-writes.
+//! **State.** Bit 0: the runtime is stopping. Bits 1 and up: the number of live tasks. All
+//! transitions are RMW operations.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | even | tasks come and go |
-//! | odd, above 1 | tasks go |
-//! | 1 | the last has gone: the CPUs leave |
+//! | even | tasks enter and leave |
+//! | odd, above 1 | tasks only leave |
+//! | 1 | the last task has left: the CPUs leave |
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const STOPPING: usize = 1;
 const ONE: usize = 2;
 
-/// What [`Population::stop`] found.
+/// The state that [`Population::stop`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Stop {
-    /// It had been called before.
+    /// An earlier call had stopped the runtime.
     Again,
-    /// Nobody lives.
+    /// No task is alive.
     Empty,
-    /// Who lives has to be told.
+    /// Tasks are alive; the caller must abort them.
     Inhabited,
 }
 
-/// The tasks that live.
+/// The number of live tasks and the stop flag.
 #[derive(Debug, Default)]
 pub(crate) struct Population(AtomicUsize);
 
 impl Population {
-    /// Counts a task in; false when the runtime stops.
+    /// Counts a task in; returns false when the runtime is stopping.
     #[must_use]
     pub(crate) fn enter(&self) -> bool {
         let more = |word: usize| (word & STOPPING == 0).then_some(word + ONE);
@@ -38,16 +40,16 @@ impl Population {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Counts a task out; true when it was the last and no more come.
+    /// Counts a task out; returns true when it was the last one and no more can come.
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
-        // AcqRel: the last one has seen all that the others did.
+        // AcqRel: the last task to leave sees all that the other tasks did.
         let before = self.0.fetch_sub(ONE, Ordering::AcqRel);
         debug_assert!(before >= ONE, "more tasks left than came");
         before == ONE | STOPPING
     }
 
-    /// No task comes from now on.
+    /// Stops the runtime: no task enters from now on.
     pub(crate) fn stop(&self) -> Stop {
         // AcqRel: pairs with `enter`.
         match self.0.fetch_or(STOPPING, Ordering::AcqRel) {
@@ -57,13 +59,13 @@ impl Population {
         }
     }
 
-    /// Whether no more tasks come.
+    /// Returns whether the runtime is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         // Acquire: pairs with `stop`.
         self.0.load(Ordering::Acquire) & STOPPING != 0
     }
 
-    /// How many live.
+    /// Returns the number of live tasks.
     pub(crate) fn count(&self) -> usize {
         // Relaxed: a statistic.
         self.0.load(Ordering::Relaxed) / ONE

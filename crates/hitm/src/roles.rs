@@ -1,21 +1,22 @@
-//! Counts by what tasks are for: who ran how often, for how long, and who woke whom.
+//! Counts per role of tasks: activations, CPU time, and wakeups by the roles of waker and wakee.
 //!
-//! Off unless a runtime is made with [`Roles`]; then two clock reads and a few counters a poll, and one of each a wakeup and a
-//! system call of a futex.
+//! The counts are off unless a runtime is made with [`Roles`]. They cost two clock reads and a few
+//! counter updates per poll, and one of each per wakeup and per futex call.
 //!
-//! An event counts by its own time, the clock of the CPU where it happens: see [`Roles::count_between`]. On a simulated machine
-//! the CPUs' code does not run in the order of simulated time, so a reset at a point of one CPU's program would cut the others'
-//! counts wherever they happen to be.
+//! An event is counted by the clock of the CPU where it happens: see [`Roles::count_between`]. On a
+//! simulated machine, the CPUs' code does not run in the order of simulated time. A reset at a
+//! point of one CPU's program would therefore cut off the other CPUs' counts at arbitrary times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hitm_memory::{Span, Time};
 
-/// What a task is for: an index into the names that [`Roles`] was made with. Spawning with one that is not there panics.
+/// What a task is for: an index into the names that [`Roles`] was made with. Spawning a task with
+/// an index out of range panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Role(pub usize);
 
-/// One role's counters.
+/// The counters of one role.
 #[derive(Debug, Default)]
 struct Counters {
     activations: AtomicU64,
@@ -27,43 +28,44 @@ struct Counters {
     picos: AtomicU64,
 }
 
-/// What the tasks of one role did.
+/// The counts of one role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoleCounts {
-    /// The role.
+    /// The name of the role.
     pub name: &'static str,
-    /// Times that a task of it ran after it had slept.
+    /// The number of times that a task of the role ran after it had slept.
     pub activations: u64,
-    /// Times that a CPU switched to a task of it.
+    /// The number of times that a CPU switched to a task of the role.
     pub switches: u64,
-    /// Times that a task of it was woken.
+    /// The number of times that a task of the role was woken.
     pub woken: u64,
-    /// System calls to wait and to wake.
+    /// The number of futex calls, to wait and to wake.
     pub futex_calls: u64,
-    /// Times that a priority was lent to, or taken back from, a task of it.
+    /// The number of times that a lent priority changed the priority of a task of the role.
     pub priority_changes: u64,
-    /// Times that a task of it ran on another CPU than before.
+    /// The number of times that a task of the role ran on another CPU than before.
     pub migrations: u64,
-    /// Time in its tasks' polls.
+    /// The time spent in polls of the role's tasks.
     pub busy: Span,
 }
 
-/// Counters by role.
+/// Counters per role.
 #[derive(Debug)]
 pub struct Roles {
     names: Vec<&'static str>,
     counters: Vec<Counters>,
-    /// Waker's role and woken's role: row by row; the last row is for wakers without a role.
+    /// Wakeups by the waker's role (row) and the wakee's role (column). The last row is for wakers
+    /// without a role.
     wakes: Vec<AtomicU64>,
-    /// From when to when events count, in picoseconds.
+    /// The start and the end of the time window in which events count, in picoseconds.
     window: [AtomicU64; 2],
 }
 
-/// Relaxed: a statistic, nothing is ordered by it.
+/// Relaxed: a statistic, which orders nothing.
 const STATISTIC: Ordering = Ordering::Relaxed;
 
 impl Roles {
-    /// Counters for roles of these names.
+    /// Makes counters for roles with these names.
     #[must_use]
     pub fn new(names: &[&'static str]) -> Self {
         let rows = names.len() + 1;
@@ -75,9 +77,9 @@ impl Roles {
         }
     }
 
-    /// Counts what happens at `from` or later and before `until`; everything, until this is called. Of a task's poll, the
-    /// part in between counts as busy, and its beginning says whether the rest does. Call it before the time comes: what was
-    /// counted stays.
+    /// Counts only events at `from` or later and before `until`. Before this call, everything
+    /// counts. The part of a task's poll that lies in the window counts as busy time; the poll's
+    /// other counts depend on its beginning. Call this before `from`: earlier counts remain.
     pub fn count_between(&self, from: Time, until: Time) {
         for (word, time) in self.window.iter().zip([from, until]) {
             word.store(time.as_picos(), STATISTIC);
@@ -93,7 +95,7 @@ impl Roles {
         (from..until).contains(&now)
     }
 
-    /// How many roles there are.
+    /// Returns the number of roles.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -118,7 +120,7 @@ impl Roles {
         }
     }
 
-    /// A task of `role` ran from `start` to `end`.
+    /// Counts a poll of a task of `role` from `start` to `end`.
     pub(crate) fn ran(&self, role: Role, slept: bool, moved: bool, start: Time, end: Time) {
         let counters = &self.counters[role.0];
         if self.counts_at(start) {
@@ -131,7 +133,7 @@ impl Roles {
         counters.picos.fetch_add(busy.as_picos(), STATISTIC);
     }
 
-    /// The counts, in the order of the names.
+    /// Returns the counts, in the order of the names.
     #[must_use]
     pub fn counts(&self) -> Vec<RoleCounts> {
         let count = |(&name, counters): (&&'static str, &Counters)| RoleCounts {
@@ -147,8 +149,9 @@ impl Roles {
         self.names.iter().zip(&self.counters).map(count).collect()
     }
 
-    /// Who woke whom how often: waker (none for interrupts and other threads), woken, times. Pairs that never met are left
-    /// out.
+    /// Returns the wakeups by role: the waker's role (`None` for interrupts, other threads and
+    /// tasks without a role), the wakee's role, and the number of wakeups. Pairs without wakeups
+    /// are left out.
     #[must_use]
     pub fn wakes(&self) -> Vec<(Option<&'static str>, &'static str, u64)> {
         let columns = self.names.len();

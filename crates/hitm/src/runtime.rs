@@ -1,4 +1,4 @@
-//! [`Handle`]: a runtime, as its tasks see it.
+//! [`Handle`]: the runtime's interface for its tasks.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,25 +18,26 @@ use crate::population::Population;
 use crate::roles::{Role, Roles};
 use crate::table::Table;
 
-/// A runtime over `P`. Clones are the same runtime.
+/// A handle to a runtime on platform `P`. Clones refer to the same runtime.
 ///
-/// What makes or changes tasks, and what wakes them, may be called from everywhere; natively that is from any thread. What waits
-/// for time or works, like [`Handle::sleep`] and [`Handle::compute`], is for the runtime's own tasks, and panics elsewhere when
-/// it is polled.
+/// Methods that spawn, change or wake tasks may be called from everywhere; natively that means from
+/// any thread. Futures that wait for time or compute, like [`Handle::sleep`] and
+/// [`Handle::compute`], are for the runtime's own tasks. They panic when they are polled elsewhere.
 ///
-/// A task that holds a handle keeps the runtime, which keeps the task: [`Handle::shutdown`] ends that.
+/// A task that holds a handle keeps the runtime alive, and the runtime keeps the task alive.
+/// [`Handle::shutdown`] breaks this cycle.
 pub struct Handle<P: Platform>(pub(crate) Arc<Inner<P>>);
 
 pub(crate) struct Inner<P: Platform> {
     pub(crate) sched: Arc<dyn Scheduling<P>>,
     pub(crate) host: Box<dyn Host>,
     pub(crate) cells: Table<P>,
-    /// By CPU.
+    /// Per-CPU state, indexed by CPU.
     pub(crate) locals: Box<[Local]>,
     pub(crate) population: Population,
-    /// The CPUs leave: no task lives.
+    /// Whether the CPUs leave because the last task has ended.
     stopped: AtomicBool,
-    /// The CPUs leave whatever there is to run: one of them has met a bug.
+    /// Whether the CPUs leave at once because one of them has met a bug.
     broken: AtomicBool,
     pub(crate) roles: Option<Roles>,
 }
@@ -55,9 +56,9 @@ impl<P: Platform> fmt::Debug for Handle<P> {
     }
 }
 
-/// Runs `f` with its time booked as the kernel's.
+/// Runs `f` and books its time as kernel time.
 pub(crate) fn in_kernel<P: Platform, R>(f: impl FnOnce() -> R) -> R {
-    /// Goes back to what it was before, also when `f` panics.
+    /// Restores the previous mode, also when `f` panics.
     struct Back<P: Platform>(Mode, PhantomData<P>);
     impl<P: Platform> Drop for Back<P> {
         fn drop(&mut self) {
@@ -69,8 +70,9 @@ pub(crate) fn in_kernel<P: Platform, R>(f: impl FnOnce() -> R) -> R {
 }
 
 impl<P: Platform> Handle<P> {
-    /// A runtime on which only CPUs run code, for the simulated machine: each calls [`Handle::run_cpu`]. Natively,
-    /// [`NativeRuntime`](crate::NativeRuntime) makes one, with its threads.
+    /// Makes a runtime on which only CPUs run code, for the simulated machine. Each CPU calls
+    /// [`Handle::run_cpu`]. Natively, [`NativeRuntime`](crate::NativeRuntime) makes a runtime with
+    /// its threads.
     #[must_use]
     pub fn new(sched: Arc<dyn Scheduling<P>>, roles: Option<Roles>) -> Self {
         Self::with_host(sched, roles, Box::new(CpusOnly))
@@ -89,37 +91,37 @@ impl<P: Platform> Handle<P> {
         }))
     }
 
-    /// The CPUs.
+    /// Returns the topology of the runtime's CPUs.
     #[must_use]
     pub fn topology(&self) -> &Arc<Topology> {
         self.0.sched.topology()
     }
 
-    /// The scheduler, for its counts and its checker.
+    /// Returns the scheduler, for its counters and its checker.
     #[must_use]
     pub fn scheduler(&self) -> &Arc<dyn Scheduling<P>> {
         &self.0.sched
     }
 
-    /// The counts by role, if the runtime was made with roles.
+    /// Returns the counts per role; `None` when the runtime was made without roles.
     #[must_use]
     pub fn roles(&self) -> Option<&Roles> {
         self.0.roles.as_ref()
     }
 
-    /// The time since the runtime's machine started.
+    /// Returns the time since the runtime's machine started.
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.visit(P::now)
     }
 
-    /// The number of the task that calls; none outside a task of this runtime.
+    /// Returns the id of the calling task; `None` outside a task of this runtime.
     #[must_use]
     pub fn current(&self) -> Option<TaskId> {
         self.0.current_id()
     }
 
-    /// The cell of the task that calls.
+    /// Returns the cell of the calling task.
     ///
     /// # Panics
     /// Outside a task.
@@ -127,8 +129,8 @@ impl<P: Platform> Handle<P> {
         self.0.current_cell().expect("only a task of this runtime may do this")
     }
 
-    /// Waits until the calling task is unparked by [`JoinHandle::unpark`](crate::JoinHandle::unpark). An unpark that came
-    /// before counts, once, however many there were.
+    /// Waits until [`JoinHandle::unpark`](crate::JoinHandle::unpark) unparks the calling task.
+    /// Returns at once when the task was unparked before; several earlier unparks count as one.
     ///
     /// # Panics
     /// Outside a task.
@@ -137,10 +139,12 @@ impl<P: Platform> Handle<P> {
         poll_fn(|context| cell.poll_park(context)).await;
     }
 
-    /// Runs `f`, whose wakeups of fair tasks are told that the calling task waits right after it: so its partner may be given the CPU
-    /// that the caller leaves. A hint; nothing goes wrong when the caller goes on instead. No effect outside a task.
+    /// Runs `f` and marks its wakeups of fair tasks as sync wakeups: they tell the scheduler that
+    /// the calling task is about to wait. The scheduler may then place the woken task on the
+    /// caller's CPU. The mark is a hint; the caller may go on instead of waiting. Has no effect
+    /// outside a task.
     pub fn about_to_wait<R>(&self, f: impl FnOnce() -> R) -> R {
-        /// Takes it back, also when `f` panics.
+        /// Restores the previous mark, also when `f` panics.
         struct Back<'a>(&'a Local, bool);
         impl Drop for Back<'_> {
             fn drop(&mut self) {
@@ -155,28 +159,28 @@ impl<P: Platform> Handle<P> {
         f()
     }
 
-    /// Polls tasks as `cpu` until the runtime has shut down. The simulated machine's CPUs call this; native threads do so by
-    /// themselves.
+    /// Polls tasks as `cpu` until the runtime has shut down. The CPUs of the simulated machine call
+    /// this; native threads run it by themselves.
     pub fn run_cpu(&self, cpu: CpuId) {
         crate::worker::run(self, cpu);
     }
 }
 
 impl<P: Platform> Inner<P> {
-    /// Runs `f` on one of the CPUs, or as if.
+    /// Runs `f` on the calling CPU, or as a visitor when the caller is not a CPU.
     pub(crate) fn visit<R>(&self, f: impl FnOnce() -> R) -> R {
         let mut f = Some(f);
         let mut result = None;
         self.host.visit(&mut || result = f.take().map(|f| f()));
-        result.expect("a host runs what it is given")
+        result.expect("a host runs the closure")
     }
 
-    /// Runs `f` with its time booked as the kernel's, from anywhere.
+    /// Runs `f` from anywhere and books its time as kernel time.
     pub(crate) fn in_kernel<R>(&self, f: impl FnOnce() -> R) -> R {
         self.visit(|| in_kernel::<P, R>(f))
     }
 
-    /// As [`Inner::in_kernel`], with entry and return.
+    /// Runs `f` as [`Inner::in_kernel`] does, and charges the cost of a system call.
     pub(crate) fn system_call<R>(&self, f: impl FnOnce() -> R) -> R {
         self.in_kernel(|| {
             P::charge(PathCost::SystemCall);
@@ -184,10 +188,10 @@ impl<P: Platform> Inner<P> {
         })
     }
 
-    /// The CPU that calls.
+    /// Returns the calling CPU.
     ///
     /// # Panics
-    /// When a thread that is none calls.
+    /// When the calling thread is not a CPU of the runtime.
     pub(crate) fn current_cpu(&self) -> CpuId {
         assert!(self.host.is_cpu(), "only a task of this runtime may do this");
         P::current_cpu()
@@ -201,13 +205,13 @@ impl<P: Platform> Inner<P> {
         self.cells.get(self.current_id()?)
     }
 
-    /// The role of the task that calls.
+    /// Returns the role of the calling task.
     pub(crate) fn current_role(&self) -> Option<Role> {
         self.roles.as_ref()?;
         self.current_cell()?.role
     }
 
-    /// The task that calls calls the kernel to wait or to wake.
+    /// Counts a futex system call, to wait or to wake, of the calling task.
     pub(crate) fn count_futex_call(&self) {
         if let (Some(roles), Some(role)) = (&self.roles, self.current_role()) {
             roles.futex_call(P::now(), role);
@@ -220,7 +224,7 @@ impl<P: Platform> Inner<P> {
         }
     }
 
-    /// As `wake`, from a CPU that is in the kernel already.
+    /// Wakes a task as `wake` does, from a CPU that is in the kernel already.
     pub(crate) fn wake_here(&self, cell: &Cell<P>) {
         let hint = if self.host.is_cpu() { self.locals[P::current_cpu().index()].hint() } else { WakeHint::None };
         if self.sched.wake_with(cell.id, hint)
@@ -230,14 +234,14 @@ impl<P: Platform> Inner<P> {
         }
     }
 
-    /// Whether the CPUs should leave once they have nothing to run.
+    /// Returns whether CPUs with nothing to run should leave.
     pub(crate) fn is_stopped(&self) -> bool {
         P::settle();
         // Acquire: pairs with the Release in `stop`.
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// The last task has ended, and no more come.
+    /// Makes the CPUs leave. The caller knows that the last task has ended and that no more come.
     pub(crate) fn stop(&self) {
         P::settle();
         // Release: pairs with the Acquire in `is_stopped`.
@@ -245,13 +249,14 @@ impl<P: Platform> Inner<P> {
         self.visit(|| self.sched.topology().cpu_ids().for_each(|cpu| P::interrupt(cpu, Interrupts::CONTROL)));
     }
 
-    /// Whether the CPUs should leave at once.
+    /// Returns whether the CPUs should leave at once.
     pub(crate) fn is_broken(&self) -> bool {
         // Acquire: pairs with the Release in `break_down`.
         self.broken.load(Ordering::Acquire)
     }
 
-    /// A CPU has met a bug and is gone: nobody can rely on anything, so no CPU goes on.
+    /// Makes all CPUs leave because one CPU has met a bug, after which the runtime's state is
+    /// unreliable.
     pub(crate) fn break_down(&self) {
         // Release: pairs with the Acquire in `is_broken`.
         self.broken.store(true, Ordering::Release);

@@ -1,15 +1,19 @@
-//! The life of tasks: how they begin, are aborted, and leave.
+//! The life of tasks: how they begin, are aborted and end.
 //!
-//! **Protocol.** Spawn: (1) a number; (2) the task is counted in, unless the runtime stops; (3) its cell goes into the table;
-//! (4) if the runtime stops by now, the cell is marked; (5) the task is queued. Shutdown: (a) the population stops; (b) every cell in
-//! the table is marked and woken. End: (i) the future is dropped; (ii) who joins is told; (iii) the CPU leaves the task; (iv)
-//! the table forgets it; (v) its number is free; (vi) it is counted out, and the last one sends the CPUs home.
+//! **Protocol.** Spawn: (1) the task gets an id; (2) it is counted in, unless the runtime is
+//! stopping; (3) its cell goes into the table; (4) if the runtime is stopping by now, the cell is
+//! marked as aborted; (5) the task is enqueued. Shutdown: (a) the task count is closed; (b) every
+//! cell in the table is marked and woken. End: (i) the future is dropped; (ii) the joiner is woken;
+//! (iii) the CPU switches away from the task; (iv) the cell is removed from the table; (v) the id
+//! is freed; (vi) the task is counted out, and the last task stops the CPUs.
 //!
-//! **Invariants.** 1. A task that was counted in ends, and is counted out. 2. The CPUs leave after the last of them.
-//! 3. A number is not given again while its cell is in the table or while somebody changes its task.
+//! **Invariants.** 1. A task that was counted in ends, and is counted out. 2. The CPUs leave after
+//! the last task was counted out. 3. An id is not reused while its cell is in the table or while a
+//! call changes its task.
 //!
-//! **Memory ordering.** Steps 3, fence SeqCst, 4 against a, fence SeqCst, b: store buffering is forbidden. A spawn that was counted in
-//! before the stop sees the stop or is seen in the table.
+//! **Memory ordering.** Store (3), fence SeqCst, load (4) against store (a), fence SeqCst, load
+//! (b): the store-buffering outcome is forbidden. A spawn that was counted in before the stop
+//! either sees the stop or is seen in the table.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,9 +32,9 @@ use crate::runtime::{Handle, Inner};
 use crate::tenant::Tenant;
 
 impl<P: Platform> Handle<P> {
-    /// Starts a task. It may run before this returns.
+    /// Spawns a task and returns its join handle. The task may run before this call returns.
     ///
-    /// Once the runtime shuts down, the task is aborted before its first poll.
+    /// After a shutdown has begun, the task is aborted before its first poll.
     ///
     /// ```
     /// use hitm::{CpuSet, NativeRuntime, Priority, SpawnOptions};
@@ -40,14 +44,15 @@ impl<P: Platform> Handle<P> {
     ///     let plain = handle.spawn((), async { 1 });
     ///     let urgent = handle.spawn(Priority::round_robin(50), async { 20 });
     ///     let cpus: CpuSet = handle.topology().cpu_ids().take(1).collect();
-    ///     let pinned = handle.spawn(SpawnOptions { cpus: Some(cpus), ..SpawnOptions::default() }, async { 300 });
+    ///     let options = SpawnOptions { cpus: Some(cpus), ..SpawnOptions::default() };
+    ///     let pinned = handle.spawn(options, async { 300 });
     ///     plain.await.unwrap() + urgent.await.unwrap() + pinned.await.unwrap()
     /// });
     /// assert_eq!(sum.unwrap(), 321);
     /// ```
     ///
     /// # Panics
-    /// When `options` allow no CPU of the machine, or name a role that the runtime has not.
+    /// When `options` allow no CPU of the machine, or name a role that the runtime does not have.
     pub fn spawn<F>(&self, options: impl Into<SpawnOptions>, future: F) -> JoinHandle<P, F::Output>
     where
         F: Future + Send + 'static,
@@ -100,15 +105,16 @@ impl<P: Platform> Handle<P> {
         cell
     }
 
-    /// Aborts all tasks; when the last has ended, [`Handle::run_cpu`] returns on every CPU. Tasks that are spawned later are
-    /// aborted before their first poll.
+    /// Aborts all tasks. When the last task has ended, [`Handle::run_cpu`] returns on every CPU. A
+    /// task that is spawned later is aborted before its first poll.
     pub fn shutdown(&self) {
         P::settle();
         match self.0.population.stop() {
             Stop::Again => {}
             Stop::Empty => self.0.stop(),
             Stop::Inhabited => {
-                // SeqCst: the module's argument.
+                // SeqCst: forbids store buffering between (a) and (b); see the module
+                // documentation.
                 fence(Ordering::SeqCst);
                 for cell in self.0.cells.all() {
                     self.0.abort(&cell);
@@ -123,7 +129,7 @@ impl<P: Platform> Inner<P> {
     fn begin(&self, cell: &Arc<Cell<P>>) {
         P::settle();
         self.cells.replace(cell.id, Some(cell.clone()));
-        // SeqCst: the module's argument.
+        // SeqCst: forbids store buffering between (3) and (4); see the module documentation.
         fence(Ordering::SeqCst);
         if self.population.is_stopping() {
             cell.abort();
@@ -131,7 +137,7 @@ impl<P: Platform> Inner<P> {
         self.sched.start(cell.id);
     }
 
-    /// Asks a task to end, wherever it is.
+    /// Asks a task to end, whether it runs, waits or is queued.
     pub(crate) fn abort(&self, cell: &Cell<P>) {
         if cell.has_ended() {
             return;
@@ -139,12 +145,12 @@ impl<P: Platform> Inner<P> {
         cell.abort();
         self.in_kernel(|| {
             self.wake_here(cell);
-            // If it computes, it need not go on.
+            // A task that computes stops early.
             self.sched.kick(cell.id);
         });
     }
 
-    /// A task has ended and its CPU has left it: steps iv to vi.
+    /// Runs steps iv to vi for a task that has ended and that its CPU has left.
     pub(crate) fn release(&self, cell: &Cell<P>) {
         P::settle();
         self.cells.replace(cell.id, None);
@@ -155,14 +161,14 @@ impl<P: Platform> Inner<P> {
         }
     }
 
-    /// Gives a hold of a task's number back.
+    /// Releases one hold of a task's id, and frees the id with the last hold.
     pub(crate) fn free(&self, cell: &Cell<P>) {
         if cell.release() {
             self.sched.free(cell.id);
         }
     }
 
-    /// Ends the tasks of a runtime whose CPUs have gone with work undone.
+    /// Ends the remaining tasks of a runtime whose CPUs have left because of a bug.
     pub(crate) fn discard_tasks(&self) {
         for cell in self.cells.all() {
             cell.discard();

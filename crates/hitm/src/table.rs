@@ -1,4 +1,4 @@
-//! A table of cells by task number that grows and never moves.
+//! A growing table of cells, indexed by task id. Entries never move.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -8,14 +8,14 @@ use hitm_sched::task::{TASKS_MAX, TaskId};
 
 use crate::cell::Cell;
 
-/// Cells in a chunk.
+/// The number of cells per chunk.
 const CHUNK: usize = 256;
 
 type Slot<P> = Mutex<Option<Arc<Cell<P>>>>;
 
 type Chunk<P> = Box<[Slot<P>]>;
 
-/// The cells of all tasks that live.
+/// The cells of all live tasks.
 pub(crate) struct Table<P: Platform>(Box<[OnceLock<Chunk<P>>]>);
 
 impl<P: Platform> Table<P> {
@@ -28,17 +28,17 @@ impl<P: Platform> Table<P> {
         &chunk[id.0 as usize % CHUNK]
     }
 
-    /// Replaces the cell of `id`; returns what was there.
+    /// Replaces the cell of `id`; returns the previous one.
     pub(crate) fn replace(&self, id: TaskId, cell: Option<Arc<Cell<P>>>) -> Option<Arc<Cell<P>>> {
         std::mem::replace(&mut *self.slot(id).lock().unwrap_or_else(PoisonError::into_inner), cell)
     }
 
-    /// The cell of `id`, while its task lives.
+    /// Returns the cell of `id`; `None` when its task has ended.
     pub(crate) fn get(&self, id: TaskId) -> Option<Arc<Cell<P>>> {
         self.slot(id).lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The cells of all tasks that live, in the order of their numbers.
+    /// Returns the cells of all live tasks, in order of id.
     pub(crate) fn all(&self) -> Vec<Arc<Cell<P>>> {
         let chunks = self.0.iter().filter_map(OnceLock::get);
         let cell = |slot: &Slot<P>| slot.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,11 +1,14 @@
-//! Tenants: tasks whose concurrency ids tell them apart, so that they index data by them as by CPUs.
+//! Tenants: sets of tasks that share a space of concurrency ids. Tasks index data by concurrency id
+//! as they would by CPU.
 //!
-//! **Protocol.** A tenant is the scheduler's map, kept by its handle and by the cell of every task of it. The last of them gives it back:
-//! by then the numbers of its tasks were given back, since a cell outlives its task's number.
+//! **Protocol.** A tenant is a map of the scheduler. Its handle and the cell of each of its tasks
+//! keep the map alive. The last of them frees the map. By then the task ids are free too, since a
+//! cell outlives its task's id.
 //!
-//! **No exec.** A task is of one tenant for life. In Linux a thread that calls `exec` leaves its map for a new one while it runs; here the
-//! future that would go on is the old program's, and it may hold an id that [`Handle::concurrency_id`] has promised it until it next waits.
-//! Whoever is to go on for another tenant spawns a task of that one and awaits it.
+//! **No exec.** A task keeps its tenant for life. In Linux, a thread that calls `exec` leaves its
+//! map for a new one while it runs. Here, the future that would continue belongs to the old
+//! program. It may hold an id that [`Handle::concurrency_id`] has promised until the future next
+//! waits. To continue for another tenant, a task spawns a task of that tenant and awaits it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +19,8 @@ use hitm_sched::scheduler::Scheduling;
 
 use crate::runtime::{Handle, Inner};
 
-/// Tasks that share concurrency ids: see [`Handle::tenant`]. Clones are the same tenant.
+/// A set of tasks that share concurrency ids: see [`Handle::tenant`]. Clones refer to the same
+/// tenant.
 #[derive(Clone)]
 pub struct Tenant(Arc<Kept>);
 
@@ -25,7 +29,7 @@ struct Kept {
     owner: Box<dyn Owner>,
 }
 
-/// A scheduler, whatever it runs on.
+/// The scheduler that a tenant belongs to, independent of its platform.
 trait Owner: Send + Sync {
     fn give_back(&self, map: MapId);
 }
@@ -43,7 +47,7 @@ impl Drop for Kept {
 }
 
 impl Tenant {
-    /// Its number at the scheduler.
+    /// Returns the tenant's map id in the scheduler.
     #[must_use]
     pub fn map(&self) -> MapId {
         self.0.map
@@ -57,11 +61,13 @@ impl fmt::Debug for Tenant {
 }
 
 impl<P: Platform> Handle<P> {
-    /// A tenant of no tasks; [`SpawnOptions::tenant`](crate::SpawnOptions::tenant) makes tasks its own. It is for this runtime alone.
+    /// Makes a tenant without tasks, for this runtime.
+    /// [`SpawnOptions::tenant`](crate::SpawnOptions::tenant) makes a task belong to it.
     ///
-    /// Of the tasks of a tenant that run at the same time no two have the same [`Handle::concurrency_id`], and ids are small: of a
-    /// tenant of three tasks they are below three, with the default scheduler. So data that is indexed by them takes room for
-    /// as many as run at once, where data by CPU takes room for every CPU of the machine.
+    /// No two tasks of a tenant that run at the same time have the same [`Handle::concurrency_id`].
+    /// Ids are small: with the default scheduler, a tenant of three tasks uses ids below three.
+    /// Data indexed by concurrency id therefore needs one entry per concurrently running task,
+    /// while data indexed by CPU needs one entry per CPU of the machine.
     ///
     /// ```
     /// use hitm::{NativeRuntime, SpawnOptions};
@@ -77,7 +83,7 @@ impl<P: Platform> Handle<P> {
     /// ```
     ///
     /// # Panics
-    /// When 4,096 tenants live.
+    /// When 4,096 tenants exist.
     #[must_use]
     pub fn tenant(&self) -> Tenant {
         let owner = Box::new(self.0.sched.clone());
@@ -85,10 +91,13 @@ impl<P: Platform> Handle<P> {
         Tenant(Arc::new(Kept { map, owner }))
     }
 
-    /// The concurrency id of the task that calls; none when it has no tenant, and outside a task.
+    /// Returns the concurrency id of the calling task; `None` when the task has no tenant, and
+    /// outside a task.
     ///
-    /// It is the task's own until the task next waits, computes or checks; after that it may have another one, and this one may be
-    /// another task's. What is kept by it must therefore be whole at those points, or say so (an atomic word, a lock that is tried).
+    /// The id belongs to the task until the task next waits, computes or reaches a checkpoint. Then
+    /// the task may get another id, and another task may get this one. Data indexed by the id must
+    /// be consistent at these points, or be protected by an atomic word or a lock that is only
+    /// tried.
     #[must_use]
     pub fn concurrency_id(&self) -> Option<u32> {
         self.0.concurrency_id()

@@ -1,7 +1,8 @@
-//! Sleeping: a queue of deadlines a CPU, and the future that waits for one.
+//! Sleeping: a queue of deadlines per CPU, and the future that waits for a deadline.
 //!
-//! A sleep is registered with the CPU that first polls it, and that CPU's timer ends it wherever the task is by then. It is in the
-//! queue until it is due or dropped, so its presence there is all the state that it has.
+//! A sleep is registered with the CPU that polls it first. That CPU's timer ends the sleep, even if
+//! the task has migrated since. The sleep is in the queue until it is due or dropped, so its
+//! presence in the queue is its only state.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,10 +17,11 @@ use hitm_topology::CpuId;
 
 use crate::runtime::Handle;
 
-/// A deadline, and how many came before: equals end in the order in which they began.
+/// A deadline and its arrival number: sleeps with equal deadlines end in the order in which they
+/// began.
 type Key = (Time, u64);
 
-/// A CPU's deadlines.
+/// The deadlines of one CPU.
 #[derive(Default)]
 pub(crate) struct Timers(Mutex<Deadlines>);
 
@@ -37,11 +39,11 @@ impl fmt::Debug for Timers {
 
 impl Timers {
     fn lock(&self) -> MutexGuard<'_, Deadlines> {
-        // Nothing of others' code runs while it is held, so it is whole.
+        // No user code runs while the lock is held, so the state is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Time {
         self.lock().alarms.keys().next().map_or(Time::NEVER, |&(deadline, _)| deadline)
     }
@@ -54,7 +56,7 @@ impl Timers {
         key
     }
 
-    /// Whether `key` has yet to come; if so, `waker` is who waits for it now.
+    /// Replaces the waker of `key`; returns false when the deadline has passed.
     fn renew(&self, key: Key, waker: Waker) -> bool {
         let mut deadlines = self.lock();
         let Some(alarm) = deadlines.alarms.get_mut(&key) else { return false };
@@ -68,7 +70,7 @@ impl Timers {
         self.lock().alarms.remove(&key)
     }
 
-    /// Takes those whose time has come; the caller wakes them.
+    /// Removes and returns the wakers whose deadline has passed; the caller wakes them.
     pub(crate) fn take_due(&self, now: Time) -> Vec<Waker> {
         let mut deadlines = self.lock();
         let mut due = Vec::new();
@@ -79,7 +81,7 @@ impl Timers {
     }
 }
 
-/// Ends at a time. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
+/// A future that waits until a deadline. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
 ///
 /// # Panics
 /// When it is polled outside a task of the runtime.
@@ -87,11 +89,11 @@ impl Timers {
 pub struct Sleep<P: Platform> {
     runtime: Handle<P>,
     deadline: Time,
-    /// Where it is registered, and under which key.
+    /// The CPU where the sleep is registered, and its key there.
     registered: Option<(CpuId, Key)>,
 }
 
-/// The time of a [`Handle::timeout`] has passed.
+/// The error of a [`Handle::timeout`] whose time has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -104,8 +106,9 @@ impl fmt::Display for Elapsed {
 impl Error for Elapsed {}
 
 impl<P: Platform> Handle<P> {
-    /// Sleeps for `span` from now; never less. Later by the time that the CPU where it began takes to look: it looks at once
-    /// when it idles or computes, else at its next task.
+    /// Sleeps for at least `span` from now. The sleep lasts longer by the time that the CPU where
+    /// it began takes to handle its timer. That CPU handles its timer at once while it idles or
+    /// computes, and otherwise between two tasks.
     ///
     /// ```
     /// # use hitm::{NativeRuntime, Span};
@@ -120,14 +123,15 @@ impl<P: Platform> Handle<P> {
         self.sleep_until(self.now() + span)
     }
 
-    /// Sleeps until `deadline`; not at all when it has passed.
+    /// Sleeps until `deadline`; returns at once when it has passed.
     pub fn sleep_until(&self, deadline: Time) -> Sleep<P> {
         Sleep { runtime: self.clone(), deadline, registered: None }
     }
 
-    /// Waits for `future`, but no longer than `patience`. The future is polled first, so one that is ready wins whatever the time;
-    /// one that is given up is dropped where it waits, and what that does is told where it was made ([`sync`](crate::sync)). To go on
-    /// with it later, pass `&mut future`.
+    /// Waits for `future`, but no longer than `patience`, and returns its output. The future is
+    /// polled first, so a ready future wins even if the time has passed. A future whose time has
+    /// passed is dropped; its documentation says what that does ([`sync`](crate::sync)). To
+    /// continue the future later, pass `&mut future`.
     ///
     /// ```
     /// # use hitm::sync::Mutex;
@@ -142,7 +146,7 @@ impl<P: Platform> Handle<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Elapsed`] when the time has passed first.
+    /// [`Elapsed`] when the time passes first.
     pub async fn timeout<F: Future>(&self, patience: Span, future: F) -> Result<F::Output, Elapsed> {
         let (mut future, mut over) = (pin!(future), pin!(self.sleep(patience)));
         poll_fn(|context| {
@@ -173,7 +177,8 @@ impl<P: Platform> Future for Sleep<P> {
             return Poll::Ready(());
         }
         let (deadline, waker) = (self.deadline, context.waker().clone());
-        // The CPU at hand: its timer fires here, wherever the task is by then.
+        // The sleep is registered with the current CPU. Its timer fires there, even if the task
+        // migrates.
         self.registered = Some(runtime.system_call(|| {
             P::settle();
             let local = &runtime.locals[cpu.index()];
@@ -189,7 +194,7 @@ impl<P: Platform> Drop for Sleep<P> {
     fn drop(&mut self) {
         if let Some((cpu, key)) = self.registered {
             P::settle();
-            // The timer stays set; it expires for nothing.
+            // The timer stays set and expires once without work.
             drop(self.runtime.0.locals[cpu.index()].timers.remove(key));
         }
     }

@@ -1,7 +1,8 @@
-//! Where a task can be preempted: while it computes, at checkpoints, and when it yields.
+//! Points where a task can be preempted: while it computes, at checkpoints, and when it yields.
 //!
-//! These futures answer `Pending` without anybody having taken the waker: the task stays queued and is polled again. A combinator
-//! that polls only what was woken is woken all the same.
+//! These futures return `Pending` without storing the task's own waker: the task stays queued and
+//! is polled again. A combinator's waker, which differs from the task's, is woken at once, so that
+//! the combinator polls the future again.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +16,7 @@ use crate::cell::Leave;
 use crate::runtime::{Handle, in_kernel};
 use crate::worker;
 
-/// Works for a time. Made by [`Handle::compute`].
+/// A future that computes for a span of time. Made by [`Handle::compute`].
 ///
 /// # Panics
 /// When it is polled outside a task of the runtime.
@@ -25,7 +26,7 @@ pub struct Compute<P: Platform> {
     left: Span,
 }
 
-/// Makes way if somebody is more urgent. Made by [`Handle::checkpoint`].
+/// A future that lets the task be preempted by a more urgent one. Made by [`Handle::checkpoint`].
 ///
 /// # Panics
 /// When it is polled outside a task of the runtime.
@@ -35,7 +36,7 @@ pub struct Checkpoint<P: Platform> {
     made_way: bool,
 }
 
-/// Lets tasks of the same priority go first. Made by [`Handle::yield_now`].
+/// A future that lets tasks of the same priority run first. Made by [`Handle::yield_now`].
 ///
 /// # Panics
 /// When it is polled outside a task of the runtime.
@@ -46,8 +47,9 @@ pub struct YieldNow<P: Platform> {
 }
 
 impl<P: Platform> Handle<P> {
-    /// Works for `work`. Simulated, the CPU's clock advances; natively, it does arithmetic for that long. Whoever is more
-    /// urgent preempts it, and an abort ends it; what is left is done later, perhaps on another CPU.
+    /// Computes for `work`. On the simulated machine, the CPU's clock advances; natively, the CPU
+    /// does arithmetic for that long. A more urgent task preempts the computation, and an abort
+    /// ends it. The remaining work is done later, perhaps on another CPU.
     ///
     /// ```
     /// # use hitm::{NativeRuntime, Span};
@@ -60,8 +62,9 @@ impl<P: Platform> Handle<P> {
         Compute { runtime: self.clone(), left: work }
     }
 
-    /// For tasks that compute by themselves: takes interrupts, and makes way if somebody is more urgent or the task was aborted.
-    /// A few loads and comparisons when nothing is pending.
+    /// Takes interrupts and lets the task be preempted if a more urgent task waits for the CPU, or
+    /// end if it was aborted. Call this regularly in a task that computes by itself. It costs a few
+    /// loads and comparisons when nothing is pending.
     ///
     /// ```
     /// # use hitm::NativeRuntime;
@@ -79,12 +82,12 @@ impl<P: Platform> Handle<P> {
         Checkpoint { runtime: self.clone(), made_way: false }
     }
 
-    /// Lets tasks of the same priority go first.
+    /// Lets tasks of the same priority run first.
     pub fn yield_now(&self) -> YieldNow<P> {
         YieldNow { runtime: self.clone(), yielded: false }
     }
 
-    /// Whether the task that calls must make way, interrupts having been taken.
+    /// Takes pending interrupts and returns whether the calling task must leave the CPU.
     fn must_make_way(&self) -> bool {
         let cpu = self.0.current_cpu();
         in_kernel::<P, _>(|| {
@@ -99,11 +102,11 @@ impl<P: Platform> Handle<P> {
         })
     }
 
-    /// The present poll of the task that calls ends, and the task is polled again.
+    /// Ends the present poll of the calling task in such a way that the task is polled again.
     fn make_way(&self, leave: Leave, context: &Context<'_>) {
         let cell = self.current_cell();
         cell.set_leave(leave);
-        // The task's own waker points to its cell.
+        // The task's own waker points to its cell; any other waker belongs to a combinator.
         if context.waker().data() != Arc::as_ptr(&cell).cast() {
             context.waker().wake_by_ref();
         }

@@ -1,7 +1,9 @@
-//! What a CPU does: poll the task that the scheduler chose, leave it, ask for the next, or idle.
+//! The loop of a CPU: it polls the task that the scheduler picked, switches away from it, asks for
+//! the next task, or idles.
 //!
-//! **Protocol.** Interrupts are taken here, between tasks, and where a task computes. A switch to nothing is followed by
-//! idling until an interrupt; who queues a task on an idle CPU sets its need to look and sends one.
+//! **Protocol.** The CPU takes interrupts between tasks here, and where a task computes. When the
+//! scheduler picks no task, the CPU idles until an interrupt. A CPU that enqueues a task on an idle
+//! CPU sets the idle CPU's need-resched flag and interrupts it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +17,10 @@ use crate::contain::contain;
 use crate::local::Local;
 use crate::runtime::{Handle, Inner};
 
-/// A round-robin task's turn: Linux's default.
+/// The length of a round-robin task's turn: Linux's default, 100 ms.
 pub(crate) const SLICE: Span = Span::from_micros(100_000);
 
-/// The whole life of a CPU.
+/// Runs a CPU from its beginning to its end.
 pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     let runtime = &*runtime.0;
     let outside = P::enter(Mode::Kernel);
@@ -48,7 +50,7 @@ pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     P::enter(outside);
 }
 
-/// Handles what is pending at this CPU, and returns it.
+/// Handles the interrupts that are pending on this CPU, and returns them.
 pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if !P::interrupt_pending() {
         return Interrupts::NONE;
@@ -93,7 +95,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     }
     end_turn(runtime, cpu, cell);
     if local.tick() != Time::NEVER {
-        // One that came while the task neither computed nor checked.
+        // A tick that became due while the task neither computed nor reached a checkpoint.
         if local.tick() <= P::now() {
             runtime.sched.tick();
         }
@@ -105,14 +107,15 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
 
 fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Why, start: Time) {
     let (Some(roles), Some(role)) = (&runtime.roles, cell.role) else { return };
-    // Relaxed: only the CPU that runs the task touches these.
+    // Relaxed: only the CPU that runs the task uses these words.
     let last = cell.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
     let slept = cell.slept.swap(why == Why::Block, Ordering::Relaxed);
     roles.ran(role, slept, last != 0 && last != cpu.0 + 1, start, P::now());
 }
 
-/// Sets when a round-robin task's turn is over. A turn goes on where it was when the task last left the CPU; the scheduler
-/// says at its end whether there are equals to go first.
+/// Sets when a round-robin task's turn ends. The task resumes the turn that it had when it last
+/// left a CPU. At the end of the turn, the scheduler decides whether a task of the same priority
+/// runs next.
 fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let local = &runtime.locals[cpu.index()];
     let under_way = local.turn_ends() != Time::NEVER;
@@ -126,13 +129,14 @@ fn begin_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     }
 }
 
-/// What a running task is, or who waits for its CPU, has changed: its turn and the ticks follow.
+/// Updates the turn and the ticks after the running task, or the set of tasks that wait for its
+/// CPU, has changed.
 pub(crate) fn look_again<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     begin_turn(runtime, cpu, cell);
     begin_ticks(runtime, &runtime.locals[cpu.index()]);
 }
 
-/// The task leaves the CPU: keeps what is left of its turn.
+/// Ends the task's time on the CPU and saves the remainder of its turn.
 fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let local = &runtime.locals[cpu.index()];
     let ends = local.turn_ends();
@@ -142,7 +146,7 @@ fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     }
 }
 
-/// Sets when the CPU ticks next, if that is earlier than it was.
+/// Sets the CPU's next tick, if it is earlier than the present one.
 fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
     let tick = runtime.sched.next_tick(local.has_map(), &P::now);
     if tick < local.tick() {
@@ -156,7 +160,7 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     local.disarm();
     P::settle();
     let now = P::now();
-    // The task that computes here has nothing to do with whom the timer wakes.
+    // The wakeups by the timer are not caused by the task that computes here.
     let interrupted = local.running();
     local.set_running(None);
     for waker in local.timers.take_due(now) {

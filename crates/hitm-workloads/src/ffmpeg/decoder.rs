@@ -1,9 +1,11 @@
 //! The decoder's frame threads.
 //!
-//! The caller takes worker *k* in turn: waits until worker *k*-1 has done its set-up, hands the packet over and signals
-//! worker *k*; once all are busy it waits for the oldest one's frame. A worker sleeps until it has a packet; does the
-//! set-up and says so; decodes row by row, waiting for the rows of the frame before that motion vectors reach, and announces
-//! each row with a broadcast; at the end it announces the whole frame and signals its output.
+//! The caller takes worker *k* in turn. It waits until worker *k*-1 has done its set-up, passes the
+//! packet on and signals worker *k*. Once all workers are busy, it waits for the frame of the
+//! oldest one. A worker sleeps until it has a packet, does the set-up and reports that. Then it
+//! decodes row by row, waiting for the rows of the previous frame that motion vectors reach, and
+//! publishes each row with a broadcast. At the end it publishes the whole frame and signals its
+//! output.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,10 +18,11 @@ use crate::ffmpeg::progress::{Buffers, Progress};
 use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{DECODER_FRAME, ROWS, work};
 
-/// Rows below its own that a row refers to in the frame before: motion of 64 pixels, assumption.
+/// The rows below its own that a row refers to in the previous frame: motion of 64 pixels, an
+/// assumption.
 const REFERENCE_REACH: u32 = 4;
 
-/// One frame thread, as the caller and the thread see it.
+/// One frame thread, as shared by the caller and the thread.
 struct FrameThread<P: Platform> {
     state: Mutex<P, State<P>>,
     input: Condvar<P>,
@@ -28,24 +31,24 @@ struct FrameThread<P: Platform> {
 
 enum State<P: Platform> {
     Idle,
-    /// Has a packet and has not done the set-up.
+    /// The thread has a packet and has not begun the set-up.
     Given(Frame<P>),
-    /// Does the set-up.
+    /// The thread does the set-up.
     SettingUp,
-    /// Decodes.
+    /// The thread decodes.
     Decoding,
-    /// Has a frame for the caller.
+    /// The thread has a frame for the caller.
     Done,
 }
 
 /// A frame to be decoded.
 struct Frame<P: Platform> {
     progress: Arc<Progress<P>>,
-    /// The frame before, which it refers to.
+    /// The previous frame, which this frame refers to.
     reference: Option<Arc<Progress<P>>>,
 }
 
-/// The frame threads of one decoder, called by its thread.
+/// The frame threads of one decoder; the decoder's thread calls it.
 pub(crate) struct Decoder<P: Platform> {
     threads: Vec<Arc<FrameThread<P>>>,
     next: usize,
@@ -62,12 +65,13 @@ impl<P: Platform> Decoder<P> {
             let thread = thread.clone();
             spawner.spawn(DECODER_FRAME, |worker| frame_thread(worker, thread));
         }
-        // Those under way, and one that the oldest of them refers to.
+        // The frames in progress, and one that the oldest of them refers to.
         let buffers = Buffers::new(runtime, count + 2);
         Self { threads, next: 0, busy: VecDeque::new(), buffers, before: None }
     }
 
-    /// Hands one packet to the next thread; once all are busy, waits for the oldest frame. True when there is one.
+    /// Passes one packet to the next thread; once all are busy, waits for the oldest frame. Returns
+    /// true when there is a frame.
     pub(crate) async fn decode(&mut self) -> bool {
         let count = self.threads.len();
         self.threads[(self.next + count - 1) % count].wait_until_set_up().await;

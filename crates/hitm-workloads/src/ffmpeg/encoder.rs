@@ -1,10 +1,11 @@
-//! x264 with frame threads: a pool whose workers each encode a whole frame.
+//! x264 with frame threads: a pool in which each worker encodes a whole frame.
 //!
-//! The caller hands a picture to the lookahead, takes the next picture that the lookahead has decided, puts it into the run
-//! list with a broadcast to all idle workers, and waits in the done list for the oldest picture under way, looking again
-//! at every broadcast. A worker encodes row by row: before each row it waits, for every picture that its own refers to, until
-//! that one's rows are done as far as motion reaches; after the row, if others may refer to its picture, it
-//! announces the row with a broadcast.
+//! The caller passes a picture to the lookahead and takes the next picture that the lookahead has
+//! decided. It puts that picture into the run list with a broadcast to all idle workers. Then it
+//! waits in the done list for the oldest picture in progress, checking again at every broadcast. A
+//! worker encodes row by row. Before each row, it waits for every picture that its own refers to,
+//! until that picture's rows are done as far as motion reaches. After the row, if other pictures
+//! may refer to its own, it publishes the row with a broadcast.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,15 +19,15 @@ use crate::ffmpeg::progress::{Buffers, Progress};
 use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{ENCODER_WORKER, ROWS, Tally, work};
 
-/// The pictures between two P pictures: medium's three, of which the middle one is referred to.
+/// The pictures between two P pictures: medium's three; other pictures refer to the middle one.
 const B_PICTURES: usize = 3;
 
 /// A picture in the encoder.
 pub(crate) struct Picture<P: Platform> {
     number: u64,
-    /// The pictures that it refers to.
+    /// The pictures that this picture refers to.
     pub(crate) references: Vec<Arc<Progress<P>>>,
-    /// Its own rows, if others refer to it.
+    /// The picture's own rows, if other pictures refer to them.
     pub(crate) progress: Option<Arc<Progress<P>>>,
 }
 
@@ -51,7 +52,7 @@ impl<P: Platform, T: Send> List<P, T> {
         self.take(|items| items.pop_front()).await
     }
 
-    /// Takes an item that `find` finds, looking again at every push.
+    /// Takes an item that `find` finds, checking again at every push.
     async fn take(&self, find: impl Fn(&mut VecDeque<T>) -> Option<T>) -> T {
         let mut items = self.items.lock().await;
         loop {
@@ -63,7 +64,7 @@ impl<P: Platform, T: Send> List<P, T> {
     }
 }
 
-/// The encoder, called by its thread.
+/// The encoder; its own thread calls it.
 pub(crate) struct Encoder<P: Platform> {
     run: Arc<List<P, Picture<P>>>,
     done: Arc<List<P, u64>>,
@@ -74,10 +75,11 @@ pub(crate) struct Encoder<P: Platform> {
     references: References<P>,
 }
 
-/// Pictures beside those under way that may be referred to: two P and the B between them, twice.
+/// The pictures beside those in progress that other pictures may refer to: two P and the B between
+/// them, twice.
 const REFERRED_TO: usize = 6;
 
-/// Which pictures the next ones refer to, in coding order: P, the middle B, the others.
+/// The references of the next pictures, in coding order: P, the middle B, the other B pictures.
 pub(crate) struct References<P: Platform> {
     buffers: Buffers<P>,
     /// The last two P pictures, oldest first.
@@ -88,13 +90,13 @@ pub(crate) struct References<P: Platform> {
 }
 
 impl<P: Platform> References<P> {
-    /// For an encoder with `under_way` pictures at once.
+    /// Makes the state for an encoder with `under_way` pictures at once.
     pub(crate) fn new(runtime: &Handle<P>, under_way: usize) -> Self {
         let buffers = Buffers::new(runtime, under_way + REFERRED_TO);
         Self { buffers, p: VecDeque::new(), middle: None, place: 0 }
     }
 
-    /// The next picture in coding order.
+    /// Returns the next picture in coding order.
     pub(crate) async fn next(&mut self, number: u64) -> Picture<P> {
         let place = self.place;
         self.place = (self.place + 1) % (B_PICTURES + 1);
@@ -102,11 +104,11 @@ impl<P: Platform> References<P> {
         if place > 1 {
             references.extend(self.middle.clone());
         }
-        // P and the middle B are referred to; the other two are not and announce nothing.
+        // Other pictures refer to P and the middle B; the other two publish nothing.
         let progress = if place < 2 { Some(self.buffers.take().await) } else { None };
         match place {
             0 => {
-                // A P picture refers to the P picture before.
+                // A P picture refers to the previous P picture.
                 references = self.p.back().cloned().into_iter().collect();
                 self.p.extend(progress.clone());
                 while self.p.len() > 2 {
@@ -138,7 +140,7 @@ impl<P: Platform> Encoder<P> {
         Self { run, done, lookahead, workers, next: 0, under_way: VecDeque::new(), references }
     }
 
-    /// Takes a picture in; true when an encoded one comes out.
+    /// Takes a picture; returns true when an encoded one is ready.
     pub(crate) async fn encode(&mut self, caller: &mut Worker<P>) -> bool {
         self.lookahead.put().await;
         caller.work(work::ENCODE_CALL).await;
@@ -164,10 +166,10 @@ impl<P: Platform> Encoder<P> {
     }
 }
 
-/// Rows of a picture that a row of another refers to, below its own. x264 divides a picture's height among the frame
-/// threads and lets motion reach half of a thread's share.
+/// Returns the rows below its own that a row refers to in another picture. x264 divides a picture's
+/// height among the frame threads and lets motion reach half of a thread's share.
 fn reach(workers: usize) -> u32 {
-    // Pixels, as x264 computes them: the height and 24 over the threads, less 24, halved; 16 at least.
+    // In pixels, as in x264: (height + 24) / threads - 24, halved; at least 16.
     let share = ((ROWS as usize * 16 + 24) / workers).saturating_sub(24) / 2;
     (share.max(16) as u32).div_ceil(16) + 1
 }
@@ -189,7 +191,7 @@ async fn encoder_worker<P: Platform>(
             worker.work(work::ENCODE_ROW).await;
             tally.rows.add(&worker.runtime, 1);
             if let Some(progress) = &picture.progress {
-                // The deblocking filter trails by a row and a half.
+                // The deblocking filter trails by one and a half rows.
                 progress.announce(if row + 1 == ROWS { ROWS } else { (row + 1).saturating_sub(2) }).await;
             }
         }

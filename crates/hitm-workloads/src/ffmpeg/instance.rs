@@ -1,4 +1,4 @@
-//! One instance: all its threads.
+//! One instance with all its threads.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use crate::ffmpeg::threads::{Counts, Spawner};
 use crate::ffmpeg::wavefront::Wavefront;
 use crate::ffmpeg::{Config, MAIN, PRIORITY, Profile, Tally, cpus_of_instance, pipeline};
 
-/// How often main prints its status line.
+/// The interval at which main prints its status line.
 const STATUS: Span = Span::from_micros(500_000);
 
-/// Streams of random numbers an instance has: more than it has threads.
+/// The number of random streams per instance: more than it has threads.
 const STREAMS: u64 = 1 << 10;
 
-/// Starts a task on the CPUs of instance number `instance` that starts its threads, as a shell starts a process.
+/// Starts a task on the CPUs of instance number `instance`. That task starts the instance's
+/// threads, as a shell starts a process.
 pub(crate) fn launch<P: Platform>(runtime: &Handle<P>, config: Config, instance: usize, tally: &Arc<Tally>) {
     let cpus = cpus_of_instance(runtime.topology(), instance);
     let options = SpawnOptions { priority: PRIORITY, cpus: Some(cpus.clone()), role: None, tenant: None, group: None };

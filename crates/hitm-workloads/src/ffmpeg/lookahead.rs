@@ -1,8 +1,10 @@
-//! x264's lookahead: one thread that decides picture types, and a small pool that estimates costs for it.
+//! x264's lookahead: one thread that decides picture types, and a small pool that estimates costs
+//! for that thread.
 //!
-//! The encoder's caller puts pictures into the input list with a broadcast. The thread drains it and, when it has enough, decides:
-//! each cost estimate is divided over the pool's workers and waited for, slice by slice, which makes the shortest and most
-//! frequent bursts of the whole program. What is decided moves to the output list with a broadcast.
+//! The encoder's caller puts pictures into the input list with a broadcast. The thread drains the
+//! list and, when it has enough pictures, decides. It divides each cost estimate over the pool's
+//! workers and waits for the slices one by one. These are the shortest and most frequent bursts of
+//! the whole program. Decided pictures move to the output list with a broadcast.
 
 use std::sync::Arc;
 
@@ -13,13 +15,13 @@ use hitm_memory::Platform;
 use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{LOOKAHEAD, LOOKAHEAD_WORKER, work};
 
-/// Cost estimates a picture: eight slice jobs a picture over two workers.
+/// The cost estimates per picture: eight slice jobs per picture over two workers.
 pub(super) const ESTIMATES: usize = 4;
 
-/// Pictures that stay undecided: the B pictures and the next P.
+/// The pictures that stay undecided: the B pictures and the next P.
 pub(crate) const HELD_BACK: usize = 4;
 
-/// A count of pictures in a list that every change broadcasts.
+/// A count of pictures in a list; every change is broadcast.
 pub(crate) struct Pictures<P: Platform> {
     count: Mutex<P, usize>,
     changed: Condvar<P>,
@@ -35,7 +37,7 @@ impl<P: Platform> Pictures<P> {
         self.changed.notify_all();
     }
 
-    /// Takes all there are, waiting for one at least.
+    /// Waits for at least one picture and takes all.
     async fn drain(&self) -> usize {
         let mut count = self.count.lock().await;
         while *count == 0 {
@@ -44,7 +46,7 @@ impl<P: Platform> Pictures<P> {
         std::mem::take(&mut *count)
     }
 
-    /// Takes one, waiting for it.
+    /// Waits for a picture and takes it.
     pub(crate) async fn take_one(&self) {
         let mut count = self.count.lock().await;
         while *count == 0 {
@@ -89,7 +91,7 @@ impl<P: Platform> Job<P> {
 pub(crate) struct Lookahead<P: Platform> {
     input: Arc<Pictures<P>>,
     output: Arc<Pictures<P>>,
-    /// Pictures put in and not taken out.
+    /// The pictures put in and not taken out.
     inside: usize,
 }
 
@@ -107,13 +109,14 @@ impl<P: Platform> Lookahead<P> {
         Self { input, output, inside: 0 }
     }
 
-    /// Hands a picture in.
+    /// Passes a picture to the lookahead.
     pub(crate) async fn put(&mut self) {
         self.input.put(1).await;
         self.inside += 1;
     }
 
-    /// Takes a decided picture out, waiting for it once the lookahead holds as many as it keeps back.
+    /// Takes a decided picture, waiting for it once the lookahead holds as many pictures as it
+    /// keeps back.
     pub(crate) async fn get(&mut self) -> bool {
         if self.inside <= HELD_BACK {
             return false;

@@ -1,6 +1,8 @@
-//! The threads between file and file: demuxer, decoder, filter, encoder, muxer, with a bounded queue on every edge.
+//! The threads from the input file to the output file: demuxer, decoder, filter, encoder and muxer,
+//! with a bounded queue on every edge.
 //!
-//! Since FFmpeg 7.0 each is a thread of its own; before, main did what is between the decoder's threads and the encoder's by itself.
+//! Since FFmpeg 7.0 each is a thread of its own. Before, main did the work between the decoder's
+//! and the encoder's threads itself.
 
 use std::sync::Arc;
 
@@ -14,10 +16,10 @@ use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::wavefront::Wavefront;
 use crate::ffmpeg::{DECODER, DEMUXER, ENCODER, FILTER, MAIN, MUXER, Tally, work};
 
-/// Packets or frames that an edge holds: the 7.x line.
+/// The packets or frames that an edge holds: as in the 7.x line.
 const EDGE: usize = 8;
 
-/// What encodes, called by its thread.
+/// The video encoder; the encoder's thread calls it.
 pub(crate) enum VideoEncoder<P: Platform> {
     /// x264.
     FrameThreads(Encoder<P>),
@@ -26,7 +28,7 @@ pub(crate) enum VideoEncoder<P: Platform> {
 }
 
 impl<P: Platform> VideoEncoder<P> {
-    /// Takes a picture in; true when an encoded one comes out.
+    /// Takes a picture; returns true when an encoded one is ready.
     async fn encode(&mut self, caller: &mut Worker<P>) -> bool {
         match self {
             Self::FrameThreads(encoder) => encoder.encode(caller).await,
@@ -85,7 +87,7 @@ pub(crate) fn start<P: Platform>(
     start_muxer(spawner, encoded, tally);
 }
 
-/// Starts FFmpeg's main before 7.0, and the muxer that 6.0 made a thread.
+/// Starts main of FFmpeg before 7.0, and the muxer, which is a thread since 6.0.
 pub(crate) fn start_single_main<P: Platform>(
     spawner: &mut Spawner<'_, P>,
     mut decoder: Decoder<P>,

@@ -1,4 +1,5 @@
-//! How far a picture is done: rows announced under a mutex with a broadcast, waited for by whoever refers to them.
+//! The progress of a picture: its rows are published under a mutex with a broadcast, and threads
+//! whose pictures refer to them wait for them.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ pub(crate) struct Progress<P: Platform> {
 }
 
 impl<P: Platform> Progress<P> {
-    /// No row is done.
+    /// Makes the progress of a picture without finished rows.
     pub(crate) fn new(runtime: &Handle<P>) -> Self {
         Self { rows: Mutex::new(runtime, 0), changed: Condvar::new(runtime) }
     }
@@ -23,7 +24,7 @@ impl<P: Platform> Progress<P> {
         *self.rows.lock().await = 0;
     }
 
-    /// `rows` rows are done.
+    /// Publishes that `rows` rows are done.
     pub(crate) async fn announce(&self, rows: u32) {
         let mut done = self.rows.lock().await;
         *done = (*done).max(rows);
@@ -39,20 +40,20 @@ impl<P: Platform> Progress<P> {
     }
 }
 
-/// Pictures' memory, used in turn: a picture's own is free again when so many later ones have come that nobody can refer to
-/// it any more.
+/// The memory of pictures, used in turn. A picture's memory is reused after enough later pictures
+/// that no picture can refer to it any more.
 pub(crate) struct Buffers<P: Platform> {
     pictures: Vec<Arc<Progress<P>>>,
     next: usize,
 }
 
 impl<P: Platform> Buffers<P> {
-    /// Memory for `count` pictures.
+    /// Makes memory for `count` pictures.
     pub(crate) fn new(runtime: &Handle<P>, count: usize) -> Self {
         Self { pictures: (0..count).map(|_| Arc::new(Progress::new(runtime))).collect(), next: 0 }
     }
 
-    /// The next picture's, with no row done.
+    /// Returns the memory of the next picture, without finished rows.
     pub(crate) async fn take(&mut self) -> Arc<Progress<P>> {
         let picture = self.pictures[self.next].clone();
         self.next = (self.next + 1) % self.pictures.len();

@@ -1,7 +1,8 @@
 //! The filter's slice workers: fork and join.
 //!
-//! The caller sets the number of jobs, signals every worker's own condition variable in turn, takes jobs itself from a
-//! shared counter, and unless it was last waits to be signalled by who was.
+//! The caller sets the number of jobs and signals every worker's own condition variable in turn.
+//! Then it takes jobs from a shared counter itself. Unless it finishes last, it waits for a signal
+//! by the task that does.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use hitm_memory::Platform;
 use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{FILTER_SLICE, work};
 
-/// A worker's own signal.
+/// The signal of one worker.
 struct Signal<P: Platform> {
     round: Mutex<P, u64>,
     started: Condvar<P>,
 }
 
-/// Jobs of the present round.
+/// The jobs of the present round.
 struct Jobs {
     left: usize,
     unfinished: usize,
@@ -49,7 +50,7 @@ impl<P: Platform> Slices<P> {
         Self { shared, signals }
     }
 
-    /// Runs one job a worker, and one for the caller.
+    /// Runs one job per worker, and one for the caller.
     pub(crate) async fn run(&self, caller: &mut Worker<P>) {
         let count = self.signals.len() + 1;
         *self.shared.jobs.lock().await = Jobs { left: count, unfinished: count };

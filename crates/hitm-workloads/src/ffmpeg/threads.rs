@@ -1,4 +1,4 @@
-//! How many threads an instance has, by the number of CPUs that it may use, and how they are spawned.
+//! The number of threads of an instance, by its number of CPUs, and the spawning of these threads.
 
 use std::future::Future;
 
@@ -12,17 +12,17 @@ use crate::ffmpeg::{Config, PRIORITY};
 /// Thread counts by the sources' rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// One more than CPUs, 16 at most.
+    /// CPUs + 1, at most 16.
     pub(crate) decoder_frames: usize,
-    /// As many as CPUs; the caller works too.
+    /// One per CPU; the caller works too.
     pub(crate) filter_slices: usize,
-    /// Three halves of the CPUs, one at least.
+    /// One and a half per CPU, at least one.
     pub(crate) encoder_workers: usize,
-    /// A sixth of the encoder's threads under preset medium, one at least.
+    /// A sixth of the encoder's threads under preset medium, at least one.
     pub(crate) lookahead_workers: usize,
-    /// x265's pool, told to use the CPUs that it may: one a CPU, 64 at most.
+    /// x265's pool, limited to the CPUs of the instance: one per CPU, at most 64.
     pub(crate) pool_workers: usize,
-    /// x265's frame encoders: steps by the number of CPUs.
+    /// x265's frame encoders: a step function of the number of CPUs.
     pub(crate) frame_encoders: usize,
 }
 
@@ -51,18 +51,19 @@ pub(crate) struct Spawner<'a, P: Platform> {
     pub(crate) runtime: &'a Handle<P>,
     pub(crate) config: Config,
     pub(crate) cpus: &'a CpuSet,
-    /// Distinguishes the instance's threads from those of others.
+    /// The first random stream of the instance, which separates its threads' random numbers from
+    /// other instances'.
     pub(crate) stream: u64,
 }
 
-/// A thread's work: draws lengths and computes them.
+/// A thread's source of work: draws lengths and computes for them.
 pub(crate) struct Worker<P: Platform> {
     pub(crate) runtime: Handle<P>,
     bursts: Bursts,
 }
 
 impl<P: Platform> Worker<P> {
-    /// Works for a length drawn from `burst`.
+    /// Computes for a length drawn from `burst`.
     pub(crate) async fn work(&mut self, burst: Burst) {
         let length = self.bursts.draw(burst);
         self.runtime.compute(length).await;
@@ -70,7 +71,7 @@ impl<P: Platform> Worker<P> {
 }
 
 impl<P: Platform> Spawner<'_, P> {
-    /// Spawns a thread; `main` gets its worker.
+    /// Spawns a thread and gives its worker to `main`.
     pub(crate) fn spawn<F>(&mut self, role: Role, main: impl FnOnce(Worker<P>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -85,7 +86,7 @@ impl<P: Platform> Spawner<'_, P> {
             tenant: None,
             group: None,
         };
-        // Nobody joins it: threads end when the runtime shuts down.
+        // The handle is dropped: threads end when the runtime shuts down.
         self.runtime.spawn(options, main(worker));
     }
 }

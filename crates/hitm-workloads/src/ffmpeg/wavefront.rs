@@ -1,17 +1,21 @@
-//! An encoder like x265: few pictures at once, each encoded by many workers in a wavefront of block rows.
+//! An encoder like x265: few pictures at once, each encoded by many workers in a wavefront of block
+//! rows.
 //!
-//! The caller hands a picture to the lookahead, takes the frame encoder whose turn it is, waits for the picture that this one
-//! has in work, and gives it the next picture that the lookahead has decided. A frame encoder is a thread that encodes nothing: row
-//! by row, it waits for the rows of other pictures that motion reaches, allows its own row, and wakes a worker. At the
-//! end it waits for the last row to be filtered.
+//! The caller passes a picture to the lookahead and takes the frame encoder whose turn it is. It
+//! waits for the picture that this frame encoder has in progress, and gives it the next picture
+//! that the lookahead has decided. A frame encoder is a thread that encodes nothing itself. Row by
+//! row, it waits for the rows of other pictures that motion reaches, allows its own row, and wakes
+//! a worker. At the end it waits until the last row is filtered.
 //!
-//! **Wavefront.** A block may be encoded when the row above is two blocks ahead. A worker that takes a row encodes blocks while
-//! that holds, and leaves the row when it does not. After each block it looks at the row below: if nobody is there and it
-//! could go on, that row becomes runnable and a worker is woken. Rows are filtered one after the other, each when it and
-//! the next are encoded, and then announced to the pictures that refer to this one.
+//! **Wavefront.** A block may be encoded when the row above is two blocks ahead. A worker that
+//! takes a row encodes its blocks while that holds, and leaves the row otherwise. After each block
+//! it checks the row below: if no worker is there and the row could go on, the row becomes runnable
+//! and a worker is woken. Rows are filtered one after the other, each when it and the next row are
+//! encoded. A filtered row is published to the pictures that refer to it.
 //!
-//! **Origin.** x265 3.5: `wavefront.cpp`, `frameencoder.cpp`, `threadpool.cpp`. Left out: distributed motion estimation, and
-//! the bonded groups in which the lookahead lets several workers estimate one picture.
+//! **Origin.** x265 3.5: `wavefront.cpp`, `frameencoder.cpp`, `threadpool.cpp`. Left out:
+//! distributed motion estimation, and the bonded groups in which several workers estimate one
+//! picture for the lookahead.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,52 +30,54 @@ use crate::ffmpeg::sleepers::{Event, Sleepers};
 use crate::ffmpeg::threads::{Spawner, Worker};
 use crate::ffmpeg::{ENCODER_WORKER, FRAME_ENCODER, ROWS, Tally, work};
 
-/// Rows of 64 pixels.
+/// The rows of 64 pixels per picture.
 pub(crate) const BLOCK_ROWS: u32 = 17;
 
-/// Blocks in a row.
+/// The blocks per row.
 pub(crate) const BLOCKS: u32 = 30;
 
-/// Macroblock rows in a row of blocks.
+/// The macroblock rows per row of blocks.
 const ROWS_PER_BLOCK_ROW: u32 = ROWS / BLOCK_ROWS;
 
 const _: () = assert!(ROWS_PER_BLOCK_ROW * BLOCK_ROWS == ROWS, "a frame has a whole number of block rows");
 
-/// Blocks that the row above must be ahead.
+/// The blocks that the row above must be ahead.
 const AHEAD: u32 = 2;
 
-/// Rows below its own that a row refers to: one, and those that x265's search range of 57 pixels reaches.
+/// The rows below its own that a row refers to: one, and the rows that x265's search range of 57
+/// pixels reaches.
 const REFERENCE_REACH: u32 = 1 + 57_u32.div_ceil(64);
 
 described! {
-    /// What can be done for a picture: bit `2 * row` to encode a row, bit `2 * row + 1` to filter it.
+    /// The possible jobs of a picture: bit `2 * row` to encode a row, bit `2 * row + 1` to filter
+    /// it.
     struct Bitmaps<M: Memory> as "wavefront" {
-        /// Those for which the same picture's other rows are far enough.
+        /// The jobs for which the other rows of the same picture are far enough.
         runnable: M::Atomic<u64>,
-        /// Those for which other pictures, or the encoding, are far enough.
+        /// The jobs for which other pictures, or the encoding, are far enough.
         allowed: M::Atomic<u64>,
     }
 }
 
 described! {
-    /// How far a row is.
+    /// The progress of a row.
     struct RowWords<M: Memory> as "wavefront_row" {
-        /// Blocks that are encoded.
+        /// The number of encoded blocks.
         completed: M::Atomic<u32>,
     }
 }
 
 described! {
-    /// What the lookahead has to decide.
+    /// The input of the lookahead.
     struct LookaheadWords<M: Memory> as "lookahead_input" {
-        /// Pictures.
+        /// The number of pictures to decide.
         pictures: M::Atomic<u32>,
     }
 }
 
 const _: () = assert!(2 * BLOCK_ROWS <= u64::BITS, "a bitmap has two bits a row");
 
-/// What is done, as bits of the bitmaps have it.
+/// A job, as the bitmaps' bits encode it.
 #[derive(Clone, Copy)]
 enum Job {
     Encode(u32),
@@ -93,13 +99,15 @@ impl Job {
 
 struct Row<P: Platform> {
     words: Placed<P, RowWords<P>>,
-    /// Whether a worker is there or will be. Taken by it when it leaves and by the row above when it looks.
+    /// Whether a worker is at the row or will be. A worker locks it when it leaves the row; a
+    /// worker at the row above locks it when it checks.
     active: Mutex<P, bool>,
 }
 
 impl<P: Platform> Row<P> {
     fn completed(&self) -> u32 {
-        // Acquire: the blocks themselves, in the original. Pairs with the Release in `complete`.
+        // Acquire: in the original, publishes the blocks themselves. Pairs with the Release in
+        // `complete`.
         self.words.completed.load(Ordering::Acquire)
     }
 
@@ -109,16 +117,16 @@ impl<P: Platform> Row<P> {
     }
 }
 
-/// One picture in work: its rows, and its thread's events.
+/// One picture in progress: its rows, and the events of its thread.
 struct FrameEncoder<P: Platform> {
     bitmaps: Placed<P, Bitmaps<P>>,
     rows: Vec<Row<P>>,
     picture: Mutex<P, Option<Picture<P>>>,
-    /// There is a picture.
+    /// Triggered when there is a picture.
     enabled: Event<P>,
-    /// All rows are filtered.
+    /// Triggered when all rows are filtered.
     filtered: Event<P>,
-    /// The picture is done.
+    /// Triggered when the picture is done.
     done: Event<P>,
 }
 
@@ -139,9 +147,9 @@ impl<P: Platform> FrameEncoder<P> {
         }
     }
 
-    /// Jobs that can be done.
+    /// Returns the jobs that can be done, as bits.
     fn ready(&self) -> u64 {
-        // SeqCst, both: a worker that looks before it sleeps, see `sleepers`.
+        // SeqCst, both: a worker checks them before it sleeps, see `sleepers`.
         self.bitmaps.runnable.load(Ordering::SeqCst) & self.bitmaps.allowed.load(Ordering::SeqCst)
     }
 
@@ -153,7 +161,8 @@ impl<P: Platform> FrameEncoder<P> {
                 return None;
             }
             let job = Job::of(ready.trailing_zeros());
-            // Acquire: sees what was done before the job became runnable. Pairs with `make_runnable`.
+            // Acquire: sees what was done before the job became runnable. Pairs with
+            // `make_runnable`.
             if self.bitmaps.runnable.fetch_and(!job.bit(), Ordering::Acquire) & job.bit() == 0 {
                 continue;
             }
@@ -161,37 +170,38 @@ impl<P: Platform> FrameEncoder<P> {
             if self.bitmaps.allowed.load(Ordering::SeqCst) & job.bit() != 0 {
                 return Some(job);
             }
-            // The one that was seen is done, and this is the next picture's, not allowed yet. Then it is looked at again, so
-            // that who allows it meanwhile need not wake anybody.
+            // Another worker has done the job that was seen. This bit is for the next picture, and
+            // is not allowed yet. The bit is set and checked again, so that a task that allows the
+            // job meanwhile need not wake a worker.
             self.make_runnable(job);
         }
     }
 
-    /// The rows that `job` follows in its own picture are far enough.
+    /// Records that the rows before `job` in its own picture are far enough.
     fn make_runnable(&self, job: Job) {
-        // SeqCst: visible before a sleeper is looked for, see `sleepers`.
+        // SeqCst: visible before the search for a sleeping worker, see `sleepers`.
         self.bitmaps.runnable.fetch_or(job.bit(), Ordering::SeqCst);
     }
 
-    /// What else `job` waits for is far enough.
+    /// Records that all else that `job` depends on is far enough.
     fn allow(&self, job: Job) {
         // SeqCst: as in `make_runnable`.
         self.bitmaps.allowed.fetch_or(job.bit(), Ordering::SeqCst);
     }
 
-    /// Nothing of the next picture is done. No worker is here.
+    /// Resets the rows for the next picture. No worker is here.
     async fn reset(&self) {
         for row in &self.rows {
             row.complete(0);
             *row.active.lock().await = false;
         }
-        // Relaxed, both: nothing is runnable, and the first row is made so by a read-modify-write.
+        // Relaxed, both: no job is runnable, and an RMW makes the first row runnable.
         self.bitmaps.runnable.store(0, Ordering::Relaxed);
         self.bitmaps.allowed.store(0, Ordering::Relaxed);
     }
 }
 
-/// A block that was encoded, for who watches.
+/// An encoded block, for observers.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "the tests watch"))]
 pub(crate) struct Block {
@@ -202,10 +212,10 @@ pub(crate) struct Block {
     pub(crate) ended: Time,
 }
 
-/// Is told of every block.
+/// A function that observes every block.
 pub(crate) type Watch = fn(Block);
 
-/// The pool, and everything that it works for.
+/// The pool, and all that its workers share.
 struct Pool<P: Platform> {
     sleepers: Sleepers<P>,
     frames: Vec<FrameEncoder<P>>,
@@ -217,11 +227,11 @@ struct Pool<P: Platform> {
 
 impl<P: Platform> Pool<P> {
     fn has_work(&self) -> bool {
-        // SeqCst: a worker that looks before it sleeps, see `sleepers`.
+        // SeqCst: a worker checks this before it sleeps, see `sleepers`.
         self.frames.iter().any(|frame| frame.ready() != 0) || self.lookahead.pictures.load(Ordering::SeqCst) > 0
     }
 
-    /// Does one job; false when there is none.
+    /// Does one job; returns false when there is none.
     async fn work(&self, worker: &mut Worker<P>) -> bool {
         for (index, frame) in self.frames.iter().enumerate() {
             match frame.take_job() {
@@ -234,7 +244,7 @@ impl<P: Platform> Pool<P> {
         self.decide(worker).await
     }
 
-    /// Encodes blocks of a row until it ends or the row above is not far enough.
+    /// Encodes blocks of a row until the row ends or the row above is not far enough.
     async fn encode_row(&self, worker: &mut Worker<P>, index: usize, number: u32) {
         let frame = &self.frames[index];
         let row = &frame.rows[number as usize];
@@ -248,7 +258,8 @@ impl<P: Platform> Pool<P> {
             self.look_below(frame, number, completed).await;
             if number > 0 && completed < BLOCKS {
                 let mut active = row.active.lock().await;
-                // The one above looks here, under this lock, after it has completed a block.
+                // The worker at the row above checks `active` under this lock after it has
+                // completed a block.
                 if frame.rows[number as usize - 1].completed() < (completed + AHEAD).min(BLOCKS) {
                     *active = false;
                     return;
@@ -259,7 +270,7 @@ impl<P: Platform> Pool<P> {
         self.allow_filters(frame, number).await;
     }
 
-    /// `number` has `completed` blocks: the row below may go on, if nobody is there.
+    /// Lets the row below go on after row `number` has `completed` blocks, if no worker is there.
     async fn look_below(&self, frame: &FrameEncoder<P>, number: u32, completed: u32) {
         let Some(below) = frame.rows.get(number as usize + 1) else { return };
         {
@@ -274,7 +285,8 @@ impl<P: Platform> Pool<P> {
         self.sleepers.wake_one().await;
     }
 
-    /// Row `number` is encoded: the one above may be filtered; after the last, that one too.
+    /// Allows filters after row `number` is encoded: that of the row above; after the last row,
+    /// also its own.
     async fn allow_filters(&self, frame: &FrameEncoder<P>, number: u32) {
         if let Some(above) = number.checked_sub(1) {
             frame.allow(Job::Filter(above));
@@ -298,21 +310,22 @@ impl<P: Platform> Pool<P> {
         if row + 1 == BLOCK_ROWS {
             frame.filtered.trigger().await;
         } else {
-            // This worker looks for a job next, so nobody is woken.
+            // This worker takes its next job after this, so it wakes no other worker.
             frame.make_runnable(Job::Filter(row + 1));
         }
     }
 
-    /// Decides one picture's type; false when there is none.
+    /// Decides one picture's type; returns false when there is no picture.
     async fn decide(&self, worker: &mut Worker<P>) -> bool {
         let pictures = &self.lookahead.pictures;
-        // Relaxed: looked at again by the exchange.
+        // Relaxed: the exchange below validates the value.
         let mut found = pictures.load(Ordering::Relaxed);
         loop {
             if found == 0 {
                 return false;
             }
-            // Acquire: sees the picture. Pairs with the add in `Wavefront::encode`. Relaxed on failure: tried again.
+            // Acquire: sees the picture. Pairs with the add in `Wavefront::encode`. Relaxed on
+            // failure: the loop tries again.
             match pictures.compare_exchange(found, found - 1, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(other) => found = other,
@@ -354,13 +367,13 @@ async fn frame_encoder<P: Platform>(pool: Arc<Pool<P>>, index: usize) {
     }
 }
 
-/// The encoder, called by its thread.
+/// The encoder; its own thread calls it.
 pub(crate) struct Wavefront<P: Platform> {
     pool: Arc<Pool<P>>,
-    /// By frame encoder: whether it has a picture.
+    /// Whether each frame encoder has a picture.
     busy: Vec<bool>,
     turn: usize,
-    /// Pictures that the lookahead has and has not given.
+    /// The pictures that the lookahead has received and not returned.
     inside: usize,
     next: u64,
     references: References<P>,
@@ -395,9 +408,9 @@ impl<P: Platform> Wavefront<P> {
         Self { pool, busy: vec![false; frame_encoders], turn: 0, inside: 0, next: 0, references }
     }
 
-    /// Takes a picture in; true when an encoded one comes out.
+    /// Takes a picture; returns true when an encoded one is ready.
     pub(crate) async fn encode(&mut self, caller: &mut Worker<P>) -> bool {
-        // SeqCst: visible before a sleeper is looked for, see `sleepers`.
+        // SeqCst: visible before the search for a sleeping worker, see `sleepers`.
         self.pool.lookahead.pictures.fetch_add(1, Ordering::SeqCst);
         self.pool.sleepers.wake_one().await;
         self.inside += 1;
@@ -435,11 +448,11 @@ mod tests {
     use crate::meter::{Meter, Window};
 
     thread_local! {
-        /// What the machine that this thread runs has encoded.
+        /// The blocks that the machine on this thread has encoded.
         static SEEN: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Encodes on a machine until so many pictures came out: all blocks that were encoded.
+    /// Encodes on a machine until `pictures` pictures are ready; returns all encoded blocks.
     fn encode(machine: &str, workers: usize, frame_encoders: usize, pictures: u32, seed: u64) -> Vec<Block> {
         let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
         let costs = Costs::of(&topology, CostSet::Linux);
@@ -477,7 +490,7 @@ mod tests {
         for (machine, workers, frame_encoders) in [("core:4 pu:2", 8, 3), ("core:2 pu:1", 8, 2), ("core:3 pu:1", 1, 1)]
         {
             let blocks = encode(machine, workers, frame_encoders, 9, 7);
-            // By frame encoder and place: the pictures' one after the other.
+            // For each frame encoder and place: the times of its pictures, one after the other.
             let mut times = BTreeMap::<_, Vec<(Time, Time)>>::new();
             for &Block { frame_encoder, row, column, began, ended } in &blocks {
                 times.entry((frame_encoder, row, column)).or_default().push((began, ended));

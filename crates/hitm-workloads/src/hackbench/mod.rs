@@ -1,13 +1,15 @@
-//! `hackbench`: groups of senders and receivers, in which every sender sends to every receiver.
+//! `hackbench`: groups of senders and receivers in which every sender sends to every receiver.
 //!
-//! **Origin.** rt-tests' hackbench, as threads (`hackbench -T`, with `-p` over pipes), and perf's `bench sched messaging -t`. A group has as many
-//! senders as receivers, and a channel for each receiver. All wait until all are there. Then each sender, so many times, writes a message to
-//! each channel of its group, and each receiver reads what is meant for it; then they end.
+//! **Origin.** rt-tests' hackbench with threads (`hackbench -T`, with `-p` over pipes), and perf's
+//! `bench sched messaging -t`. A group has as many senders as receivers, and one channel per
+//! receiver. All tasks wait until all of them run. In each of its loops, a sender writes one
+//! message to each channel of its group. A receiver reads all messages for it. Then the tasks end.
 //!
-//! **Metric.** Seconds from when all are let go until the last has ended.
+//! **Metric.** Seconds from the release of all tasks until the last task has ended.
 //!
-//! **What is left out.** Processes, which differ by what a switch of the address space takes; what creating and ending a thread costs the kernel. Of a
-//! system call, what it takes beside entry, exit and the lines that it touches. The channels' differences are told in [`pipe`] and [`socket`].
+//! **What is left out.** Processes, which differ by the cost of address-space switches; the
+//! kernel's cost of creating and ending a thread; the cost of a system call beside entry, exit and
+//! the lines that it touches. [`pipe`] and [`socket`] describe the differences of the channels.
 
 pub(crate) mod pipe;
 mod socket;
@@ -24,44 +26,45 @@ use self::pipe::Pipe;
 use self::socket::Sockets;
 use crate::nested::nested;
 
-/// What messages go through.
+/// The kind of channel for messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Channels {
-    /// A pipe a receiver.
+    /// One pipe per receiver.
     #[default]
     Pipes,
-    /// A pair of stream sockets a receiver, of which all senders have the one end.
+    /// One pair of stream sockets per receiver; all senders share one of its ends.
     Sockets,
 }
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many groups.
+    /// The number of groups.
     pub groups: usize,
-    /// Senders of a group, and receivers: the original's default is 20.
+    /// The number of senders per group, and of receivers: the original's default is 20.
     pub pairs: usize,
-    /// Messages of a sender to each receiver: the original's default is 100.
+    /// The messages of a sender to each receiver: the original's default is 100.
     pub loops: usize,
-    /// Bytes of a message: the original's default is 100.
+    /// The bytes per message: the original's default is 100.
     pub bytes: usize,
-    /// What they go through: the original's default is sockets.
+    /// The kind of channel: the original's default is sockets.
     pub channels: Channels,
-    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    /// The depth of the group of all tasks: 0 for no group, 1 for a group, 2 for a group in a
+    /// group.
     pub depth: usize,
 }
 
 impl Config {
-    /// The most bytes of a message: larger ones the original passes in parts.
+    /// The largest message in bytes; the original splits larger messages.
     pub const BYTES_MAX: usize = 4_096;
 
-    /// Messages of the whole run.
+    /// Returns the number of messages of the whole run.
     #[must_use]
     pub fn messages(&self) -> u64 {
         (self.groups * self.pairs * self.pairs * self.loops) as u64
     }
 
-    /// Tasks of the whole run, without the one that starts them.
+    /// Returns the number of tasks of the whole run, without the task that starts them.
     #[must_use]
     pub fn tasks(&self) -> usize {
         2 * self.groups * self.pairs
@@ -69,14 +72,14 @@ impl Config {
 }
 
 described! {
-    /// Who is there.
+    /// The counter of tasks that are ready.
     struct ReadyWords<M: Memory> as "ready" {
-        /// Tasks that wait for the start.
+        /// The number of tasks that wait for the start.
         count: M::Atomic<u32>,
     }
 }
 
-/// The start: all wait until all are there.
+/// The start: all tasks wait until all of them run.
 struct Start<P: Platform> {
     ready: Placed<P, ReadyWords<P>>,
     all_ready: Futex<P>,
@@ -84,7 +87,7 @@ struct Start<P: Platform> {
     tasks: usize,
 }
 
-/// A receiver's channel.
+/// The channel of a receiver.
 enum Channel<P: Platform> {
     Pipe(Pipe<P>),
     Sockets(Sockets<P>),
@@ -123,27 +126,27 @@ impl<P: Platform> Start<P> {
     }
 
     async fn wait(&self) {
-        // Relaxed: only the number counts.
+        // Relaxed: only the count matters.
         if self.ready.count.fetch_add(1, Ordering::Relaxed) as usize + 1 == self.tasks {
-            // Relaxed: nothing is published.
+            // Relaxed: this publishes nothing.
             self.all_ready.word().store(1, Ordering::Relaxed);
             self.all_ready.wake(1);
         }
-        // Relaxed: as above.
+        // Relaxed: the word publishes nothing.
         while self.go.word().load(Ordering::Relaxed) == 0 {
             self.go.wait(0).await;
         }
     }
 
     async fn until_all_are_there(&self) {
-        // Relaxed: as above.
+        // Relaxed: the word publishes nothing.
         while self.all_ready.word().load(Ordering::Relaxed) == 0 {
             self.all_ready.wait(0).await;
         }
     }
 }
 
-/// The tasks of a run, which wait for the start.
+/// The tasks of a run, waiting for the start.
 pub struct Crowd<P: Platform> {
     start: Arc<Start<P>>,
     tasks: Vec<JoinHandle<P, ()>>,
@@ -155,12 +158,12 @@ impl<P: Platform> fmt::Debug for Crowd<P> {
     }
 }
 
-/// Makes the groups, and waits until all are there.
+/// Makes the groups, and waits until all tasks wait for the start.
 ///
 /// # Panics
-/// When there is nobody, or messages have more than [`Config::BYTES_MAX`] bytes.
+/// When there are no tasks, or messages have more than [`Config::BYTES_MAX`] bytes.
 pub async fn gather<P: Platform>(runtime: &Handle<P>, config: Config) -> Crowd<P> {
-    assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "somebody to pass on what fits: {config:?}");
+    assert!(config.tasks() > 0 && config.bytes <= Config::BYTES_MAX, "no tasks, or messages too large: {config:?}");
     let start = Start::new(runtime, config.tasks());
     let mut tasks = Vec::with_capacity(config.tasks());
     let session = nested(runtime, "hackbench", config.depth);
@@ -195,14 +198,15 @@ pub async fn gather<P: Platform>(runtime: &Handle<P>, config: Config) -> Crowd<P
 }
 
 impl<P: Platform> Crowd<P> {
-    /// Lets all go: when that was, and when the last had ended.
+    /// Releases all tasks and waits until they have ended. Returns the time of the release and the
+    /// time when the last task had ended.
     ///
     /// # Panics
-    /// When a task does.
+    /// When a task panics.
     pub async fn pass_on(self, runtime: &Handle<P>) -> (Time, Time) {
         let Self { start, tasks } = self;
         let begin = runtime.now();
-        // Relaxed: nothing is published.
+        // Relaxed: this publishes nothing.
         start.go.word().store(1, Ordering::Relaxed);
         start.go.wake(usize::MAX);
         for task in tasks {
@@ -214,7 +218,8 @@ impl<P: Platform> Crowd<P> {
     }
 }
 
-/// Runs the groups to their ends: when all were let go, and when the last had ended.
+/// Runs the groups to their ends. Returns the time of the release and the time when the last task
+/// had ended.
 ///
 /// # Panics
 /// As [`gather`] and [`Crowd::pass_on`].

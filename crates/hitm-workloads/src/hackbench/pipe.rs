@@ -1,14 +1,17 @@
-//! A bounded byte stream: a pipe, as far as who waits for whom and which lines move goes.
+//! A bounded byte stream: a model of a pipe's waits, wakeups and transferred lines.
 //!
-//! **Origin.** Linux's pipe with sixteen pages. A write that fits goes in whole or waits; a read takes a message whole, since readers here ask
-//! for as many bytes as were written at a time. A write wakes one reader that sleeps. A read wakes one writer when it empties a page, and
-//! a writer that was woken wakes the next while a page is free. All these wakeups have the hint that the waker is about to sleep,
-//! true or not.
+//! **Origin.** Linux's pipe with sixteen pages. A write that fits is written as a whole, or else
+//! waits. A read takes a whole message, since readers here request as many bytes as are written at
+//! a time. A write wakes one sleeping reader. A read wakes one writer when it empties a page, and a
+//! woken writer wakes the next one while a page is free. All these wakeups are sync wakeups,
+//! whether the waker then sleeps or not.
 //!
-//! **Differences.** A spinning lock stands for the pipe's mutex, which is held for less than its sleep would take. Pages are used in turn,
-//! where the kernel uses the one again that was emptied last. A copy touches each line once.
+//! **Differences.** A spin lock stands for the pipe's mutex, whose critical section is shorter than
+//! a sleep on it would be. Pages are used in turn, while the kernel reuses the page that was
+//! emptied last. A copy touches each line once.
 //!
-//! **Limits.** For tasks that live as long as the pipe: who drops a wait keeps its place in the queue.
+//! **Limits.** For tasks that live as long as the pipe: a dropped wait keeps its place in the
+//! queue.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -18,23 +21,23 @@ use hitm_memory::{Described, Field, LINE, Lock, Memory, Placed, PlacedSlice, Pla
 
 use crate::system_call::system_call;
 
-/// A page, in bytes.
+/// The bytes per page.
 const PAGE: usize = 4_096;
 
-/// What a pipe holds: Linux's default.
+/// The capacity of a pipe in bytes: Linux's default.
 pub(super) const CAPACITY: usize = 16 * PAGE;
 
-/// Words of a line.
+/// The words per line.
 const WORDS: usize = LINE / size_of::<u64>();
 
-/// In shared memory: the lock.
+/// The lock, in shared memory.
 struct Kernel<M: Memory> {
     state: Lock<M, State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Bytes read so far, and written so far.
+    /// The bytes read so far, and the bytes written so far.
     read: usize,
     written: usize,
     readers: VecDeque<Waker>,
@@ -56,13 +59,13 @@ pub(crate) struct Pipe<P: Platform> {
     pages: PlacedSlice<P, P::Plain<u64>>,
 }
 
-/// Who waits leaves the queue, if it is in there.
+/// Removes a waiter from the queue, if it is queued.
 pub(super) fn leave(queue: &mut VecDeque<Waker>, waker: &Waker) {
     queue.retain(|other| !other.will_wake(waker));
 }
 
 impl<P: Platform> Pipe<P> {
-    /// An empty pipe, the `index`th.
+    /// Makes the empty pipe number `index`.
     pub(crate) fn new(runtime: &Handle<P>, index: usize) -> Self {
         let words = CAPACITY / size_of::<u64>();
         let fields = || vec![Field { count: words, ..Field::word("word", 0, size_of::<u64>(), "what is passed on") }];
@@ -73,17 +76,17 @@ impl<P: Platform> Pipe<P> {
         }
     }
 
-    /// Writes a message of so many bytes, waiting for room.
+    /// Waits for room and writes a message of `bytes` bytes.
     pub(crate) async fn write(&self, bytes: usize) {
         system_call::<P, _>(|context| self.poll_write(bytes, context)).await;
     }
 
-    /// Reads a message of so many bytes, waiting for it.
+    /// Waits for a message of `bytes` bytes and reads it.
     pub(crate) async fn read(&self, bytes: usize) {
         system_call::<P, _>(|context| self.poll_read(bytes, context)).await;
     }
 
-    /// The first words of the lines in which `bytes` from place `from` on stand.
+    /// Returns the first word of each line that holds the `bytes` bytes from position `from` on.
     fn lines(&self, from: usize, bytes: usize) -> impl Iterator<Item = &P::Plain<u64>> {
         let lines = from / LINE..(from + bytes).div_ceil(LINE);
         lines.map(|line| &self.pages[line % (CAPACITY / LINE) * WORDS])

@@ -1,15 +1,17 @@
-//! A pair of connected sockets, of which one end sends and the other receives: a byte stream of messages.
+//! A pair of connected sockets: one end sends, the other receives a byte stream of messages.
 //!
-//! **Origin.** Linux's `AF_UNIX` stream sockets. A write makes a buffer, which is counted at the sending end until it was read, queues it at the receiving
-//! end, and wakes a reader that sleeps. A writer that finds the count at the limit sleeps. A read takes a buffer and gives it back; once no more than
-//! a quarter of the limit is counted, it wakes all writers that sleep. All these wakeups have the hint that the waker is about to sleep,
-//! true or not.
+//! **Origin.** Linux's `AF_UNIX` stream sockets. A write allocates a buffer, which is counted at
+//! the sending end until it is read. It queues the buffer at the receiving end and wakes a sleeping
+//! reader. A writer that finds the count at the limit sleeps. A read takes a buffer and frees it.
+//! Once at most a quarter of the limit is counted, the read wakes all sleeping writers. All these
+//! wakeups are sync wakeups, whether the waker then sleeps or not.
 //!
-//! **Layout.** An end each is a lock and what moves with it: all writers of a group use the same sending end. A buffer is a line that describes it
-//! and those of its bytes; the one that was given back last is used next.
+//! **Layout.** Each end is a lock and the data that moves with it: all writers of a group use the
+//! same sending end. A buffer is one line for its descriptor and the lines of its bytes. The buffer
+//! that was freed last is used next.
 //!
-//! **Differences.** A spinning lock stands for the atomic count of the sending end, for its wait queue and for the mutex of the receiving end. A
-//! copy touches each line once.
+//! **Differences.** A spin lock stands for the sending end's atomic count and wait queue, and for
+//! the receiving end's mutex. A copy touches each line once.
 //!
 //! **Limits.** Those of the [pipe](super::pipe).
 
@@ -22,23 +24,24 @@ use hitm_memory::{Described, Field, LINE, Lock, Memory, Placed, PlacedSlice, Pla
 use super::pipe::leave;
 use crate::system_call::system_call;
 
-/// What may be counted at a sending end: Linux's default, `net.core.wmem_default`.
+/// The most bytes that may be counted at a sending end: Linux's default, `net.core.wmem_default`.
 const LIMIT: usize = 212_992;
 
-/// What a buffer's descriptor is counted with, and what stands behind its bytes: Linux's `sk_buff` and `skb_shared_info`, in whole lines.
+/// The counted size of a buffer's descriptor and of the trailer after its bytes: Linux's `sk_buff`
+/// and `skb_shared_info`, in whole lines.
 const DESCRIPTOR: usize = 256;
 const TRAILER: usize = 320;
 
-/// The least that bytes and trailer are allocated with here: a power of two.
+/// The smallest allocation for bytes and trailer: a power of two.
 const LEAST: usize = 512;
 
-/// Words of a line.
+/// The words per line.
 const WORDS: usize = LINE / size_of::<u64>();
 
-/// Bytes that have no room in a page with the trailer have a page of their own.
+/// Bytes that do not fit into one page with the trailer have a page of their own.
 const PAGE: usize = 4_096;
 
-/// What is counted for a message of so many bytes, a page of them at most.
+/// Returns the count for a message of `bytes` bytes, at most a page.
 fn counted(bytes: usize) -> usize {
     let room = (bytes + TRAILER).next_power_of_two().max(LEAST);
     DESCRIPTOR + if room <= PAGE { room } else { LEAST + PAGE }
@@ -51,9 +54,9 @@ struct Sends<M: Memory> {
 
 #[derive(Default)]
 struct Counted {
-    /// Bytes that are counted.
+    /// The counted bytes.
     bytes: usize,
-    /// Buffers that were given back, the last one last.
+    /// The free buffers; the one freed last is at the end.
     free: Vec<usize>,
     writers: VecDeque<Waker>,
 }
@@ -74,7 +77,7 @@ impl<M: Memory> Described for Sends<M> {
     const OBJECT: &'static str = "socket_sends";
 
     fn fields() -> Vec<Field> {
-        vec![Field::word("lock", 0, 4, "protects what is counted and who waits for room")]
+        vec![Field::word("lock", 0, 4, "protects the byte count and the waiting writers")]
     }
 }
 
@@ -92,14 +95,14 @@ pub(super) struct Sockets<P: Platform> {
     sends: Placed<P, Sends<P>>,
     receives: Placed<P, Receives<P>>,
     memory: PlacedSlice<P, P::Plain<u64>>,
-    /// Bytes of a message.
+    /// The bytes per message.
     bytes: usize,
 }
 
 impl<P: Platform> Sockets<P> {
-    /// A pair, the `index`th, for messages of so many bytes.
+    /// Makes pair number `index`, for messages of `bytes` bytes.
     pub(super) fn new(runtime: &Handle<P>, index: usize, bytes: usize) -> Self {
-        // The last one that is let in may go beyond the limit.
+        // The last buffer may exceed the limit.
         let buffers = LIMIT.div_ceil(counted(bytes));
         let words = buffers * Self::lines(bytes) * WORDS;
         let fields = || vec![Field { count: words, ..Field::word("word", 0, size_of::<u64>(), "what is passed on") }];
@@ -113,22 +116,22 @@ impl<P: Platform> Sockets<P> {
         }
     }
 
-    /// Lines of a buffer that a write and a read touch.
+    /// Returns the lines of a buffer that a write and a read touch.
     fn lines(bytes: usize) -> usize {
         1 + bytes.div_ceil(LINE)
     }
 
-    /// Writes a message, waiting for room.
+    /// Waits for room and writes a message.
     pub(super) async fn write(&self) {
         system_call::<P, _>(|context| self.poll_write(context)).await;
     }
 
-    /// Reads a message, waiting for it.
+    /// Waits for a message and reads it.
     pub(super) async fn read(&self) {
         system_call::<P, _>(|context| self.poll_read(context)).await;
     }
 
-    /// The first word of each line of a buffer.
+    /// Returns the first word of each line of a buffer.
     fn words(&self, buffer: usize) -> impl Iterator<Item = &P::Plain<u64>> {
         let lines = Self::lines(self.bytes);
         (buffer * lines..(buffer + 1) * lines).map(|line| &self.memory[line * WORDS])
@@ -178,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_message_is_counted_with_its_buffer() {
-        // What Linux 6.18 tells of one message that waits (`TIOCOUTQ`), and how many of its kind it takes before a writer would sleep.
+        // The counts that Linux 6.18 reports for one waiting message (`TIOCOUTQ`), and the messages
+        // of one size that it accepts before a writer sleeps.
         let sizes = [1, 100, 192, 193, 704, 705, 1_000, 4_096];
         assert_eq!(sizes.map(counted), [768, 768, 768, 1_280, 1_280, 2_304, 2_304, 4_864]);
         assert_eq!(sizes.map(|bytes| LIMIT.div_ceil(counted(bytes))), [278, 278, 278, 167, 167, 93, 93, 44]);

@@ -1,24 +1,28 @@
-//! `tbench` and `netperf`: pairs of fair tasks that talk over loopback sockets.
+//! `tbench` and `netperf`: pairs of fair tasks that communicate over loopback sockets.
 //!
-//! **Origin.** dbench 4.0's tbench, and netperf 2.6's `TCP_RR`, `UDP_RR` and `UDP_STREAM`, as seeds 002 and 004 ran them.
-//!
+//! **Origin.** dbench 4.0's tbench, and netperf 2.6's `TCP_RR`, `UDP_RR` and `UDP_STREAM`, as in
+//! Gorman, LKML 2020-12-07, and Deng Pan, LKML 2023-08-14.
 //! | test | a client | its server |
+//! | test | client | server |
 //! |---|---|---|
-//! | [`Test::Tbench`] | asks for an operation of the recorded trace, waits for the reply, and asks for the next | answers |
-//! | [`Test::RequestReply`] | sends a byte, waits for one | sends it back |
-//! | [`Test::Stream`] | sends datagrams of so many bytes, one after the other | receives them; what finds its socket full is lost |
+//! | [`Test::Tbench`] | requests an operation of the recorded trace, waits for the reply, and requests the next one | replies |
+//! | [`Test::RequestReply`] | sends a byte, waits for a byte | sends it back |
+//! | [`Test::Stream`] | sends datagrams of a fixed size, one after the other | receives them; a datagram for a full socket is lost |
 //!
-//! **Metric.** Operations, transactions, or datagrams sent a second, of all clients. Each is one unit; what the originals print follows
-//! from it: tbench's MB/s by the trace's mean of [`trace::COUNTED_BYTES`] an operation, so that the few large ones do not make
-//! short runs uncertain.
+//! **Metric.** Operations, transactions or sent datagrams per second, summed over all clients. Each
+//! is one unit, and the original's figures follow from it. tbench's MB/s use the trace's mean of
+//! [`trace::COUNTED_BYTES`] per operation, so that the few large operations do not make short runs
+//! uncertain.
 //!
-//! **Work.** What an operation takes beside calls, wakeups and switches, of program and protocol together, is [`Config::work`]: nobody has
-//! published it, so the command fits it to one published figure, and all else is prediction. The two ends share it equally. In a
-//! stream it is the sender's, who carries a datagram up to the receiver's queue; the receiver has half as much (assumption).
-//! [`socket::copying`] comes on top. Lengths are drawn with a spread.
+//! **Work.** [`Config::work`] is the time per operation, of program and protocol together, beside
+//! calls, wakeups and switches. No publication states it. The command therefore fits it to one
+//! published figure, and all other results are predictions. The two ends share it equally. In a
+//! stream it belongs to the sender, which carries a datagram up to the receiver's queue; the
+//! receiver has half as much (assumption). [`socket::copying`] is added. Lengths are drawn with a
+//! spread.
 //!
-//! **What is left out.** Processes, and with them page tables; the listener that makes a server a connection; segments, acknowledgements
-//! and timers; the softirq's own context, in which Linux delivers.
+//! **What is left out.** Processes, and with them page tables; the listener that makes a server a
+//! connection; segments, acknowledgements and timers; the softirq context in which Linux delivers.
 
 mod socket;
 pub mod trace;
@@ -35,54 +39,55 @@ use crate::bursts::{Burst, Bursts};
 use crate::meter::{BATCHES, Meter, Window};
 use crate::nested::nested;
 
-/// What the pairs do.
+/// The kind of exchange between the tasks of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// tbench's mix of operations.
     Tbench,
-    /// A byte there and back.
+    /// A byte to the server and back.
     RequestReply,
-    /// Datagrams of so many bytes, one way.
+    /// Datagrams of this many bytes, in one direction.
     Stream(usize),
 }
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// What the pairs do.
+    /// The kind of exchange.
     pub test: Test,
-    /// How many clients, each with its server.
+    /// The number of clients; each has its own server.
     pub pairs: usize,
-    /// How deep the group of all tasks is: 0 for no group, 1 for a group, 2 for a group in a group.
+    /// The depth of the group of all tasks: 0 for no group, 1 for a group, 2 for a group in a
+    /// group.
     pub depth: usize,
-    /// What an operation takes beside calls, wakeups and copies: see the module.
+    /// The work per operation beside calls, wakeups and copies: see the module.
     pub work: Span,
-    /// Seeds lengths and operations.
+    /// The random seed for lengths and operations.
     pub seed: u64,
-    /// When to measure.
+    /// The measurement window.
     pub window: Window,
 }
 
-/// Spread of lengths over their means: an assumption, as for all work here.
+/// The spread of lengths divided by their means: an assumption, as for all work here.
 const SPREAD: f64 = 0.5;
 
-/// All are fair tasks of nice 0; who ends the run is more urgent.
+/// All tasks are fair tasks of nice 0; the task that ends the run is more urgent.
 const PRIORITY: Priority = Priority::fair(0);
 const ENDS: Priority = Priority::fifo(99);
 
-/// The roles that tasks are counted as.
+/// The names of the tasks' roles.
 pub const ROLES: [&str; 2] = ["client", "server"];
 
 const CLIENT: Role = Role(0);
 const SERVER: Role = Role(1);
 
-/// Counters for the roles of this workload.
+/// Makes the counters for the roles of this workload.
 #[must_use]
 pub fn roles() -> Roles {
     Roles::new(&ROLES)
 }
 
-/// The workload, running.
+/// A running workload.
 #[derive(Debug)]
 pub struct Loopback {
     meter: Arc<Meter>,
@@ -91,23 +96,23 @@ pub struct Loopback {
 /// A client or a server.
 struct End<P: Platform> {
     runtime: Handle<P>,
-    /// Where it receives.
+    /// The socket where this task receives.
     own: Arc<Socket<P>>,
-    /// Where the other one does.
+    /// The socket where the other task of the pair receives.
     other: Arc<Socket<P>>,
     lengths: Bursts,
-    /// Its part of an operation; none when nothing.
+    /// This task's part of an operation's work; `None` for no work.
     work: Option<Burst>,
 }
 
 impl<P: Platform> End<P> {
-    /// Works, and copies so many bytes.
+    /// Works, and copies `bytes` bytes.
     async fn work(&mut self, bytes: usize) {
         let length = self.work.map_or(Span::ZERO, |work| self.lengths.draw(work));
         self.runtime.compute(length + copying(bytes)).await;
     }
 
-    /// Asks and waits, over and over.
+    /// Requests operations and waits for the replies, in a loop.
     async fn ask(mut self, meter: Arc<Meter>, mut next: impl FnMut() -> Message) {
         loop {
             let request = next();
@@ -119,7 +124,7 @@ impl<P: Platform> End<P> {
         }
     }
 
-    /// Answers, over and over.
+    /// Replies to requests, in a loop.
     async fn answer(mut self) {
         loop {
             let request = self.own.receive().await;
@@ -128,7 +133,7 @@ impl<P: Platform> End<P> {
         }
     }
 
-    /// Sends, over and over. Nothing waits for what is lost.
+    /// Sends datagrams in a loop. No task waits for a lost datagram.
     async fn send(mut self, meter: Arc<Meter>, bytes: usize) {
         loop {
             self.work(bytes).await;
@@ -137,7 +142,7 @@ impl<P: Platform> End<P> {
         }
     }
 
-    /// Receives, over and over.
+    /// Receives datagrams in a loop.
     async fn receive(mut self) {
         loop {
             let message = self.own.receive().await;
@@ -147,7 +152,7 @@ impl<P: Platform> End<P> {
 }
 
 impl Config {
-    /// What the two ends of a pair do for an operation.
+    /// Returns the work of the two ends of a pair per operation.
     fn parts(&self) -> [Option<Burst>; 2] {
         let parts = if matches!(self.test, Test::Stream(_)) { [1.0, 0.5] } else { [0.5, 0.5] };
         let micros = self.work.as_nanos_f64() / 1e3;
@@ -156,13 +161,13 @@ impl Config {
 }
 
 impl Loopback {
-    /// Starts all pairs. They run until the runtime shuts down, at the end of the window.
+    /// Starts all pairs. They run until the runtime shuts down at the end of the window.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let meter = Arc::new(Meter::new(config.window));
         config.window.open(runtime, ENDS);
         let parts = config.parts();
         let group = nested(runtime, "loopback", config.depth);
-        // Made for the first client that draws from it; all share it.
+        // Made when the first client draws from it; all clients share it.
         let mix = LazyCell::new(|| Arc::new(Mix::new()));
         for pair in 0..config.pairs {
             let [asks, answers] = [2 * pair, 2 * pair + 1].map(|index| Arc::new(Socket::new(runtime, index)));
@@ -193,7 +198,7 @@ impl Loopback {
                 }
                 Test::Tbench => {
                     let mix = Arc::clone(&mix);
-                    // Operations have a stream of their own, behind those of the lengths.
+                    // The random streams for operations follow those for lengths.
                     let mut operations = Bursts::new(config.seed, (2 * config.pairs + pair) as u64, 1.0);
                     runtime.spawn(role(SERVER), server.answer());
                     runtime.spawn(role(CLIENT), client.ask(own, move || mix.draw(&mut operations)));
@@ -203,7 +208,7 @@ impl Loopback {
         Self { meter }
     }
 
-    /// Operations a second of all clients, by batch.
+    /// Returns the operations per second of all clients, per batch.
     #[must_use]
     pub fn operations_per_second(&self) -> [f64; BATCHES] {
         self.meter.rates()

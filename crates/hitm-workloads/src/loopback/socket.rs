@@ -1,11 +1,13 @@
-//! A loopback socket, as far as who waits for whom goes: one end sends messages, the other receives them.
+//! A model of a loopback socket's waits and wakeups: one end sends messages, the other receives
+//! them.
 //!
-//! **Origin.** Linux's TCP and UDP over the loopback device. What is sent is delivered on the sender's CPU, in its call: it is queued at
-//! the receiver's socket, and a receiver that sleeps is woken with the hint that the waker is about to sleep, true or not. What finds
-//! no room in the queue is dropped, as datagrams are; a stream here never has more than one message under way.
+//! **Origin.** Linux's TCP and UDP over the loopback device. A message is delivered on the sender's
+//! CPU, in its system call: it is queued at the receiver's socket, and a sleeping receiver is woken
+//! by a sync wakeup, whether the waker then sleeps or not. A message that finds no room in the
+//! queue is dropped, as datagrams are. A TCP stream here never has more than one message in flight.
 //!
-//! **Differences.** A spinning lock stands for the socket's. What protocols and copies take is time that the two ends work
-//! ([`copying`]), and no access: payload is the two tasks' own.
+//! **Differences.** A spin lock stands for the socket's lock. Protocols and copies cost work of the
+//! two ends ([`copying`]) and no memory accesses: payload is private to the two tasks.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -15,31 +17,32 @@ use hitm_memory::{Described, Field, Lock, Memory, Mode, PathCost, Placed, Platfo
 
 use crate::system_call::system_call;
 
-/// Bytes that wait at a socket before datagrams are dropped: Linux's default, `net.core.rmem_default`.
+/// The bytes that may wait at a socket before datagrams are dropped: Linux's default,
+/// `net.core.rmem_default`.
 const ROOM: usize = 212_992;
 
-/// What the kernel counts for a datagram beside its bytes: its descriptor and the ends of its buffer, rounded (assumption; 768 is
-/// counted for the smallest).
+/// The bytes that the kernel counts for a datagram beside its payload: its descriptor and the ends
+/// of its buffer, rounded (assumption; the smallest datagram is counted as 768 bytes).
 const OVERHEAD: usize = 704;
 
-/// What a copy of a byte between the caches of two CPUs takes: at 10 GB/s (assumption), nanoseconds.
+/// The time to copy a byte between the caches of two CPUs, in nanoseconds: at 10 GB/s (assumption).
 const COPY: f64 = 0.1;
 
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
-    /// How many bytes it has.
+    /// The size in bytes.
     pub(super) bytes: usize,
-    /// How many the reply is to have.
+    /// The size of the requested reply in bytes.
     pub(super) wanted: usize,
 }
 
-/// How long so many bytes take to copy, in or out.
+/// Returns the time to copy `bytes` bytes in or out.
 pub(super) fn copying(bytes: usize) -> Span {
     Span::from_nanos_f64(bytes as f64 * COPY)
 }
 
-/// In shared memory: the lock.
+/// The lock, in shared memory.
 struct Kernel<M: Memory> {
     state: Lock<M, State>,
 }
@@ -47,7 +50,7 @@ struct Kernel<M: Memory> {
 #[derive(Default)]
 struct State {
     messages: VecDeque<Message>,
-    /// What is counted for them.
+    /// The bytes that are counted for the queued messages.
     charged: usize,
     receiver: Option<Waker>,
 }
@@ -67,13 +70,13 @@ pub(super) struct Socket<P: Platform> {
 }
 
 impl<P: Platform> Socket<P> {
-    /// An empty one, the `index`th.
+    /// Makes the empty socket number `index`.
     pub(super) fn new(runtime: &Handle<P>, index: usize) -> Self {
         let kernel = Kernel { state: Lock::new(State::default()) };
         Self { runtime: runtime.clone(), kernel: Placed::new(kernel, Some(index), None) }
     }
 
-    /// Sends a message, which is lost if there is no room.
+    /// Sends a message. The message is lost if the socket has no room.
     pub(super) fn send(&self, message: Message) {
         let mode = P::enter(Mode::Kernel);
         P::charge(PathCost::SystemCall);
@@ -90,7 +93,7 @@ impl<P: Platform> Socket<P> {
         P::enter(mode);
     }
 
-    /// Waits for a message.
+    /// Waits for a message and returns it.
     pub(super) async fn receive(&self) -> Message {
         system_call::<P, _>(|context| self.poll_receive(context)).await
     }

@@ -1,19 +1,22 @@
-//! What a client of `tbench` asks for: the mix of operations that dbench 4.0's recorded trace has.
+//! The requests of a `tbench` client: the mix of operations in dbench 4.0's recorded trace.
 //!
-//! **Origin.** Counts and sizes are those of dbench 4.0's `client.txt`, 458,344 operations. **Difference.** Messages are drawn by
-//! their share, one independent of the other; the trace has an order. Names have 20 bytes, and a directory is listed by 20 entries
-//! (assumptions: the trace's differ).
+//! **Origin.** Counts and sizes are those of dbench 4.0's `client.txt` with 458,344 operations.
+//! **Differences.** Messages are drawn independently by their share, while the trace has an order.
+//! Names have 20 bytes, and a directory listing has 20 entries (assumptions: those of the trace
+//! differ).
 
 use super::socket::Message;
 use crate::bursts::Bursts;
 
-/// Payload that counts, bytes an operation on average: what is read and written over all operations of the trace.
+/// The mean counted payload per operation in bytes: the bytes read and written, divided by all
+/// operations of the trace.
 pub const COUNTED_BYTES: f64 = 5_428.0;
 
 const NAME: usize = 20;
 const ENTRIES: usize = 20;
 
-/// How often the trace has an operation, the bytes of its request and of its reply.
+/// The operations of fixed size: the count in the trace, the bytes of the request and the bytes of
+/// the reply.
 const FIXED: [(u32, usize, usize); 11] = [
     (79_230, 74 + 2 * NAME, 87),
     (71_814, 55 + 2 * NAME, 71),
@@ -28,15 +31,15 @@ const FIXED: [(u32, usize, usize); 11] = [
     (516, 51, 39),
 ];
 
-/// Reads, and those of each size in thousandths; the rest are small.
+/// The number of reads, and the reads of each size in thousandths; the rest are small.
 const READS: u32 = 124_199;
 const READ_SIZES: [(u32, usize); 6] = [(670, 4_096), (130, 61_440), (37, 2_048), (37, 8_192), (16, 16_384), (110, 512)];
 
-/// Writes, as reads.
+/// The number of writes and their sizes, as for reads.
 const WRITES: u32 = 39_502;
 const WRITE_SIZES: [(u32, usize); 6] = [(320, 65_536), (250, 4_096), (190, 1), (40, 2_048), (30, 8_192), (170, 16_384)];
 
-/// The mix: the request of each operation, with how many there are of it and of those before it.
+/// The mix: the request of each operation, with the cumulative count of the operations up to it.
 #[derive(Clone, Debug)]
 pub(super) struct Mix(Vec<(u64, Message)>);
 

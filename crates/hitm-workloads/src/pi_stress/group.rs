@@ -1,18 +1,20 @@
-//! One group: low, med and high on one CPU, and the inversion that they provoke.
+//! One group: the tasks low, med and high on one CPU, and the priority inversion that they provoke.
 //!
 //! | step | low, FIFO 1 | med, FIFO 2 | high, FIFO 3 |
 //! |---|---|---|---|
 //! | 0 | `begin` | `begin` | `begin` |
 //! | 1 | takes the PI mutex | waits at `elevate` | waits at `locked` |
-//! | 2 | waits at `locked`, which lets high go | | wants the PI mutex: lends low its priority |
-//! | 3 | waits at `elevate`, which lets med go | cannot run: low is as urgent as high | |
+//! | 2 | waits at `locked`, which releases high | | waits for the PI mutex: lends low its priority |
+//! | 3 | waits at `elevate`, which releases med | cannot run: low is as urgent as high | |
 //! | 4 | releases the PI mutex | waits at `finish` | owns it, and releases it |
 //! | 5 | waits at `finish` | | waits at `finish`, counts |
 //!
-//! `begin`: each reads the loop's flag under the group's mutex and waits at `loop`; the one that came last there reads the flag of all
-//! groups under their one mutex; each waits at `start`.
+//! `begin`: each task reads the loop's flag under the group's mutex and waits at `loop`. The last
+//! task to arrive there reads the flag of all groups under their common mutex. Each task waits at
+//! `start`.
 //!
-//! A task makes way only at its own checkpoints: there is one after each step that may have woken somebody more urgent.
+//! A task is preempted only at its own checkpoints: there is one after each step that may have
+//! woken a more urgent task.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,12 +26,12 @@ use hitm_topology::CpuId;
 
 use super::{Shared, one};
 
-/// What the three tasks of a group share.
+/// State that the three tasks of a group share.
 struct Group<P: Platform> {
     runtime: Handle<P>,
     shared: Arc<Shared<P>>,
     number: usize,
-    /// Whether to go on.
+    /// Whether the group goes on.
     goes_on: Mutex<P, bool>,
     inverted: PiMutex<P, ()>,
     loops: Barrier<P>,
@@ -98,7 +100,7 @@ async fn high<P: Platform>(group: Arc<Group<P>>) {
 }
 
 impl<P: Platform> Group<P> {
-    /// Step 0; false when there is to be an end.
+    /// Step 0. Returns false when the group must end.
     async fn begin(&self) -> bool {
         if !*self.goes_on.lock().await {
             return false;
@@ -110,10 +112,11 @@ impl<P: Platform> Group<P> {
         true
     }
 
-    /// Takes the PI mutex; none when its owner was aborted, as all tasks are at the end of the run.
+    /// Takes the PI mutex; returns `None` when its owner was aborted, as all tasks are at the end
+    /// of the run.
     ///
     /// # Panics
-    /// When the task waits for itself, which none does.
+    /// When the mutex reports a deadlock, which this workload cannot cause.
     async fn own(&self) -> Option<PiMutexGuard<'_, P, ()>> {
         match self.inverted.lock().await {
             Ok(owned) => Some(owned),
@@ -122,7 +125,8 @@ impl<P: Platform> Group<P> {
         }
     }
 
-    /// Waits at a barrier; true for the last to come. Who came last makes way for those it woke, if they are more urgent.
+    /// Waits at a barrier; returns true for the last task to arrive. That task then lets the woken
+    /// tasks preempt it, if they are more urgent.
     async fn meet(&self, barrier: &Barrier<P>) -> bool {
         let last = barrier.wait().await;
         if last {

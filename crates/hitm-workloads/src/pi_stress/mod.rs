@@ -1,17 +1,22 @@
-//! `pi_stress`: groups of three tasks that provoke a priority inversion over and over, each group on one CPU.
+//! `pi_stress`: groups of three tasks that repeatedly provoke a priority inversion, each group on
+//! one CPU.
 //!
-//! **Origin.** rt-tests 2.2, `pi_stress -D 30 -g $(($(nproc) / 2))`, as seeds 000 and 001 ran it. What a group does is from its
-//! source, as `docs/workloads.md` has it: [`group`].
+//! **Origin.** rt-tests 2.2, `pi_stress -D 30 -g $(($(nproc) / 2))`, as in Deng, cover letter and
+//! patch 4/4, LKML 2025-07-21. The tasks of a group ([`group`]) follow its source, as described in
+//! `docs/workloads.md`.
 //!
-//! **Placement.** The admin task at FIFO 4 has the first CPU; the first group the one after it, the others those that follow, from the
-//! first again after the last. In the usual numbering the groups of half the CPUs have a core each.
+//! **Placement.** The admin task at FIFO 4 has the first CPU. The groups have the following CPUs in
+//! order; after the last CPU, they begin again at the first. With the usual numbering, half as many
+//! groups as CPUs have a core each.
 //!
-//! **Metric.** Inversions per second, all groups together. The original reports the count of its whole run.
+//! **Metric.** Inversions per second, summed over all groups. The original reports the count of its
+//! whole run.
 //!
-//! **Differences.** The run ends at the end of its window, and the admin's flag is never set: the seeds' 30 seconds would take
-//! days to simulate. Groups start each other, two at a time, where the original's main thread starts all: that would be most of a
-//! short run. Flags and counters stand on the lines of their mutexes, so they cost nothing beside those. No work is done
-//! between the steps, there as here; here even the instructions between two accesses take no time.
+//! **Differences.** The run ends at the end of its window, and the admin's flag is never set: the
+//! original's 30 seconds would take days to simulate. Groups start each other, two at a time. The
+//! original's main thread starts all groups, which would take most of a short run. Flags and
+//! counters are on the lines of their mutexes, so they cost nothing beside these. Neither version
+//! works between the steps. Here, even the instructions between two accesses take no time.
 
 pub mod group;
 
@@ -26,33 +31,35 @@ use hitm_topology::{CpuId, Topology};
 use crate::bursts::Bursts;
 use crate::meter::{BATCHES, Meter, Window};
 
-/// The admin's priority.
+/// The priority of the admin task.
 const ADMIN: Priority = Priority::fifo(4);
-/// How often the admin looks at the groups.
+/// The interval at which the admin checks the groups.
 const REPORT: Span = Span::from_micros(750_000);
-/// Looks in a row without an inversion of a group after which it counts as stuck.
+/// The number of successive checks without an inversion after which a group counts as stuck.
 const PATIENCE: u32 = 5;
 
-/// The roles that tasks are counted as.
+/// The names of the tasks' roles.
 pub const ROLES: [&str; 4] = ["low", "med", "high", "admin"];
 
 const ADMIN_ROLE: Role = Role(3);
 
-/// In which order the groups start.
+/// The order in which the groups start.
 ///
-/// Under a policy that serves who came first, groups that never pause keep the order in which they first came to a lock, so that it says
-/// for the whole run from which CPU the lock goes to which.
+/// Under a first-come, first-served policy, groups that never pause keep the order in which they
+/// first came to a lock. The order then determines, for the whole run, the CPUs between which the
+/// lock is transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// By number, as the original's main thread starts them: neighbours in the order are neighbours on the machine.
+    /// By number, as the original's main thread starts them: neighbours in the order are neighbours
+    /// on the machine.
     #[default]
     Numbered,
-    /// As the seed draws it.
+    /// In a randomly drawn order.
     Drawn,
 }
 
 impl Order {
-    /// The name in commands and reports.
+    /// Returns the name for commands and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,12 +68,12 @@ impl Order {
         }
     }
 
-    /// The numbers of `groups` groups in this order.
+    /// Returns the numbers of `groups` groups in this order.
     fn of(self, groups: usize, seed: u64) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..groups).collect();
         if self == Self::Drawn {
             let mut random = Bursts::new(seed, 0, 1.0);
-            // Fisher and Yates: each place takes one of those that are left.
+            // Fisher and Yates: each place takes one of the remaining numbers.
             for place in (1..groups).rev() {
                 numbers.swap(place, random.below(place as u64 + 1) as usize);
             }
@@ -75,54 +82,55 @@ impl Order {
     }
 }
 
-/// What a run of the workload is.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many groups; half as many as CPUs when none, at least one.
+    /// The number of groups; `None` for half as many as CPUs, at least one.
     pub groups: Option<usize>,
-    /// In which order they start.
+    /// The order in which the groups start.
     pub order: Order,
-    /// Of the machine's jitter and a drawn order; the workload draws nothing else.
+    /// The random seed of the machine's jitter and of a drawn order; the workload draws nothing
+    /// else.
     pub seed: u64,
-    /// When to measure.
+    /// The measurement window.
     pub window: Window,
 }
 
 impl Config {
-    /// How many groups there are on `topology`.
+    /// Returns the number of groups on `topology`.
     #[must_use]
     pub fn groups_on(&self, topology: &Topology) -> usize {
         self.groups.unwrap_or(topology.cpus() / 2).max(1)
     }
 }
 
-/// What all groups share.
+/// State that all groups share.
 #[derive(Debug)]
 pub(crate) struct Shared<P: Platform> {
-    /// Whether the admin wants an end, under the one lock of all groups.
+    /// Whether the admin wants the groups to end, under the common lock of all groups.
     pub(crate) shutdown: Mutex<P, bool>,
     pub(crate) meter: Arc<Meter>,
     /// The groups in the order in which they start.
     order: Vec<usize>,
-    /// Inversions since the admin's last look, by group.
+    /// The inversions since the admin's last check, per group.
     pub(crate) watched: Box<[AtomicU64]>,
 }
 
-/// The workload, running.
+/// A running workload.
 #[derive(Debug)]
 pub struct PiStress {
     meter: Arc<Meter>,
     stuck: Arc<AtomicBool>,
 }
 
-/// The CPU of a group: those after the admin's, in order.
+/// Returns the CPU of a group: the CPUs after the admin's, in order.
 #[must_use]
 pub fn cpu_of_group(topology: &Topology, group: usize) -> CpuId {
     CpuId(((group + 1) % topology.cpus()) as u32)
 }
 
 impl PiStress {
-    /// Starts all groups. They run until the runtime shuts down, which the admin does at the end of the window.
+    /// Starts all groups. They run until the admin shuts the runtime down at the end of the window.
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         let groups = config.groups_on(runtime.topology());
         config.window.count_roles(runtime);
@@ -146,21 +154,22 @@ impl PiStress {
         Self { meter, stuck }
     }
 
-    /// Inversions per second of all groups together, by batch.
+    /// Returns the inversions per second of all groups, per batch.
     #[must_use]
     pub fn inversions_per_second(&self) -> [f64; BATCHES] {
         self.meter.rates()
     }
 
-    /// Whether a group got nothing done for so long that the admin gave up.
+    /// Returns whether the admin ended the run because a group made no progress for too long.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        // Relaxed: asked when the run is over.
+        // Relaxed: read when the run is over.
         self.stuck.load(Ordering::Relaxed)
     }
 }
 
-/// Starts the group of a place in the order from its own CPU, and from there those of twice its place: all run after a few steps.
+/// Starts the group at a place in the order, from the group's own CPU. From there it starts the
+/// groups at twice that place, so that all groups run after a few steps.
 fn launch<P: Platform>(runtime: &Handle<P>, place: usize, shared: &Arc<Shared<P>>) {
     let Some(&group) = shared.order.get(place) else { return };
     let cpu = cpu_of_group(runtime.topology(), group);
@@ -175,19 +184,20 @@ fn launch<P: Platform>(runtime: &Handle<P>, place: usize, shared: &Arc<Shared<P>
     );
 }
 
-/// The set of one CPU.
+/// Returns the set of one CPU.
 fn one(cpu: CpuId) -> CpuSet {
     CpuSet::from_iter([cpu])
 }
 
-/// Notices a group that gets nothing done.
+/// Detects a group that makes no progress.
 struct Watchdog {
-    /// Looks in a row without an inversion, by group.
+    /// The number of successive checks without an inversion, per group.
     without: Vec<u32>,
 }
 
 impl Watchdog {
-    /// Each group has done so many inversions since the last look; true when one has done none for too long.
+    /// Takes the inversions of each group since the last check; returns true when a group had none
+    /// for too long.
     fn look(&mut self, done: impl Iterator<Item = u64>) -> bool {
         for (times, done) in self.without.iter_mut().zip(done) {
             *times = if done == 0 { *times + 1 } else { 0 };
@@ -196,7 +206,7 @@ impl Watchdog {
     }
 }
 
-/// Looks at the groups now and then, and ends the run.
+/// Checks the groups periodically, and ends the run.
 async fn administer<P: Platform>(runtime: Handle<P>, window: Window, shared: Arc<Shared<P>>, stuck: Arc<AtomicBool>) {
     let mut watchdog = Watchdog { without: vec![0; shared.watched.len()] };
     let mut look = runtime.now() + REPORT;
@@ -215,7 +225,7 @@ async fn administer<P: Platform>(runtime: Handle<P>, window: Window, shared: Arc
     runtime.shutdown();
 }
 
-/// Counters for the roles of this workload.
+/// Makes the counters for the roles of this workload.
 #[must_use]
 pub fn roles() -> Roles {
     Roles::new(&ROLES)

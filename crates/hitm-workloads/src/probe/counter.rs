@@ -1,4 +1,4 @@
-//! A counter that everybody adds to.
+//! A counter that all CPUs increment.
 
 use std::sync::atomic::Ordering;
 
@@ -8,19 +8,20 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::timing::{Course, Effort};
 use super::{Measured, Probe};
 
-/// How the counter is added to.
+/// How the counter is incremented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CounterOperation {
     /// By an atomic add.
     #[default]
     Add,
-    /// By a load and a compare-exchange, until that succeeds. With a pause this is the fetch-and-increment from
-    /// compare-exchange of David, Guerraoui and Trigonakis, "Everything you always wanted to know about synchronization but were
-    /// afraid to ask", 2013, figure 4.
+    /// By a load and a compare-exchange, until it succeeds. With a pause, this is the
+    /// fetch-and-increment from compare-exchange of David, Guerraoui and Trigonakis, "Everything
+    /// you always wanted to know about synchronization but were afraid to ask", 2013, figure 4.
     LoadCas,
-    /// By a compare-exchange, until that succeeds; the first one expects what the last one of the same CPU left.
+    /// By a compare-exchange, until it succeeds. The first attempt expects the value that the same
+    /// CPU's last one left.
     CasBlind,
-    /// By a load and a plain store: counts wrong, and shows what false sharing costs.
+    /// By a load and a plain store. The count is wrong; the probe shows the cost of false sharing.
     LoadStore,
 }
 
@@ -32,7 +33,7 @@ described! {
     }
 }
 
-/// A counter, whole or split.
+/// A counter, whole or split by scope.
 pub struct Counter<P: Platform> {
     whole: Placed<P, Whole<P>>,
     parts: ScopedCounter<P>,
@@ -41,7 +42,8 @@ pub struct Counter<P: Platform> {
 }
 
 impl<P: Platform> Counter<P> {
-    /// `participants` CPUs add for `time`, working for `pause` after each.
+    /// Makes a counter that `participants` CPUs increment for `time`, each working for `pause`
+    /// after each operation.
     #[must_use]
     pub fn new(
         topology: &Topology,
@@ -59,16 +61,16 @@ impl<P: Platform> Counter<P> {
         }
     }
 
-    /// The sum of all parts.
+    /// Returns the sum of all parts.
     #[must_use]
     pub fn sum(&self) -> i32 {
         self.parts.sum_beyond(&self.whole.count, CpuId(0), i32::MAX)
     }
 }
 
-/// Adds 1 to `word`, which is expected to hold `seen`; what it holds then.
+/// Adds 1 to `word`, which is expected to hold `seen`; returns the new value.
 ///
-/// Relaxed: a count and nothing else.
+/// Relaxed: the word is only a count.
 fn add_by_compare_exchange<A: AtomicWord<i32>>(word: &A, mut seen: i32) -> i32 {
     loop {
         let next = seen.wrapping_add(1);
@@ -83,7 +85,7 @@ impl<P: Platform> Probe<P> for Counter<P> {
     fn run(&self, _index: usize, cpu: CpuId) -> Measured {
         let word = self.parts.cell(&self.whole.count, cpu);
         let mut last = 0;
-        // Relaxed throughout: a count and nothing else.
+        // Relaxed throughout: the word is only a count.
         self.course.repeat(|| match self.operation {
             CounterOperation::Add => {
                 word.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +95,8 @@ impl<P: Platform> Probe<P> for Counter<P> {
             }
             CounterOperation::CasBlind => last = add_by_compare_exchange(word, last),
             CounterOperation::LoadStore => {
-                // Relaxed: as above, and two that add at once count once: that is what this one shows.
+                // Relaxed: only a count. Two concurrent increments count once, which this operation
+                // accepts.
                 let seen = word.load(Ordering::Relaxed);
                 word.store(seen.wrapping_add(1), Ordering::Relaxed);
             }

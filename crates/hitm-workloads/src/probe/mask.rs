@@ -1,4 +1,4 @@
-//! A mask of CPUs: writers set and clear what is theirs, readers search.
+//! A mask of CPUs: writers set and clear their own entry, readers search.
 
 use std::sync::atomic::Ordering;
 
@@ -8,25 +8,25 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::timing::{Act, Course, Effort, Roles, finish};
 use super::{Measured, Probe};
 
-/// What a CPU has in the mask.
+/// The form of a CPU's entry in the mask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaskForm {
-    /// A bit, set and cleared by a read-modify-write. 0 stands in other parts than the CPU's own.
+    /// A bit, set and cleared by an RMW. In parts other than the CPU's own, its bit is 0.
     #[default]
     Bit,
-    /// The same; 1 stands in other parts.
+    /// The same, but in other parts the bit is 1.
     BitForeignOnes,
     /// A byte, set and cleared by a plain store.
     Byte,
 }
 
-/// What a search looks for.
+/// The goal of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
-    /// Any CPU: stops at the first, and looks near first.
+    /// Any CPU: the search stops at the first one, and begins in the near part.
     #[default]
     Any,
-    /// All CPUs: reads everything.
+    /// All CPUs: the search reads the whole mask.
     All,
 }
 
@@ -35,7 +35,7 @@ enum Bits<P: Platform> {
     Bytes(ScopedBytes<P>),
 }
 
-/// A mask, whole or split.
+/// A mask, whole or split by scope.
 pub struct Mask<P: Platform> {
     bits: Bits<P>,
     everybody: CpuMask<P>,
@@ -45,7 +45,7 @@ pub struct Mask<P: Platform> {
 }
 
 impl<P: Platform> Mask<P> {
-    /// Those who write set and clear their own, those who read search.
+    /// Makes a mask. Writers set and clear their own entry; readers search.
     #[must_use]
     pub fn new(
         topology: &Topology,
@@ -70,7 +70,7 @@ impl<P: Platform> Mask<P> {
         }
     }
 
-    /// The CPUs in the mask.
+    /// Returns the CPUs in the mask.
     #[must_use]
     pub fn snapshot(&self) -> CpuSet {
         match &self.bits {
@@ -79,9 +79,9 @@ impl<P: Platform> Mask<P> {
         }
     }
 
-    /// Puts `cpu` in or takes it out.
+    /// Adds or removes `cpu`.
     fn write(&self, cpu: CpuId, set: bool) {
-        // Release: as a bit that announces something, or withdraws it.
+        // Release: as for a bit that publishes something, or withdraws it.
         let order = Ordering::Release;
         match (&self.bits, set) {
             (Bits::Bits(bits), true) => bits.row(bits.pointer_to(0)).set(cpu, order),
@@ -91,9 +91,9 @@ impl<P: Platform> Mask<P> {
         }
     }
 
-    /// Whether a search from `cpu` finds anybody.
+    /// Returns whether a search from `cpu` finds a CPU.
     fn search(&self, cpu: CpuId) -> bool {
-        // Acquire: as a search that goes on to look at what is announced.
+        // Acquire: as for a search that then reads the published data.
         let order = Ordering::Acquire;
         match (&self.bits, self.search) {
             (Bits::Bits(bits), Search::Any) => bits.row(bits.pointer_to(0)).intersects(&self.everybody, cpu, order),
@@ -118,7 +118,7 @@ impl<P: Platform> Probe<P> for Mask<P> {
                 self.write(cpu, set);
             }
         });
-        // Nobody leaves with something set.
+        // No participant leaves its entry set.
         if set {
             self.write(cpu, false);
             finish::<P>();

@@ -1,4 +1,4 @@
-//! A word that some read and others write: the smallest thing that has readers and writers.
+//! A word that some CPUs read and others write: the smallest structure with readers and writers.
 
 use std::sync::atomic::Ordering;
 
@@ -11,10 +11,10 @@ use super::{Measured, Probe};
 /// How a writer writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteKind {
-    /// By a read-modify-write: it waits for the line.
+    /// By an RMW: the CPU waits for the line.
     #[default]
     Add,
-    /// By a plain store: it waits only when too many stores are under way.
+    /// By a plain store: the CPU waits only when its store buffer is full.
     Store,
 }
 
@@ -26,7 +26,7 @@ described! {
     }
 }
 
-/// A word, whole or split: who writes has one part of it, who reads reads all.
+/// A word, whole or split by scope. A writer writes its own part; a reader reads all parts.
 pub struct Mix<P: Platform> {
     whole: Placed<P, Whole<P>>,
     parts: ScopedCounter<P>,
@@ -36,7 +36,7 @@ pub struct Mix<P: Platform> {
 }
 
 impl<P: Platform> Mix<P> {
-    /// Readers and writers of a word split by `scope`.
+    /// Makes a word that is split by `scope`, with its readers and writers.
     #[must_use]
     pub fn new(topology: &Topology, scope: Scope, kind: WriteKind, roles: Roles, effort: Effort) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<P: Platform> Mix<P> {
         }
     }
 
-    /// What a reader reads: with [`WriteKind::Add`] the number of writes.
+    /// Returns the value that a reader reads: with [`WriteKind::Add`] the number of writes.
     #[must_use]
     pub fn sum(&self) -> i32 {
         self.parts.sum_beyond(&self.whole.value, CpuId(0), i32::MAX)
@@ -63,7 +63,7 @@ impl<P: Platform> Probe<P> for Mix<P> {
             (Act::Read, _) => {
                 std::hint::black_box(self.parts.sum_beyond(&self.whole.value, cpu, i32::MAX));
             }
-            // Relaxed, both: the value stands for itself.
+            // Relaxed, both: the value publishes nothing else.
             (Act::Write, WriteKind::Add) => {
                 word.fetch_add(1, Ordering::Relaxed);
             }

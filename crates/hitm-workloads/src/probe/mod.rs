@@ -1,20 +1,22 @@
-//! Probes: the smallest programs that say what a shared word costs, directly on the seam, without the runtime.
+//! Probes: the smallest programs that measure the cost of a shared word. They run directly on the
+//! memory trait, without the runtime.
 //!
-//! | probe | every CPU |
+//! | probe | body of every CPU |
 //! |---|---|
-//! | [`PingPong`] | of two takes its turn by a compare-exchange, the loop of the core-to-core measuring tools |
-//! | [`Counter`] | adds to a counter, blindly or by load and compare-exchange, whole or split by scope |
-//! | [`Mask`] | sets and clears its bit or byte in a mask, whole or split by scope, or searches it |
+//! | [`PingPong`] | one of two CPUs, which takes its turn by a compare-exchange: the loop of core-to-core measuring tools |
+//! | [`Counter`] | increments a counter, blindly or by load and compare-exchange, whole or split by scope |
+//! | [`Mask`] | sets and clears its bit or byte in a mask, whole or split by scope, or searches the mask |
 //! | [`Mix`] | reads or writes a word, whole or split by scope |
-//! | [`RwLock`] | takes a reader-writer lock's read side, whole or split by scope; some take the write side |
-//! | [`Refcount`] | looks an element of a list up and holds it by a count, whole or split by scope |
+//! | [`RwLock`] | takes a reader-writer lock's read side, whole or split by scope; some CPUs take the write side |
+//! | [`Refcount`] | finds an element of a list and holds it by a count, whole or split by scope |
 //! | [`Locks`] | takes a spin lock, one of six kinds |
-//! | [`WriterReaders`] | but one waits for what that one writes, and says how long it took to see it |
-//! | [`Transfer`] | but one brings a line into a state, and that one says what an access to it takes |
-//! | [`Reads`] | reads one word that nobody writes |
+//! | [`WriterReaders`] | all CPUs but one wait for that CPU's writes and report how long a write took to reach them |
+//! | [`Transfer`] | all CPUs but one bring a line into a state; that CPU reports the time of an access to the line |
+//! | [`Reads`] | reads one word that no CPU writes |
 //!
-//! A probe is one object in shared memory and a body that each participating CPU runs; the host starts the bodies. All
-//! wait for each other before they begin, and each returns how many operations it did in how long.
+//! A probe is one object in shared memory and a body that each participating CPU runs. The host
+//! starts the bodies. All bodies wait for each other before they begin. Each body returns its
+//! number of operations and their time.
 
 mod counter;
 pub mod locks;
@@ -43,19 +45,19 @@ pub use timing::{Effort, Measured, Roles, Share};
 pub use transfer::{LineState, Transfer, TransferOperation};
 pub use writer_readers::WriterReaders;
 
-/// A probe: each of `participants` CPUs runs the body once.
+/// A probe. Each of `participants` CPUs runs the body once.
 pub trait Probe<P: Platform>: Send + Sync {
-    /// Participant `index`, on `cpu`.
+    /// Runs the body of participant `index`, on `cpu`.
     fn run(&self, index: usize, cpu: CpuId) -> Measured;
 
-    /// What single participants waited for single operations, where the probe is about that: see
-    /// [`WriterReaders`]. Nothing otherwise.
+    /// Returns the participants' waiting times for single operations, for probes that measure
+    /// these: see [`WriterReaders`]. Empty for other probes.
     fn delays(&self) -> Vec<(usize, Span)> {
         Vec::new()
     }
 }
 
-/// The first `count` CPUs in the order of cores, threads of a core next to each other.
+/// Returns the first `count` CPUs in order of cores, with the threads of a core next to each other.
 #[must_use]
 pub fn first_cpus(topology: &Topology, count: usize) -> Vec<CpuId> {
     let cores = 0..topology.cores();

@@ -1,5 +1,6 @@
-//! Two CPUs hand one word to and fro, each waiting for its turn by trying to take it: the loop of `core-to-core-latency`
-//! (nviennot, 2022), failed compare-exchanges included. Or by reading it first: what a read before a write costs.
+//! Two CPUs pass one word back and forth. Each waits for its turn by trying to take it: the loop of
+//! `core-to-core-latency` (nviennot, 2022), including failed compare-exchanges. Alternatively each
+//! reads the word first, which shows the cost of a read before a write.
 
 use std::sync::atomic::Ordering;
 
@@ -9,28 +10,28 @@ use hitm_topology::{CpuId, NodeId};
 use super::timing::{Share, Start};
 use super::{Measured, Probe};
 
-/// Round trips before the timed ones.
+/// The round trips before the timed ones.
 const WARM_UP: u64 = 20;
 
 /// How a player waits for its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// By trying to take it.
+    /// By trying to take the word.
     #[default]
     Taking,
-    /// By reading until it is there, and taking it then: two transactions a hand-off.
+    /// By reading until it is the player's turn, and then taking it: two transactions per transfer.
     Reading,
 }
 
 described! {
     /// The word.
     struct Ball<M: Memory> as "probe_ball" {
-        /// Whose turn it is: 0 or 1.
+        /// The player whose turn it is: 0 or 1.
         turn: M::Atomic<u32>,
     }
 }
 
-/// The two participants' word.
+/// The word of the two participants.
 pub struct PingPong<P: Platform> {
     ball: Placed<P, Ball<P>>,
     start: Start<P>,
@@ -39,14 +40,14 @@ pub struct PingPong<P: Platform> {
 }
 
 impl<P: Platform> PingPong<P> {
-    /// `rounds` round trips of a word whose home is `node`.
+    /// Makes a probe with `rounds` round trips of a word whose home is `node`.
     #[must_use]
     pub fn new(rounds: u64, node: Option<NodeId>) -> Self {
         let ball = Placed::new(Ball { turn: P::Atomic::new(0) }, None, node);
         Self { ball, start: Start::new(2), rounds, waiting: Waiting::Taking }
     }
 
-    /// As this, with players that wait so.
+    /// Sets how the players wait.
     #[must_use]
     pub fn waiting(self, waiting: Waiting) -> Self {
         Self { waiting, ..self }
@@ -57,16 +58,17 @@ impl<P: Platform> PingPong<P> {
             if self.waiting == Waiting::Reading {
                 P::spin_while(&self.ball.turn, |turn| turn != own);
             }
-            // Relaxed: the tool's own orderings; nothing else is communicated.
+            // Relaxed: the original tool's ordering; the word publishes nothing else.
             while self.ball.turn.compare_exchange(own, 1 - own, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-                // No hint that this spins: the tool has none, and some processors pause for a hand-off's time at it.
+                // No spin hint: the tool has none, and on some processors the hint pauses for as
+                // long as a transfer takes.
             }
         }
     }
 }
 
 impl<P: Platform> Probe<P> for PingPong<P> {
-    /// Operations are hand-offs: two a round trip.
+    /// Runs a player. Operations are transfers: two per round trip.
     fn run(&self, index: usize, _cpu: CpuId) -> Measured {
         self.start.wait();
         self.play(index as u32, WARM_UP);

@@ -1,4 +1,4 @@
-//! A word that everybody reads and nobody writes: must cost nothing beyond a hit.
+//! A word that all CPUs read and no CPU writes: each read must cost no more than a cache hit.
 
 use std::sync::atomic::Ordering;
 
@@ -11,19 +11,19 @@ use super::{Measured, Probe};
 described! {
     /// The word.
     struct Constant<M: Memory> as "probe_constant" {
-        /// Written at construction only.
+        /// Written only at construction.
         value: M::Atomic<u32>,
     }
 }
 
-/// The word that is read.
+/// The word that all CPUs read.
 pub struct Reads<P: Platform> {
     constant: Placed<P, Constant<P>>,
     course: Course<P>,
 }
 
 impl<P: Platform> Reads<P> {
-    /// `participants` CPUs read for `time`.
+    /// Makes a probe in which `participants` CPUs read for `time`.
     #[must_use]
     pub fn new(participants: usize, time: Span) -> Self {
         let constant = Placed::new(Constant { value: P::Atomic::new(1) }, None, None);
@@ -34,7 +34,7 @@ impl<P: Platform> Reads<P> {
 impl<P: Platform> Probe<P> for Reads<P> {
     fn run(&self, _index: usize, _cpu: CpuId) -> Measured {
         self.course.repeat_reads(|| {
-            // Relaxed: a constant.
+            // Relaxed: the word is constant.
             std::hint::black_box(self.constant.value.load(Ordering::Relaxed));
         })
     }

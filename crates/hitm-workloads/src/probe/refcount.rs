@@ -1,7 +1,8 @@
-//! A look-up over a short list, with a reference taken on the element found and dropped again.
+//! A lookup in a short list, which takes a reference on the found element and drops it again.
 //!
-//! At machine scope an element's count stands beside its key: taking a reference takes the line from everybody who walks past. By
-//! scope it stands elsewhere, and the list is only read.
+//! At machine scope, an element's count is on the line of its key: taking a reference invalidates
+//! the line at every CPU that walks the list. At other scopes the count is on another line, and the
+//! list is only read.
 
 use std::sync::atomic::Ordering;
 
@@ -14,11 +15,12 @@ use super::{Measured, Probe};
 described! {
     /// An element of the list.
     struct Element<M: Memory> as "probe_element" {
-        /// Written at construction only.
+        /// Written only at construction.
         key: M::Atomic<u32>,
-        /// Where the next one is; the last one points to itself. Written at construction only.
+        /// The index of the next element; the last element points to itself. Written only at
+        /// construction.
         next: M::Atomic<u32>,
-        /// References at machine scope. Written by who looks the element up.
+        /// The references at machine scope. Written by the CPU that looks the element up.
         references: M::Atomic<i32>,
     }
 }
@@ -35,11 +37,11 @@ pub struct Refcount<P: Platform> {
 }
 
 impl<P: Platform> Refcount<P> {
-    /// A list of `elements`, each on a line of its own, with references counted by `scope`. Every participant looks all of them
-    /// up in turn, each beginning elsewhere.
+    /// Makes a list of `elements` elements, each on a line of its own, with references counted by
+    /// `scope`. Every participant looks all elements up in turn; each begins at another element.
     ///
     /// # Panics
-    /// When there are no elements.
+    /// When `elements` is 0.
     #[must_use]
     pub fn new(topology: &Topology, scope: Scope, elements: usize, effort: Effort) -> Self {
         assert_ne!(elements, 0, "a list to look something up in");
@@ -55,14 +57,14 @@ impl<P: Platform> Refcount<P> {
         Self { list: (0..elements).map(counted).collect(), course: Course::new(effort) }
     }
 
-    /// References that are held, over all elements: none at rest.
+    /// Returns the number of references on all elements; 0 in a quiescent state.
     #[must_use]
     pub fn references(&self) -> i32 {
         let held = |counted: &Counted<P>| counted.parts.sum_beyond(&counted.element.references, CpuId(0), i32::MAX);
         self.list.iter().map(held).sum()
     }
 
-    /// Walks to the element of `key`.
+    /// Walks the list to the element of `key`.
     fn find(&self, key: u32) -> &Counted<P> {
         let mut at = 0;
         loop {
@@ -77,16 +79,18 @@ impl<P: Platform> Refcount<P> {
 }
 
 impl<P: Platform> Probe<P> for Refcount<P> {
-    /// Operations are look-ups.
+    /// Runs a participant. Operations are lookups.
     fn run(&self, index: usize, cpu: CpuId) -> Measured {
         let elements = self.list.len();
         let mut wanted = index % elements;
         self.course.repeat(|| {
             let counted = self.find(wanted as u32);
             let references = counted.parts.cell(&counted.element.references, cpu);
-            // Relaxed: who has found the element may use it; the count keeps it.
+            // Relaxed: a CPU that has found the element may use it; the count keeps the element
+            // alive.
             references.fetch_add(1, Ordering::Relaxed);
-            // Release: the use is over. Would pair with an Acquire by who frees the element at a count of 0; nobody does here.
+            // Release: orders the use of the element before the decrement. It would pair with an
+            // Acquire by a CPU that frees the element at a count of 0; no CPU does so here.
             references.fetch_sub(1, Ordering::Release);
             wanted = if wanted + 1 == elements { 0 } else { wanted + 1 };
         })

@@ -1,16 +1,21 @@
-//! A reader-writer lock: what its read side costs, with the readers counted in one word or by scope.
+//! A reader-writer lock: measures the cost of its read side, with the readers counted in one word
+//! or by scope.
 //!
-//! **Claim.** Readers of different parts share no line that either writes; a writer reads every part.
+//! **Claim.** Readers of different parts share no line that either of them writes. A writer reads
+//! every part.
 //!
-//! **Origin.** One counter beside the flag is the classic lock; one a CPU is the "big reader" lock of Linux 2.4. The scopes
-//! between are the same lock with other parts.
+//! **Origin.** One counter beside the flag is the classic lock; one counter per CPU is the "big
+//! reader" lock of Linux 2.4. The scopes in between are the same lock with other parts.
 //!
-//! **State.** `writer`: 1 while a writer holds the lock or waits for readers. `readers`: those who read, by part.
+//! **State.** `writer`: 1 while a writer holds the lock or waits for readers. `readers`: the number
+//! of readers, by part.
 //!
-//! **Protocol.** *Read*: count oneself, look for a writer; if there is one, uncount oneself, wait for it to go, and start again.
-//! *Write*: set the flag if it is not set, else wait; then wait for the readers of each part to go.
+//! **Protocol.** *Read*: the reader counts itself and checks for a writer. If there is one, the
+//! reader uncounts itself, waits until the writer has left, and starts again. *Write*: the writer
+//! sets the flag, waiting while it is set. Then it waits until the readers of each part have left.
 //!
-//! **Invariants.** (1) No reader is inside while a writer is. (2) One writer is inside.
+//! **Invariants.** (1) No reader is inside while a writer is inside. (2) At most one writer is
+//! inside.
 //!
 //! **Memory ordering.**
 //!
@@ -19,8 +24,9 @@
 //! | `write_end`, store Release of `writer` | `read_begin`, fence; spin in it and in `write_begin` | the writer's section |
 //! | `read_end`, subtraction Release | `write_begin`, spin | that the reader's loads are over |
 //!
-//! Store buffering must not happen: the reader writes its part and reads the flag, the writer writes the flag and reads the part. If
-//! both read old values both go in. A SeqCst fence between the two stands on either side.
+//! Store buffering must not happen: the reader writes its part and reads the flag; the writer
+//! writes the flag and reads the part. If both read old values, both enter. Each side has a SeqCst
+//! fence between its write and its read.
 //!
 //! **Limits.** Readers starve under writers that do not pause. Writers are not served in order.
 
@@ -35,23 +41,24 @@ use super::{Measured, Probe};
 described! {
     /// The lock.
     struct Words<M: Memory> as "probe_rwlock" {
-        /// Whether a writer is there. Read by every reader, written by writers.
+        /// Whether a writer holds the lock or waits for readers. Read by every reader, written by
+        /// writers.
         writer: M::Atomic<u32>,
-        /// The readers at machine scope. Written by every reader.
+        /// The number of readers at machine scope. Written by every reader.
         readers: M::Atomic<i32>,
     }
 }
 
-/// The lock, whole or split.
+/// The lock, whole or split by scope.
 pub struct ScopedRwLock<M: Memory> {
     words: Placed<M, Words<M>>,
     parts: ScopedCounter<M>,
-    /// A CPU of each part.
+    /// One CPU of each part.
     some_cpu: Box<[CpuId]>,
 }
 
 impl<M: Memory> ScopedRwLock<M> {
-    /// A free lock.
+    /// Makes a free lock.
     #[must_use]
     pub fn new(topology: &Topology, scope: Scope) -> Self {
         let words = Words { writer: M::Atomic::new(0), readers: M::Atomic::new(0) };
@@ -62,7 +69,7 @@ impl<M: Memory> ScopedRwLock<M> {
         }
     }
 
-    /// Goes in as a reader, on `cpu`.
+    /// Enters as a reader, on `cpu`.
     pub fn read_begin(&self, cpu: CpuId) {
         let readers = self.parts.cell(&self.words.readers, cpu);
         loop {
@@ -71,7 +78,7 @@ impl<M: Memory> ScopedRwLock<M> {
             // SeqCst: forbids store buffering with the fence in `write_begin`.
             M::fence(Ordering::SeqCst);
             if self.words.writer.load(Ordering::Relaxed) == 0 {
-                // Acquire: what the last writer wrote is seen.
+                // Acquire: sees the last writer's stores.
                 M::fence(Ordering::Acquire);
                 return;
             }
@@ -80,15 +87,16 @@ impl<M: Memory> ScopedRwLock<M> {
         }
     }
 
-    /// Goes out again, on the same CPU.
+    /// Leaves as a reader, on the same CPU.
     pub fn read_end(&self, cpu: CpuId) {
-        // Release: the reader's loads are over. Pairs with the spin over the parts in `write_begin`.
+        // Release: orders the reader's loads before it. Pairs with the spin over the parts in
+        // `write_begin`.
         self.parts.cell(&self.words.readers, cpu).fetch_sub(1, Ordering::Release);
     }
 
-    /// Goes in as the writer.
+    /// Enters as the writer.
     pub fn write_begin(&self) {
-        // Acquire: the last writer's section is seen. Relaxed on failure: it is tried again.
+        // Acquire: sees the last writer's section. Relaxed on failure: the writer tries again.
         while self.words.writer.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             M::spin_while(&self.words.writer, |writer| writer != 0);
         }
@@ -99,24 +107,25 @@ impl<M: Memory> ScopedRwLock<M> {
         }
     }
 
-    /// Goes out again.
+    /// Leaves as the writer.
     pub fn write_end(&self) {
-        // Release: publishes the section. Pairs with the Acquires in `read_begin` and `write_begin`.
+        // Release: publishes the section. Pairs with the Acquires in `read_begin` and
+        // `write_begin`.
         self.words.writer.store(0, Ordering::Release);
     }
 }
 
 described! {
-    /// What the lock protects: one further line.
+    /// The data that the lock protects: one further line.
     struct Protected<M: Memory> as "probe_protected" {
-        /// Write sections so far.
+        /// The write sections so far.
         one: M::Plain<u32>,
-        /// The same.
+        /// The same value as `one`.
         other: M::Plain<u32>,
     }
 }
 
-/// Readers and writers of two words behind one reader-writer lock.
+/// Readers and writers of two words that one reader-writer lock protects.
 pub struct RwLock<P: Platform> {
     lock: ScopedRwLock<P>,
     protected: Placed<P, Protected<P>>,
@@ -125,7 +134,7 @@ pub struct RwLock<P: Platform> {
 }
 
 impl<P: Platform> RwLock<P> {
-    /// A lock whose readers are counted by `scope`.
+    /// Makes a lock whose readers are counted by `scope`.
     #[must_use]
     pub fn new(topology: &Topology, scope: Scope, roles: Roles, effort: Effort) -> Self {
         let protected = Protected { one: P::Plain::new(0), other: P::Plain::new(0) };
@@ -137,7 +146,7 @@ impl<P: Platform> RwLock<P> {
         }
     }
 
-    /// Write sections so far.
+    /// Returns the write sections so far.
     #[must_use]
     pub fn sections(&self) -> u32 {
         self.protected.one.peek()
@@ -145,7 +154,7 @@ impl<P: Platform> RwLock<P> {
 }
 
 impl<P: Platform> Probe<P> for RwLock<P> {
-    /// Operations are sections.
+    /// Runs a participant. Operations are sections.
     ///
     /// # Panics
     /// When a reader was inside together with a writer.

@@ -1,66 +1,67 @@
-//! How long a probe goes on, who does what in it, and what is counted of it.
+//! The timing of a probe: how long it runs, the operations of its participants, and their counts.
 
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, Placed, Platform, Span, Time, described};
 
-/// What one CPU did.
+/// The result of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Operations.
+    /// The timed operations.
     pub operations: u64,
-    /// How long they took, pauses included.
+    /// The time of these operations, including pauses.
     pub span: Span,
-    /// Operations, those before the timed ones included.
+    /// All operations, including those before the timed ones.
     pub with_warm_up: u64,
-    /// Those of the operations that read.
+    /// The timed operations that read.
     pub reads: Share,
-    /// All others.
+    /// All other timed operations.
     pub writes: Share,
 }
 
 /// The operations of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// Operations.
+    /// The timed operations.
     pub operations: u64,
-    /// How long they took, without the pauses.
+    /// The time of these operations, without pauses.
     pub span: Span,
-    /// Operations, those before the timed ones included.
+    /// All operations, including those before the timed ones.
     pub with_warm_up: u64,
 }
 
 impl Measured {
-    /// Nanoseconds an operation; not-a-number without any.
+    /// Returns the nanoseconds per operation; not-a-number without operations.
     #[must_use]
     pub fn nanos_each(&self) -> f64 {
         self.span.as_nanos_f64() / self.operations as f64
     }
 }
 
-/// How many take part, for how long, and what they do between two operations.
+/// The number of participants, the measured time, and the pause between two operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// CPUs.
+    /// The number of participating CPUs.
     pub participants: usize,
-    /// How long they go on, after a quarter of that which does not count.
+    /// The measured time. A warm-up of a quarter of it comes before.
     pub time: Span,
-    /// Work of each after each of its operations.
+    /// The work of each participant after each of its operations.
     pub pause: Span,
 }
 
-/// Who reads.
+/// The participants that read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Roles {
-    /// The first so many participants read and do nothing else, the others write. An operation costs what it costs.
+    /// The first participants, as many as this number, only read; the others only write. Operations
+    /// are timed together.
     Readers(usize),
-    /// Every participant reads in so many of a hundred operations, evenly spread. Each operation is timed by itself, which
-    /// natively adds a look at the clock to it.
+    /// Every participant reads in this percentage of its operations, evenly spread. Each operation
+    /// is timed by itself, which natively adds a clock read to it.
     Mix(u32),
 }
 
 impl Roles {
-    /// Whether participant `index` reads.
+    /// Returns whether participant `index` reads.
     #[must_use]
     pub fn reads(self, index: usize) -> bool {
         match self {
@@ -69,7 +70,7 @@ impl Roles {
         }
     }
 
-    /// Whether participant `index` writes.
+    /// Returns whether participant `index` writes.
     #[must_use]
     pub fn writes(self, index: usize) -> bool {
         match self {
@@ -79,7 +80,7 @@ impl Roles {
     }
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Read,
@@ -87,14 +88,14 @@ pub(crate) enum Act {
 }
 
 described! {
-    /// Where the participants meet before they begin.
+    /// The gate at which the participants meet before they begin.
     struct Gate<M: Memory> as "probe_gate" {
-        /// Those that have not arrived.
+        /// The number of participants that have not arrived.
         missing: M::Atomic<u32>,
     }
 }
 
-/// All begin together.
+/// A barrier that lets all participants begin together.
 pub(crate) struct Start<P: Platform>(Placed<P, Gate<P>>);
 
 impl<P: Platform> Start<P> {
@@ -102,42 +103,46 @@ impl<P: Platform> Start<P> {
         Self(Placed::new(Gate { missing: P::Atomic::new(participants as u32) }, None, None))
     }
 
-    /// Waits for the others; what follows is timed from the time returned.
+    /// Waits for the other participants. Returns the time from which the participant measures.
     pub(crate) fn wait(&self) -> Time {
-        // AcqRel: everybody's set-up is seen by everybody.
+        // AcqRel: every participant sees every other participant's set-up.
         self.0.missing.fetch_sub(1, Ordering::AcqRel);
         P::spin_while(&self.0.missing, |missing| missing > 0);
         P::now()
     }
 }
 
-/// The part of a probe's time that is not measured: lines find their places.
+/// The warm-up is the probe's time divided by this. In the warm-up, lines move to their steady
+/// state.
 const WARM_UP_PART: u64 = 4;
 
-/// Operations between two looks at the clock, where a look costs nothing.
+/// The number of operations between two clock reads, where a clock read costs nothing.
 const BATCH: u64 = 4;
 
-/// Where it does cost something, so many looks fit between two: they take a fiftieth of the time, and a line that several want
-/// is not given up for each.
+/// The time between two clock reads in units of a clock read, where a clock read costs time. The
+/// reads then take a fiftieth of the time, and a contended line is not released for each of them.
 const LOOKS_BETWEEN_LOOKS: u64 = 50;
 
-/// Looks at the clock to know what one takes.
+/// The number of clock reads that are timed to measure one.
 const LOOKS: u64 = 8;
 
-/// Where an operation takes longer than this, the clock is looked at after each: ten looks of 25 ns. Otherwise hundreds of CPUs
-/// that wait for each other would overrun the time by several operations.
+/// If an operation takes longer than this (ten clock reads of 25 ns), the clock is read after each
+/// operation. Otherwise hundreds of CPUs that wait for each other would overrun the time by several
+/// operations.
 const SLOW: Span = Span::from_nanos(250);
 
-/// Pauses that are measured to know what one takes.
+/// The number of pauses that are timed to measure one.
 const PAUSES: u64 = 8;
 
-/// Before a participant leaves: its stores have taken effect.
+/// Waits until the participant's stores have taken effect, before it leaves.
 pub(crate) fn finish<P: Platform>() {
-    // SeqCst: the one fence that waits for stores. Nobody pairs with it: whoever looks afterwards has joined the participants.
+    // SeqCst: the only fence that waits for stores. It has no counterpart: a reader of the results
+    // has joined the participants.
     P::fence(Ordering::SeqCst);
 }
 
-/// A probe's time. Everybody goes on for the same time, so that who is fast keeps contending with who is slow.
+/// The timer of a probe. All participants run for the same time, so that fast participants keep
+/// contending with slow ones.
 pub(crate) struct Course<P: Platform> {
     start: Start<P>,
     effort: Effort,
@@ -148,7 +153,7 @@ impl<P: Platform> Course<P> {
         Self { start: Start::new(effort.participants), effort }
     }
 
-    /// Repeats `operation`, with the pause after each, and counts how often.
+    /// Repeats `operation`, with the pause after each, and counts the operations.
     pub(crate) fn repeat(&self, operation: impl FnMut()) -> Measured {
         let measured = self.batches(operation);
         Measured { writes: measured.reads, reads: Share::default(), ..measured }
@@ -159,7 +164,7 @@ impl<P: Platform> Course<P> {
         self.batches(operation)
     }
 
-    /// Repeats what participant `index` does under `roles`.
+    /// Repeats the operations of participant `index` under `roles`.
     pub(crate) fn act(&self, roles: Roles, index: usize, mut operation: impl FnMut(Act)) -> Measured {
         match roles {
             Roles::Readers(_) if roles.reads(index) => self.repeat_reads(|| operation(Act::Read)),
@@ -174,7 +179,7 @@ impl<P: Platform> Course<P> {
         }
     }
 
-    /// What a pause takes: natively more than it should.
+    /// Returns the time of a pause: natively it is longer than requested.
     fn pause_taken(&self) -> Span {
         if self.effort.pause.is_zero() {
             return Span::ZERO;
@@ -184,20 +189,20 @@ impl<P: Platform> Course<P> {
         Span::from_picos(P::now().since(begin).as_picos() / PAUSES)
     }
 
-    /// What a look at the clock takes: nothing on a simulated machine.
+    /// Returns the time of a clock read: zero on a simulated machine.
     fn look_taken() -> Span {
         let begin = P::now();
         let end = (0..LOOKS).fold(begin, |_, _| P::now());
         Span::from_picos(end.since(begin).as_picos() / LOOKS)
     }
 
-    /// When the measured time begins and ends for participants that began at `start`.
+    /// Returns when the measured time begins and ends for participants that began at `start`.
     fn measured(&self, start: Time) -> (Time, Time) {
         let begin = start + Span::from_picos(self.effort.time.as_picos() / WARM_UP_PART);
         (begin, begin + self.effort.time)
     }
 
-    /// Everything counts as reads.
+    /// Repeats `operation` and counts all operations as reads.
     fn batches(&self, mut operation: impl FnMut()) -> Measured {
         let pause_taken = self.pause_taken();
         let looks = Self::look_taken().as_picos() * LOOKS_BETWEEN_LOOKS;
@@ -228,7 +233,8 @@ impl<P: Platform> Course<P> {
             let (operations, to) = repeat_until(end);
             (operations, to.since(from), before + operations)
         } else {
-            // It starved: what came after would be measured without the others.
+            // The participant starved: later operations would be measured without the other
+            // participants.
             (before, from.since(start), before)
         };
         finish::<P>();
@@ -259,7 +265,8 @@ impl<P: Platform> Course<P> {
         let (mut from, before) = (start, [reads, writes].map(|share| share.operations));
         reads.with_warm_up = reads.operations;
         writes.with_warm_up = writes.operations;
-        // Who starved is measured with its warm-up: what came after would be without the others.
+        // A participant that starved is measured with its warm-up: later operations would be
+        // without the other participants.
         if to < end {
             from = to;
             (reads, writes, to) = repeat_until(end);
@@ -277,17 +284,18 @@ impl<P: Platform> Course<P> {
     }
 }
 
-/// Reads and writes evenly spread.
+/// Spreads reads and writes evenly.
 struct Spread {
     percent: u32,
-    /// Hundredths of a read that are due.
+    /// The reads that are due, in hundredths of a read.
     due: u32,
 }
 
 impl Spread {
-    /// Participants begin at different places, or all would write at once.
+    /// Makes the state for participant `index`. Participants begin at different places; otherwise
+    /// all would write at once.
     fn new(percent: u32, index: usize) -> Self {
-        // 37 has no divisor with 100 in common, so a hundred participants begin at a hundred places.
+        // 37 and 100 have no common divisor, so a hundred participants begin at a hundred places.
         Self { percent: percent.min(100), due: (index * 37 % 100) as u32 }
     }
 

@@ -1,8 +1,10 @@
-//! One access to a line in a known state: what it costs, by the state and by who has the line.
+//! One access to a line in a known state: its cost, by the state and by the CPUs that hold the
+//! line.
 //!
-//! The loop of David, Guerraoui and Trigonakis, "Everything you always wanted to know about synchronization but were afraid to
-//! ask", 2013: the line is brought into its state by others, then one CPU accesses it once and times that. Every round has a
-//! line of its own, so that a line that was only read is exclusive to its reader.
+//! The loop of David, Guerraoui and Trigonakis, "Everything you always wanted to know about
+//! synchronization but were afraid to ask", 2013: other CPUs bring the line into its state; then
+//! one CPU accesses it once and times the access. Every round has a line of its own, so that a line
+//! that was only read is exclusive to its reader.
 
 use std::sync::atomic::Ordering;
 
@@ -11,32 +13,32 @@ use hitm_topology::{CpuId, NodeId};
 
 use super::{Measured, Probe};
 
-/// In which state the line is.
+/// The state of the line before the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineState {
     /// Participant 1 has written it.
     Modified,
-    /// Participant 1 has read it, nobody else.
+    /// Only participant 1 has read it.
     Exclusive,
-    /// Participants 1 and beyond have read it, one after the other.
+    /// Participants 1 and above have read it, one after the other.
     Shared,
-    /// Nobody has it.
+    /// No CPU holds it.
     Uncached,
 }
 
-/// What participant 0 does.
+/// The access of participant 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferOperation {
-    /// Loads it.
+    /// Loads the word.
     Load,
-    /// Stores to it, and waits for that.
+    /// Stores to the word, and waits until the store has taken effect.
     Store,
-    /// Adds to it.
+    /// Adds to the word.
     Add,
 }
 
 described! {
-    /// One round's line.
+    /// The line of one round.
     struct Prepared<M: Memory> as "probe_transfer" {
         /// The word.
         word: M::Atomic<u32>,
@@ -44,17 +46,17 @@ described! {
 }
 
 described! {
-    /// Whose step it is.
+    /// The word that orders the steps.
     struct Step<M: Memory> as "probe_gate" {
-        /// Counts steps.
+        /// The number of completed steps.
         step: M::Atomic<u32>,
     }
 }
 
-/// Before the timed access all else has long ended.
+/// The delay before the timed access, so that all earlier activity has ended.
 const SETTLE: Span = Span::from_micros(2);
 
-/// The lines, and whose step it is.
+/// The lines, and the word that orders the steps.
 pub struct Transfer<P: Platform> {
     lines: Vec<Placed<P, Prepared<P>>>,
     step: Placed<P, Step<P>>,
@@ -64,7 +66,8 @@ pub struct Transfer<P: Platform> {
 }
 
 impl<P: Platform> Transfer<P> {
-    /// `rounds` accesses of participant 0 to lines at home on `home`, which the others bring into `state`.
+    /// Makes a probe with `rounds` accesses of participant 0 to lines with home `home`, which the
+    /// other participants bring into `state`.
     #[must_use]
     pub fn new(
         participants: usize,
@@ -84,7 +87,7 @@ impl<P: Platform> Transfer<P> {
     }
 
     fn prepare(&self, index: usize, word: &P::Atomic<u32>) {
-        // Relaxed: steps are ordered by their own word.
+        // Relaxed: the step word orders the accesses.
         match self.state {
             LineState::Modified if index == 1 => word.store(1, Ordering::Relaxed),
             LineState::Exclusive if index == 1 => _ = word.load(Ordering::Relaxed),
@@ -97,15 +100,15 @@ impl<P: Platform> Transfer<P> {
         P::delay(SETTLE);
         let begin = P::now();
         match self.operation {
-            // Relaxed: as above.
+            // Relaxed: the step word orders it.
             TransferOperation::Load => _ = std::hint::black_box(word.load(Ordering::Relaxed)),
             TransferOperation::Store => {
-                // Relaxed: as above.
+                // Relaxed: the step word orders it.
                 word.store(2, Ordering::Relaxed);
-                // SeqCst: not for an order but to wait for the store, as the study did.
+                // SeqCst: not for ordering, but to wait for the store, as in the study.
                 P::fence(Ordering::SeqCst);
             }
-            // Relaxed: as above.
+            // Relaxed: the step word orders it.
             TransferOperation::Add => _ = word.fetch_add(2, Ordering::Relaxed),
         }
         P::now().since(begin)
@@ -113,9 +116,9 @@ impl<P: Platform> Transfer<P> {
 }
 
 impl<P: Platform> Probe<P> for Transfer<P> {
-    /// Operations are the timed accesses, of participant 0 alone.
+    /// Runs a participant. Operations are the timed accesses, of participant 0 alone.
     fn run(&self, index: usize, _cpu: CpuId) -> Measured {
-        // In each round participants 1, 2, ... prepare, and 0 is last.
+        // In each round, participants 1, 2, ... prepare the line, and participant 0 is last.
         let place = (index + self.participants - 1) % self.participants;
         let mut measured = Measured::default();
         for (round, line) in self.lines.iter().enumerate() {
@@ -129,7 +132,7 @@ impl<P: Platform> Probe<P> for Transfer<P> {
                 self.prepare(index, &line.word);
                 P::fence(Ordering::SeqCst); // SeqCst: the preparing store is done before the next step begins.
             }
-            // Release: what was done to the line comes before the next step.
+            // Release: orders the accesses to the line before the next step.
             self.step.step.store(own + 1, Ordering::Release);
         }
         measured

@@ -1,7 +1,8 @@
-//! One writes, all others wait to see it: how long that takes, reader by reader.
+//! One CPU writes and all others wait to see the value: measures the delay of each reader.
 //!
-//! The time is that from just before the store to just after the load that returned it, as McKenney, "Is Parallel Programming
-//! Hard, And, If So, What Can You Do About It?", measures how long CPUs disagree about a value.
+//! The delay is the time from just before the store to just after the load that returned the value.
+//! McKenney, "Is Parallel Programming Hard, And, If So, What Can You Do About It?", measures in
+//! this way how long CPUs disagree about a value.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -12,29 +13,30 @@ use hitm_topology::CpuId;
 use super::timing::{Share, Start};
 use super::{Measured, Probe};
 
-/// Rounds before those that count: lines find their places.
+/// The rounds before those that count, in which lines move to their steady state.
 const WARM_UP: u32 = 4;
 
 described! {
     /// The word.
     struct News<M: Memory> as "probe_news" {
-        /// The round, from 0: written by one, read by all.
+        /// The round, counted from 0. One CPU writes it; all others read it.
         value: M::Atomic<u32>,
     }
 }
 
-/// The word, and who saw what when.
+/// The word, and the times at which the participants saw its values.
 pub struct WriterReaders<P: Platform> {
     news: Placed<P, News<P>>,
     start: Start<P>,
     rounds: u32,
     gap: Span,
-    /// By participant: when it wrote or saw each round, or never when it missed it.
+    /// For each participant: when it wrote or saw each round, or `NEVER` when it missed the round.
     seen: Mutex<Vec<Vec<Time>>>,
 }
 
 impl<P: Platform> WriterReaders<P> {
-    /// Participant 0 writes `rounds` times, working for `gap` before each so that all others wait; they read.
+    /// Makes a probe in which participant 0 writes `rounds` times and works for `gap` before each
+    /// write, so that all other participants wait; the others read.
     #[must_use]
     pub fn new(participants: usize, rounds: u32, gap: Span) -> Self {
         Self {
@@ -50,7 +52,8 @@ impl<P: Platform> WriterReaders<P> {
         let round = |round: u32| {
             P::delay(self.gap);
             let before = P::now();
-            // Release: as a writer that publishes something by it. Pairs with the Acquire of the readers' spin.
+            // Release: as for a writer that publishes data by it. Pairs with the Acquire of the
+            // readers' spin.
             self.news.value.store(round + 1, Ordering::Release);
             before
         };
@@ -70,7 +73,7 @@ impl<P: Platform> WriterReaders<P> {
 }
 
 impl<P: Platform> Probe<P> for WriterReaders<P> {
-    /// Operations are rounds written, or seen.
+    /// Runs a participant. Operations are rounds written, or seen.
     fn run(&self, index: usize, _cpu: CpuId) -> Measured {
         let begin = self.start.wait();
         let times = if index == 0 { self.write() } else { self.read() };
@@ -82,7 +85,8 @@ impl<P: Platform> Probe<P> for WriterReaders<P> {
         Measured { operations: with_warm_up, span, with_warm_up, reads, writes }
     }
 
-    /// For each round that a reader saw: the reader and how long it took, in order of readers and rounds.
+    /// Returns the reader and its delay for each round that a reader saw, in order of readers and
+    /// rounds.
     fn delays(&self) -> Vec<(usize, Span)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((written, readers)) = seen.split_first() else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! `cyclic` on both hosts: what an operation is made of, how long it takes, where instances begin, and that a seed gives the same
-//! bytes.
+//! `cyclic` on both hosts: the parts of an operation, its duration, the initial placement, and that
+//! one random seed always gives the same bytes.
 
 use hitm::{Handle, NativeRuntime, RoleCounts};
 use hitm_machine::{Coherence, Config as Machinery, CostSet, Costs, Results, Simulated};
@@ -12,14 +12,14 @@ use crate::host::{self, violations_at_the_end};
 
 const WINDOW: Window = Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(4_000) };
 
-/// What came of a run.
+/// The result of a run.
 struct Outcome {
     rates: [f64; BATCHES],
     latencies: Vec<Span>,
     roles: Vec<RoleCounts>,
     wakes: Vec<(Option<&'static str>, &'static str, u64)>,
     results: Results,
-    /// Wakeups and switches of the whole run.
+    /// The wakeups and switches of the whole run.
     wakeups: u64,
     switches: u64,
     violations: Vec<String>,
@@ -64,7 +64,8 @@ fn an_operation_is_one_wakeup_by_a_timer_and_two_switches() {
     assert!(near(counts.activations) && near(counts.switches) && near(counts.woken), "{operations}: {counts:?}");
     let [(waker, woken, times)] = outcome.wakes.as_slice() else { panic!("{:?}", outcome.wakes) };
     assert!((waker, *woken) == (&None, "cyclic") && near(*times), "only timers wake: {:?}", outcome.wakes);
-    // To the task and away from it; at the end every task is woken once more to be dropped, and who does it is switched to.
+    // One switch to the task and one away from it. At the end every task is woken once more to be
+    // dropped, with a switch to it.
     let (wakeups, switches) = (outcome.wakeups, outcome.switches);
     assert!(switches.abs_diff(2 * wakeups) <= 32, "{switches} switches for {wakeups} wakeups");
     assert!(wakeups > operations, "{wakeups} wakeups in 6 ms, {operations} operations in 4 ms of them");
@@ -76,13 +77,13 @@ fn a_machine_whose_lines_cost_nothing_takes_the_paths_of_the_kernel_and_the_work
     let free = Machinery { coherence: Coherence::Free, jitter: 0.0, ..Machinery::default() };
     let outcome = run_with("core:1", "baseline", Config::new(1, WINDOW), free);
     let Costs { family, paths, .. } = Costs::of(&hitm_topology::parse("core:1").expect("a machine"), CostSet::Linux);
-    // From the expiry to the clock's being read again.
+    // From the timer's expiry until the task reads the clock.
     let parts = [&paths.timer_slack, &family.idle_exit, &paths.interrupt_entry, &paths.switch];
     let least: f64 = parts.iter().map(|cost| cost.value).sum();
     assert!(!outcome.latencies.is_empty());
     for latency in &outcome.latencies {
         let late = latency.as_nanos_f64();
-        // Beside the paths there are the accesses, which all hit, and which are cycles each.
+        // Beside the paths there are accesses; all of them hit and cost some cycles each.
         assert!((least..least + 400.0).contains(&late), "{late} ns late, and the paths take {least}");
     }
 }
@@ -101,7 +102,8 @@ fn instances_that_have_a_cpu_each_stay_there() {
 fn more_instances_than_cpus_share_them() {
     let config = Config { instances: Some(12), work: Span::from_micros(90), ..Config::new(1, WINDOW) };
     let outcome = run("core:4", config);
-    // Four CPUs do 90 us of work in a little more than that: 12 at a time would be 190 us each.
+    // Four CPUs do 90 us of work in a little more than that; with 12 tasks at a time it would be
+    // 190 us each.
     let operations = outcome.operations() as f64;
     let most = 4.0 * WINDOW.measured.as_nanos_f64() / 90e3;
     assert!((0.75 * most..=1.02 * most).contains(&operations), "{operations} of {most}");
@@ -132,7 +134,7 @@ fn natively_it_sleeps_as_long_as_asked() {
     let config = Config { instances: Some(4), ..Config::new(1, window) };
     let (send, receive) = std::sync::mpsc::channel();
     let ended = runtime.run(move |handle| async move {
-        send.send(Cyclic::start(&handle, config)).expect("somebody listens");
+        send.send(Cyclic::start(&handle, config)).expect("the receiver exists");
         std::future::pending::<()>().await;
     });
     assert!(ended.expect_err("it shuts its runtime down").is_aborted());

@@ -1,4 +1,4 @@
-//! Same seed, same bytes.
+//! The same random seed gives the same bytes.
 
 use std::thread;
 
@@ -47,7 +47,8 @@ fn look_ahead_changes_nothing_in_any_profile() {
     }
 }
 
-/// Seeds that once told the two apart: stores of one thread of a core beside loads of the other.
+/// Seeds that once gave different results: stores of one thread of a core beside loads of the
+/// other.
 #[test]
 fn look_ahead_changes_nothing_between_threads_of_a_core() {
     for seed in [13, 24] {
@@ -58,7 +59,7 @@ fn look_ahead_changes_nothing_between_threads_of_a_core() {
     }
 }
 
-/// Seeds with which a store was issued ahead of the grant of the one before.
+/// Seeds with which a store was issued before the previous store's grant.
 #[test]
 fn look_ahead_waits_for_grants_of_own_stores() {
     for seed in [9, 17, 24, 28] {

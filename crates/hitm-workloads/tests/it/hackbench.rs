@@ -1,4 +1,5 @@
-//! `hackbench`: it ends whatever pipes and sockets hold, the same way each time, and leaves the scheduler in order.
+//! `hackbench`: it ends with any capacity of pipes and sockets, gives the same result each time,
+//! and leaves the scheduler consistent.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,11 +15,12 @@ use crate::host::{self, violations_at_the_end};
 const SMALL: hackbench::Config =
     hackbench::Config { groups: 2, pairs: 3, loops: 20, bytes: 100, channels: Channels::Pipes, depth: 0 };
 
-/// Sixteen messages fill a pipe, and each sender has sixty for it.
+/// Sixteen messages fill a pipe, and each sender writes sixty messages to it.
 const FULL: hackbench::Config =
     hackbench::Config { groups: 1, pairs: 3, loops: 60, bytes: 4_096, channels: Channels::Pipes, depth: 0 };
 
-/// Both, and the same over sockets, of which a pair holds 44 of the large messages; those in groups.
+/// Both configurations above, the small one over sockets, and the large one over sockets in nested
+/// groups. A pair of sockets holds 44 of the large messages.
 const ALL: [hackbench::Config; 4] = [
     SMALL,
     FULL,
@@ -26,7 +28,7 @@ const ALL: [hackbench::Config; 4] = [
     hackbench::Config { channels: Channels::Sockets, depth: 2, ..FULL },
 ];
 
-/// What came of a run: its time, what was touched, and how many were woken.
+/// The result of a run: its time, the touched lines, and the number of wakeups.
 fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Config) -> (Span, Totals, u64) {
     let window = Window { warm_up: Span::ZERO, measured: Span::from_micros(1_000_000) };
     let span = Arc::new(Mutex::new(Span::ZERO));
@@ -35,7 +37,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
         let (own, slot) = (handle.clone(), slot.clone());
         drop(handle.spawn(hackbench::PRIORITY, async move {
             let (begin, end) = hackbench::run(&own, workload).await;
-            *slot.lock().expect("nobody panics with it") = end.since(begin);
+            *slot.lock().expect("no holder panics") = end.since(begin);
             own.shutdown();
         }));
     });
@@ -43,7 +45,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
     let snapshot = ran.snapshot();
     assert_eq!(violations_at_the_end(&snapshot), [""; 0]);
     assert!(snapshot.tasks.is_empty(), "{:?}", snapshot.tasks);
-    let span = *span.lock().expect("nobody panics with it");
+    let span = *span.lock().expect("no holder panics");
     let totals = Totals { resumes: 0, ..ran.machine.results().totals };
     (span, totals, ran.runtime.scheduler().stats().sum(Count::Wake))
 }

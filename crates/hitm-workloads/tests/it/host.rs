@@ -1,4 +1,4 @@
-//! A workload on a simulated machine, whichever it is; the runtime for one on this machine.
+//! Runs any workload on a simulated machine; makes the runtime for one on this machine.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,15 +7,15 @@ use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
 use hitm_sched::check::Snapshot;
 use hitm_workloads::meter::Window;
 
-/// A run that has ended.
+/// A finished run.
 pub(crate) struct Ran<W> {
     pub(crate) machine: Machine,
     pub(crate) runtime: Handle<Simulated>,
-    /// What was started.
+    /// The started workload.
     pub(crate) workload: W,
 }
 
-/// Runs what `start` starts on `machine`, measured in `window`.
+/// Runs the workload that `start` starts on `machine`, measured in `window`.
 pub(crate) fn run<W: 'static>(
     machine: &str,
     mitigation: &str,
@@ -27,7 +27,7 @@ pub(crate) fn run<W: 'static>(
     run_with(machine, mitigation, window, config, roles, &[], start)
 }
 
-/// As [`run`], with other values of some parameters of the model.
+/// Runs as [`run`] does, with other values of some model parameters.
 pub(crate) fn run_with<W: 'static>(
     machine: &str,
     mitigation: &str,
@@ -58,7 +58,7 @@ pub(crate) fn run_with<W: 'static>(
     Ran { machine, runtime, workload }
 }
 
-/// A runtime on this machine, as if it were `machine`.
+/// Makes a runtime on this machine with the topology `machine`.
 pub(crate) fn native(machine: &str, mitigation: &str, roles: Option<Roles>) -> NativeRuntime {
     let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
@@ -75,8 +75,8 @@ impl<W> Ran<W> {
     }
 }
 
-/// What `snapshot` violates, of a run whose CPUs left while interrupts were under way: one that was not taken may have ended a push
-/// chain.
+/// Returns the violations in `snapshot`, for a run whose CPUs left while interrupts were in flight:
+/// a push chain may have ended at an interrupt that was not taken.
 pub(crate) fn violations_at_the_end(snapshot: &Snapshot) -> Vec<String> {
     let mut violations = snapshot.violations();
     violations.retain(|violation| !violation.contains("a push chain is under way"));

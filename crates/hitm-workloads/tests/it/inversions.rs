@@ -1,4 +1,5 @@
-//! `pi_stress`: what an inversion costs in wakes, switches, calls and priority changes, beside what was measured of the original.
+//! `pi_stress`: the wakeups, switches, calls and priority changes per inversion, compared with
+//! measurements of the original.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -12,12 +13,12 @@ use hitm_workloads::pi_stress::{self, Order, PiStress};
 
 use crate::host;
 
-/// What came of a run.
+/// The result of a run.
 struct Outcome {
     inversions: f64,
     rates: [f64; BATCHES],
     roles: Vec<RoleCounts>,
-    /// Of the scheduler, warm-up included.
+    /// The scheduler's counts, including the warm-up.
     switches: u64,
     wakes: u64,
     races: Vec<String>,
@@ -80,14 +81,16 @@ impl Case {
     }
 }
 
-/// Wakes, context switches, calls and priority changes of the three tasks, an inversion.
+/// Returns the wakeups, context switches, calls and priority changes of the three tasks per
+/// inversion.
 fn each(outcome: &Outcome) -> [f64; 4] {
     let sum =
         |what: fn(&RoleCounts) -> u64| outcome.roles[..3].iter().map(what).sum::<u64>() as f64 / outcome.inversions;
     [sum(|role| role.woken), sum(|role| role.switches), sum(|role| role.futex_calls), sum(|role| role.priority_changes)]
 }
 
-/// Measured of rt-tests 2.2 on Linux 6.18 (`docs/workloads.md`): wakeups, context switches, futex system calls, priority changes.
+/// Measured with rt-tests 2.2 on Linux 6.18 (`docs/workloads.md`): wakeups, context switches, futex
+/// system calls, priority changes.
 const MEASURED: [f64; 4] = [9.0, 14.0, 16.0, 2.0];
 
 fn check_each(outcome: &Outcome, what: &str) {
@@ -102,7 +105,7 @@ fn ten_thousand_inversions_of_one_group_cost_what_was_measured() {
     let outcome = Case { micros: 300_000, ..CASE }.run();
     assert!(outcome.inversions >= 10_000.0, "{} inversions", outcome.inversions);
     check_each(&outcome, "one group");
-    // The scheduler's own counts say the same.
+    // The scheduler's own counts agree.
     let all = outcome.inversions * (300.5 / 300.0);
     assert!((outcome.switches as f64 / all - 14.0).abs() < 0.1 && (outcome.wakes as f64 / all - 9.0).abs() < 0.1);
 }
@@ -169,7 +172,7 @@ fn it_runs_natively_and_takes_the_same() {
         tasks_left: snapshot.tasks.len(),
     };
     assert!(outcome.inversions > 100.0, "{rates:?}");
-    // A window that begins or ends within an inversion counts a part of one.
+    // A window that begins or ends within an inversion counts a part of it.
     let slack = 16.0 / outcome.inversions;
     for (own, measured) in each(&outcome).iter().zip(MEASURED) {
         assert!((own - measured).abs() < 0.1 + slack, "{:?} an inversion, measured {MEASURED:?}", each(&outcome));

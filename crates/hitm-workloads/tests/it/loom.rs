@@ -1,4 +1,5 @@
-//! The probes' locks under the model checker: two or three threads, every order, every value that a load may return.
+//! The probes' locks under the model checker: two or three threads, every interleaving, every value
+//! that a load may return.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ struct Counter {
     count: LoomPlain<u32>,
 }
 
-/// Threads that take the lock `times` each and add under it.
+/// Runs threads that take the lock `times` each and add under it.
 fn adders(kind: LockKind, threads: usize, times: u32) {
     let topology = hitm_topology::parse("core:3 pu:1").expect("a machine");
     let cpus: Vec<CpuId> = topology.cpu_ids().take(threads).collect();
@@ -46,7 +47,8 @@ fn holders_are_alone_and_see_each_others_writes() {
     for kind in LockKind::ALL {
         model(kind, 2, 1).preemptions(4).check();
         model(kind, 2, 2).preemptions(2).check();
-        // Of three, two that back off may go on looking while the holder is kept from letting go: there is no end to that.
+        // With three threads, two that back off may keep reading while the holder is prevented from
+        // releasing: that has no end.
         if !kind.backs_off() {
             model(kind, 3, 1).preemptions(2).check();
         }
@@ -95,7 +97,7 @@ fn broken_locks_are_noticed() {
     "#]].assert_eq(&table(&rows));
 }
 
-/// One reader, one writer, one of either, of two words that must be equal.
+/// Runs two threads, of which `writers` write and the others read two words that must be equal.
 fn readers_and_writers(scope: Scope, writers: usize) {
     let topology = hitm_topology::parse("core:2 pu:1").expect("a machine");
     struct Words {

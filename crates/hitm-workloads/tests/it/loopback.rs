@@ -1,4 +1,5 @@
-//! `tbench` and `netperf`: a pair does what it should, at the pace that its costs give, and nothing of the scheduler's is left amiss.
+//! `tbench` and `netperf`: a pair exchanges its messages at the pace that its costs imply, and
+//! leaves the scheduler consistent.
 
 use std::thread;
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn run(machine: &str, mitigation: &str, config: Config, machine_config: MachineC
     ran
 }
 
-/// Operations a second.
+/// Returns the operations per second.
 fn rate(loopback: &Loopback) -> f64 {
     loopback.operations_per_second().iter().sum::<f64>() / BATCHES as f64
 }
@@ -52,7 +53,8 @@ fn an_operation_takes_what_it_works_longer() {
     let each = |test, work| {
         1e9 / rate(&run("core:4 pu:1", "baseline", config(test, 1, work), MachineConfig::default()).workload)
     };
-    // Of a datagram the sender has all; of a request the two ends have it one after the other.
+    // For a datagram, the sender does all the work; for a request, the two ends work one after the
+    // other.
     for test in [Test::RequestReply, Test::Stream(64)] {
         let longer = each(test, 12_000) - each(test, 2_000);
         assert!((longer / 10_000.0 - 1.0).abs() < 0.1, "{test:?}: {longer} ns");

@@ -1,5 +1,5 @@
-//! What a run leaves behind is in order: the scheduler's words agree with each other, every task has ended, and nothing was
-//! touched without its lock.
+//! The final state of a run is consistent: the scheduler's words agree, every task has ended, and
+//! no access was without its lock.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -65,7 +65,7 @@ fn a_native_run_leaves_no_violation() {
         assert!(workload.frames() > 0, "{profile:?}");
         let snapshot = handle.scheduler().snapshot();
         let mut violations = snapshot.violations();
-        // An interrupt that was under way to a thread that had left was not taken: a push chain may have ended there.
+        // An interrupt to a thread that had left was not taken: a push chain may have ended there.
         violations.retain(|violation| !violation.contains("a push chain is under way"));
         assert!(violations.is_empty(), "{profile:?}: {violations:#?}");
         assert_eq!(snapshot.tasks.len(), 0, "{profile:?}: tasks that are left");

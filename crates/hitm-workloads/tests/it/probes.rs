@@ -1,5 +1,5 @@
-//! What every probe must leave behind, on a simulated machine of few CPUs under both policies, with the race detector on, and
-//! natively.
+//! The final state and the results of every probe, on a small simulated machine under both policies
+//! with the race detector on, and natively.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use hitm_workloads::probe::{
     Refcount, Roles, RwLock, Search, Waiting, WriteKind, WriterReaders, first_cpus,
 };
 
-/// Two packages of two cores of two threads.
+/// Two packages of two cores with two threads each.
 const MACHINE: &str = "pack:2 l3:1 core:2 pu:2";
 
 fn effort(participants: usize) -> Effort {
@@ -22,7 +22,7 @@ fn all(measured: &[Measured]) -> u64 {
     measured.iter().map(|measured| measured.with_warm_up).sum()
 }
 
-/// Runs `probe` on a simulated machine and looks for races.
+/// Runs `probe` on a simulated machine and checks for races.
 fn simulate<T: Probe<Simulated> + 'static>(
     arbitration: Arbitration,
     make: impl FnOnce(&Topology, &[CpuId]) -> T,
@@ -46,7 +46,7 @@ fn simulate<T: Probe<Simulated> + 'static>(
     machine.enter(|| check(&probe, &measured.lock().expect("no panic holds it")));
 }
 
-/// Runs `probe` with two threads here.
+/// Runs `probe` natively with two threads.
 fn natively<T: Probe<Native>>(make: impl FnOnce(&Topology, &[CpuId]) -> T, check: impl FnOnce(&T, &[Measured])) {
     let topology = hitm_topology::parse("core:2 pu:1").expect("a machine");
     let cpus = first_cpus(&topology, 2);
@@ -63,14 +63,14 @@ fn natively<T: Probe<Native>>(make: impl FnOnce(&Topology, &[CpuId]) -> T, check
 const BOTH: [Arbitration; 2] = [Arbitration::LocalFirst, Arbitration::Fifo];
 const ROLES: [Roles; 4] = [Roles::Readers(0), Roles::Readers(1), Roles::Mix(50), Roles::Mix(100)];
 
-/// What the measurements must say under `roles`.
+/// Checks the measurements' properties under `roles`.
 fn check_roles(roles: Roles, measured: &[Measured]) {
     for (index, measured) in measured.iter().enumerate() {
         let Measured { operations, with_warm_up, reads, writes, .. } = *measured;
         assert!(operations > 0, "{index}");
         assert_eq!(operations, reads.operations + writes.operations, "{index}");
         assert_eq!(with_warm_up, reads.with_warm_up + writes.with_warm_up, "{index}");
-        // Who starves may have had a turn of one kind only.
+        // A participant that starves may have had a turn of one kind only.
         let has_few = matches!(roles, Roles::Mix(1..=99)) && with_warm_up < 4;
         assert!(has_few || (reads.with_warm_up > 0) == roles.reads(index), "{roles:?} {index}");
         assert!(has_few || (writes.with_warm_up > 0) == roles.writes(index), "{roles:?} {index}");
@@ -104,7 +104,8 @@ fn a_lock_has_one_holder_and_counts_every_section() {
     }
 }
 
-/// Takes a lock once, in an order that is known: participant 0 holds it until all others wait, and they come one by one.
+/// Takes a lock once per participant, in a known order: participant 0 holds it until all others
+/// wait, and these arrive one by one.
 struct Arrivals {
     lock: Box<dyn hitm_workloads::probe::locks::SpinLock>,
     served: Mutex<Vec<usize>>,
@@ -197,7 +198,7 @@ fn masks_are_empty_when_all_have_left() {
     }
 }
 
-/// What a byte a CPU is for: a writer does not wait for the line.
+/// The purpose of one byte per CPU: a writer does not wait for the line.
 #[test]
 fn a_byte_is_written_without_waiting() {
     let nanos = |form| {
@@ -283,7 +284,8 @@ fn every_reader_sees_every_round_after_it_was_written() {
         simulate(arbitration, make, |news, measured| {
             let delays = news.delays();
             assert_eq!(delays.len(), 7 * 10);
-            // Nobody sees a value before it was written, nor at once: the line has to come.
+            // No CPU sees a value before it was written, or at once: the line has to be
+            // transferred.
             assert!(delays.iter().all(|(_, delay)| *delay > Span::from_nanos(1)), "{delays:?}");
             assert!(measured.iter().all(|measured| measured.operations == 14), "{measured:?}");
         });

@@ -1,4 +1,5 @@
-//! `schbench`: every worker is woken, wakeups take as long as the machine is busy, and spins are of the clock.
+//! `schbench`: every worker is woken, wakeup latencies follow the load of the machine, and spins
+//! follow the clock.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::host::{self, Ran, violations_at_the_end};
 
 const WINDOW: Window = Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(20_000) };
 
-/// A cycle takes 0.6 to 0.65 ms, and a little.
+/// A cycle takes 0.6 to 0.65 ms, and a little more.
 fn short(messengers: usize, workers: usize) -> Config {
     let each = Span::from_micros(200);
     Config { workers: Some(workers), cputime: each, sleeptime: each, ..Config::new(messengers, 1, WINDOW) }
@@ -27,7 +28,7 @@ fn run(machine: &str, mitigation: &str, config: Config, machine_config: MachineC
     ran
 }
 
-/// All samples, the shortest first.
+/// Returns all samples, the shortest first.
 fn sorted(schbench: &Schbench) -> Vec<Span> {
     let mut latencies: Vec<Span> = schbench.latencies().concat();
     latencies.sort_unstable();
@@ -80,7 +81,7 @@ fn neither_who_shares_a_core_nor_who_shares_a_cpu_lengthens_a_spin() {
         let config = short(1, workers);
         sorted(&run(machine, "baseline", config, MachineConfig::default()).workload).len() / workers
     };
-    // 20 ms of 0.625 ms and two wakeups: some 31 of each worker.
+    // 20 ms with 0.625 ms per cycle and two wakeups: about 31 samples per worker.
     for (machine, workers) in [("core:8 pu:1", 4), ("core:2 pu:2", 4), ("core:1 pu:1", 1)] {
         let each = samples(machine, workers);
         assert!((30..=32).contains(&each), "{machine}: {each} samples of each worker");

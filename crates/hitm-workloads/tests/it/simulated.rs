@@ -8,7 +8,7 @@ use hitm_workloads::meter::{BATCHES, Window};
 
 use crate::host::{self, violations_at_the_end};
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) machine: &'static str,
@@ -40,7 +40,7 @@ impl Default for Case {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) rates: [f64; BATCHES],
     pub(crate) frames: u64,
@@ -83,7 +83,7 @@ impl Case {
         }
     }
 
-    /// Everything that a run gives but how often the host switched, as text.
+    /// Returns all results of a run as text, except how often the host switched.
     pub(crate) fn fingerprint(&self) -> String {
         let mut outcome = self.run();
         outcome.results.totals.resumes = 0;

@@ -1,4 +1,5 @@
-//! Who wakes whom in `ffmpeg`, against what the programs' sources say (`docs/workloads.md`, 1.3 and 1.4).
+//! The pairs of waker and wakee in `ffmpeg`, compared with the programs' sources
+//! (`docs/workloads.md`, 1.3 and 1.4).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,8 @@ use crate::simulated::Case;
 
 type Pair = (Option<&'static str>, &'static str);
 
-/// A run on eight CPUs with the work that was measured. The start counts: the queues fill and the workers come in one by one.
+/// A run on eight CPUs with the measured work. The start counts: the queues fill and the workers
+/// come in one by one.
 fn pairs(profile: Profile, scale: bool) -> BTreeSet<Pair> {
     let window = Window { warm_up: Span::ZERO, measured: Span::from_micros(600_000) };
     let case = Case { machine: "core:4 pu:2", profile, scale, burst_factor: 1.0, window, ..Case::default() };
@@ -19,12 +21,13 @@ fn pairs(profile: Profile, scale: bool) -> BTreeSet<Pair> {
     outcome.wakes.into_iter().map(|(waker, woken, _)| (waker, woken)).collect()
 }
 
-/// `must` occur, and `may` too; no other pair does.
+/// Checks that the pairs in `must` occur, that those in `may` are allowed to, and that no other
+/// pair occurs.
 fn check(profile: Profile, scale: bool, must: &[[&'static str; 2]], may: &[[&'static str; 2]]) {
     let found = pairs(profile, scale);
     let pair = |&[waker, woken]: &[&'static str; 2]| (Some(waker), woken);
     let must: BTreeSet<Pair> = must.iter().map(pair).collect();
-    // Timers wake main, and nobody else: only it sleeps.
+    // Timers wake only main, since only main sleeps.
     let may: BTreeSet<Pair> = may.iter().map(pair).chain([(None, "main")]).collect();
     let missing: Vec<_> = must.difference(&found).collect();
     assert!(missing.is_empty(), "{profile:?} lacks {missing:?}");
@@ -32,14 +35,16 @@ fn check(profile: Profile, scale: bool, must: &[[&'static str; 2]], may: &[[&'st
     assert!(extra.is_empty(), "{profile:?} must not have {extra:?}");
 }
 
-/// The decoder's frame threads: a signal in; out at the end of the set-up and of the frame; rows among themselves.
+/// The decoder's frame threads: a signal at the start, signals at the end of the set-up and of the
+/// frame, and rows between the threads.
 const DECODING: [[&str; 2]; 3] = [
     ["decoder", "decoder frame thread"],
     ["decoder frame thread", "decoder"],
     ["decoder frame thread", "decoder frame thread"],
 ];
 
-/// The queues between the threads of FFmpeg 7: who sends wakes who receives, and where the next one is slower, the reverse.
+/// The queues between the threads of FFmpeg 7: a sender wakes its receiver; where the receiver is
+/// slower, it wakes its sender.
 const PIPELINE: [[&str; 2]; 7] = [
     ["demuxer", "decoder"],
     ["decoder", "demuxer"],
@@ -60,7 +65,7 @@ const X264: [[&str; 2]; 6] = [
     ["lookahead worker", "lookahead"],
 ];
 
-/// The muxer is never behind, and the oldest picture is mostly done when the encoder asks for it.
+/// The muxer is never behind, and the oldest picture is mostly done when the encoder requests it.
 const SELDOM: [[&str; 2]; 2] = [["muxer", "encoder"], ["encoder worker", "encoder"]];
 
 #[test]
@@ -70,7 +75,7 @@ fn x264() {
 
 #[test]
 fn x264_with_scaling() {
-    // The caller works too: a round ends with it or with a worker.
+    // The caller works too: a round ends with the caller or with a worker.
     let slices = [["filter", "filter slice worker"], ["filter slice worker", "filter"]];
     let seldom = [&SELDOM[..], &[["filter slice worker", "filter slice worker"]]].concat();
     check(Profile::X264, true, &[&DECODING[..], &PIPELINE, &X264, &slices].concat(), &seldom);
@@ -95,8 +100,8 @@ fn main_alone() {
 
 #[test]
 fn x265() {
-    // Frame encoders allow rows and wake a worker for each; workers wake each other for rows below, and frame encoders for
-    // rows that are filtered.
+    // Frame encoders allow rows and wake a worker for each. Workers wake each other for the rows
+    // below, and wake frame encoders for filtered rows.
     let must = [
         ["encoder", "frame encoder"],
         ["frame encoder", "encoder"],
@@ -105,7 +110,8 @@ fn x265() {
         ["encoder worker", "encoder worker"],
         ["encoder worker", "frame encoder"],
     ];
-    // Pictures are mostly decided before the encoder asks for them. Two may look at the rows of one picture at once.
+    // Pictures are mostly decided before the encoder requests them. Two workers may check the rows
+    // of one picture at the same time.
     let may = [["muxer", "encoder"], ["encoder worker", "encoder"], ["frame encoder", "frame encoder"]];
     check(Profile::X265Like, false, &[&DECODING[..], &PIPELINE, &must].concat(), &may);
 }

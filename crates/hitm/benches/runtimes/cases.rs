@@ -1,4 +1,4 @@
-//! The cases: what is timed.
+//! The cases that are timed.
 
 use std::future::poll_fn;
 use std::hint::black_box;
@@ -12,39 +12,40 @@ use hitm::Priority;
 use crate::rivals::{AsyncExecutor, Hitm, Pipe, Rival, Tokio, threads};
 use crate::{compare, compare_latencies, kernel};
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) rounds: usize,
-    /// Operations of a round, in cases that time them together.
+    /// The operations per round, in cases that time them together.
     operations: u64,
-    /// Operations of a round, in cases that time each.
+    /// The operations per round, in cases that time each one.
     pub(crate) events: usize,
 }
 
 impl Size {
     /// Half a minute in all on two CPUs.
     pub(crate) const FULL: Self = Self { rounds: 7, operations: 100_000, events: 300 };
-    /// For tests: that it works.
+    /// For tests: a minimal amount.
     pub(crate) const TINY: Self = Self { rounds: 1, operations: 2_000, events: 3 };
 
-    /// Round trips: dear when both ends sleep, so a tenth of the operations will do.
+    /// The number of round trips. They are expensive when both ends sleep, so a tenth of the
+    /// operations suffices.
     pub(crate) const fn trips(self) -> u64 {
         self.operations / 10
     }
 
-    /// Messages of a sender to each receiver.
+    /// The messages of a sender to each receiver.
     pub(crate) const fn loops(self) -> usize {
         self.operations as usize / (GROUP * GROUP)
     }
 
-    /// Messages of a group.
+    /// The messages of a group.
     pub(crate) const fn messages(self) -> u64 {
         (self.loops() * GROUP * GROUP) as u64
     }
 }
 
-/// A runtime's name, and what it does in a case.
+/// The name of a runtime, and its function for a case.
 pub(crate) type Contender<T> = (&'static str, fn(Size) -> T);
 
 type Case = (&'static str, fn(&'static str, Size));
@@ -111,7 +112,7 @@ pub(crate) const ALL: [Case; 6] = [
     }),
 ];
 
-/// Nanoseconds of one of `operations`, by what `f` measures inside of the runtime.
+/// Returns nanoseconds per operation, by the time that `f` measures inside the runtime.
 pub(crate) fn nanos_each(operations: u64, elapsed_nanos: u64) -> f64 {
     elapsed_nanos as f64 / operations as f64
 }
@@ -120,7 +121,7 @@ pub(crate) fn nanos_since(start: Instant) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// Tasks that are alive at once.
+/// The tasks that are alive at the same time.
 const BATCH: u64 = 1_000;
 
 fn spawn_join<R: Rival>(size: Size) -> f64 {
@@ -180,11 +181,11 @@ fn ping_pong<R: Rival>(size: Size) -> f64 {
     nanos_each(trips, elapsed)
 }
 
-/// Senders of a group, and receivers: hackbench's.
+/// The senders per group, and the receivers: as in hackbench.
 pub(crate) const GROUP: usize = 20;
-/// Bytes of a message: hackbench's.
+/// The bytes per message: as in hackbench.
 pub(crate) const MESSAGE_BYTES: usize = 100;
-/// What a pipe holds: 64 KiB of messages.
+/// The capacity of a pipe: 64 KiB of messages.
 const CAPACITY: usize = (64 << 10) / MESSAGE_BYTES;
 
 /// Hackbench with tasks, and queues of numbers in place of pipes.
@@ -222,10 +223,11 @@ fn messages<R: Rival>(size: Size) -> f64 {
     nanos_each(size.messages(), elapsed)
 }
 
-/// Workers of a thread, in `crowd`.
+/// The workers per thread, in `crowd`.
 pub(crate) const WORKERS: usize = 4;
 
-/// One task wakes many at once, which then work; from when it began to until each ran.
+/// One task wakes many tasks at once, which then work. Measures from the first wake until each task
+/// ran.
 fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
     let (runtime, latencies) = (R::start(), Arc::new(Mutex::new(Vec::new())));
     let shared = latencies.clone();
@@ -254,7 +256,7 @@ fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
             }
             for _ in 0..workers {
                 let latency = Duration::from_nanos(done.receive().await);
-                shared.lock().expect("nobody panics with it").push(latency);
+                shared.lock().expect("no holder panics").push(latency);
             }
         }
         for task in tasks {
@@ -262,7 +264,7 @@ fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
         }
         0
     });
-    std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+    std::mem::take(&mut *latencies.lock().expect("no holder panics"))
 }
 
 fn yield_storm<R: Rival>(size: Size) -> f64 {
@@ -292,10 +294,10 @@ fn yield_storm<R: Rival>(size: Size) -> f64 {
 /// A piece of the load's work.
 const PIECE: Duration = Duration::from_micros(50);
 
-/// Tasks of the load, a thread.
+/// The tasks of the load per thread.
 const LOAD: usize = 4;
 
-/// Between two events: long enough for the last one to be over.
+/// The time between two events: long enough for the last one to be over.
 const BETWEEN: Duration = Duration::from_millis(1);
 
 pub(crate) fn work() {
@@ -305,14 +307,14 @@ pub(crate) fn work() {
     }
 }
 
-/// An event that a thread makes and a task waits for.
+/// An event that a thread causes and a task waits for.
 #[derive(Default)]
 struct Event(Mutex<(Option<Instant>, Option<Waker>)>);
 
 impl Event {
     fn happen(&self) {
         let waker = {
-            let mut event = self.0.lock().expect("nobody panics with it");
+            let mut event = self.0.lock().expect("no holder panics");
             event.0 = Some(Instant::now());
             event.1.take()
         };
@@ -321,10 +323,10 @@ impl Event {
         }
     }
 
-    /// Waits for it: how long ago it happened.
+    /// Waits for the event; returns how long ago it happened.
     async fn wait(&self) -> Duration {
         poll_fn(|context| {
-            let mut event = self.0.lock().expect("nobody panics with it");
+            let mut event = self.0.lock().expect("no holder panics");
             match event.0.take() {
                 Some(at) => Poll::Ready(at.elapsed()),
                 None => {
@@ -337,7 +339,7 @@ impl Event {
     }
 }
 
-/// One run of the case: makes the events while `run` runs what waits for them and the load.
+/// One run of the case: causes the events while `run` runs the waiting task and the load.
 fn with_events(size: Size, run: impl FnOnce(Arc<Event>, Arc<AtomicBool>) -> Vec<Duration>) -> Vec<Duration> {
     let (event, over) = (Arc::new(Event::default()), Arc::new(AtomicBool::new(false)));
     let (happens, ends) = (event.clone(), over.clone());
@@ -358,7 +360,7 @@ fn with_events(size: Size, run: impl FnOnce(Arc<Event>, Arc<AtomicBool>) -> Vec<
 async fn listen(size: Size, event: Arc<Event>, over: Arc<AtomicBool>, latencies: Arc<Mutex<Vec<Duration>>>) {
     for _ in 0..size.events {
         let latency = event.wait().await;
-        latencies.lock().expect("nobody panics with it").push(latency);
+        latencies.lock().expect("no holder panics").push(latency);
     }
     // Relaxed: a flag.
     over.store(true, Ordering::Relaxed);
@@ -391,7 +393,7 @@ fn wake_latency<R: Rival>(size: Size) -> Vec<Duration> {
             }
             0
         });
-        std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+        std::mem::take(&mut *latencies.lock().expect("no holder panics"))
     })
 }
 
@@ -418,6 +420,6 @@ fn wake_latency_urgent(size: Size) -> Vec<Duration> {
             }
             0
         });
-        std::mem::take(&mut *latencies.lock().expect("nobody panics with it"))
+        std::mem::take(&mut *latencies.lock().expect("no holder panics"))
     })
 }

@@ -1,4 +1,5 @@
-//! The kernel's own: the same cases with threads and pipes, and the programs that the kernel's people time it with, where they are installed.
+//! The kernel's figures: the same cases with threads and pipes, and the benchmark programs of
+//! kernel developers, where they are installed.
 
 use std::env;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe, stdin, stdout};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::cases::{Contender, GROUP, MESSAGE_BYTES, Size, WORKERS, nanos_each, nanos_since, work};
 use crate::rivals::threads;
 
-/// A number from one thread to another through a pipe, there and back.
+/// A number goes from one thread to another through a pipe, and back.
 pub(crate) fn ping_pong(size: Size) -> f64 {
     let trips = size.trips();
     let [(mut incoming, mut there), (mut back, mut outgoing)] = [pipe().expect("a pipe"), pipe().expect("a pipe")];
@@ -26,7 +27,7 @@ pub(crate) fn ping_pong(size: Size) -> f64 {
     nanos
 }
 
-/// Nanoseconds of a number's way there and back.
+/// Nanoseconds per round trip of a number.
 fn there_and_back(there: &mut impl Write, back: &mut impl Read, trips: u64) -> f64 {
     let start = Instant::now();
     for trip in 0..trips {
@@ -51,15 +52,15 @@ pub(crate) fn ping_pong_of_processes(size: Size) -> f64 {
     nanos
 }
 
-/// How this program is told to be the other process: see [`echo`].
+/// The argument that makes this program the other process: see [`echo`].
 pub(crate) const ECHO: &str = "--echo";
 
-/// Gives back each number that comes, until no more do.
+/// Sends each received number back, until no more come.
 pub(crate) fn echo() {
     let (mut incoming, mut outgoing) = (stdin().lock(), stdout().lock());
     let mut item = [0; 8];
     while incoming.read_exact(&mut item).is_ok() {
-        outgoing.write_all(&item).and_then(|()| outgoing.flush()).expect("who asks waits");
+        outgoing.write_all(&item).and_then(|()| outgoing.flush()).expect("the reader waits");
     }
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn messages(size: Size) -> f64 {
     nanos_each(size.messages(), nanos_since(start))
 }
 
-/// One thread wakes many, which then work.
+/// One thread wakes many threads, which then work.
 pub(crate) fn crowd(size: Size) -> Vec<Duration> {
     let (done, all_done) = mpsc::channel();
     let worker = |_| {
@@ -113,19 +114,19 @@ pub(crate) fn crowd(size: Size) -> Vec<Duration> {
     latencies
 }
 
-/// What a program prints, if it is there and ends well.
+/// Returns the output of a program, if it is installed and succeeds.
 fn printed_by(program: &str, line: &str) -> Option<String> {
     let output = Command::new(program).args(line.split_whitespace()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The first number of a text that stands after `before`.
+/// Returns the first number of a text after `before`.
 fn number_after(text: &str, before: &str) -> Option<f64> {
     let rest = text.split_once(before)?.1.trim_start();
     rest.split(|sign: char| !sign.is_ascii_digit() && sign != '.').next()?.parse().ok()
 }
 
-/// Nanoseconds an operation, by the seconds that a program prints after `before`.
+/// Returns nanoseconds per operation, by the seconds that a program prints after `before`.
 fn timed(program: &str, line: &str, before: &str, operations: u64) -> Option<f64> {
     Some(number_after(&printed_by(program, line)?, before)? * 1e9 / operations as f64)
 }
@@ -145,12 +146,12 @@ fn hackbench(size: Size) -> Option<f64> {
     timed("hackbench", &line, "Time:", size.messages())
 }
 
-/// The programs that are installed here and do what `ping_pong` does.
+/// The installed programs that do the same as `ping_pong`.
 pub(crate) fn programs_that_ping_pong() -> Vec<Contender<f64>> {
     installed([("perf bench sched pipe", perf_pipe, |size| perf_pipe(size).expect(WORKED))])
 }
 
-/// The programs that are installed here and do what `messages` does.
+/// The installed programs that do the same as `messages`.
 pub(crate) fn programs_that_message() -> Vec<Contender<f64>> {
     installed([
         ("perf bench messaging", perf_messaging, |size| perf_messaging(size).expect(WORKED)),
@@ -160,7 +161,7 @@ pub(crate) fn programs_that_message() -> Vec<Contender<f64>> {
 
 const WORKED: &str = "it worked before";
 
-/// A program's name, how it is tried, and how it is timed.
+/// The name of a program, how its presence is tested, and how it is timed.
 type Program = (&'static str, fn(Size) -> Option<f64>, fn(Size) -> f64);
 
 fn installed<const N: usize>(programs: [Program; N]) -> Vec<Contender<f64>> {

@@ -1,28 +1,33 @@
-//! The native runtime beside others, in one run: `cargo bench -p hitm --bench runtimes [CASE]`.
+//! Compares the native runtime with others in one run:
+//! `cargo bench -p hitm --bench runtimes [CASE]`.
 //!
 //! | case | one operation |
 //! |---|---|
-//! | `spawn_join` | a task that is spawned by the main task and joined by it, 1,000 at a time |
-//! | `ping_pong` | an item there and back between two tasks, through two queues of one |
-//! | `messages` | a message from one of 20 senders to one of 20 receivers, each of which sends to all: hackbench's group |
-//! | `crowd` | from when a task began to wake four a thread until each ran, of which each then works 50 us |
+//! | `spawn_join` | the main task spawns a task and joins it, 1,000 at a time |
+//! | `ping_pong` | an item goes back and forth between two tasks, through two queues of capacity one |
+//! | `messages` | a message from one of 20 senders to one of 20 receivers; each sender sends to all: hackbench's group |
+//! | `crowd` | a task wakes four tasks per thread; the time until each of them ran; each then works 50 us |
 //! | `yield_storm` | a yield of one of 64 tasks that do nothing else |
-//! | `wake_latency` | an event until a task that waits for it is polled, while every thread has four tasks that work 50 us at a time |
+//! | `wake_latency` | an event until the waiting task is polled, while every thread has four tasks that work 50 us at a time |
 //!
-//! Each runtime has as many threads as this process may use CPUs. A round runs every runtime once, so that what disturbs
-//! the machine disturbs all of them; the medians of the rounds are compared. Of `wake_latency`, the figure is the median of
-//! the events of all rounds, and beside it the 99th percentile.
+//! Each runtime has one thread per CPU that this process may use. A round runs every runtime once,
+//! so that a disturbance of the machine affects all of them. The figures are the medians of the
+//! rounds. For `wake_latency`, the figures are the median and the 99th percentile of the events of
+//! all rounds.
 //!
-//! In `wake_latency` our waiting task has priority 90 and the load makes way where it checks, since that is what priorities are
-//! for. The others have none; their load yields after each piece of work, which is what their users do. `hitm, equals` does the
-//! same without priorities, for comparison.
+//! In `wake_latency`, hitm's waiting task has priority 90 and preempts the load at its checkpoints,
+//! as priorities are meant to be used. The other runtimes have no priorities; their load yields
+//! after each piece of work, as their users do. `hitm, equals` does the same without priorities,
+//! for comparison.
 //!
-//! **What it does not show.** Input and output, timers, thousands of CPUs. Two of our choices cost here: each task is found by
-//! priority under its CPU's lock, and queues are the simple ones of the workloads, one mutex and one condition variable with
-//! a broadcast.
-//! The kernel's threads do `ping_pong`, `messages` and `crowd` too, over pipes of bytes, its processes the first, and so do `perf bench sched`
-//! and `hackbench` where they are installed. `hitm, fair` are fair tasks; the others of ours are real-time ones of one priority.
-//! Rayon has no tasks that wait, so it is in `spawn_join` alone, with closures.
+//! **What it does not show.** Input and output, timers, thousands of CPUs. Two of hitm's properties
+//! cost time here: each task is picked by priority under its CPU's lock, and queues are the simple
+//! ones of the workloads, with one mutex and one condition variable with a broadcast.
+//!
+//! The kernel's threads run `ping_pong`, `messages` and `crowd` too, over pipes of bytes, and its
+//! processes run `ping_pong`. `perf bench sched` and `hackbench` do the same where they are
+//! installed. `hitm, fair` uses fair tasks; hitm's other rows use real-time tasks of one priority.
+//! Rayon has no tasks that wait, so it only takes part in `spawn_join`, with closures.
 
 mod cases;
 mod kernel;
@@ -46,7 +51,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Runs `contenders` round by round and prints what came of it. Each gives the time of one operation.
+/// Runs `contenders` round by round and prints the results. Each returns the time per operation.
 fn compare(case: &str, size: Size, contenders: &[Contender<f64>]) {
     let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row { name, nanos: Vec::new(), p99: None }).collect();
     for _ in 0..size.rounds {
@@ -57,7 +62,7 @@ fn compare(case: &str, size: Size, contenders: &[Contender<f64>]) {
     print(case, rows);
 }
 
-/// As `compare`, for cases that time each operation.
+/// Compares as `compare` does, for cases that time each operation.
 fn compare_latencies(case: &str, size: Size, contenders: &[Contender<Vec<Duration>>]) {
     let mut rows: Vec<Row> = contenders.iter().map(|&(name, _)| Row { name, nanos: Vec::new(), p99: None }).collect();
     for _ in 0..size.rounds {
@@ -83,7 +88,8 @@ fn print(case: &str, mut rows: Vec<Row>) {
 }
 
 fn main() {
-    // Cargo says `--bench` when it measures; in `cargo test` it does not, and every case runs tiny.
+    // Cargo passes `--bench` when it measures. In `cargo test` it does not, and every case runs
+    // with a minimal size.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == kernel::ECHO) {
         return kernel::echo();

@@ -1,4 +1,4 @@
-//! The runtimes behind one interface: as little as the cases need.
+//! The runtimes behind one interface: the minimum that the cases need.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use hitm::sync::Queue;
 use hitm::{NativeRuntime, Priority, SpawnOptions};
 use hitm_memory::Native;
 
-/// As many as CPUs that this process may use.
+/// Returns the number of CPUs that this process may use.
 pub(crate) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -24,25 +24,25 @@ pub(crate) trait Pipe: Clone + Send + Sync + 'static {
 
 /// A runtime.
 pub(crate) trait Rival: Sized {
-    /// What tasks have of it.
+    /// The handle that tasks use.
     type Handle: Clone + Send + Sync + 'static;
     type Join: Future<Output = u64> + Send + 'static;
     type Pipe: Pipe;
 
     fn start() -> Self;
 
-    /// Runs a task and waits for it, on this thread that is none of the runtime's.
+    /// Runs a task and waits for it, on this thread, which is not one of the runtime's.
     fn run<F>(&self, main: impl FnOnce(Self::Handle) -> F) -> u64
     where
         F: Future<Output = u64> + Send + 'static;
 
     fn spawn(handle: &Self::Handle, future: impl Future<Output = u64> + Send + 'static) -> Self::Join;
     fn yield_now(handle: &Self::Handle) -> impl Future<Output = ()> + Send;
-    /// A queue of so many at most.
+    /// Makes a queue with this capacity.
     fn pipe(handle: &Self::Handle, capacity: usize) -> Self::Pipe;
 }
 
-/// Ours. Tasks are all of one real-time priority, or fair.
+/// hitm. Tasks all have one real-time priority, or are fair.
 pub(crate) struct Hitm<const FAIR: bool = false>(NativeRuntime);
 
 impl Pipe for Arc<Queue<Native, u64>> {
@@ -88,7 +88,7 @@ impl<const FAIR: bool> Rival for Hitm<FAIR> {
 
 pub(crate) struct Tokio(tokio::runtime::Runtime);
 
-/// Both ends of Tokio's channel; the receiver behind its own mutex, which nobody else takes.
+/// Both ends of Tokio's channel; the receiver is behind its own mutex, which is uncontended.
 #[derive(Clone)]
 pub(crate) struct TokioPipe {
     sender: tokio::sync::mpsc::Sender<u64>,

@@ -1,7 +1,8 @@
-//! A barrier: all arrive before any goes on.
+//! A barrier: all tasks arrive before any of them goes on.
 //!
-//! **Cancellation.** A task arrives when its wait has taken the barrier's mutex, and has then arrived for good: the others go on when
-//! the rest are there, though it was dropped. One that was dropped before has not arrived.
+//! **Cancellation.** A task arrives when its wait has taken the barrier's mutex. An arrival is
+//! final: the other tasks go on when the rest have arrived, even if the arrived task's wait was
+//! dropped. A wait that is dropped earlier has not arrived.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use hitm_memory::Platform;
 use crate::runtime::Handle;
 use crate::sync::{Condvar, Mutex};
 
-/// A meeting point for a fixed number of tasks, again and again.
+/// A reusable meeting point for a fixed number of tasks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,18 +37,19 @@ struct State {
 }
 
 impl<P: Platform> Barrier<P> {
-    /// A barrier for `parties` tasks.
+    /// Makes a barrier for `parties` tasks.
     ///
     /// # Panics
     /// When `parties` is 0.
     #[must_use]
     pub fn new(runtime: &Handle<P>, parties: usize) -> Self {
-        assert_ne!(parties, 0, "a barrier needs somebody to meet");
+        assert_ne!(parties, 0, "a barrier needs at least one party");
         let state = Mutex::new(runtime, State { arrived: 0, round: 0 });
         Self { state, complete: Condvar::new(runtime), parties }
     }
 
-    /// Waits for the others. True for one of them each round: the last to arrive.
+    /// Waits until all parties have arrived. Returns true for one party per round: the last to
+    /// arrive.
     pub async fn wait(&self) -> bool {
         let mut state = self.state.lock().await;
         state.arrived += 1;

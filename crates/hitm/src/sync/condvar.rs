@@ -1,14 +1,16 @@
-//! A condition variable: wait for a change of what a mutex protects.
+//! A condition variable: tasks wait for a change of data that a mutex protects.
 //!
-//! **Protocol.** A waiter, holding the mutex: (1) counts itself; (2) reads the sequence number; (3) releases the mutex; (4)
-//! waits while the number is unchanged; (5) takes the mutex again. A notifier changes the number and wakes; without
-//! waiters it does neither, and makes no call.
-//! Wakeups may be spurious: look again at what was waited for.
+//! **Protocol.** A waiter that holds the mutex (1) counts itself, (2) reads the sequence number,
+//! (3) releases the mutex, (4) waits while the number is unchanged, and (5) takes the mutex again.
+//! A notifier increments the number and wakes waiters. Without waiters it does neither, and makes
+//! no system call. Wakeups may be spurious, so a waiter checks its condition again.
 //!
-//! **Cancellation.** A wait that is dropped in step 4 is gone, and a notification that had chosen it goes to the next. One that is dropped
-//! in step 5 has been notified and has not looked: it notifies another in its place.
+//! **Cancellation.** A wait that is dropped in step 4 leaves the queue; a notification that had
+//! chosen it passes to the next waiter. A wait that is dropped in step 5 was notified but has not
+//! checked its condition, so it notifies another waiter in its place.
 //!
-//! **Limits.** A waiter that 2^32 notifications overtake between steps 2 and 4 misses them.
+//! **Limits.** A waiter misses notifications if exactly 2^32 of them occur between its steps 2 and
+//! 4.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -40,7 +42,7 @@ use crate::sync::{Futex, MutexGuard};
 /// # }).unwrap();
 /// ```
 pub struct Condvar<P: Platform> {
-    /// The word is the sequence number.
+    /// Its word is the sequence number.
     futex: Futex<P>,
 }
 
@@ -49,12 +51,13 @@ struct Counted<'a, P: Platform>(&'a Condvar<P>);
 
 impl<P: Platform> Drop for Counted<'_, P> {
     fn drop(&mut self) {
-        // Relaxed: a hint for notifiers.
+        // Relaxed: the count is a hint for notifiers.
         self.0.futex.waiters().fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A waiter that was notified and has not looked: another looks in its place if it is dropped.
+/// A waiter that was notified but has not checked its condition. If it is dropped, it notifies
+/// another waiter.
 struct Notified<'a, P: Platform>(Option<&'a Condvar<P>>);
 
 impl<P: Platform> Drop for Notified<'_, P> {
@@ -66,19 +69,24 @@ impl<P: Platform> Drop for Notified<'_, P> {
 }
 
 impl<P: Platform> Condvar<P> {
-    /// One that nobody waits on.
+    /// Makes a condition variable without waiters.
     #[must_use]
     pub fn new(runtime: &Handle<P>) -> Self {
         Self { futex: Futex::new(runtime, 0) }
     }
 
-    /// Releases the mutex, waits to be notified, and takes the mutex again.
+    /// Releases the mutex, waits for a notification, takes the mutex again and returns its guard.
+    /// It may also return without a notification.
+    ///
+    /// # Cancel safety
+    /// A dropped wait passes its notification to another waiter. The mutex is then not held.
     pub async fn wait<'a, T>(&self, guard: MutexGuard<'a, P, T>) -> MutexGuard<'a, P, T> {
         let mutex = guard.mutex();
-        // Relaxed: the mutex orders it before the change that is waited for.
+        // Relaxed: the mutex orders this before the change that the waiter waits for.
         self.futex.waiters().fetch_add(1, Ordering::Relaxed);
         let counted = Counted(self);
-        // Relaxed: read before the mutex is released, so before any notification that counts.
+        // Relaxed: read before the mutex is released, so before any notification that this waiter
+        // needs.
         let sequence = self.futex.word().load(Ordering::Relaxed);
         drop(guard);
         self.futex.wait(sequence).await;
@@ -89,7 +97,7 @@ impl<P: Platform> Condvar<P> {
         guard
     }
 
-    /// Wakes one waiter. Call it with the mutex held, or after it was.
+    /// Wakes one waiter. Call this with the mutex held, or after releasing it.
     pub fn notify_one(&self) {
         self.notify(1);
     }
@@ -100,11 +108,13 @@ impl<P: Platform> Condvar<P> {
     }
 
     fn notify(&self, count: usize) {
-        // Relaxed: who waits for a change made under the mutex was counted before the mutex was released.
+        // Relaxed: a waiter for a change made under the mutex was counted before it released the
+        // mutex.
         if self.futex.waiters().load(Ordering::Relaxed) == 0 {
             return;
         }
-        // Release: the waiter's look at the number under the queue's lock follows this. The mutex publishes the change.
+        // Release: the waiter's load of the number under the queue's lock follows this. The mutex
+        // publishes the change.
         self.futex.word().fetch_add(1, Ordering::Release);
         self.futex.wake(count);
     }

@@ -1,12 +1,13 @@
-//! A word to wait on.
+//! A futex: a word that tasks wait on, with a queue of waiters.
 //!
-//! **Claim.** `wait(value)` sleeps if the word still holds `value` when the queue is locked; `wake(n)` wakes up to `n` that
-//! wait. A change of the word that comes with a wake is therefore never missed. A store alone wakes nobody.
+//! **Claim.** `wait(value)` sleeps if the word still holds `value` once the queue is locked;
+//! `wake(n)` wakes up to `n` waiters. A change of the word that is followed by a wake is therefore
+//! never missed. A store alone wakes no waiter.
 //!
-//! **Origin.** Linux's private futexes. Difference: each word has a queue of its own instead of a shared hash table, so
-//! words never share a queue by chance; the reference count that v6.16's private hash keeps a process is not modelled. As there, the
-//! most urgent waiter is woken first, and equals in the order in which they came; a priority that changes during the wait
-//! does not count.
+//! **Origin.** Linux's private futexes. Difference: each word has its own queue instead of a shared
+//! hash table, so words never share a queue by chance. The per-process reference count of v6.16's
+//! private hash is not modelled. As in Linux, the most urgent waiter is woken first, and waiters of
+//! the same priority in order of arrival. A priority that changes during the wait has no effect.
 //!
 //! **Memory ordering.**
 //!
@@ -14,8 +15,8 @@
 //! |---|---|---|
 //! | waiter, `waiters` add SeqCst, then load of the word SeqCst | waker, change of the word by the caller, fence SeqCst, load of `waiters` | store buffering is forbidden: the waker sees the waiter or the waiter sees the change |
 //!
-//! **Cost.** Wait: a system call, two read-modify-writes and a store on the queue's line, a load of the word. Wake without
-//! waiters: a system call and a load.
+//! **Cost.** Wait: a system call, two read-modify-writes and a store on the queue's line, a load of
+//! the word. Wake without waiters: a system call and a load.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,14 +36,15 @@ use crate::runtime::Handle;
 described! {
     /// A word that tasks wait on.
     pub(crate) struct FutexWord<M: Memory> as "futex_word" {
-        /// What it means is up to its user.
+        /// The user of the futex defines the word's meaning.
         word: M::Atomic<u32>,
-        /// Tasks that are about to wait or wait, so that wakers can spare a call: kept by the users that want it.
+        /// The number of tasks that wait or are about to wait. Some users maintain it so that
+        /// wakers can save a call.
         waiters: M::Atomic<u32>,
     }
 }
 
-/// The kernel's side: who waits.
+/// The kernel's side: the queue of waiters.
 #[repr(C)]
 struct Bucket<M: Memory> {
     waiters: M::Atomic<u32>,
@@ -61,16 +63,16 @@ impl<M: Memory> Described for Bucket<M> {
     }
 }
 
-/// Somebody who waits.
+/// A waiting task.
 struct Waiter {
-    /// How urgent it was when it began to wait.
+    /// The task's priority when it began to wait.
     prio: Prio,
     waker: Waker,
-    /// Set under the queue's lock when it is taken out of the queue.
+    /// Set under the queue's lock when the waiter is removed from the queue.
     woken: AtomicBool,
 }
 
-/// A word to wait on, with its queue.
+/// A word to wait on, with its queue of waiters.
 pub struct Futex<P: Platform> {
     runtime: Handle<P>,
     word: Placed<P, FutexWord<P>>,
@@ -78,7 +80,7 @@ pub struct Futex<P: Platform> {
 }
 
 impl<P: Platform> Futex<P> {
-    /// A word that holds `value`.
+    /// Makes a futex whose word holds `value`.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -107,46 +109,50 @@ impl<P: Platform> Futex<P> {
         Self { runtime: runtime.clone(), word: Placed::new(word, None, None), bucket: Placed::new(bucket, None, None) }
     }
 
-    /// The word.
+    /// Returns the word.
     #[must_use]
     pub fn word(&self) -> &P::Atomic<u32> {
         &self.word.word
     }
 
-    /// A second word on the same line, for counting those that wait.
+    /// Returns a second word on the same line, for counting waiters.
     #[must_use]
     pub(crate) fn waiters(&self) -> &P::Atomic<u32> {
         &self.word.waiters
     }
 
-    /// Waits until woken, if the word holds `expected` when the queue is locked. A wait that is dropped after it was woken
-    /// passes the wake on.
+    /// Waits until a wake, if the word holds `expected` once the queue is locked; otherwise returns
+    /// at once.
+    ///
+    /// # Cancel safety
+    /// A dropped wait that was woken passes the wake to another waiter.
     pub fn wait(&self, expected: u32) -> FutexWait<'_, P> {
         FutexWait { futex: self, expected, waiter: None }
     }
 
-    /// Wakes up to `count` tasks, the most urgent first, equals in the order in which they came; returns how many. From
-    /// anywhere.
+    /// Wakes up to `count` waiters and returns their number. The most urgent waiter is first;
+    /// waiters of the same priority follow in order of arrival. May be called from anywhere.
     pub fn wake(&self, count: usize) -> usize {
         self.runtime.0.count_futex_call();
         self.runtime.0.system_call(|| self.wake_in_kernel(count))
     }
 
     fn wake_in_kernel(&self, count: usize) -> usize {
-        // SeqCst: the caller's change of the word comes before the load below, as seen by a waiter that adds itself and
-        // then looks at the word (store buffering). On x86 the caller's change was a locked operation in every user here.
+        // SeqCst: forbids store buffering between the caller's change of the word and the load
+        // below, against a waiter that counts itself and then loads the word. On x86, every user
+        // here changes the word by an RMW operation.
         P::fence(Ordering::SeqCst);
-        // Relaxed: fenced above. Pairs with the SeqCst add in `enqueue`.
+        // Relaxed: the fence above orders it. Pairs with the SeqCst add in `enqueue`.
         if self.bucket.waiters.load(Ordering::Relaxed) == 0 {
             return 0;
         }
-        // The first apart: most wakes wake one, and need no list.
+        // The first waiter is kept apart: most wakes wake one waiter and need no list.
         let (mut first, mut others) = (None, Vec::new());
         {
             let mut queue = self.bucket.queue.lock();
             for _ in 0..count {
                 let Some(waiter) = queue.pop_front() else { break };
-                // Relaxed: a hint for wakers; the queue is what counts.
+                // Relaxed: a hint for wakers; the queue is authoritative.
                 self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
                 match first {
                     None => first = Some(waiter),
@@ -155,29 +161,30 @@ impl<P: Platform> Futex<P> {
             }
             P::settle();
             for waiter in first.iter().chain(&others) {
-                // Release: the waiter that finds itself woken sees what the waker did. Pairs with `Waiter::is_woken`.
+                // Release: the woken waiter sees what the waker did before. Pairs with
+                // `Waiter::is_woken`.
                 waiter.woken.store(true, Ordering::Release);
             }
         }
         let woken = usize::from(first.is_some()) + others.len();
         for waiter in first.into_iter().chain(others) {
-            // A waker may be anybody's. One that panics must not cost the others their wakeup.
+            // A waker may be user code. Its panic must not cost the other waiters their wakeup.
             contain(|| waiter.waker.wake_by_ref());
         }
         woken
     }
 
-    /// Puts who polls into the queue, if the word still holds `expected`.
+    /// Puts the polling task into the queue, if the word still holds `expected`.
     fn enqueue(&self, expected: u32, waker: Waker) -> Option<Arc<Waiter>> {
         let runtime = &self.runtime.0;
-        // Who waits outside a task comes last.
+        // A waiter outside a task comes last.
         let prio = runtime.current_id().map_or(Prio::NONE, |id| runtime.sched.prio_of(id));
         let waiter = Arc::new(Waiter { prio, waker, woken: AtomicBool::new(false) });
         // SeqCst: see the module's table.
         self.bucket.waiters.fetch_add(1, Ordering::SeqCst);
         let mut queue = self.bucket.queue.lock();
-        // SeqCst: see the module's table. Under the lock, so a waker that changes the word and then looks into the queue
-        // finds this task there.
+        // SeqCst: see the module's table. The load is under the lock, so a waker that changes the
+        // word and then searches the queue finds this task there.
         if self.word.word.load(Ordering::SeqCst) != expected {
             // Relaxed: a hint for wakers.
             self.bucket.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -189,7 +196,7 @@ impl<P: Platform> Futex<P> {
         Some(waiter)
     }
 
-    /// Takes `waiter` out of the queue; false when a waker has done so.
+    /// Removes `waiter` from the queue; returns false when a waker has done so.
     fn dequeue(&self, waiter: &Arc<Waiter>) -> bool {
         let mut queue = self.bucket.queue.lock();
         let index = queue.iter().position(|queued| Arc::ptr_eq(queued, waiter));
@@ -201,7 +208,7 @@ impl<P: Platform> Futex<P> {
         index.is_some()
     }
 
-    /// Puts another waker in the place of `waiter`'s; none when it was woken meanwhile.
+    /// Replaces the waker of `waiter`; returns `None` when the waiter was woken meanwhile.
     fn replace(&self, waiter: &Arc<Waiter>, waker: Waker) -> Option<Arc<Waiter>> {
         let new = Arc::new(Waiter { prio: waiter.prio, waker, woken: AtomicBool::new(false) });
         let mut queue = self.bucket.queue.lock();
@@ -211,7 +218,7 @@ impl<P: Platform> Futex<P> {
     }
 }
 
-/// Waits on a [`Futex`]. Made by [`Futex::wait`].
+/// A future that waits on a [`Futex`]. Made by [`Futex::wait`].
 #[must_use = "nothing waits until it is awaited"]
 pub struct FutexWait<'a, P: Platform> {
     futex: &'a Futex<P>,
@@ -253,7 +260,7 @@ impl<P: Platform> Drop for FutexWait<'_, P> {
         let futex = self.futex;
         let queued = !waiter.is_woken::<P>() && futex.runtime.0.in_kernel(|| futex.dequeue(&waiter));
         if !queued {
-            // The wake was meant for somebody who goes on.
+            // The wake was meant for a task that still waits.
             futex.wake(1);
         }
     }

@@ -1,16 +1,17 @@
 //! Synchronisation between tasks, on both hosts.
 //!
-//! All of it but [`PiMutex`] is built on one primitive, the [`Futex`]: a word in shared memory and a queue of tasks. The word is the
-//! task's own business (user time); waiting and waking are system calls under the `linux` cost set.
+//! All primitives but [`PiMutex`] are built on [`Futex`]: a word in shared memory and a queue of
+//! tasks. Tasks access the word in user mode. Waiting and waking are system calls, with the costs
+//! of the `linux` cost set.
 //!
-//! | | |
+//! | primitive | purpose |
 //! |---|---|
-//! | [`Futex`] | wait while a word has a value; wake so many |
+//! | [`Futex`] | wait while a word has a value; wake up to `n` waiters |
 //! | [`Mutex`] | one holder |
-//! | [`PiMutex`] | one owner, as urgent as the most urgent that waits |
-//! | [`Condvar`] | wait for a change of what a mutex protects |
-//! | [`Queue`] | a bounded first-in first-out, senders and receivers wait |
-//! | [`Barrier`] | all arrive before any goes on |
+//! | [`PiMutex`] | one owner, which inherits the priority of its most urgent waiter |
+//! | [`Condvar`] | wait for a change of data that a mutex protects |
+//! | [`Queue`] | a bounded FIFO queue in which senders and receivers wait |
+//! | [`Barrier`] | all tasks arrive before any of them goes on |
 
 mod barrier;
 mod condvar;

@@ -1,23 +1,31 @@
-//! Who lends whom its priority: each task's side of PI mutexes, and the walk along the chain of those that wait for each other.
+//! Priority inheritance: each task's PI state, and the walk along the chain of waiting tasks.
 //!
-//! **Origin.** The priority inheritance of Sha, Rajkumar and Lehoczky, 1990, with the chain of Linux's rt_mutex: a task is as urgent as
-//! the most urgent of itself and of those at the heads of the queues of the mutexes that it owns; when that changes while it waits
-//! for a mutex itself, its place in that queue changes, and with it perhaps that mutex's owner, and so on. Differences: a task may
-//! wait for several mutexes at once, since futures can be joined, so the chain may branch; and a step lets go of the task's lock
-//! before it takes the queue's and looks again, where the original tries the second and begins anew.
+//! **Origin.** Priority inheritance as in Sha, Rajkumar and Lehoczky, 1990, with the chain walk of
+//! Linux's rt_mutex. A task's effective priority is the most urgent of its own priority and of the
+//! first waiters of the mutexes that it owns. When this changes while the task waits for a mutex,
+//! its place in that queue changes, perhaps also the priority of that mutex's owner, and so on.
+//! Differences: a task may wait for several mutexes at once, since futures can be joined, so the
+//! chain may branch. A step releases the task's lock before it takes the queue's lock, and then
+//! checks again; the original tries the second lock and restarts if that fails.
 //!
-//! **Protocol** of a step, for a task whose priority may have changed: for each mutex that it waits for, under the queue's lock,
-//! (1) its place follows its priority; (2) if that changes who is first, the owner is told; (3) the owner's priority is worked out anew
-//! and handed to the scheduler; (4) the walk goes on with the owner if it changed, or if it looks for a cycle.
+//! **Protocol** of a step, for a task whose priority may have changed. For each mutex that the task
+//! waits for, under the queue's lock: (1) its place follows its priority; (2) if that changes the
+//! first waiter, the owner is lent the new priority; (3) the owner's effective priority is computed
+//! and passed to the scheduler; (4) the walk continues with the owner if its priority changed, or
+//! if the walk searches for a cycle.
 //!
-//! **Locks.** A mutex's queue, then one task's side of it, then the scheduler's. Never two of a kind.
+//! **Locks.** First a mutex's queue, then one task's PI state, then the scheduler's locks. Never
+//! two of a kind.
 //!
-//! **Invariants.** At rest: 1. a task's priority is the most urgent of its own and of the first waiters of the mutexes that it owns;
-//! 2. a waiter stands in its queue by its task's priority, equals in the order in which they came to it. While something is in flight:
-//! 3. whoever changes a priority goes on to all that follows from it, so each breach of 1 or 2 has somebody at work on it.
+//! **Invariants.** In a quiescent state: 1. a task's priority is the most urgent of its own and of
+//! the first waiters of the mutexes that it owns; 2. a waiter is in its queue at its task's
+//! priority, and waiters of the same priority are in order of arrival there. While a change is in
+//! progress: 3. the task that changes a priority also applies all changes that follow from it, so
+//! each violation of 1 or 2 is being repaired.
 //!
-//! **Deadlocks.** Who waits is queued first and walks then. Of the tasks that close a cycle, the one that was queued last finds
-//! all of it in place and comes back to itself; if several close it at once, each may find out.
+//! **Deadlocks.** A task enqueues its wait first and walks afterwards. Of the tasks that close a
+//! cycle, the last one to enqueue sees the whole cycle, and its walk comes back to itself. If
+//! several tasks close it at the same time, each of them may detect it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,22 +37,22 @@ use crate::cell::Cell;
 use crate::runtime::Inner;
 use crate::sync::pi_queue::{Mark, Waiter};
 
-/// How many tasks may wait one for another before a further one is refused: what Linux allows (`kernel.max_lock_depth`, 1,024).
+/// The longest allowed chain of waiting tasks: Linux's default (`kernel.max_lock_depth`, 1,024).
 pub(crate) const CHAIN_MAX: usize = 1_024;
 
-/// Why a task may not wait.
+/// The reason why a task may not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The chain comes back to it.
+    /// The chain comes back to the task.
     Deadlock,
     /// The chain has more than [`CHAIN_MAX`] tasks.
     TooDeep,
 }
 
-/// A task's side of PI mutexes, made when it is first needed.
+/// A task's PI state, made when it is first needed.
 pub(crate) struct TaskPi<P: Platform>(OnceLock<Placed<P, Side<P>>>);
 
-/// In shared memory: the lock.
+/// The lock, in shared memory.
 struct Side<P: Platform> {
     lock: Lock<P, Standing<P>>,
 }
@@ -57,36 +65,38 @@ impl<P: Platform> Described for Side<P> {
     }
 }
 
-/// What a task is lent and what it waits for.
+/// The priorities that a task is lent and the mutexes that it waits for.
 pub(crate) struct Standing<P: Platform> {
-    /// How urgent it is by itself.
+    /// The task's own priority.
     own: Prio,
     policy: Policy,
-    /// How urgent it is.
+    /// The task's effective priority.
     effective: Prio,
-    /// The mutexes that it owns and others wait for, with the most urgent of them.
+    /// The mutexes that the task owns and that have waiters, each with its most urgent waiter's
+    /// priority.
     lent: Vec<(Mark, Prio)>,
-    /// What it waits for.
+    /// The task's waits.
     waits: Vec<Arc<Waiter<P>>>,
 }
 
 impl<P: Platform> Standing<P> {
-    /// How urgent the task is.
+    /// Returns the task's effective priority.
     pub(crate) fn effective(&self) -> Prio {
         self.effective
     }
 
-    /// The task waits.
+    /// Records that the task waits.
     pub(crate) fn begin_wait(&mut self, waiter: &Arc<Waiter<P>>) {
         self.waits.push(waiter.clone());
     }
 
-    /// It does not any more.
+    /// Records that the task does not wait any more.
     pub(crate) fn end_wait(&mut self, waiter: &Arc<Waiter<P>>) {
         self.waits.retain(|other| !Arc::ptr_eq(other, waiter));
     }
 
-    /// The most urgent that waits for the mutex of `mark`, which the task owns; none when nobody does, or it does not own it.
+    /// Sets the priority of the most urgent waiter for the mutex `mark`, which the task owns;
+    /// `None` when the mutex has no waiters, or the task does not own it.
     pub(crate) fn set_lent(&mut self, mark: Mark, prio: Option<Prio>) {
         let index = self.lent.iter().position(|(other, _)| *other == mark);
         match (index, prio) {
@@ -101,7 +111,7 @@ impl<P: Platform> Standing<P> {
         self.lent.iter().map(|&(_, prio)| prio).fold(self.own, Prio::min)
     }
 
-    /// Tells the scheduler how urgent the task is, and whether it is lent that.
+    /// Passes the task's effective priority to the scheduler, and whether it is lent.
     fn tell(&self, id: TaskId, runtime: &Inner<P>) {
         if self.effective == self.own {
             runtime.sched.set_prio(id, self.effective, self.policy);
@@ -118,7 +128,7 @@ impl<P: Platform> TaskPi<P> {
 }
 
 impl<P: Platform> Cell<P> {
-    /// The task's side of PI mutexes. All changes of its priority are made under it.
+    /// Locks the task's PI state. All changes of the task's priority are made under this lock.
     pub(crate) fn standing(&self, runtime: &Inner<P>) -> LockGuard<'_, P, Standing<P>> {
         let side = &self.pi.0;
         if side.get().is_none() {
@@ -129,13 +139,15 @@ impl<P: Platform> Cell<P> {
                 true => Policy::Fifo,
             };
             let standing = Standing { own, policy, effective: own, lent: Vec::new(), waits: Vec::new() };
-            // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
+            // The state is placed before it is set: a simulated CPU may be suspended here, and
+            // another CPU may come. The first CPU wins.
             let _came_later = side.set(Placed::new(Side { lock: Lock::new(standing) }, None, None));
         }
         side.get().expect("just set").lock.lock()
     }
 
-    /// Hands the task's priority to the scheduler if it has changed; true if it has.
+    /// Passes the task's effective priority to the scheduler if it has changed; returns whether it
+    /// has.
     pub(crate) fn follow(&self, runtime: &Inner<P>, standing: &mut Standing<P>) -> bool {
         let effective = standing.most_urgent();
         if effective == standing.effective {
@@ -149,7 +161,7 @@ impl<P: Platform> Cell<P> {
         true
     }
 
-    /// Changes how urgent the task is by itself. What it is lent stays.
+    /// Changes the task's own priority. Lent priorities stay.
     pub(crate) fn set_own_priority(self: &Arc<Self>, runtime: &Inner<P>, prio: Prio, policy: Policy) {
         {
             let mut standing = self.standing(runtime);
@@ -161,7 +173,7 @@ impl<P: Platform> Cell<P> {
     }
 }
 
-/// `from` may have another priority: what it waits for follows, and so on.
+/// Propagates a change of `from`'s priority along the chain of owners.
 pub(crate) fn pass_on<P: Platform>(runtime: &Inner<P>, from: Arc<Cell<P>>) {
     let mut tasks = vec![from];
     while let Some(task) = tasks.pop() {
@@ -171,10 +183,12 @@ pub(crate) fn pass_on<P: Platform>(runtime: &Inner<P>, from: Arc<Cell<P>>) {
     }
 }
 
-/// As [`pass_on`], from the owner of what `origin` has begun to wait for.
+/// Propagates as [`pass_on`] does, beginning with `from`, the owner of the mutex that `origin` has
+/// begun to wait for.
 ///
 /// # Errors
-/// When the chain comes back to `origin` or is too deep. Priorities have followed as far as it was walked.
+/// When the chain comes back to `origin` or is too deep. The priorities are updated as far as the
+/// walk came.
 pub(crate) fn pass_on_for<P: Platform>(
     runtime: &Inner<P>,
     from: Arc<Cell<P>>,

@@ -1,27 +1,33 @@
-//! A mutex whose owner is as urgent as the most urgent that waits for it.
+//! A mutex with priority inheritance: its owner is as urgent as its most urgent waiter.
 //!
-//! Use it where tasks of different priorities share something: between an urgent task and the owner nothing of a priority in
-//! between runs. [`Mutex`](crate::sync::Mutex) is cheaper where all are equal.
+//! Use it where tasks of different priorities share data. While an urgent task waits, tasks of
+//! priorities between it and the owner cannot preempt the owner. [`Mutex`](crate::sync::Mutex) is
+//! cheaper where all tasks have the same priority.
 //!
-//! **Origin.** Linux's PI futexes and their rt_mutex, with the owner's death told as by POSIX's robust mutexes. Differences: the
-//! mutex passes to the most urgent waiter at once, and nobody takes it from under one; an owner's death is told to the next owner
-//! and then over, where POSIX wants the state declared consistent; a task may wait for several mutexes at once.
+//! **Origin.** Linux's PI futexes and their rt_mutex; an owner's death is reported as by POSIX
+//! robust mutexes. Differences: the mutex passes to the most urgent waiter at once, and no task can
+//! take it before that waiter; an owner's death is reported to the next owner only, while POSIX
+//! requires the next owner to declare the state consistent; a task may wait for several mutexes at
+//! once.
 //!
-//! **Roles.** The word is the tasks' own ([`pi_word`](crate::sync::pi_word)); the queue is the kernel's
-//! ([`pi_queue`](crate::sync::pi_queue)); who lends whom is each task's side ([`pi_chain`](crate::sync::pi_chain)).
+//! **Roles.** Tasks use the word ([`pi_word`](crate::sync::pi_word)); the kernel uses the queue
+//! ([`pi_queue`](crate::sync::pi_queue)); each task's PI state records the lent priorities
+//! ([`pi_chain`](crate::sync::pi_chain)).
 //!
-//! **Owner.** The task that took the mutex, until the guard is dropped, wherever that is. A lock belongs to the task that first
-//! polled it.
+//! **Owner.** The task that took the mutex is its owner until the guard is dropped, even if another
+//! task drops the guard. A lock belongs to the task that first polled it.
 //!
-//! **Death.** The owner dies with the mutex when its guard is dropped because the task panics or is aborted. A guard that is dropped while
-//! a panic unwinds is released at the end of the poll, when it is known whose panic it was: on a simulated machine, another CPU's
-//! may be under way.
+//! **Death.** The owner dies with the mutex when its guard is dropped because the task panics or is
+//! aborted. A guard that is dropped while a panic unwinds is released at the end of the poll. Only
+//! then is it known whether the task itself panicked: on a simulated machine, the panic may be that
+//! of a task on another CPU.
 //!
-//! **Cancellation.** A lock that is dropped while it waits leaves the queue, and the owner is no longer lent its priority; one that had
-//! become the owner passes the mutex on.
+//! **Cancellation.** A lock that is dropped while it waits leaves the queue, and no longer lends
+//! its priority to the owner. A lock that had become the owner passes the mutex on.
 //!
-//! **Limits.** A priority that is lent takes effect where the owner is next looked at: a task is preempted only at its own
-//! checkpoints and waits. Not recursive.
+//! **Limits.** A lent priority takes effect where the CPUs next make a scheduling decision about
+//! the owner: a running task is preempted only at its own checkpoints and waits. The mutex is not
+//! recursive.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -39,7 +45,7 @@ use crate::runtime::Handle;
 use crate::sync::pi_chain::{CHAIN_MAX, Refused};
 use crate::sync::pi_queue::{Blocked, Claim, Outcome, PiQueue, Waiter};
 
-/// One owner at a time, who is as urgent as the most urgent that waits.
+/// A mutual-exclusion lock whose owner inherits the priority of its most urgent waiter.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,53 +68,62 @@ pub struct PiMutex<P: Platform, T> {
     value: UnsafeCell<T>,
 }
 
-/// Owns a [`PiMutex`]; releases it when dropped.
+/// The guard of a [`PiMutex`]. Dropping it releases the mutex.
 #[must_use = "the mutex is released at once"]
 pub struct PiMutexGuard<'a, P: Platform, T> {
     mutex: &'a PiMutex<P, T>,
     claim: Option<Claim<P>>,
 }
 
-/// Why a [`PiMutex`] was not simply taken.
+/// The reason why [`PiMutex::lock`] failed, or took the mutex after its owner's death.
 #[must_use = "in `OwnerDied` is the guard"]
 pub enum PiLockError<'a, P: Platform, T> {
-    /// The task owns the mutex already, or the owner waits, through others perhaps, for what the task owns.
+    /// The task owns the mutex already, or the owner waits, directly or through other tasks, for a
+    /// mutex that the task owns.
     Deadlock,
-    /// More than 1,024 tasks wait one for another already.
+    /// The chain of waiting tasks has more than 1,024 tasks.
     TooDeep,
-    /// The mutex is taken, but the last owner panicked or was aborted with it: the value is as it left it.
+    /// The mutex is taken, but its last owner panicked or was aborted with it and may have left the
+    /// value inconsistent.
     OwnerDied(PiMutexGuard<'a, P, T>),
 }
 
-/// Why a [`PiMutex`] was not taken at once.
+/// The reason why [`PiMutex::try_lock`] failed, or took the mutex after its owner's death.
 #[must_use = "in `OwnerDied` is the guard"]
 pub enum PiTryLockError<'a, P: Platform, T> {
-    /// It is owned.
+    /// The mutex is owned.
     Owned,
     /// As [`PiLockError::OwnerDied`].
     OwnerDied(PiMutexGuard<'a, P, T>),
 }
 
-/// What [`PiMutex::look`] found.
+/// The state that [`PiMutex::look`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PiLook {
-    /// The owner, if anybody has waited since it took the mutex and its task lives.
+    /// The owner, if a task has waited since it took the mutex and its task is alive.
     pub owner: Option<TaskId>,
-    /// Who waits, in the order in which they will own the mutex, each with the priority by which it stands there.
+    /// The waiters, in the order in which they will own the mutex, each with its priority in the
+    /// queue.
     pub waiters: Vec<(Prio, TaskId)>,
 }
 
 impl<P: Platform, T> PiMutex<P, T> {
-    /// A free mutex around `value`.
+    /// Makes a free mutex that protects `value`.
     #[must_use]
     pub fn new(runtime: &Handle<P>, value: T) -> Self {
         Self { queue: PiQueue::new(runtime), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the mutex, sleeping while another task owns it and lending that one this task's priority.
+    /// Waits until the mutex is free, takes it and returns its guard. The calling task lends the
+    /// owner its priority while it waits.
+    ///
+    /// # Cancel safety
+    /// A dropped lock that waits leaves the queue, and its priority is no longer lent. A dropped
+    /// lock that had become the owner passes the mutex on.
     ///
     /// # Errors
-    /// See [`PiLockError`].
+    /// When waiting would deadlock, the chain of waiters is too deep, or the last owner died: see
+    /// [`PiLockError`].
     ///
     /// # Panics
     /// When it is polled outside a task of the runtime.
@@ -116,10 +131,10 @@ impl<P: Platform, T> PiMutex<P, T> {
         PiLock { mutex: self, waiter: None }
     }
 
-    /// Takes the mutex if it is free.
+    /// Takes the mutex and returns its guard if the mutex is free.
     ///
     /// # Errors
-    /// See [`PiTryLockError`].
+    /// When the mutex is owned, or its last owner died: see [`PiTryLockError`].
     ///
     /// # Panics
     /// Outside a task of the runtime.
@@ -138,10 +153,10 @@ impl<P: Platform, T> PiMutex<P, T> {
         }
     }
 
-    /// The right of the task that calls to own the mutex.
+    /// Returns the calling task's claim to own the mutex.
     fn claim(&self) -> Claim<P> {
         let claim = Claim::of_current(&self.queue.runtime);
-        // A guard that was dropped in this poll while another CPU's task unwound.
+        // A guard may have been dropped in this poll while a task on another CPU unwound.
         claim.cell.release_deferred(false);
         claim
     }
@@ -155,25 +170,25 @@ impl<P: Platform, T> PiMutex<P, T> {
         if outcome == Outcome::OwnsAfterDeath { Err(PiLockError::OwnerDied(guard)) } else { Ok(guard) }
     }
 
-    /// The owner and the queue, for checkers. Exact when nothing is in flight.
+    /// Returns the owner and the queue, for checkers. Exact in a quiescent state.
     #[must_use]
     pub fn look(&self) -> PiLook {
         let (owner, waiters) = self.queue.runtime.0.visit(|| self.queue.look());
         PiLook { owner, waiters }
     }
 
-    /// The value, of a mutex that nobody else can reach.
+    /// Consumes the mutex and returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
-// SAFETY: the mutex hands the value to one guard at a time, which is all that `Send` asks for.
+// SAFETY: the mutex gives one guard at a time access to the value, so `T: Send` suffices.
 unsafe impl<P: Platform, T: Send> Sync for PiMutex<P, T> {}
-// SAFETY: sharing the guard shares `&T` and nothing else.
+// SAFETY: sharing the guard only shares `&T`.
 unsafe impl<P: Platform, T: Sync> Sync for PiMutexGuard<'_, P, T> {}
 
-/// Takes a [`PiMutex`]. Made by [`PiMutex::lock`].
+/// A future that takes a [`PiMutex`]. Made by [`PiMutex::lock`].
 #[must_use = "nothing is taken until it is awaited"]
 pub struct PiLock<'a, P: Platform, T> {
     mutex: &'a PiMutex<P, T>,
@@ -187,7 +202,8 @@ impl<'a, P: Platform, T> Future for PiLock<'a, P, T> {
         let mutex = self.mutex;
         let queue = &mutex.queue;
         if let Some(waiter) = &self.waiter {
-            // Before the look: who makes this task the owner after it finds the new waker.
+            // The waker is set before the outcome is read: a task that makes this task the owner
+            // later finds the new waker.
             waiter.set_waker(context.waker());
             let outcome = waiter.outcome();
             if outcome == Outcome::Waits {
@@ -210,7 +226,8 @@ impl<'a, P: Platform, T> Future for PiLock<'a, P, T> {
             Blocked::Waiting(waiter) => {
                 let owns = waiter.outcome() != Outcome::Waits;
                 self.waiter = Some(waiter);
-                // Woken already, perhaps before this poll was over: either way the task is polled again.
+                // The task was woken already, perhaps during this poll. In both cases it is polled
+                // again.
                 if owns { self.poll(context) } else { Poll::Pending }
             }
         }
@@ -224,7 +241,8 @@ impl<P: Platform, T> Drop for PiLock<'_, P, T> {
         if waiter.outcome() == Outcome::Waits && queue.runtime.0.in_kernel(|| queue.withdraw(&waiter)) {
             return;
         }
-        // It never saw the value, so what it was told of the last owner goes to the next.
+        // This lock never saw the value, so the report of the last owner's death passes to the next
+        // owner.
         let died = waiter.outcome() == Outcome::OwnsAfterDeath;
         queue.release(&waiter.take_claim().cell, died);
     }
@@ -234,14 +252,16 @@ impl<P: Platform, T> Deref for PiMutexGuard<'_, P, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard owns the mutex, so no other reference to the value exists, but for those borrowed from this guard.
+        // SAFETY: the guard owns the mutex. The only other references to the value are those
+        // borrowed from this guard.
         unsafe { &*self.mutex.value.get() }
     }
 }
 
 impl<P: Platform, T> DerefMut for PiMutexGuard<'_, P, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard owns the mutex and is borrowed mutably, so this is the only reference to the value.
+        // SAFETY: the guard owns the mutex and is borrowed mutably, so this is the only reference
+        // to the value.
         unsafe { &mut *self.mutex.value.get() }
     }
 }
@@ -267,14 +287,14 @@ pub(crate) struct Deferred<P: Platform> {
 }
 
 impl<P: Platform> Deferred<P> {
-    /// Releases, now that it is known whether the owner has `died`.
+    /// Releases the mutex. By now it is known whether the owner has `died`.
     pub(crate) fn release(self, died: bool) {
         self.queue.release(&self.claim.cell, died);
     }
 }
 
 impl<'a, P: Platform, T> PiLockError<'a, P, T> {
-    /// The guard, of a mutex that was taken although its last owner died.
+    /// Returns the guard of a mutex that was taken although its last owner died.
     #[must_use]
     pub fn into_guard(self) -> Option<PiMutexGuard<'a, P, T>> {
         match self {

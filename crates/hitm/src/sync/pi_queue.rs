@@ -1,10 +1,14 @@
-//! The kernel's side of a PI mutex: who waits, by priority, and how it passes from owner to owner.
+//! The kernel's side of a PI mutex: the queue of waiters by priority, and the transfer of
+//! ownership.
 //!
-//! **Protocol.** Wait, under the queue's lock: (1) take the word if it is free, else mark it; (2) note the wait with the task; (3)
-//! queue by its priority; (4) tell the owner; then, without the lock, (5) walk the chain ([`pi_chain`](crate::sync::pi_chain)).
-//! Release: (a) by the word alone if it is not marked; else, under the queue's lock, (b) the first waiter becomes the owner, with the
-//! priority of the next; (c) the old owner loses what it was lent; then (d) what the old owner waits for follows; (e) the new
-//! owner is woken. So the mutex is never free while somebody waits, and nobody takes it from under a waiter.
+//! **Protocol.** Wait, under the queue's lock: (1) take the word if it is free, else mark it; (2)
+//! record the wait in the task's PI state; (3) enqueue the waiter by its priority; (4) lend the
+//! owner the first waiter's priority; then, without the lock, (5) walk the chain
+//! ([`pi_chain`](crate::sync::pi_chain)). Release: (a) by the word alone if it is not marked; else,
+//! under the queue's lock, (b) the first waiter becomes the owner and is lent the next waiter's
+//! priority; (c) the old owner loses its lent priority; then (d) the walk continues from the old
+//! owner if its priority changed; (e) the new owner is woken. The mutex is therefore never free
+//! while it has waiters, and no task can take it before a waiter.
 //!
 //! **Memory ordering.**
 //!
@@ -12,8 +16,9 @@
 //! |---|---|---|
 //! | `hand_over`, store of the waiter's `outcome` Release | `Waiter::outcome`, load Acquire | what the old owner wrote |
 //!
-//! **Cost.** Free: a compare-exchange to take and one to release. Contended: two calls to release, since the word stays marked
-//! for the new owner; each takes the queue's lock and the lock of the tasks' sides.
+//! **Cost.** Uncontended: one compare-exchange to take and one to release. Contended: two system
+//! calls to release, since the word stays marked for the new owner; each takes the queue's lock and
+//! the locks of the tasks' PI states.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -30,17 +35,18 @@ use crate::runtime::{Handle, Inner};
 use crate::sync::pi_chain::{Refused, pass_on, pass_on_for};
 use crate::sync::pi_word::{Found, PiWord};
 
-/// Which mutex: its address, for comparing.
+/// The address of a mutex, for comparison only.
 pub(crate) type Mark = usize;
 
-/// A task's number, kept from being used again: its mutexes and waits outlive a task whose guards were given away.
+/// A hold of a task's id, which keeps the id from being reused: a task's mutexes and waits can
+/// outlive the task when its guards were moved elsewhere.
 pub(crate) struct Claim<P: Platform> {
     runtime: Handle<P>,
     pub(crate) cell: Arc<Cell<P>>,
 }
 
 impl<P: Platform> Claim<P> {
-    /// Of the task that calls.
+    /// Makes a claim for the calling task.
     ///
     /// # Panics
     /// Outside a task.
@@ -57,15 +63,15 @@ impl<P: Platform> Drop for Claim<P> {
     }
 }
 
-/// How a wait stands.
+/// The state of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Outcome {
-    /// It goes on.
+    /// The task still waits.
     Waits,
-    /// The mutex is the waiter's.
+    /// The task owns the mutex.
     Owns,
-    /// As `Owns`, and the last owner died with it.
+    /// As `Owns`, and the last owner died with the mutex.
     OwnsAfterDeath,
 }
 
@@ -75,7 +81,7 @@ impl Outcome {
     }
 }
 
-/// Somebody who waits.
+/// A waiting task.
 pub(crate) struct Waiter<P: Platform> {
     queue: Arc<PiQueue<P>>,
     claim: Mutex<Option<Claim<P>>>,
@@ -85,7 +91,7 @@ pub(crate) struct Waiter<P: Platform> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// How the wait stands.
+    /// Returns the state of the wait.
     pub(crate) fn outcome(&self) -> Outcome {
         P::settle();
         // Acquire: pairs with the Release in `hand_over`.
@@ -96,7 +102,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Wakes `waker` from now on. Ask for the outcome after this.
+    /// Sets the waker to wake from now on. The caller asks for the outcome after this.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut own = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         if !own.will_wake(waker) {
@@ -106,13 +112,13 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// The right to the mutex, for the guard.
+    /// Takes the claim, for the guard.
     pub(crate) fn take_claim(&self) -> Claim<P> {
         self.claim.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a wait ends once")
     }
 
-    /// Its place follows its task's priority. The owner, and whether that one's priority has changed; none when it does not wait
-    /// any more.
+    /// Moves the waiter to its task's present priority. Returns the owner and whether the owner's
+    /// priority has changed; `None` when the waiter does not wait any more.
     pub(crate) fn follow(self: &Arc<Self>) -> Option<(Arc<Cell<P>>, bool)> {
         let runtime = &*self.queue.runtime.0;
         let mut entries = self.queue.entries();
@@ -135,7 +141,7 @@ pub(crate) struct PiQueue<P: Platform> {
     kernel: Placed<P, Kernel<P>>,
 }
 
-/// In shared memory: the lock.
+/// The lock, in shared memory.
 struct Kernel<P: Platform> {
     lock: Lock<P, Entries<P>>,
 }
@@ -148,11 +154,12 @@ impl<P: Platform> Described for Kernel<P> {
     }
 }
 
-/// Under the lock.
+/// The state under the lock.
 struct Entries<P: Platform> {
-    /// The owner, once somebody has waited; none when its task has ended and its guard lives on elsewhere.
+    /// The owner, once a task has waited for it; `None` when the owner's task has ended but its
+    /// guard exists elsewhere.
     owner: Option<Arc<Cell<P>>>,
-    /// Most urgent first, equals in order of arrival.
+    /// The most urgent waiter first; waiters of the same priority in order of arrival.
     waiters: Vec<(Prio, Arc<Waiter<P>>)>,
 }
 
@@ -171,13 +178,13 @@ impl<P: Platform> Entries<P> {
     }
 }
 
-/// What came of [`PiQueue::block`].
+/// The result of [`PiQueue::block`].
 pub(crate) enum Blocked<P: Platform> {
-    /// The mutex was free, and is the task's.
+    /// The mutex was free; the task owns it.
     Taken(Claim<P>, Outcome),
-    /// It waits.
+    /// The task waits.
     Waiting(Arc<Waiter<P>>),
-    /// It may not.
+    /// The task may not wait.
     Refused(Refused),
 }
 
@@ -199,20 +206,22 @@ impl<P: Platform> PiQueue<P> {
         self.kernel.lock.lock()
     }
 
-    /// Lends the owner the first waiter's priority; true when that changes its own.
+    /// Lends the owner the first waiter's priority; returns true when that changes the owner's
+    /// priority.
     fn tell_owner(&self, entries: &Entries<P>) -> bool {
         let Some(owner) = &entries.owner else { return false };
         self.lend(owner, entries.first())
     }
 
-    /// What `task` is lent by this mutex is `prio`, or nothing; true if its priority changed. Under the queue's lock.
+    /// Sets the priority that this mutex lends to `task`; returns true when that changes the task's
+    /// priority. Under the queue's lock.
     fn lend(&self, task: &Cell<P>, prio: Option<Prio>) -> bool {
         let mut standing = task.standing(&self.runtime.0);
         standing.set_lent(self.mark(), prio);
         task.follow(&self.runtime.0, &mut standing)
     }
 
-    /// Takes the mutex for the task of `claim`, or queues it. In a call.
+    /// Takes the mutex for the claim's task, or enqueues the task. In a system call.
     pub(crate) fn block(self: &Arc<Self>, claim: Claim<P>, waker: Waker) -> Blocked<P> {
         let runtime = &*self.runtime.0;
         let cell = claim.cell.clone();
@@ -246,12 +255,12 @@ impl<P: Platform> PiQueue<P> {
         match owner.map_or(Ok(()), |owner| pass_on_for(runtime, owner, &cell)) {
             Ok(()) => Blocked::Waiting(waiter),
             Err(refused) if self.withdraw(&waiter) => Blocked::Refused(refused),
-            // Somebody else gave way meanwhile.
+            // The mutex passed to this waiter meanwhile.
             Err(_) => Blocked::Waiting(waiter),
         }
     }
 
-    /// Takes the mutex for the task of `claim` if it is free. In a call.
+    /// Takes the mutex for the claim's task if the mutex is free. In a system call.
     pub(crate) fn try_take(&self, claim: Claim<P>) -> Option<(Claim<P>, Outcome)> {
         let _entries = self.entries();
         match self.word.take_if_free(claim.cell.id) {
@@ -260,7 +269,7 @@ impl<P: Platform> PiQueue<P> {
         }
     }
 
-    /// Takes a waiter out of the queue; false when it owns the mutex by now.
+    /// Removes a waiter from the queue; returns false when it owns the mutex by now.
     pub(crate) fn withdraw(&self, waiter: &Arc<Waiter<P>>) -> bool {
         let runtime = &*self.runtime.0;
         let changed = {
@@ -276,7 +285,7 @@ impl<P: Platform> PiQueue<P> {
         true
     }
 
-    /// The owner gives the mutex back, or has `died` with it.
+    /// Releases the mutex; the owner may have `died` with it.
     pub(crate) fn release(&self, owner: &Arc<Cell<P>>, died: bool) {
         if !died && self.word.try_give_back(owner.id) {
             return;
@@ -297,12 +306,12 @@ impl<P: Platform> PiQueue<P> {
         }
         if let Some(next) = next {
             let waker = next.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            // A waker may be anybody's.
+            // A waker may be user code.
             contain(|| waker.wake());
         }
     }
 
-    /// Step b: the first waiter, if any, owns the mutex from now on.
+    /// Step b: makes the first waiter, if any, the owner.
     fn hand_over(&self, runtime: &Inner<P>, entries: &mut Entries<P>, died: bool) -> Option<Arc<Waiter<P>>> {
         if entries.waiters.is_empty() {
             entries.owner = None;
@@ -324,7 +333,8 @@ impl<P: Platform> PiQueue<P> {
         Some(next)
     }
 
-    /// The owner and the priorities of those that wait, in their order, for checkers. Only when nothing is in flight.
+    /// Returns the owner and the waiters with their priorities, in queue order, for checkers. Exact
+    /// only in a quiescent state.
     pub(crate) fn look(&self) -> (Option<TaskId>, Vec<(Prio, TaskId)>) {
         let entries = self.entries();
         let waiters = entries.waiters.iter().map(|(prio, waiter)| (*prio, waiter.cell.id));

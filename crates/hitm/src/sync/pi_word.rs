@@ -1,12 +1,13 @@
-//! The word of a PI mutex: who owns it, and whether the owner must call the kernel to give it back.
+//! The word of a PI mutex: its owner, and whether the owner must make a system call to release it.
 //!
-//! **State.** All transitions are read-modify-writes but those of an owner that hands over, which nobody else can make.
+//! **State.** All transitions are RMW operations, except those of an owner under the queue's lock,
+//! which no other task can make.
 //!
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | 0 to 29 | the owner's number, counted from 1; 0 when free | who takes it, or who hands it over | the owner |
-//! | 30 `DIED` | free, and the last owner died with it | the end of that owner | the next owner |
-//! | 31 `WAITERS` | tasks wait, or have waited: giving back is a call | who waits, under the queue's lock | who gives back with nobody waiting |
+//! | 0 to 29 | the owner's id plus 1; 0 when free | the task that takes the mutex, or the previous owner | the owner |
+//! | 30 `DIED` | the mutex is free, and its last owner died with it | the end of that owner | the next owner |
+//! | 31 `WAITERS` | tasks wait, or have waited: a release needs a system call | a waiter, under the queue's lock | an owner that releases without waiters |
 //!
 //! **Memory ordering.**
 //!
@@ -15,8 +16,9 @@
 //! | `try_give_back`, compare-exchange Release | `try_take`, `take_or_mark` Acquire | what the owner wrote |
 //! | `free`, store Release | the same | the same |
 //!
-//! What an owner wrote before it hands over is published by the waiter's own word. A task that waits marks the word and
-//! queues itself under one hold of the queue's lock, so an owner that fails to give the word back finds it there.
+//! The new owner's `outcome` publishes what an owner wrote before it passes the mutex on. A waiter
+//! marks the word and enqueues itself in one critical section of the queue's lock. An owner that
+//! fails to release by the word alone therefore finds the waiter in the queue.
 
 use std::sync::atomic::Ordering;
 
@@ -30,58 +32,60 @@ const OWNER: u32 = DIED - 1;
 const _: () = assert!(TASKS_MAX < OWNER as usize, "every task's number, counted from 1, fits its bits");
 
 described! {
-    /// The word of a PI mutex, on the line of its users.
+    /// The word of a PI mutex, on its users' line.
     pub(crate) struct PiWord<M: Memory> as "pi_word" {
-        /// See the module's documentation.
+        /// The module documentation describes the bits.
         word: M::Atomic<u32>,
     }
 }
 
-/// What [`PiWord::take_or_mark`] found.
+/// The state that [`PiWord::take_or_mark`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Found {
-    /// It was free and is the caller's.
+    /// The mutex was free; the caller owns it.
     Free {
-        /// Its last owner died with it.
+        /// Whether its last owner died with it.
         died: bool,
     },
-    /// It is owned; the owner will call the kernel.
+    /// The mutex is owned; its owner will make a system call to release it.
     Owned(TaskId),
 }
 
-/// An owner's number in the word.
+/// Returns the owner bits of a task.
 fn bits(owner: TaskId) -> u32 {
     owner.0 + 1
 }
 
 impl<M: Memory> PiWord<M> {
-    /// A free one.
+    /// Makes a free word.
     pub(crate) fn new() -> Self {
         Self { word: M::Atomic::new(0) }
     }
 
-    /// Takes it if it is free and its last owner lived: no call.
+    /// Takes the mutex without a system call if it is free and its last owner did not die with it.
     #[must_use]
     #[track_caller]
     pub(crate) fn try_take(&self, owner: TaskId) -> bool {
-        // Acquire: pairs with the Releases of giving back. Relaxed on failure: nothing is read then.
+        // Acquire: pairs with the Releases in `try_give_back` and `free`. Relaxed on failure: the
+        // caller reads nothing then.
         self.word.compare_exchange(0, bits(owner), Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives it back if nobody waits: no call.
+    /// Releases the mutex without a system call if it has no waiters.
     #[must_use]
     #[track_caller]
     pub(crate) fn try_give_back(&self, owner: TaskId) -> bool {
-        // Release: publishes what the owner wrote. Pairs with `try_take` and `take_or_mark`. Relaxed on failure: the queue's
-        // lock orders what follows.
+        // Release: publishes what the owner wrote. Pairs with `try_take` and `take_or_mark`.
+        // Relaxed on failure: the queue's lock orders the rest.
         self.word.compare_exchange(bits(owner), 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes it for `task`, or makes its owner call when it gives it back. Under the queue's lock.
+    /// Takes the mutex for `task`, or marks it so that its owner releases it by a system call.
+    /// Under the queue's lock.
     #[track_caller]
     pub(crate) fn take_or_mark(&self, task: TaskId) -> Found {
-        // Relaxed: the exchanges below decide.
+        // Relaxed: the exchange below validates the value.
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
             let (new, found) = match seen & OWNER {
@@ -91,8 +95,8 @@ impl<M: Memory> PiWord<M> {
             if new == seen {
                 return found;
             }
-            // Acquire: of a free word, sees what the last owner wrote. Pairs with the Releases of giving back. Relaxed on
-            // failure: only the value counts.
+            // Acquire: sees what the last owner of a free word wrote. Pairs with the Releases in
+            // `try_give_back` and `free`. Relaxed on failure: only the value is used.
             match self.word.compare_exchange(seen, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return found,
                 Err(now) => seen = now,
@@ -100,7 +104,7 @@ impl<M: Memory> PiWord<M> {
         }
     }
 
-    /// Takes it for `task` if it is free. Under the queue's lock.
+    /// Takes the mutex for `task` if it is free. Under the queue's lock.
     #[track_caller]
     pub(crate) fn take_if_free(&self, task: TaskId) -> Found {
         // Relaxed: the exchange in `take_or_mark` decides.
@@ -110,22 +114,24 @@ impl<M: Memory> PiWord<M> {
         }
     }
 
-    /// Makes `to` the owner, which will call the kernel when it gives it back. By the owner, under the queue's lock.
+    /// Makes `to` the owner, with the mark that makes it release by a system call. Called by the
+    /// owner under the queue's lock.
     #[track_caller]
     pub(crate) fn hand_over(&self, to: TaskId) {
-        // Relaxed: the waiter's own word publishes what the last owner wrote. Nobody else changes a word that is marked.
+        // Relaxed: the waiter's own word publishes what the last owner wrote. No other task changes
+        // a marked word.
         self.word.store(bits(to) | WAITERS, Ordering::Relaxed);
     }
 
-    /// Nobody owns it. By the owner, under the queue's lock, with nobody in the queue.
+    /// Frees the mutex. Called by the owner under the queue's lock, with an empty queue.
     #[track_caller]
     pub(crate) fn free(&self, died: bool) {
-        // Release: publishes what the owner wrote. Pairs with `try_take` and `take_or_mark`. A plain store: an owned word is changed
-        // by its owner, or under the lock.
+        // Release: publishes what the owner wrote. Pairs with `try_take` and `take_or_mark`. A
+        // plain store suffices: only its owner, or a task under the lock, changes an owned word.
         self.word.store(if died { DIED } else { 0 }, Ordering::Release);
     }
 
-    /// Whether somebody owns it: a hint.
+    /// Returns whether the mutex is owned: a hint.
     #[track_caller]
     pub(crate) fn is_owned(&self) -> bool {
         // Relaxed: a hint.
@@ -147,11 +153,11 @@ mod tests {
     fn the_word_goes_its_way() {
         let (word, [one, two]) = (PiWord::<Native>::new(), [TaskId(0), TaskId(7)]);
         assert!(word.try_take(one) && !word.try_take(two));
-        assert!(!word.try_give_back(two), "it is not its own");
+        assert!(!word.try_give_back(two), "the task is not the owner");
         assert_eq!(word.take_or_mark(two), Found::Owned(one));
-        assert!(!word.try_give_back(one), "somebody waits");
+        assert!(!word.try_give_back(one), "the word is marked: a task waits");
         word.hand_over(two);
-        assert!(!word.try_give_back(two), "who was handed it calls");
+        assert!(!word.try_give_back(two), "the new owner must release by a call");
         assert_eq!(word.take_or_mark(one), Found::Owned(two));
         word.free(false);
         assert!(!word.is_owned());
@@ -159,8 +165,8 @@ mod tests {
         assert!(word.try_give_back(one));
         assert!(word.try_take(one));
         word.free(true);
-        assert!(!word.try_take(two), "that its owner died is told in the kernel");
+        assert!(!word.try_take(two), "the kernel reports the owner's death");
         assert_eq!(word.take_or_mark(two), Found::Free { died: true });
-        assert!(word.try_give_back(two), "told once");
+        assert!(word.try_give_back(two), "the death is reported once");
     }
 }

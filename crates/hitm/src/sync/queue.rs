@@ -1,12 +1,13 @@
-//! A bounded queue: one mutex, one condition variable, as in FFmpeg's pipeline since 7.0.
+//! A bounded queue with one mutex and one condition variable, as in FFmpeg's pipeline since 7.0.
 //!
-//! Every change of the fill level wakes all that wait, senders and receivers: simple, and as expensive as the original.
+//! Every change of the fill level wakes all waiting senders and receivers. This is simple, and as
+//! expensive as the original.
 //!
-//! **Cancellation.** A send that is dropped before it has ended has sent nothing, and its item is dropped with it; a receive has taken
-//! nothing.
+//! **Cancellation.** A send that is dropped before it returns has sent nothing, and its item is
+//! dropped with it. A receive that is dropped has taken nothing.
 //!
-//! **Limits.** Items leave in the order in which their sends took the mutex, which among several that wait is not the order in
-//! which they began to.
+//! **Limits.** Items leave in the order in which their sends took the mutex. Among several waiting
+//! senders, this may differ from the order in which they began to send.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,10 +17,10 @@ use hitm_memory::Platform;
 use crate::runtime::Handle;
 use crate::sync::{Condvar, Mutex};
 
-/// Room that is made in advance; a queue of more grows into it.
+/// The largest capacity that is allocated in advance; a larger queue grows on demand.
 const ROOM: usize = 1_024;
 
-/// First in, first out, at most so many.
+/// A first-in, first-out queue with a bounded capacity.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,7 +54,7 @@ struct State<T> {
     closed: bool,
 }
 
-/// The queue was closed; what could not be sent is inside.
+/// The error of a send to a closed queue, with the item that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed<T>(pub T);
 
@@ -66,21 +67,21 @@ impl<T> fmt::Display for Closed<T> {
 impl<T: fmt::Debug> std::error::Error for Closed<T> {}
 
 impl<P: Platform, T: Send> Queue<P, T> {
-    /// An empty queue for `capacity` items.
+    /// Makes an empty queue for `capacity` items.
     ///
     /// # Panics
     /// When `capacity` is 0.
     #[must_use]
     pub fn new(runtime: &Handle<P>, capacity: usize) -> Self {
-        assert_ne!(capacity, 0, "a queue without room passes nothing on");
+        assert_ne!(capacity, 0, "a queue needs a capacity of at least 1");
         let state = State { items: VecDeque::with_capacity(capacity.min(ROOM)), closed: false };
         Self { state: Mutex::new(runtime, state), changed: Condvar::new(runtime), capacity }
     }
 
-    /// Puts `item` at the end, waiting for room.
+    /// Waits for room and puts `item` at the end of the queue.
     ///
     /// # Errors
-    /// When the queue is closed: the item.
+    /// Returns the item when the queue is closed.
     pub async fn send(&self, item: T) -> Result<(), Closed<T>> {
         let mut state = self.state.lock().await;
         while state.items.len() == self.capacity && !state.closed {
@@ -94,7 +95,8 @@ impl<P: Platform, T: Send> Queue<P, T> {
         Ok(())
     }
 
-    /// Takes the first item, waiting for one. None when the queue is closed and empty.
+    /// Waits for an item and takes the first one. Returns `None` when the queue is closed and
+    /// empty.
     pub async fn receive(&self) -> Option<T> {
         let mut state = self.state.lock().await;
         while state.items.is_empty() && !state.closed {
@@ -107,7 +109,7 @@ impl<P: Platform, T: Send> Queue<P, T> {
         item
     }
 
-    /// Nothing more can be sent; what is there can be received.
+    /// Closes the queue. No more items can be sent; the remaining items can be received.
     pub async fn close(&self) {
         self.state.lock().await.closed = true;
         self.changed.notify_all();

@@ -1,4 +1,5 @@
-//! Aborting: before a task has run, in every kind of wait, while it works, from inside, and too late.
+//! Aborting a task: before it has run, in every kind of wait, while it computes, by itself, and
+//! after its end.
 
 use std::sync::Arc;
 use std::sync::Mutex as HostMutex;
@@ -30,7 +31,7 @@ async fn before_the_first_poll<H: Host>(handle: Handle<H>) -> Ledger {
     let held = ledger.clone();
     on_first_cpu(&handle, |handle| async move {
         let token = held.token();
-        // Less urgent than this task on the same CPU: it has not run.
+        // The new task is less urgent than this task on the same CPU, so it has not run.
         let task = handle.spawn(pinned(LOW), async move {
             let _token = token;
             panic!("it was never polled");
@@ -72,7 +73,7 @@ async fn in_every_kind_of_wait<H: Host>(handle: Handle<H>) -> Ledger {
 async fn while_it_computes<H: Host>(handle: Handle<H>) -> Ledger {
     let ledger = Ledger::default();
     let cpus = handle.topology().cpus() as u32;
-    // On a CPU of its own if there is one, else preempted by who aborts it.
+    // The task runs on another CPU if there is one; otherwise the aborting task preempts it.
     for cpu in [cpus - 1, 0] {
         let token = ledger.token();
         let begun = Gate::new(&handle);
@@ -80,7 +81,8 @@ async fn while_it_computes<H: Host>(handle: Handle<H>) -> Ledger {
         let victim = handle.spawn(on_cpu(cpu, LOW), async move {
             let _token = token;
             begins.open();
-            // Natively this would take a quarter of an hour, simulated it would show in the time.
+            // Without the abort, this would take a quarter of an hour natively, and show in the
+            // time when simulated.
             clock.compute(Span::from_micros(900_000_000)).await;
         });
         let aborts = handle.spawn(pinned(HIGH), async move {
@@ -113,7 +115,7 @@ async fn while_it_yields<H: Host>(handle: Handle<H>) -> Ledger {
     ledger
 }
 
-/// A task that gets its own handle.
+/// A task that receives its own handle.
 fn with_own_handle<H: Host, F>(
     handle: &Handle<H>,
     main: impl FnOnce(Handle<H>, Arc<HostMutex<Option<JoinHandle<H, u32>>>>) -> F,
@@ -123,7 +125,7 @@ where
 {
     let own = Arc::new(HostMutex::new(None));
     let task = handle.spawn(pinned(LOW), main(handle.clone(), own.clone()));
-    *own.lock().expect("nobody panics with it") = Some(task);
+    *own.lock().expect("no holder panics") = Some(task);
     own
 }
 
@@ -134,9 +136,9 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
         let token = held.token();
         let own = with_own_handle(&handle, |handle, own| async move {
             let _token = token;
-            let me = own.lock().expect("nobody panics with it").take().expect("its handle");
+            let me = own.lock().expect("no holder panics").take().expect("its handle");
             me.abort();
-            // It goes on until it waits.
+            // The task goes on until it waits.
             let watch = handle.spawn((), me);
             drop(watch);
             handle.checkpoint().await;
@@ -146,7 +148,7 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
             handle.set_priority(hitm::Priority::fifo(LOW));
             handle.yield_now().await;
         }
-        assert!(own.lock().expect("nobody panics with it").is_none());
+        assert!(own.lock().expect("no holder panics").is_none());
     })
     .await;
     ledger
@@ -158,16 +160,16 @@ async fn from_inside_without_a_wait<H: Host>(handle: Handle<H>) {
         let (opens, shared) = (outcome.clone(), Arc::new(HostMutex::new(None)));
         let result = shared.clone();
         let own = with_own_handle(&handle, |handle, own| async move {
-            let me = own.lock().expect("nobody panics with it").take().expect("its handle");
+            let me = own.lock().expect("no holder panics").take().expect("its handle");
             me.abort();
             drop(handle.spawn((), async move {
-                *result.lock().expect("nobody panics with it") = me.await.ok();
+                *result.lock().expect("no holder panics") = me.await.ok();
                 opens.open();
             }));
             9
         });
         outcome.pass().await;
-        assert_eq!(*shared.lock().expect("nobody panics with it"), Some(9), "a task that ends by itself has its value");
+        assert_eq!(*shared.lock().expect("no holder panics"), Some(9), "a task that ends by itself has its value");
         drop(own);
     })
     .await;
@@ -179,7 +181,7 @@ async fn after_the_end<H: Host>(handle: Handle<H>) {
         handle.yield_now().await;
     }
     task.abort();
-    // Its number may be another's: that one is not touched.
+    // Another task may use the id by now; it is not touched.
     let others: Vec<_> = (0..10).map(|n| handle.spawn((), async move { n })).collect();
     task.abort();
     for (index, other) in others.into_iter().enumerate() {
@@ -215,7 +217,8 @@ async fn by_many_at_once<H: Host>(handle: Handle<H>) -> Ledger {
     ledger
 }
 
-/// An abort and the event that the task waits for come together: it ends one way or the other, once.
+/// An abort and the event that the task waits for happen at the same time: the task ends in one of
+/// the two ways, once.
 async fn while_it_is_woken<H: Host>(handle: Handle<H>) -> Ledger {
     let ledger = Ledger::default();
     let mutex = Arc::new(Mutex::new(&handle, ()));
@@ -237,7 +240,7 @@ async fn while_it_is_woken<H: Host>(handle: Handle<H>) -> Ledger {
             Ok(()) => {}
             Err(error) => assert!(error.is_aborted()),
         }
-        // Whatever became of it, the mutex is free.
+        // In either case the mutex is free.
         drop(mutex.lock().await);
     }
     ledger

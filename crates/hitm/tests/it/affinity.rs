@@ -1,4 +1,4 @@
-//! Tasks run where they may, at every poll.
+//! At every poll, a task runs on a CPU of its CPU set.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ every_host!(
     a_set_that_excludes_the_only_free_cpu_waits,
 );
 
-/// Some CPUs of a machine, one at least.
+/// Draws some CPUs of a machine, at least one.
 pub(crate) fn some_cpus(random: &mut Random, count: usize) -> CpuSet {
     let count = count as u32;
     let mut cpus: CpuSet = (0..count).map(CpuId).filter(|_| random.below(3) == 0).collect();
@@ -25,7 +25,7 @@ pub(crate) fn some_cpus(random: &mut Random, count: usize) -> CpuSet {
     cpus
 }
 
-/// Works, waits and yields, `steps` times.
+/// Computes, waits and yields, `steps` times.
 pub(crate) async fn wander<H: Host>(handle: Handle<H>, seed: u64, steps: usize) {
     let mut random = Random::new(seed, 0);
     for _ in 0..steps {
@@ -73,7 +73,7 @@ async fn a_task_that_changes_its_own_cpus_moves<H: Host>(handle: Handle<H>) {
                     0 => me.yield_now().await,
                     1 => {
                         me.sleep(Span::from_micros(3)).await;
-                        // A sleep whose time is over when it begins does not leave its CPU.
+                        // A sleep whose deadline has passed when it begins does not leave its CPU.
                         me.checkpoint().await;
                     }
                     _ => me.checkpoint().await,
@@ -87,8 +87,9 @@ async fn a_task_that_changes_its_own_cpus_moves<H: Host>(handle: Handle<H>) {
     }
 }
 
-/// Where a task may be: what was said last; also what was said before, while that is being changed and once more
-/// afterwards, since its CPU may have chosen it and not begun to poll it.
+/// The CPUs where a task may be: its present CPU set. While the set changes, and for one poll
+/// afterwards, the previous set counts too, since a CPU may have picked the task and not begun to
+/// poll it.
 struct Said {
     now: CpuSet,
     before: Option<CpuSet>,
@@ -96,7 +97,7 @@ struct Said {
 }
 
 impl Said {
-    /// A poll begins on `cpu`: whether it may.
+    /// Records a poll on `cpu`; returns whether it is allowed there.
     fn poll_on(&mut self, cpu: CpuId) -> bool {
         let fine = self.now.contains(cpu) || self.before.as_ref().is_some_and(|before| before.contains(cpu));
         if !self.changing {
@@ -119,7 +120,7 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
         let look = move || {
             H::settle();
             let cpu = H::current_cpu();
-            let fine = seen.lock().expect("nobody panics with it").poll_on(cpu);
+            let fine = seen.lock().expect("no holder panics").poll_on(cpu);
             assert!(fine, "task {number} on CPU {cpu}, where it may not be any more");
         };
         tasks.push((handle.spawn(options, polled(wander(handle.clone(), number, 60), look)), said));
@@ -130,14 +131,14 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
         let cpus = some_cpus(&mut random, cpus);
         {
             H::settle();
-            let mut said = said.lock().expect("nobody panics with it");
+            let mut said = said.lock().expect("no holder panics");
             let before = std::mem::replace(&mut said.now, cpus.clone());
             (said.before, said.changing) = (Some(before), true);
         }
         handle.set_cpus_of(task, &cpus);
         {
             H::settle();
-            said.lock().expect("nobody panics with it").changing = false;
+            said.lock().expect("no holder panics").changing = false;
         }
         wander(handle.clone(), random.below(1_000), 2).await;
     }
@@ -147,7 +148,7 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
 }
 
 async fn a_set_that_excludes_the_only_free_cpu_waits<H: Host>(handle: Handle<H>) {
-    // Two tasks that may run on the first CPU alone, however many others idle.
+    // Two tasks may run on the first CPU only, even if other CPUs idle.
     let begun = crate::stage::Gate::new(&handle);
     let (clock, begins) = (handle.clone(), begun.clone());
     let first = handle.spawn(on_cpu(0, 5), async move {

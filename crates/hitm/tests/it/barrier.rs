@@ -1,4 +1,4 @@
-//! The barrier: all arrive before any goes on, round after round.
+//! The barrier: all tasks arrive before any of them goes on, round after round.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ async fn nobody_is_a_round_ahead<H: Host>(handle: Handle<H>) {
                 if (number + round).is_multiple_of(3) {
                     clock.yield_now().await;
                 }
-                // Relaxed: the barrier orders it, or the test fails.
+                // Relaxed: the barrier orders it; otherwise the test fails.
                 arrived.fetch_add(1, Ordering::Relaxed);
                 led += usize::from(barrier.wait().await);
                 // Relaxed: as above.

@@ -1,4 +1,4 @@
-//! The condition variable: whom a notification reaches.
+//! The condition variable: the waiters that a notification reaches.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl<P: Platform> Shared<P> {
     }
 }
 
-/// Tasks that wait to be notified once, and note it.
+/// Spawns tasks that wait for one notification, and record it.
 async fn waiters<H: Host>(handle: &Handle<H>, shared: &Arc<Shared<H>>, diary: &Diary<u32>) -> Vec<JoinHandle<H, ()>> {
     let mut tasks = Vec::new();
     for number in 0..4 {
@@ -94,7 +94,7 @@ async fn a_waiter_that_was_dropped_passes_it_on<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, |handle| async move {
         let (shared, diary) = (Shared::new(&handle), Diary::new());
         let tasks = waiters(&handle, &shared, &diary).await;
-        // The first was chosen, and has not run.
+        // The first waiter was chosen, and has not run.
         shared.changed.notify_one();
         tasks[0].abort();
         handle.checkpoint().await;
@@ -116,7 +116,7 @@ async fn a_waiter_that_was_dropped_while_it_takes_the_mutex_passes_it_on<H: Host
         let held = shared.state.lock().await;
         shared.changed.notify_one();
         handle.checkpoint().await;
-        // The first was notified and waits for the mutex.
+        // The first waiter was notified and waits for the mutex.
         tasks[0].abort();
         handle.checkpoint().await;
         drop(held);
@@ -132,7 +132,7 @@ async fn a_waiter_that_was_dropped_while_it_takes_the_mutex_passes_it_on<H: Host
     .await;
 }
 
-/// Tasks take turns, anywhere: each waits until it is its turn.
+/// Tasks on any CPU take turns: each waits for its turn.
 async fn to_and_fro<H: Host>(handle: Handle<H>) {
     let shared = Shared::new(&handle);
     let (players, rounds) = (3, H::OFTEN as u32 / 3);

@@ -1,4 +1,4 @@
-//! Fair tasks: below all real-time ones, by weight among themselves, and never starved.
+//! Fair tasks: below all real-time ones, sharing by weight, and never starved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,7 +89,7 @@ async fn a_fair_owner_is_lent_the_priority_of_who_waits<H: Host>(handle: Handle<
             let (clock, diary, mutex) = (handle.clone(), diary.clone(), mutex.clone());
             let (held, release) = (held.clone(), release.clone());
             handle.spawn(fair(7), async move {
-                let guard = mutex.lock().await.expect("nobody dies with it");
+                let guard = mutex.lock().await.expect("no holder panics");
                 held.open();
                 release.pass().await;
                 diary.note("lent");
@@ -102,7 +102,7 @@ async fn a_fair_owner_is_lent_the_priority_of_who_waits<H: Host>(handle: Handle<
         let waiter = {
             let (diary, mutex) = (diary.clone(), mutex.clone());
             until_it_waits(&handle, async move {
-                let _guard = mutex.lock().await.expect("nobody dies with it");
+                let _guard = mutex.lock().await.expect("no holder panics");
                 diary.note("urgent");
             })
             .await
@@ -183,10 +183,10 @@ mod timed {
 
     const MILLIS: u64 = 1_000;
 
-    /// How long a task computes between two looks.
+    /// How long a task computes between two clock reads.
     const STRETCH: Span = Span::from_micros(50);
 
-    /// What a task has computed, in stretches, and the longest time between two of them.
+    /// The computed stretches of a task, and the longest time between two of them.
     #[derive(Default)]
     struct Progress {
         stretches: AtomicU64,
@@ -224,7 +224,8 @@ mod timed {
         (progress, task)
     }
 
-    /// Runs tasks of these options for `millis` on one CPU; what each had, and its longest wait.
+    /// Runs tasks with these options for `millis` on one CPU; returns the CPU time and the longest
+    /// wait of each.
     fn on_one_cpu(options: Vec<SpawnOptions>, millis: u64) -> Vec<(Span, Span)> {
         simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             handle.set_priority(Priority::fifo(90));
@@ -279,12 +280,13 @@ mod timed {
                 had
             })
             .result;
-            // A tick and an interrupt until all are where they stay.
+            // A tick and an interrupt, until all tasks have reached their CPUs.
             assert!(had.iter().all(|&had| had >= Span::from_micros(90 * MILLIS)), "{mitigation}: {had:?}");
         }
     }
 
-    /// A CPU that idles while a fair task waits elsewhere is given one at the next tick, whatever comes late and whoever is taken away.
+    /// A CPU that idles while a fair task waits on another CPU gets it at the next tick. The bound
+    /// includes late interrupts and vCPU preemptions.
     #[test]
     fn no_fair_task_waits_beside_an_idle_cpu_for_longer_than_a_tick() {
         let (late_by, taken_for) = (Span::from_micros(50), Span::from_micros(20));
@@ -305,16 +307,17 @@ mod timed {
                 longest.push((mitigation, faults.is_some(), found.result));
             }
         }
-        // The tick, its timer and the interrupt that follows come late, and the CPUs that hand over and take are taken away a few times.
+        // The tick, its timer and the following interrupt come late, and the CPUs that give and
+        // take the task lose their vCPU a few times.
         let bound = |faults| {
             Span::from_micros(4 * MILLIS) + if faults { late_by * 2 + taken_for * 10 } else { Span::from_micros(50) }
         };
         assert!(longest.iter().all(|&(_, faults, found)| found.longest <= bound(faults)), "{longest:?}");
-        // It would mean little if it never happened.
+        // The test would mean little if no task ever waited.
         assert!(longest.iter().any(|&(_, _, found)| found.longest > Span::from_micros(MILLIS)), "{longest:?}");
     }
 
-    /// A task that works and sleeps by turns, a millisecond each in the mean, for 60 ms.
+    /// A task that alternately computes and sleeps, for a millisecond each on average, for 60 ms.
     fn now_and_then(handle: &Handle<Simulated>, mut random: Random) -> JoinHandle<Simulated, ()> {
         let clock = handle.clone();
         handle.spawn(Priority::fair(0), async move {
@@ -326,8 +329,8 @@ mod timed {
         })
     }
 
-    /// The longest wait of a task of this nice level that sleeps for 5 ms and works for [`STRETCH`] by turns, beside so many that always work,
-    /// on one CPU.
+    /// Returns the longest wait of a task of this nice level that alternately sleeps for 5 ms and
+    /// computes for [`STRETCH`]. It shares one CPU with `hogs` tasks that always compute.
     fn longest_wait_beside(nice: i8, hogs: usize, millis: u64) -> Span {
         simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             let end = handle.now() + Span::from_micros(millis * MILLIS);
@@ -355,22 +358,24 @@ mod timed {
     #[test]
     fn who_sleeps_much_waits_little() {
         let longest = longest_wait_beside(0, 3, 500);
-        // It has had less than its share, so it runs when the slice is over that runs when it wakes: 0.7 ms on one CPU.
+        // The sleeper has had less than its share. It runs when the slice of the task that runs at
+        // its wakeup is over: 0.7 ms on one CPU.
         assert!(longest <= Span::from_micros(750), "{longest}");
     }
 
-    /// Who is owed time has its slice, 0.7 ms, done by its deadline and another's slice: virtual time passes a slice of its own in the time in which
-    /// all who are queued have one by their weights.
+    /// A task that is owed time completes its slice, 0.7 ms, by its deadline plus one slice of
+    /// another task. Virtual time advances by the task's own slice while all queued tasks get a
+    /// slice each by their weights.
     #[test]
     fn who_wakes_beside_a_thousand_waits_for_a_round_at_most() {
         for (nice, weight) in [(0, 1_024.0), (-20, 88_818.0)] {
             let longest = longest_wait_beside(nice, 1_000, 5_000);
             let slice = Span::from_micros(700);
             let round = slice.scale((1_000.0 * 1_024.0 + weight) / weight);
-            // Switches, and ticks that come in between.
+            // For switches, and ticks in between.
             let bound = (round + slice).scale(1.02) + STRETCH;
             assert!(longest <= bound, "{nice}: {longest}, more than {bound}");
-            // It would mean little if it never waited.
+            // The test would mean little if the task never waited.
             assert!(longest > slice.scale(0.5), "{nice}: {longest}");
         }
     }

@@ -1,4 +1,4 @@
-//! The futex: whom it lets wait, whom a wake wakes, and waits that are dropped.
+//! The futex: which tasks wait, which tasks a wake reaches, and dropped waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ every_host!(
 async fn who_comes_after_the_change_does_not_wait<H: Host>(handle: Handle<H>) {
     let futex = Futex::new(&handle, 3);
     futex.wait(2).await;
-    // Relaxed: this task alone is here.
+    // Relaxed: this is the only task.
     futex.word().store(4, Ordering::Relaxed);
     futex.wait(3).await;
     assert_eq!(futex.wake(usize::MAX), 0);
@@ -34,7 +34,7 @@ async fn a_store_alone_wakes_nobody<H: Host>(handle: Handle<H>) {
         let futex = Arc::new(Futex::new(&handle, 0));
         let shared = futex.clone();
         let waits = until_it_waits(&handle, async move { shared.wait(0).await }).await;
-        // Relaxed: one CPU.
+        // Relaxed: there is one CPU.
         futex.word().store(1, Ordering::Relaxed);
         for _ in 0..5 {
             handle.yield_now().await;
@@ -99,7 +99,7 @@ async fn a_wait_that_was_dropped_passes_its_wake_on<H: Host>(handle: Handle<H>) 
         }
         let mut tasks = tasks.into_iter();
         let (first, second, third) = (tasks.next().unwrap(), tasks.next().unwrap(), tasks.next().unwrap());
-        // The first two are chosen before they are aborted; the third is left.
+        // The first two waiters are chosen before they are aborted; the third one remains.
         assert_eq!(futex.wake(1), 1);
         first.abort();
         second.abort();
@@ -122,7 +122,7 @@ async fn a_wait_that_was_dropped_leaves_the_queue<H: Host>(handle: Handle<H>) {
     .await;
 }
 
-/// Two tasks hand a number to and fro, anywhere: each change comes with a wake.
+/// Two tasks on any CPU pass a number back and forth: each change comes with a wake.
 async fn no_change_with_a_wake_is_missed<H: Host>(handle: Handle<H>) {
     let futex = Arc::new(Futex::new(&handle, 0));
     let rounds = H::OFTEN as u32;
@@ -152,7 +152,7 @@ async fn no_change_with_a_wake_is_missed<H: Host>(handle: Handle<H>) {
     assert_eq!(futex.word().load(Ordering::Relaxed), 2 * rounds);
 }
 
-/// The simulated machine sees that nobody can go on.
+/// The simulated machine detects that no task can go on.
 #[cfg(not(miri))]
 #[test]
 fn a_wake_that_was_forgotten_is_a_deadlock() {
@@ -162,12 +162,12 @@ fn a_wake_that_was_forgotten_is_a_deadlock() {
         let futex = Arc::new(Futex::new(&handle, 0));
         let shared = futex.clone();
         drop(handle.spawn((), async move {
-            // Relaxed: nobody looks.
+            // Relaxed: no task reads it.
             shared.word().store(1, Ordering::Relaxed);
         }));
         futex.wait(0).await;
         futex.wait(1).await;
     });
-    let text = stalled.err().expect("nobody wakes it").to_string();
+    let text = stalled.err().expect("no task wakes it").to_string();
     assert!(text.starts_with("deadlock"), "{text}");
 }

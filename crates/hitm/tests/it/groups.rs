@@ -1,4 +1,4 @@
-//! Groups: they share as one, whatever is in them, and are there as long as somebody needs them.
+//! Groups: each shares as one unit, whatever is in it, and lives as long as it is in use.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) fn within(group: &Group) -> SpawnOptions {
     SpawnOptions { priority: Priority::fair(0), group: Some(group.clone()), ..SpawnOptions::default() }
 }
 
-/// The scheduler's groups that live.
+/// Returns the number of live groups of the scheduler.
 fn living<H: Host>(handle: &Handle<H>) -> usize {
     handle.scheduler().snapshot().groups.iter().filter(|group| group.lives).count()
 }

@@ -14,13 +14,13 @@ use crate::ledger::Finally;
 #[cfg(not(miri))]
 pub(crate) use simulated::{MACHINES, Setup, simulate, simulated, try_simulate};
 
-/// What a case may know of its host.
+/// The properties of a host that a case may use.
 pub(crate) trait Host: Platform {
-    /// Tasks that make a crowd.
+    /// The number of tasks in a crowd.
     const CROWD: usize;
-    /// How often something is done to be done often.
+    /// The number of repetitions for frequent actions.
     const OFTEN: usize;
-    /// Whether time is simulated, so that it can be reasoned about.
+    /// Whether time is simulated, so that a case can rely on it.
     const TIMED: bool;
 }
 
@@ -30,14 +30,14 @@ impl Host for Native {
     const TIMED: bool = false;
 }
 
-/// Numbers of native threads, each with the scheduler that users get and with the baseline in turn.
+/// The numbers of native threads; each runs with the default scheduler and with the baseline.
 const THREADS: &[(usize, &str)] = if cfg!(miri) {
     &[(1, "baseline"), (2, "shipped")]
 } else {
     &[(1, "baseline"), (2, "shipped"), (4, "baseline"), (8, "shipped")]
 };
 
-/// Makes two tests of each case, one a host.
+/// Makes two tests of each case, one per host.
 macro_rules! every_host {
     ($($case:ident),+ $(,)?) => {
         $(
@@ -57,7 +57,7 @@ macro_rules! every_host {
     };
 }
 
-/// Says which run it was, if it panics.
+/// Prints the parameters of the run if it panics.
 struct Here<T: fmt::Debug>(T);
 
 impl<T: fmt::Debug> Drop for Here<T> {
@@ -68,7 +68,7 @@ impl<T: fmt::Debug> Drop for Here<T> {
     }
 }
 
-/// The case's result; its panic goes on here.
+/// Returns the case's result, or resumes its panic.
 fn result_of<R>(result: Result<R, JoinError>) -> R {
     result.unwrap_or_else(|error| match error.into_panic() {
         Ok(payload) => resume_unwind(payload),
@@ -76,10 +76,10 @@ fn result_of<R>(result: Result<R, JoinError>) -> R {
     })
 }
 
-/// Whatever is left of a runtime must be in order.
+/// Checks the final state of a runtime.
 fn check_scheduler<P: Platform>(handle: &Handle<P>) {
     let snapshot = handle.scheduler().snapshot();
-    // An interrupt that was under way to a CPU that had left was not taken: a push chain may have ended there.
+    // An interrupt to a CPU that had left was not taken: a push chain may have ended there.
     let mut violations = snapshot.violations();
     violations.retain(|violation| !violation.contains("a push chain is under way"));
     assert!(violations.is_empty(), "{violations:#?}");
@@ -114,7 +114,7 @@ where
     result_of(result).check();
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).expect("a message")
@@ -146,13 +146,13 @@ mod simulated {
         pub(crate) costs: CostSet,
         pub(crate) config: Config,
         pub(crate) roles: &'static [&'static str],
-        /// Whether CPUs of a core take nothing from each other.
+        /// Whether the CPUs of a core do not slow each other down.
         pub(crate) cores_shared_for_nothing: bool,
         pub(crate) keeps_journal: bool,
     }
 
     impl Setup {
-        /// A machine, all else being the default but the checks.
+        /// A machine with default parameters, except for the checks.
         pub(crate) fn of(machine: &'static str) -> Self {
             let config = Config { check_races: true, livelock_after: 20_000_000, ..Config::default() };
             Self {
@@ -167,10 +167,10 @@ mod simulated {
         }
     }
 
-    /// Shapes: one CPU, two cores, two cores of two threads, and two packages of two LLCs each.
+    /// The shapes: one CPU, two cores, two cores of two threads, and two packages of two LLCs each.
     pub(crate) const MACHINES: [&str; 4] = ["core:1 pu:1", "core:2 pu:1", "core:2 pu:2", "pack:2 l3:2 core:2 pu:2"];
 
-    /// Every machine with both arbitration policies, the other parameters varying along.
+    /// Every machine with both arbitration policies; the other parameters vary with these.
     fn setups() -> impl Iterator<Item = Setup> {
         let variants = [
             (1, Arbitration::Fifo, "baseline", CostSet::Linux),
@@ -189,13 +189,13 @@ mod simulated {
         })
     }
 
-    /// A simulated run that has ended.
+    /// A finished simulated run.
     pub(crate) struct Ran<R> {
         pub(crate) result: R,
         pub(crate) results: Results,
     }
 
-    /// Shuts the runtime down when the case ends, however it does.
+    /// Shuts the runtime down when the case ends, also when it panics.
     struct Stops(Handle<Simulated>);
 
     impl Drop for Stops {
@@ -213,7 +213,7 @@ mod simulated {
         setups().for_each(|setup| simulate(setup, case).result.check());
     }
 
-    /// Runs a case on a simulated machine; the runtime shuts down when it has ended.
+    /// Runs a case on a simulated machine; shuts the runtime down when the case has ended.
     pub(crate) fn simulate<F, R>(setup: Setup, case: impl FnOnce(Handle<Simulated>) -> F + 'static) -> Ran<R>
     where
         F: Future<Output = R> + Send + 'static,
@@ -222,7 +222,7 @@ mod simulated {
         try_simulate(setup, case).unwrap_or_else(|stalled| panic!("{stalled}"))
     }
 
-    /// As `simulate`, for machines that may stall.
+    /// Runs a case as `simulate` does, for machines that may stall.
     pub(crate) fn try_simulate<F, R>(
         setup: Setup,
         case: impl FnOnce(Handle<Simulated>) -> F + 'static,
@@ -254,14 +254,14 @@ mod simulated {
                     let _stops = stops;
                     main.await
                 });
-                *slot.lock().expect("nobody panics with it") = Some(main);
+                *slot.lock().expect("no holder panics") = Some(main);
             }
             runtime.run_cpu(cpu);
         })?;
         machine.check();
         assert_eq!(machine.races(), [""; 0]);
         check_scheduler(&handle);
-        let mut main = result.lock().expect("nobody panics with it").take().expect("CPU 0 has started it");
+        let mut main = result.lock().expect("no holder panics").take().expect("CPU 0 has started it");
         let Poll::Ready(result) = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop())) else {
             panic!("the CPUs have left and the case has not ended");
         };

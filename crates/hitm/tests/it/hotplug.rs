@@ -1,4 +1,4 @@
-//! CPUs go out of use and come back while tasks run.
+//! CPUs go offline and online while tasks run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,11 +43,11 @@ async fn work_goes_on_while_cpus_come_and_go<H: Host>(handle: Handle<H>) {
     }
 }
 
-/// What a CPU may do that comes and goes.
+/// What a CPU that goes offline and online may do.
 const ONLINE: u32 = 0;
-/// It is out of use. A task that it had chosen by then is polled once more.
+/// The CPU is offline. It may still poll a task that it had picked before, once.
 const LEAVING: u32 = 1;
-/// That has happened.
+/// The CPU has done that.
 const GONE: u32 = 2;
 
 async fn an_offline_cpu_runs_nothing<H: Host>(handle: Handle<H>) {
@@ -76,11 +76,11 @@ async fn an_offline_cpu_runs_nothing<H: Host>(handle: Handle<H>) {
     for round in 0..6 {
         assert!(handle.set_offline(last));
         H::settle();
-        // Release: from here on, one poll begins there at most.
+        // Release: from here on, at most one poll begins there.
         offline.store(LEAVING, Ordering::Release);
         wander(handle.clone(), round, 5).await;
         H::settle();
-        // Release: as above.
+        // Release: pairs with the AcqRel above.
         offline.store(ONLINE, Ordering::Release);
         handle.set_online(last);
         wander(handle.clone(), round, 5).await;
@@ -128,7 +128,7 @@ async fn who_may_run_there_alone_runs_elsewhere<H: Host>(handle: Handle<H>) {
     });
     handle.sleep(Span::from_micros(30)).await;
     assert!(handle.set_offline(CpuId(last)));
-    // Its set gives way, or it would wait for ever.
+    // The task's CPU set is ignored; otherwise the task would wait for ever.
     joined(task).await;
     handle.set_online(CpuId(last));
 }

@@ -1,4 +1,4 @@
-//! Joining: from one task, from several, in another than began to.
+//! Joining: by one task, by several tasks, and by a task other than the one that began to join.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ async fn one_task_joins_many<H: Host>(handle: Handle<H>) {
     };
     let mut tasks: Vec<_> = (0..50).map(task).collect();
     gate.open();
-    // In an order that is not that of their ends.
+    // The order differs from the order in which the tasks end.
     tasks.reverse();
     for (index, task) in tasks.into_iter().enumerate() {
         assert_eq!(joined(task).await, 49 - index);
@@ -38,7 +38,7 @@ async fn one_task_joins_many<H: Host>(handle: Handle<H>) {
 }
 
 async fn many_tasks_join_one_each<H: Host>(handle: Handle<H>) {
-    // A chain: each joins the one before.
+    // A chain: each task joins the one before.
     let gate = Gate::new(&handle);
     let held = gate.clone();
     let mut last: JoinHandle<H, u32> = handle.spawn((), async move {
@@ -66,14 +66,15 @@ async fn a_join_may_go_on_in_another_task<H: Host>(handle: Handle<H>) {
     assert_eq!(joined(other).await, 7);
 }
 
-/// Polls what is shared, by whichever task comes.
+/// Polls a shared future, by whichever task comes.
 async fn poll_shared<H: Host>(shared: Arc<Mutex<Option<JoinHandle<H, u32>>>>) -> u32 {
     poll_fn(|context| {
-        // Taken out for the poll: a task must not hold a lock of the host where another CPU may run.
-        let mut task = shared.lock().expect("nobody panics with it").take().expect("one at a time");
+        // Taken out for the poll: a task must not hold a lock of the host where another CPU may
+        // run.
+        let mut task = shared.lock().expect("no holder panics").take().expect("one at a time");
         let poll = Pin::new(&mut task).poll(context);
         if poll.is_pending() {
-            *shared.lock().expect("nobody panics with it") = Some(task);
+            *shared.lock().expect("no holder panics") = Some(task);
         }
         poll
     })
@@ -96,7 +97,7 @@ async fn the_last_who_polled_is_woken<H: Host>(handle: Handle<H>) {
         gate.open();
         assert_eq!(joined(last).await, 5);
         first.abort();
-        assert!(first.await.expect_err("nobody wakes it but the abort").is_aborted());
+        assert!(first.await.expect_err("only the abort wakes it").is_aborted());
     })
     .await;
 }

@@ -1,10 +1,10 @@
-//! Counts drops: everything that was made must be dropped, once.
+//! Counts drops: every token must be dropped exactly once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a case leaves to be looked at when its runtime is gone.
+/// State that a case leaves for checks after its runtime has gone.
 pub(crate) trait Finally: Send + 'static {
-    /// Panics if something is wrong.
+    /// Panics if the state is wrong.
     fn check(self);
 }
 
@@ -12,11 +12,11 @@ impl Finally for () {
     fn check(self) {}
 }
 
-/// The tokens that were given out, by number: how often each was dropped.
+/// The tokens by number, each with its number of drops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Vec<u32>>>);
 
-/// Something to be dropped.
+/// A token whose drop is counted.
 #[derive(Debug)]
 pub(crate) struct Token {
     ledger: Ledger,
@@ -25,17 +25,17 @@ pub(crate) struct Token {
 
 impl Ledger {
     fn drops(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no holder panics")
     }
 
-    /// A new token.
+    /// Makes a new token.
     pub(crate) fn token(&self) -> Token {
         let mut drops = self.drops();
         drops.push(0);
         Token { ledger: self.clone(), number: drops.len() - 1 }
     }
 
-    /// How many were made, and how many dropped.
+    /// Returns the numbers of made and of dropped tokens.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let drops = self.drops();
         (drops.len(), drops.iter().map(|&count| count as usize).sum())

@@ -1,8 +1,9 @@
 //! The runtime's promises, each on both hosts.
 //!
-//! A case is written once, as an async function over a handle, and started natively with several numbers of threads and on
-//! simulated machines of several shapes, seeds and arbitration policies: see [`host`]. What only one host has (simulated time,
-//! foreign threads) is tested on it alone.
+//! A case is written once, as an async function over a handle. It runs natively with several
+//! numbers of threads, and on simulated machines of several shapes, seeds and arbitration policies:
+//! see [`host`]. Properties of only one host (simulated time, foreign threads) are tested there
+//! only.
 #![allow(missing_docs, reason = "tests are their own documentation")]
 
 #[macro_use]

@@ -1,4 +1,4 @@
-//! The mutex: one holder at a time, whatever happens to those that wait.
+//! The mutex: one holder at a time, whatever happens to its waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ async fn one_holder_at_a_time<H: Host>(handle: Handle<H>) {
         handle.spawn((), async move {
             for round in 0..rounds {
                 let mut held = sum.lock().await;
-                // Relaxed: the mutex orders it, or the test fails.
+                // Relaxed: the mutex orders it; otherwise the test fails.
                 assert_eq!(holders.fetch_add(1, Ordering::Relaxed), 0);
                 let before = *held;
                 if (number + round).is_multiple_of(3) {
@@ -63,7 +63,7 @@ async fn who_runs_may_take_it_before_who_was_woken<H: Host>(handle: Handle<H>) {
         let other = mutex.clone();
         let waits = until_it_waits(&handle, async move { *other.lock().await += 1 }).await;
         drop(held);
-        // The other was woken, is more urgent, and has not run.
+        // The other task was woken, is more urgent, and has not run.
         let held = mutex.try_lock().expect("it is not fair");
         handle.checkpoint().await;
         assert!(!waits.is_finished());
@@ -107,7 +107,8 @@ async fn a_wait_that_was_dropped_after_its_wake_passes_it_on<H: Host>(handle: Ha
         }
         let (second, first) = (waiters.pop().expect("two"), waiters.pop().expect("two"));
         drop(held);
-        // It was woken and has not run: were its wake lost, the second would wait for ever.
+        // The first waiter was woken and has not run: if its wake were lost, the second would wait
+        // for ever.
         first.abort();
         assert!(first.await.expect_err("it was aborted").is_aborted());
         joined(second).await;

@@ -1,4 +1,4 @@
-//! Who goes first on one CPU.
+//! The order in which tasks run on one CPU.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +117,7 @@ async fn a_task_runs_until_it_waits<H: Host>(handle: Handle<H>) {
             handle.checkpoint().await;
             handle.compute(Span::from_micros(20)).await;
         }
-        assert_eq!(diary.take(), [], "an equal preempts nobody");
+        assert_eq!(diary.take(), [], "a task of the same priority preempts none");
         joined(task).await;
     })
     .await;
@@ -133,7 +133,7 @@ async fn a_preempted_task_goes_on_before_its_equals<H: Host>(handle: Handle<H>) 
         let (seen, begins, me) = (urgent_ran.clone(), begun.clone(), handle.clone());
         let first = handle.spawn(pinned(LOW), async move {
             begins.open();
-            // Relaxed: one CPU.
+            // Relaxed: there is one CPU.
             while !seen.load(Ordering::Relaxed) {
                 me.compute(Span::from_micros(20)).await;
             }

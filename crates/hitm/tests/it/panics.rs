@@ -1,4 +1,5 @@
-//! Panics: in a poll, in destructors, in values, in wakers. They hurt the task that panics and nobody else.
+//! Panics in a poll, in destructors, in values and in wakers. A panic affects only the task that
+//! panics.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -35,7 +36,7 @@ fn panic_of(result: Result<impl Sized, JoinError>) -> String {
     message(&*payload).to_owned()
 }
 
-/// Panics when it is dropped.
+/// A value whose destructor panics.
 struct Bomb(&'static str, Option<Token>);
 
 impl Drop for Bomb {
@@ -92,7 +93,7 @@ async fn in_a_destructor_of_a_task_that_was_never_polled<H: Host>(handle: Handle
     ledger
 }
 
-/// Panics in its poll, and again in its destructor.
+/// A future that panics in its poll, and again in its destructor.
 struct Twice(Option<Token>);
 
 impl Future for Twice {
@@ -117,7 +118,7 @@ async fn in_a_destructor_after_a_panic<H: Host>(handle: Handle<H>) -> Ledger {
     ledger
 }
 
-/// Is done at once; panics in its destructor.
+/// A future that is ready at once and panics in its destructor.
 struct DoneBomb(Ledger, #[expect(dead_code, reason = "it is there to be dropped")] Bomb);
 
 impl Future for DoneBomb {
@@ -132,7 +133,7 @@ async fn in_a_destructor_of_a_task_that_is_done<H: Host>(handle: Handle<H>) -> L
     let ledger = Ledger::default();
     let bomb = Bomb("done", Some(ledger.token()));
     let task = handle.spawn((), DoneBomb(ledger.clone(), bomb));
-    // The value is given up: the panic is what there is to tell.
+    // The value is dropped; the joiner gets the panic.
     assert_eq!(panic_of(task.await), "done");
     assert_eq!(ledger.counts(), (2, 2));
     ledger
@@ -143,7 +144,7 @@ async fn in_a_value_that_nobody_joins<H: Host>(handle: Handle<H>) -> Ledger {
     on_first_cpu(&handle, {
         let ledger = ledger.clone();
         |handle| async move {
-            // Given up while it runs: the task drops its value.
+            // The handle is dropped while the task runs: the task drops its value.
             let gate = Gate::new(&handle);
             let (held, token) = (gate.clone(), ledger.token());
             let task = until_it_waits(&handle, async move {
@@ -155,7 +156,8 @@ async fn in_a_value_that_nobody_joins<H: Host>(handle: Handle<H>) -> Ledger {
             gate.open();
             handle.checkpoint().await;
             assert_eq!(ledger.counts(), (1, 1));
-            // Given up afterwards: whoever gives it up drops it, and panics.
+            // The handle is dropped after the task's end: the dropping task drops the value, and
+            // panics.
             let token = ledger.token();
             let task = until_it_waits(&handle, async move { Bomb("given up", Some(token)) }).await;
             let gives_up = handle.spawn((), async move { drop(task) });
@@ -207,7 +209,7 @@ async fn in_a_waker_of_a_join<H: Host>(handle: Handle<H>) {
         handle.yield_now().await;
     }
     assert_eq!(joined(task).await, 4);
-    // A wait as well: the others are woken all the same.
+    // A plain waiter too: the other waiters are woken all the same.
     let gate = Gate::new(&handle);
     let mut wait = Box::pin(gate.pass());
     assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -232,7 +234,8 @@ async fn while_it_holds_a_mutex<H: Host>(handle: Handle<H>) {
         panic!("with the mutex");
     });
     begun.pass().await;
-    // No poisoning: the next holder finds what was left, also one that waits already.
+    // There is no poisoning: the next holder, also one that waits already, finds the value as it
+    // was left.
     let waits: Vec<_> = (0..4)
         .map(|_| {
             let mutex = mutex.clone();
@@ -265,7 +268,7 @@ async fn while_others_work<H: Host>(handle: Handle<H>) -> Ledger {
         assert_eq!(task.await.is_err(), n % 2 == 1, "task {n}");
     }
     assert_eq!(*mutex.lock().await, 120);
-    // Nobody is left in a strange state.
+    // No task is left in an inconsistent state.
     poll_fn(|_| Poll::Ready(())).await;
     ledger
 }

@@ -1,4 +1,4 @@
-//! Parking: the token, and that nothing else ends a park.
+//! Parking: the token, and that only an unpark ends a park.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ async fn two_unparks_count_once<H: Host>(handle: Handle<H>) {
         handle.checkpoint().await;
         assert_eq!(diary.take(), ["second"]);
         joined(task).await;
-        // Nobody is there any more.
+        // The task has ended.
         let ended = until_it_waits(&handle, async {}).await;
         ended.unpark();
         joined(ended).await;
@@ -67,7 +67,7 @@ async fn unparks_and_parks_alternate<H: Host>(handle: Handle<H>) {
     let (other, me, begins) = (shared.clone(), handle.clone(), ready.clone());
     let pong = handle.spawn((), async move {
         begins.pass().await;
-        let ping = other.lock().expect("nobody panics with it").take().expect("its partner");
+        let ping = other.lock().expect("no holder panics").take().expect("its partner");
         for _ in 0..H::OFTEN {
             me.park().await;
             ping.unpark();
@@ -84,7 +84,7 @@ async fn unparks_and_parks_alternate<H: Host>(handle: Handle<H>) {
         }
         H::OFTEN
     });
-    *shared.lock().expect("nobody panics with it") = Some(ping);
+    *shared.lock().expect("no holder panics") = Some(ping);
     ready.open();
     while !partner.is_finished() {
         handle.yield_now().await;
@@ -97,14 +97,14 @@ async fn spurious_wakeups_do_not_end_it<H: Host>(handle: Handle<H>) {
         let leaves = waker.clone();
         let task = until_it_waits(&handle, async move {
             poll_fn(|context| {
-                *leaves.lock().expect("nobody panics with it") = Some(context.waker().clone());
+                *leaves.lock().expect("no holder panics") = Some(context.waker().clone());
                 Poll::Ready(())
             })
             .await;
             me.park().await;
         })
         .await;
-        let waker = waker.lock().expect("nobody panics with it").take().expect("it has run");
+        let waker = waker.lock().expect("no holder panics").take().expect("it has run");
         for _ in 0..10 {
             waker.wake_by_ref();
             handle.checkpoint().await;
@@ -129,7 +129,7 @@ async fn a_park_that_was_dropped_leaves_its_token<H: Host>(handle: Handle<H>) {
             me.park().await;
         })
         .await;
-        // Nobody waits for it now; the next park will.
+        // No task waits for the token now; the next park takes it.
         task.unpark();
         gate.open();
         joined(task).await;

@@ -1,4 +1,4 @@
-//! The PI mutex: who waits lends its priority, along the whole chain, for as long as it waits.
+//! The PI mutex: a waiter lends its priority along the whole chain, for as long as it waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -34,12 +34,13 @@ every_host!(
     a_guard_may_outlive_the_task_that_took_it,
 );
 
-/// How urgent a task is, as users count it.
+/// Returns a task's priority, as users count it.
 fn urgency<P: Platform, T>(handle: &Handle<P>, task: &JoinHandle<P, T>) -> u8 {
     handle.scheduler().prio_of(task.id()).rt_priority().expect("a real-time priority")
 }
 
-/// Spawns a task on the first CPU at `priority`, less or more urgent than the caller, and lets it run until it waits.
+/// Spawns a task on the first CPU at `priority`, which may be less or more urgent than the
+/// caller's, and lets it run until it waits.
 async fn settled<P, F>(handle: &Handle<P>, priority: u8, future: F) -> JoinHandle<P, F::Output>
 where
     P: Platform,
@@ -51,21 +52,21 @@ where
     task
 }
 
-/// Lets everything on the first CPU run until it waits.
+/// Lets all tasks on the first CPU run until they wait.
 async fn rest<P: Platform>(handle: &Handle<P>) {
     handle.set_priority(Priority::fifo(1));
     handle.yield_now().await;
     handle.set_priority(Priority::fifo(SAME));
 }
 
-/// A mutex that many share.
+/// A mutex that many tasks share.
 type Shared<P> = Arc<PiMutex<P, Vec<u8>>>;
 
 fn shared<P: Platform>(handle: &Handle<P>) -> Shared<P> {
     Arc::new(PiMutex::new(handle, Vec::new()))
 }
 
-/// Takes `mutex`, notes `number` in it, and keeps it until `gate` opens.
+/// Takes `mutex`, stores `number` in it, and keeps it until `gate` opens.
 async fn keeps<P: Platform>(mutex: Shared<P>, gate: Arc<Gate<P>>, number: u8) {
     let mut owned = mutex.lock().await.expect("no cycle, no death");
     owned.push(number);
@@ -80,7 +81,7 @@ async fn one_owner_at_a_time<H: Host>(handle: Handle<H>) {
         handle.spawn(Priority::fifo(1 + number as u8), async move {
             for round in 0..rounds {
                 let mut owned = sum.lock().await.expect("no cycle, no death");
-                // Relaxed: the mutex orders it, or the test fails.
+                // Relaxed: the mutex orders it; otherwise the test fails.
                 assert_eq!(owners.fetch_add(1, Ordering::Relaxed), 0);
                 let before = *owned;
                 if (number + round).is_multiple_of(3) {
@@ -174,7 +175,7 @@ async fn the_most_urgent_waiter_is_next<H: Host>(handle: Handle<H>) {
         for priority in [5, 7, 30, 7, 31, 5] {
             tasks.push(settled(&handle, priority, keeps(mutex.clone(), open.clone(), priority)).await);
         }
-        // It goes behind those of its new priority.
+        // The waiter goes behind the waiters of its new priority.
         handle.set_priority_of(&tasks[1], Priority::fifo(7));
         gate.open();
         rest(&handle).await;
@@ -195,7 +196,7 @@ async fn an_owner_of_several_is_as_urgent_as_the_most_urgent_of_all<H: Host>(han
     .await;
 }
 
-/// All orders of the numbers below `N`.
+/// Returns all orders of the numbers below `N`.
 fn orders<const N: usize>() -> Vec<[usize; N]> {
     let mut all = vec![Vec::new()];
     for _ in 0..N {
@@ -254,8 +255,9 @@ async fn a_chain_comes_apart_in_every_order<H: Host>(handle: Handle<H>) {
     .await;
 }
 
-/// A chain of four: each but the last owns a mutex, each but the first waits for that of the one before. Link 0 comes apart by a
-/// release, the others when their task gives up waiting.
+/// A chain of four tasks: each but the last owns a mutex, and each but the first waits for the
+/// mutex of the one before. A release cuts link 0; the others are cut when their task's wait times
+/// out.
 async fn comes_apart<P: Platform>(handle: &Handle<P>, order: [usize; 4]) {
     let own = [LOW, SAME + 5, SAME + 2, HIGH];
     let mutexes: Vec<_> = (0..3).map(|_| shared(handle)).collect();
@@ -291,7 +293,7 @@ async fn comes_apart<P: Platform>(handle: &Handle<P>, order: [usize; 4]) {
     for (when, link) in order.into_iter().enumerate() {
         gates[link].open();
         rest(handle).await;
-        // After a release the first waiter waits no more: it owns.
+        // After a release, the first waiter is the owner and waits no more.
         waits[link.max(1)] = false;
         check(waits, when + 1);
     }
@@ -301,7 +303,7 @@ async fn comes_apart<P: Platform>(handle: &Handle<P>, order: [usize; 4]) {
     }
 }
 
-/// What `one` gives; none when `other` comes first.
+/// Returns the output of `one`, or `None` when `other` is ready first.
 async fn either<F: Future>(one: F, other: impl Future<Output = ()>) -> Option<F::Output> {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| match one.as_mut().poll(context) {
@@ -319,7 +321,7 @@ async fn a_changed_priority_goes_along_the_chain<H: Host>(handle: Handle<H>) {
         assert_eq!(urgencies(), [LOW + 3; 4]);
         handle.set_priority_of(&chain[3], Priority::fifo(HIGH));
         assert_eq!(urgencies(), [HIGH; 4]);
-        // A link in the middle is more urgent by itself than what waits for it.
+        // A task in the middle has a more urgent own priority than its waiter.
         handle.set_priority_of(&chain[1], Priority::fifo(HIGH + 1));
         assert_eq!(urgencies(), [HIGH + 1, HIGH + 1, HIGH, HIGH]);
         handle.set_priority_of(&chain[3], Priority::fifo(LOW));
@@ -335,7 +337,8 @@ async fn a_changed_priority_goes_along_the_chain<H: Host>(handle: Handle<H>) {
     .await;
 }
 
-/// A chain of four: each owns the mutex of its number and waits for that of the one before, the first for `gate`.
+/// A chain of four tasks: each owns the mutex of its number and waits for that of the one before;
+/// the first waits for `gate`.
 async fn chain<P: Platform>(
     handle: &Handle<P>,
     mutexes: &[Shared<P>; 3],
@@ -407,7 +410,7 @@ async fn a_waiter_that_is_dropped_lends_no_more<H: Host>(handle: Handle<H>) {
         assert!(chain.iter().all(JoinHandle::is_finished));
         assert!(mutexes.iter().all(|mutex| mutex.look().waiters.is_empty()));
         let died = mutexes.each_ref().map(|mutex| matches!(mutex.try_lock(), Err(PiTryLockError::OwnerDied(_))));
-        assert_eq!(died, [false, false, true], "who owned one was aborted; who waited had not seen any");
+        assert_eq!(died, [false, false, true], "the owner was aborted; the waiter had not seen the value");
     })
     .await;
 }
@@ -423,7 +426,7 @@ async fn a_waiter_that_became_the_owner_and_is_dropped_passes_it_on<H: Host>(han
         handle.checkpoint().await;
         drop(owned);
         assert_eq!(mutex.look().owner, Some(first.id()));
-        // It owns the mutex and has not run.
+        // The task owns the mutex and has not run.
         first.abort();
         assert!(first.await.expect_err("it was aborted").is_aborted());
         joined(second).await;
@@ -440,7 +443,7 @@ async fn a_task_that_owns_it_cannot_wait_for_it<H: Host>(handle: Handle<H>) {
     drop(mutex.lock().await.expect("it is free again"));
 }
 
-/// Tasks in a ring: each owns a mutex and then wants the next one's. Returns what became of each.
+/// Tasks in a ring: each owns a mutex and then locks the next task's. Returns the result of each.
 async fn ring<P: Platform>(handle: &Handle<P>, count: usize) -> Vec<&'static str> {
     let mutexes: Vec<_> = (0..count).map(|_| shared(handle)).collect();
     let diary = Diary::new();
@@ -509,7 +512,7 @@ async fn an_owner_that_panics<H: Host>(handle: Handle<H>) {
         rest(&handle).await;
         assert!(owner.await.expect_err("it panicked").is_panic());
         assert_eq!(joined(waiter).await, [1], "as it was left");
-        assert_eq!(*mutex.lock().await.expect("told once"), [1]);
+        assert_eq!(*mutex.lock().await.expect("the death is reported once"), [1]);
     })
     .await;
 }
@@ -520,11 +523,11 @@ async fn an_owner_that_is_aborted<H: Host>(handle: Handle<H>) {
         let owner = settled(&handle, LOW, keeps(mutex.clone(), gate.clone(), 1)).await;
         owner.abort();
         assert!(owner.await.expect_err("it was aborted").is_aborted());
-        // Nobody waited: the word keeps it for who comes.
+        // The mutex had no waiter: its word keeps the report for the next owner.
         let Err(PiTryLockError::OwnerDied(owned)) = mutex.try_lock() else { panic!("its owner died") };
         assert_eq!(*owned, [1]);
         drop(owned);
-        assert!(mutex.try_lock().is_ok(), "told once");
+        assert!(mutex.try_lock().is_ok(), "the death is reported once");
     })
     .await;
 }
@@ -544,11 +547,11 @@ async fn a_death_is_told_to_the_first_who_knows_the_value<H: Host>(handle: Handl
             )
             .await;
         owner.abort();
-        // It is handed the mutex by the death, and aborted before it looks.
+        // The death makes the task the owner, and the task is aborted before it sees that.
         never_runs.abort();
         rest(&handle).await;
         assert!(joined(told).await);
-        drop(mutex.lock().await.expect("told once"));
+        drop(mutex.lock().await.expect("the death is reported once"));
         assert!(owner.await.is_err() && never_runs.await.is_err());
     })
     .await;
@@ -564,7 +567,7 @@ async fn a_guard_may_outlive_the_task_that_took_it<H: Host>(handle: Handle<H>) {
         owned.push(1);
         drop(owned);
         joined(waits).await;
-        // SAFETY: it was made by `Box::leak` above, and no task refers to it any more.
+        // SAFETY: `Box::leak` made it above, and no task refers to it any more.
         drop(unsafe { Box::from_raw(std::ptr::from_ref(mutex).cast_mut()) });
     })
     .await;

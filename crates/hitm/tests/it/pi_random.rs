@@ -1,7 +1,9 @@
-//! PI mutexes at random: tasks that nest them, give up, close cycles and die with them, while priorities change.
+//! PI mutexes at random: tasks nest them, time out, close cycles and die with them, while
+//! priorities change.
 //!
-//! A ledger that knows nothing of the queues holds who owns what and who wants what. At rest it works out how urgent each task ought to
-//! be: the most urgent of itself and of those that want what it owns, and so on.
+//! A ledger that is independent of the queues records the owner and the waiters of each mutex. At
+//! rest it yields each task's expected priority: the most urgent of the task itself, of the waiters
+//! for its mutexes, and so on.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,13 +15,13 @@ use hitm_memory::{AtomicWord, Platform};
 
 use crate::stage::joined;
 
-/// Tasks that work.
+/// The number of working tasks.
 const TASKS: usize = 8;
-/// Mutexes between them: few, so that chains are long.
+/// The number of mutexes: few, so that chains are long.
 const MUTEXES: usize = 5;
 /// How often a task takes mutexes.
 const ROUNDS: usize = 40;
-/// The priorities that tasks have by themselves, from this on; who checks is less urgent.
+/// The lowest own priority of the working tasks; the checking task is less urgent.
 const LEAST: u8 = 2;
 const MOST: u8 = 60;
 
@@ -27,7 +29,7 @@ fn any_priority(random: &mut Random) -> u8 {
     LEAST + random.below(u64::from(MOST - LEAST)) as u8
 }
 
-/// Who owns what, who wants what, as the tasks themselves say it.
+/// The owner and the waiters of each mutex, as the tasks report them.
 #[derive(Clone, Debug, Default)]
 struct Facts {
     owner: [Option<usize>; MUTEXES],
@@ -39,7 +41,7 @@ struct Facts {
     seen: Seen,
 }
 
-/// What has happened, so that a run in which nothing did is noticed.
+/// Counts of events, so that a run without events is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     lent: u32,
@@ -50,7 +52,7 @@ struct Seen {
 }
 
 impl Facts {
-    /// How urgent each task ought to be.
+    /// Returns the expected priority of each task.
     fn urgency(&self) -> [u8; TASKS] {
         let mut urgency = self.own;
         // A chain has at most as many links as there are tasks.
@@ -68,12 +70,12 @@ impl Facts {
 struct World<P: Platform> {
     handle: Handle<P>,
     mutexes: [PiMutex<P, u32>; MUTEXES],
-    /// 1 while all are to come to rest.
+    /// 1 while all tasks must come to rest.
     rest: Futex<P>,
     facts: Mutex<Facts>,
 }
 
-/// A mutex that is owned, in the ledger too.
+/// The guard of a mutex whose owner the ledger records too.
 struct Owned<'a, P: Platform> {
     world: &'a World<P>,
     mutex: usize,
@@ -94,14 +96,14 @@ impl<P: Platform> Drop for Owned<'_, P> {
 
 impl<P: Platform> World<P> {
     fn facts(&self) -> MutexGuard<'_, Facts> {
-        // What is looked at outside the simulated memory is looked at in its order.
+        // State outside the simulated memory is accessed in the order of simulated time.
         P::settle();
-        self.facts.lock().expect("nobody panics with it")
+        self.facts.lock().expect("no holder panics")
     }
 
-    /// Waits while all are to be at rest.
+    /// Waits while all tasks must be at rest.
     async fn pause(&self, task: usize) {
-        // Acquire: pairs with the Release of who checks.
+        // Acquire: pairs with the Release of the checking task.
         while self.rest.word().load(Ordering::Acquire) == 1 {
             self.facts().at_rest[task] = true;
             self.rest.wait(1).await;
@@ -109,7 +111,7 @@ impl<P: Platform> World<P> {
         self.facts().at_rest[task] = false;
     }
 
-    /// Takes a mutex for a task; none when it gave up or may not.
+    /// Takes a mutex for a task; returns `None` when the lock timed out or was refused.
     async fn take(&self, task: usize, mutex: usize, patience: Option<Span>) -> Option<Owned<'_, P>> {
         self.facts().wants[task] = Some(mutex);
         let lock = self.mutexes[mutex].lock();
@@ -133,13 +135,13 @@ impl<P: Platform> World<P> {
             Some(Ok(guard)) => (guard, false),
         };
         assert_eq!(facts.owner[mutex], None, "task {task} takes mutex {mutex}, which is owned");
-        assert_eq!(facts.died[mutex], died, "what task {task} was told of the last owner of mutex {mutex}");
+        assert_eq!(facts.died[mutex], died, "the report to task {task} on the last owner of mutex {mutex}");
         facts.owner[mutex] = Some(task);
         Some(Owned { world: self, mutex, guard: Some(guard), dies: false })
     }
 }
 
-/// What a task does all its life.
+/// The life of a working task.
 async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
     struct Gone<P: Platform>(Arc<World<P>>, usize);
     impl<P: Platform> Drop for Gone<P> {
@@ -153,7 +155,7 @@ async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
         let mut owned: Vec<Owned<'_, P>> = Vec::new();
         for _ in 0..1 + random.below(3) {
             let mutex = random.below(MUTEXES as u64) as usize;
-            // Mostly in one order, so that cycles are the exception.
+            // Mostly in one order, so that cycles are rare.
             let in_order = owned.iter().all(|own| own.mutex < mutex);
             if owned.iter().any(|own| own.mutex == mutex) || !in_order && random.below(4) > 0 {
                 continue;
@@ -188,14 +190,14 @@ async fn work<P: Platform>(world: Arc<World<P>>, task: usize, seed: u64) {
     }
 }
 
-/// Nothing is in flight: compares what is with what ought to be.
+/// In a quiescent state: compares the actual state with the expected state.
 fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
     let mut facts = world.facts().clone();
     let expect = facts.urgency();
     for (task, handle) in tasks.iter().enumerate().filter(|&(task, _)| !facts.gone[task]) {
         assert!(facts.at_rest[task] || facts.wants[task].is_some(), "task {task} is not at rest: {facts:?}");
         if let Some(mutex) = facts.wants[task] {
-            assert!(facts.owner[mutex].is_some(), "task {task} waits for mutex {mutex}, which nobody owns: {facts:?}");
+            assert!(facts.owner[mutex].is_some(), "task {task} waits for mutex {mutex}, which has no owner: {facts:?}");
         }
         let is = world.handle.scheduler().prio_of(handle.id()).rt_priority();
         assert_eq!(is, Some(expect[task]), "task {task} of {expect:?}: {facts:?}");
@@ -214,7 +216,7 @@ fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
     world.facts().seen = facts.seen;
 }
 
-/// Runs the tasks; brings them to rest so often and checks. Returns what was seen.
+/// Runs the tasks, brings them to rest repeatedly and checks. Returns the counts.
 async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> Seen {
     let mut random = Random::new(seed, 0);
     let own = std::array::from_fn(|_| any_priority(&mut random));
@@ -233,7 +235,7 @@ async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> See
         handle.sleep(Span::from_nanos(random.below(40_000))).await;
         // Release: pairs with `pause`.
         world.rest.word().store(1, Ordering::Release);
-        // Longer than anybody works or is patient.
+        // Longer than any task works or waits before it times out.
         handle.sleep(Span::from_micros(2_000)).await;
         check(&world, &tasks);
         let task = random.below(TASKS as u64) as usize;
@@ -243,13 +245,13 @@ async fn turmoil<P: Platform>(handle: Handle<P>, seed: u64, rests: usize) -> See
             handle.set_priority_of(&tasks[task], Priority::fifo(priority));
             check(&world, &tasks);
         }
-        // Release: as above.
+        // Release: pairs with `pause`.
         world.rest.word().store(0, Ordering::Release);
         world.rest.wake(usize::MAX);
     }
     for task in tasks {
         if let Err(error) = task.await {
-            let payload = error.into_panic().expect("nobody aborts");
+            let payload = error.into_panic().expect("no task aborts it");
             if payload.downcast_ref::<&str>() != Some(&"as planned") {
                 std::panic::resume_unwind(payload);
             }

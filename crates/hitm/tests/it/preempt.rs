@@ -1,4 +1,5 @@
-//! Preemption: who is more urgent runs at once, and what was left of a computation is done later.
+//! Preemption: a more urgent task runs at once, and the rest of a preempted computation is done
+//! later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use crate::stage::{Gate, HIGH, LOW, joined, on_cpu, pinned};
 
 every_host!(by_a_timer, by_another_cpu, by_a_more_urgent_priority, what_is_left_is_done_later, every_cpu_by_turns);
 
-/// Computes until `count` has reached `target`: for ever, if whoever counts cannot preempt it.
+/// Computes until `count` has reached `target`: for ever, if the counting task cannot preempt it.
 async fn compute_until<H: Host>(handle: &Handle<H>, count: &AtomicUsize, target: usize) {
     // Relaxed: a count.
     while count.load(Ordering::Relaxed) < target {
@@ -66,7 +67,7 @@ async fn by_another_cpu<H: Host>(handle: Handle<H>) {
     }
 }
 
-/// Every CPU computes at one priority; a task that is more urgent and may run anywhere finds a place.
+/// Every CPU computes at one priority; a more urgent task that may run anywhere gets a CPU.
 async fn every_cpu_by_turns<H: Host>(handle: Handle<H>) {
     let cpus = handle.topology().cpus() as u32;
     let (count, rounds) = (Arc::new(AtomicUsize::new(0)), 10);
@@ -134,7 +135,7 @@ mod timed {
     use super::*;
     use crate::host::{Setup, simulate};
 
-    /// Only paths cost time, and they cost exactly what the table says.
+    /// Only paths cost time, and they cost exactly their entries in the table.
     fn exact(machine: &'static str) -> (Setup, Costs) {
         let of = Setup { costs: CostSet::Linux, ..Setup::of(machine) };
         let config = Config { jitter: 0.0, coherence: Coherence::Free, start_spread: Span::ZERO, ..of.config.clone() };
@@ -142,7 +143,8 @@ mod timed {
         (Setup { config, ..of }, Costs::of(&topology, CostSet::Linux))
     }
 
-    /// What the accesses of a wakeup and a switch cost, all of them hits: a few hundred, at half a dozen cycles.
+    /// The cost of the accesses of a wakeup and a switch, all of them hits: a few hundred, at half
+    /// a dozen cycles each.
     const HITS: Span = Span::from_nanos(1_000);
 
     #[test]
@@ -190,7 +192,7 @@ mod timed {
             for cpu in 1..4 {
                 let busy = clock.clone();
                 let busy = handle.spawn(on_cpu(cpu, LOW), async move { busy.compute(Span::from_micros(500)).await });
-                // Long enough for the other to begin.
+                // Long enough for the other task to begin.
                 handle.compute(Span::from_micros(50)).await;
                 let (start, ends) = (handle.now(), clock.clone());
                 let urgent = handle.spawn(on_cpu(cpu, HIGH), async move { ends.now() });
@@ -230,7 +232,7 @@ mod timed {
         let paths = &costs.paths;
         let least =
             paths.timer_slack.value + costs.family.idle_exit.value + paths.interrupt_entry.value + paths.switch.value;
-        // The shortest is over before the CPU idles, and pays for the switch to that.
+        // The shortest one ends before the CPU idles, and pays for the switch to idle.
         let most = least + paths.switch.value;
         let (least, most) = (Span::from_nanos_f64(least), Span::from_nanos_f64(most) + HITS);
         assert!(least <= worst && worst <= most, "{worst} late, the paths alone take {least}");

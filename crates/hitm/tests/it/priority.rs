@@ -39,7 +39,7 @@ async fn a_running_task_that_is_lowered_makes_way<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
         let (notes, me) = (diary.clone(), handle.clone());
-        // Preempted by this task's priority change while it has more to do.
+        // This task's priority change preempts it while it has more to do.
         let task = until_it_waits(&handle, async move {
             notes.note("begins");
             me.park().await;
@@ -66,7 +66,8 @@ async fn a_running_task_that_lowers_itself_makes_way<H: Host>(handle: Handle<H>)
         handle.set_priority(Priority::fifo(LOW + 1));
         handle.checkpoint().await;
         assert!(diary.take().is_empty());
-        // As urgent as the other: it did not give up the CPU, so it stays before it.
+        // It has the same priority as the other task and did not give up the CPU, so it stays
+        // before it.
         handle.set_priority(Priority::fifo(LOW));
         handle.checkpoint().await;
         assert!(diary.take().is_empty());
@@ -108,7 +109,7 @@ async fn a_task_that_has_ended_is_left_alone<H: Host>(handle: Handle<H>) {
         let ended = until_it_waits(&handle, async {}).await;
         assert!(ended.is_finished());
         let diary = Diary::new();
-        // Whoever has its number now keeps its priority and its CPUs.
+        // Another task that uses the id by now keeps its priority and its CPUs.
         let task = |n: u32| {
             let diary = diary.clone();
             handle.spawn(pinned(LOW), async move { diary.note(n) })
@@ -180,8 +181,8 @@ mod timed {
     use super::*;
     use crate::host::{Setup, simulate};
 
-    /// As many tasks again and again as there are CPUs, all of other priorities, spawned in a scattered order: when each
-    /// ended, the most urgent first.
+    /// Spawns several times as many tasks as there are CPUs, all of different priorities, in a
+    /// scattered order. Returns when each ended, the most urgent first.
     fn ends(setup: Setup, rounds: usize, work: Span) -> Vec<Span> {
         simulate(setup, move |handle| async move {
             handle.set_priority(Priority::fifo(99));
@@ -210,7 +211,8 @@ mod timed {
     #[test]
     fn as_many_as_there_are_cpus_run_and_they_are_the_most_urgent() {
         let work = Span::from_micros(2_000);
-        // Spawning one after the other, the first distribution and the switches: a task starts late by so much at most.
+        // The largest delay of a task's start: successive spawns, the first distribution and the
+        // switches.
         let bound = Span::from_micros(250);
         for (machine, cpus, rounds) in [("core:4 pu:1", 4, 5), ("pack:2 l3:2 core:2 pu:2", 16, 3)] {
             for (arbitration, mitigation) in [(Arbitration::Fifo, "baseline"), (Arbitration::LocalFirst, "all")] {
@@ -220,7 +222,8 @@ mod timed {
                     let setup = Setup { mitigation, costs, config, cores_shared_for_nothing: true, ..of };
                     let ends = ends(setup, rounds, work);
                     for (rank, &end) in ends.iter().enumerate() {
-                        // The first `cpus` of them end after one stretch of work, the next after two, and so on.
+                        // The first `cpus` tasks end after one stretch of work, the next after two,
+                        // and so on.
                         let stretch = work * (rank / cpus + 1) as u64;
                         let late = end.saturating_sub(stretch);
                         assert!(late <= bound, "{machine}, {mitigation}: rank {rank} ended {late} late");

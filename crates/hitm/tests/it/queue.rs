@@ -1,4 +1,4 @@
-//! The queue: first in, first out, at most so many, until it is closed.
+//! The queue: first in, first out, up to its capacity, until it is closed.
 
 use std::sync::Arc;
 
@@ -144,7 +144,7 @@ async fn a_send_that_was_dropped_has_sent_nothing<H: Host>(handle: Handle<H>) ->
         }
         let (second, first) = (senders.pop().expect("two"), senders.pop().expect("two"));
         assert_eq!(queue.receive().await.expect("an item").0, 0);
-        // Both were woken and have not run.
+        // Both waiters were woken and have not run.
         first.abort();
         handle.checkpoint().await;
         assert!(first.await.is_err());

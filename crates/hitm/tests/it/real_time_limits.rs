@@ -1,4 +1,5 @@
-//! Limits of groups' real-time tasks, in simulated time: what they have of a CPU, and that nobody waits a period for a mutex.
+//! Limits of groups' real-time tasks, in simulated time: the CPU time that the tasks get, and that
+//! no task waits a whole period for a mutex.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +15,17 @@ const fn millis(count: u64) -> Span {
     Span::from_micros(count * 1_000)
 }
 
-/// How long a task computes between two looks.
+/// How long a task computes between two clock reads.
 const STRETCH: Span = Span::from_micros(50);
 
-/// Each mechanism of its own.
+/// One mitigation for each mechanism.
 const MITIGATIONS: [&str; 2] = ["baseline", "shipped"];
 
 fn options(group: Option<&Group>, priority: Priority) -> SpawnOptions {
     SpawnOptions { priority, group: group.cloned(), ..SpawnOptions::default() }
 }
 
-/// A task that computes until `end`, and for how long it did.
+/// A task that computes until `end`, and the CPU time that it got.
 fn busy(handle: &Handle<Simulated>, options: SpawnOptions, end: Time) -> (Arc<AtomicU64>, JoinHandle<Simulated, ()>) {
     let had = Arc::new(AtomicU64::new(0));
     let (clock, own) = (handle.clone(), had.clone());
@@ -37,7 +38,7 @@ fn busy(handle: &Handle<Simulated>, options: SpawnOptions, end: Time) -> (Arc<At
     (had, task)
 }
 
-/// What each of some tasks had, in milliseconds.
+/// Returns the CPU time of each of some tasks, in milliseconds.
 async fn had<const TASKS: usize>(tasks: [(Arc<AtomicU64>, JoinHandle<Simulated, ()>); TASKS]) -> [f64; TASKS] {
     let mut had = [0.0; TASKS];
     for (had, (stretches, task)) in had.iter_mut().zip(tasks) {
@@ -82,7 +83,7 @@ fn nobody_waits_a_period_for_an_owner() {
             let group = handle.group("limited").limit_real_time(millis(5), millis(1_000)).unwrap();
             let mutex = Arc::new(PiMutex::new(&handle, ()));
             let (clock, owned) = (handle.clone(), mutex.clone());
-            // It owns the mutex for 10 ms, of which its group has 5.
+            // The task owns the mutex for 10 ms; its group's runtime is 5 ms.
             let owner = handle.spawn(options(Some(&group), Priority::fifo(40)), async move {
                 let guard = owned.lock().await.unwrap();
                 clock.compute(millis(10)).await;
@@ -95,7 +96,8 @@ fn nobody_waits_a_period_for_an_owner() {
             let began = handle.now();
             drop(mutex.lock().await.unwrap());
             let waited = handle.now().since(began);
-            // By itself it waits for the rest: what it was lent is taken off as well.
+            // At its own priority it waits for the rest: its CPU time at the lent priority is
+            // subtracted too.
             let ended = joined(owner).await.since(began);
             assert!(ended > millis(1_900), "{ended}");
             waited

@@ -1,9 +1,11 @@
-//! What groups get of the CPUs, beside what their weights and limits say.
+//! The CPU time of groups, compared with their weights and limits.
 //!
-//! Two groups weigh 3 to 1 and always want to run everywhere. What they have had is counted from when their loads are known.
+//! Two groups with weights 3 to 1 always want to run on all CPUs. Their CPU time counts from when
+//! their loads are known.
 //!
-//! **Bound.** Where both want to run on a CPU, each is within a slice of its share there at every moment, so within two of it over any
-//! window. More is not promised of a window; less comes out where CPUs' errors cancel.
+//! **Bound.** Where both groups want to run on a CPU, each is within a slice of its share there at
+//! every moment, and therefore within two slices over any window. The scheduler promises no more
+//! for a window. The actual deviation is smaller where CPUs' errors cancel out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,22 +21,22 @@ use crate::stage::joined;
 
 const MILLIS: u64 = 1_000;
 
-/// How long a task computes between two looks.
+/// How long a task computes between two clock reads.
 const STRETCH: Span = Span::from_micros(50);
 
-/// When what tasks have had begins to count: their loads are known by then.
+/// When the count of CPU time begins: loads are known by then.
 const FROM: Time = Time::from_picos(400 * MILLIS * 1_000_000);
 
-/// For how many milliseconds it is counted.
+/// The windows in which CPU time counts, in milliseconds.
 const WINDOWS: [u64; 3] = [10, 100, 1_000];
 
-/// Linux's slice of eight CPUs or more; fewer have shorter ones.
+/// Linux's slice with eight or more CPUs; machines with fewer CPUs have shorter slices.
 const SLICE_MILLIS: f64 = 2.8;
 
-/// What has been had until the end of each window, in stretches.
+/// The CPU time until the end of each window, in stretches.
 type Had = Arc<[AtomicU64; WINDOWS.len()]>;
 
-/// Two groups, as weight and tasks, at a depth.
+/// Two groups with their weights and numbers of tasks, at a depth.
 #[derive(Clone, Copy, Debug)]
 struct Contest {
     groups: [(u32, usize); 2],
@@ -45,7 +47,8 @@ fn end(millis: u64) -> Time {
     FROM + Span::from_micros(millis * MILLIS)
 }
 
-/// Tasks in a group that want to run until the end of the last of so many windows; what they have had together.
+/// Spawns tasks in a group that want to run until the end of the last of `windows` windows; returns
+/// their common CPU time.
 fn work(
     handle: &Handle<Simulated>,
     group: &Group,
@@ -71,14 +74,15 @@ fn work(
     (had, tasks)
 }
 
-/// By how much, in parts of all, the first group is from its share over each of the first windows.
+/// Returns the first group's deviation from its share over each of the first windows, as a fraction
+/// of all CPU time.
 fn off(topology: &'static str, mitigation: &'static str, contest: Contest, windows: usize) -> Vec<f64> {
     let setup = Setup { mitigation, cores_shared_for_nothing: true, ..Setup::of(topology) };
     let had = simulate(setup, move |handle| async move {
         handle.set_priority(Priority::fifo(90));
         let mut begun = Vec::new();
         for (weight, tasks) in contest.groups {
-            // The weight is that of the outermost; those in it are alone there.
+            // The outermost group has the weight; the inner groups are alone in theirs.
             let outer = handle.group("outer").weight(weight);
             let inner = |group: Group, level| group.group("inner").weight(1 + 70 * level as u32);
             let group = (1..contest.depth).fold(outer, inner);
@@ -128,8 +132,8 @@ fn on_several_cpus_groups_have_their_shares() {
     }
 }
 
-/// The table of docs/results/groups.md. With the baseline groups in groups are beyond the bound from 80 CPUs on, which it says; so it is asserted of all
-/// others.
+/// The table of docs/results/groups.md. With the baseline, nested groups exceed the bound from 80
+/// CPUs on, as the table shows; so the test asserts the bound for all other rows.
 #[test]
 #[ignore = "takes half an hour: `cargo test -p hitm --test it -- --ignored shares --nocapture`"]
 fn shares_up_to_480_cpus() {
@@ -156,17 +160,18 @@ fn shares_up_to_480_cpus() {
     assert!(beyond.is_empty(), "{beyond:#?}");
 }
 
-/// The machines of the table, how many CPUs they have, and tasks for several a CPU.
+/// The machines of the table, their numbers of CPUs, and tasks for several per CPU.
 const MACHINES: [(&str, usize, usize); 4] =
     [("core:2 pu:1", 2, 100), ("pack:2 l3:2 core:2 pu:2", 16, 100), ("clx-2x20", 80, 480), ("gnr-2x120", 480, 1_440)];
 
-/// How far a group may be from its share over a window.
+/// The largest allowed deviation of a group from its share over a window.
 fn bound(millis: u64) -> f64 {
     2.0 * SLICE_MILLIS / millis as f64
 }
 
-/// A group has a task on the first CPU beside another's, and a crowd everywhere else, beside which it weighs next to nothing there. Once the crowd is gone
-/// it weighs as much as the other: for how many of the 100 ms that begin a while later its task runs.
+/// A group has a task on the first CPU beside another group's task, and many tasks on all other
+/// CPUs, so that its weight on the first CPU is almost zero. After the many tasks have ended, its
+/// weight equals the other group's. Returns for how many of the 100 ms after a while its task runs.
 fn after_the_crowd(mitigation: &'static str) -> f64 {
     const CPUS: u32 = 16;
     let setup = Setup { mitigation, cores_shared_for_nothing: true, ..Setup::of("pack:1 l3:2 core:4 pu:2") };
@@ -206,13 +211,13 @@ fn a_group_that_waits_has_its_share_once_its_load_is_no_longer_elsewhere() {
         let had = after_the_crowd(mitigation);
         assert!((44.0..56.0).contains(&had), "{mitigation}: {had} ms of 100");
     }
-    // What keeps those from being so by themselves.
+    // With the baseline the group gets too little, so the shares above are due to the mitigations.
     let had = after_the_crowd("baseline");
     assert!(had < 30.0, "{had} ms of 100");
 }
 
-/// What as many tasks as there are CPUs have in a second, in a group with this quota of 100 ms in another of that: in CPUs. How often a CPU
-/// ceased to run them.
+/// Runs as many tasks as CPUs for a second in a group with a quota per 100 ms, which is in another
+/// group with a quota. Returns their CPU time in CPUs, and how often a CPU was throttled.
 fn limited(topology: &'static str, cpus: usize, [outer, inner]: [u64; 2]) -> (f64, u64) {
     let setup = Setup { cores_shared_for_nothing: true, ..Setup::of(topology) };
     simulate(setup, move |handle| async move {
@@ -226,7 +231,7 @@ fn limited(topology: &'static str, cpus: usize, [outer, inner]: [u64; 2]) -> (f6
         for task in tasks {
             joined(task).await;
         }
-        // Of the last window, a second.
+        // The last window is one second.
         let had = STRETCH * had[2].load(Ordering::Relaxed);
         (had.as_secs_f64(), inner.throttling().throttles + outer.throttling().throttles)
     })
@@ -243,7 +248,7 @@ fn a_group_has_its_quota_and_no_more_than_those_around_it() {
     ];
     for (topology, cpus, quotas, due) in cases {
         let (had, throttles) = limited(topology, cpus, quotas);
-        // A slice on each CPU, and what the tasks do between two looks.
+        // A slice on each CPU, and one stretch of the tasks.
         let off = 0.005 * cpus as f64 + 0.001;
         assert!((had - due).abs() <= off, "{cpus} CPUs, {quotas:?}: {had} of {due}");
         assert!(throttles >= 10, "{throttles}");

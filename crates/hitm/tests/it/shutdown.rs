@@ -1,4 +1,5 @@
-//! Shutting down: with crowds that wait, while tasks spawn tasks, from inside, twice, and with nobody there.
+//! Shutting down: with many waiting tasks, while tasks spawn tasks, from inside, twice, and without
+//! tasks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ every_host!(
     by_many_at_once,
 );
 
-/// The crowd's tasks, `count` of them, in all kinds of waits by turns.
+/// Spawns `count` tasks that wait in all kinds of waits, one kind after the other.
 pub(crate) async fn crowd<H: Host>(handle: Handle<H>, count: usize) -> Ledger {
     let ledger = Ledger::default();
     let yard = Yard::new(&handle).await;
@@ -36,7 +37,7 @@ pub(crate) async fn crowd<H: Host>(handle: Handle<H>, count: usize) -> Ledger {
             value
         }));
     }
-    // All have begun; the last of them may still be on their way to their waits.
+    // All tasks have begun; the last of them may not have reached their waits.
     there.wait().await;
     ledger
 }
@@ -94,7 +95,7 @@ async fn while_tasks_compute_and_yield<H: Host>(handle: Handle<H>) -> Ledger {
             }
         }));
     }
-    // More urgent than those that never wait.
+    // More urgent than the tasks that never wait.
     handle.set_priority(Priority::fifo(2));
     there.wait().await;
     ledger
@@ -134,7 +135,7 @@ async fn from_inside<H: Host>(handle: Handle<H>) -> Ledger {
     let (inner, tokens) = (handle.clone(), ledger.clone());
     let result = handle.spawn((), async move {
         inner.shutdown();
-        // It runs on until it waits; what it spawns is aborted at once.
+        // The task runs on until it waits; a task that it spawns is aborted at once.
         let token = tokens.token();
         let late = inner.spawn((), async move {
             let _token = token;

@@ -1,4 +1,5 @@
-//! Sleeping: never early, in order, cancelled, for no time, and, where time is simulated, how late.
+//! Sleeping: never too short, in order, cancelled, for no time, and, where time is simulated, by
+//! how much too long.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -39,7 +40,7 @@ async fn no_time_is_not_slept<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, |handle| async move {
         let diary = Diary::new();
         let notes = diary.clone();
-        // An equal that would run if this task waited.
+        // A task of the same priority, which would run if this task waited.
         let task = handle.spawn(pinned(crate::stage::SAME), async move { notes.note(()) });
         handle.sleep(Span::ZERO).await;
         handle.sleep_until(Time::START).await;
@@ -56,7 +57,7 @@ async fn many_sleepers_end_in_order<H: Host>(handle: Handle<H>) {
     on_first_cpu(&handle, move |handle| async move {
         let start = handle.now();
         let sleeper = |number: u64| {
-            // Scattered, several at a time equal.
+            // Scattered deadlines; several of them are equal.
             let at = start + Span::from_micros(number * 7_919 % (count / 3 + 1) * 20);
             let (clock, notes) = (handle.clone(), notes.clone());
             handle.spawn(pinned(crate::stage::HIGH), async move {
@@ -74,8 +75,9 @@ async fn many_sleepers_end_in_order<H: Host>(handle: Handle<H>) {
     let ends = diary.take();
     assert_eq!(ends.len() as u64, count);
     if H::TIMED {
-        // One CPU's timers fire in order, equals in the order in which they began; a sleep that was over before it
-        // began is the exception, so natively nothing is said.
+        // One CPU's timers fire in order, and equal deadlines in the order in which the sleeps
+        // began. A sleep that was over before it began is the exception, so natively the test does
+        // not check the order.
         let late: Vec<_> = ends.windows(2).filter(|pair| pair[0].0 > pair[1].0).collect();
         assert!(late.len() < ends.len() / 4, "{late:?}");
     }
@@ -96,7 +98,7 @@ async fn a_sleep_that_was_dropped_is_forgotten<H: Host>(handle: Handle<H>) -> Le
         })
         .await;
     }
-    // One that is dropped on another CPU than it began on.
+    // A sleep that is dropped on another CPU than the one where it began.
     let cpus = handle.topology().cpus() as u32;
     let mut sleep = Box::pin(handle.sleep(Span::from_micros(1_800_000_000)));
     poll_fn(|context| Poll::Ready(sleep.as_mut().poll(context).is_pending())).await;
@@ -119,7 +121,7 @@ async fn a_sleep_goes_on_elsewhere<H: Host>(handle: Handle<H>) {
             let deadline = clock.now() + Span::from_micros(30);
             let mut sleep = pin!(clock.sleep_until(deadline));
             poll_fn(|context| Poll::Ready(sleep.as_mut().poll(context))).await.is_ready();
-            // It moves before the sleep ends.
+            // The task migrates before the sleep ends.
             clock.set_cpus(&CpuSet::from_iter([cpus[(index + 1) % cpus.len()]]));
             sleep.await;
             assert!(clock.now() >= deadline);
@@ -128,7 +130,7 @@ async fn a_sleep_goes_on_elsewhere<H: Host>(handle: Handle<H>) {
     joined(task).await;
 }
 
-/// Notes the CPU on which it is woken.
+/// Records the CPU on which it is woken.
 struct Notes<H> {
     cpu: AtomicU32,
     inner: Waker,
@@ -156,7 +158,7 @@ async fn a_timer_fires_where_the_sleep_began<H: Host>(handle: Handle<H>) {
         })
         .await;
         clock.set_cpus(&CpuSet::from_iter([CpuId(0)]));
-        // Until the timer has fired, this CPU is another's.
+        // Until the timer has fired, another task has this CPU.
         while notes.cpu.load(Ordering::Relaxed) == u32::MAX {
             clock.compute(Span::from_micros(10)).await;
             assert_eq!(H::current_cpu(), CpuId(0));

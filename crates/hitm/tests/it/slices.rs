@@ -1,4 +1,4 @@
-//! Turns: round-robin tasks of one priority take turns of 100 ms, others do not.
+//! Turns: round-robin tasks of one priority take turns of 100 ms; FIFO tasks do not.
 
 use hitm::{Handle, Priority, Span, SpawnOptions};
 
@@ -15,7 +15,8 @@ fn in_turns(priority: u8) -> SpawnOptions {
 
 const MILLIS: u64 = 1_000;
 
-/// Two tasks of one priority that compute for a turn and a half: whether the first ends first.
+/// Two tasks of one priority compute for one and a half turns. Returns whether the first task ends
+/// first.
 async fn first_ends_first<H: Host>(handle: &Handle<H>, options: [SpawnOptions; 2]) -> bool {
     let diary = Diary::new();
     let task = |(number, options)| {
@@ -36,7 +37,7 @@ async fn first_ends_first<H: Host>(handle: &Handle<H>, options: [SpawnOptions; 2
 }
 
 async fn turns_are_taken_by_round_robin_tasks_alone<H: Host>(handle: Handle<H>) {
-    // Natively a turn takes its time: once is enough, where nobody else needs the CPUs.
+    // Natively a turn takes real time: one run suffices, if no other program needs the CPUs.
     if handle.topology().cpus() > 1 {
         return;
     }
@@ -62,7 +63,7 @@ mod timed {
 
     type Polls = Diary<(char, Time)>;
 
-    /// A task that computes for `millis` and notes when it was polled.
+    /// A task that computes for `millis` and records when it was polled.
     fn computes(
         handle: &Handle<Simulated>,
         polls: &Polls,
@@ -75,7 +76,8 @@ mod timed {
         handle.spawn(options, polled(work, move || polls.note((name, clock.now()))))
     }
 
-    /// Who was polled when, in whole milliseconds since `start`; polls that follow one of the same task are left out.
+    /// The polled tasks and their times, in whole milliseconds since `start`; successive polls of
+    /// the same task are merged.
     fn changes(polls: &Polls, start: Time) -> Vec<(char, u64)> {
         let millis = |at: Time| (at.since(start).as_picos() + 500_000_000) / 1_000_000_000;
         let mut changes: Vec<(char, u64)> = polls.take().into_iter().map(|(name, at)| (name, millis(at))).collect();
@@ -85,7 +87,7 @@ mod timed {
 
     type Tasks = Vec<hitm::JoinHandle<Simulated, ()>>;
 
-    /// Runs `case` on one CPU; who was polled when.
+    /// Runs `case` on one CPU; returns the polled tasks and their times.
     fn on_one_cpu(case: fn(&Handle<Simulated>, &Polls) -> Tasks) -> Vec<(char, u64)> {
         simulate(Setup::of("core:1 pu:1"), move |handle| async move {
             let polls = Polls::new();
@@ -141,7 +143,7 @@ mod timed {
         let changes = on_one_cpu(|handle, polls| {
             let clock = handle.clone();
             let urgent = handle.spawn(pinned(9), async move {
-                // Ten times in every turn: were a turn to begin anew each time, it would never end.
+                // Ten times per turn: if a turn restarted each time, it would never end.
                 for _ in 0..25 {
                     clock.sleep(Span::from_micros(10 * MILLIS)).await;
                 }
@@ -158,8 +160,9 @@ mod timed {
         let changes = on_one_cpu(|handle, polls| {
             let (clock, notes) = (handle.clone(), polls.clone());
             let (sleeps, name) = (handle.clone(), 'a');
-            // Waits for a moment every 30 ms: its turn is used up after 90 ms and a part of the fourth stretch. Whoever
-            // runs meanwhile is its equal and has a turn of its own.
+            // The task waits briefly every 30 ms: its turn is used up after 90 ms and a part of the
+            // fourth stretch. The other task, which runs meanwhile, has the same priority and a
+            // turn of its own.
             let main = async move {
                 for _ in 0..4 {
                     sleeps.compute(Span::from_micros(30 * MILLIS)).await;

@@ -67,7 +67,7 @@ async fn a_dropped_handle_lets_the_task_go_on<H: Host>(handle: Handle<H>) {
 
 async fn results_that_nobody_takes_are_dropped<H: Host>(handle: Handle<H>) -> Ledger {
     let ledger = Ledger::default();
-    // Dropped before the task has begun, after it has ended, and sometime between.
+    // Dropped before the task has begun, after it has ended, and at a time in between.
     for round in 0..20 {
         let (inner, value) = (ledger.token(), ledger.token());
         let task = handle.spawn((), async move {
@@ -138,7 +138,7 @@ async fn options_that_make_no_sense_are_refused<H: Host>(handle: Handle<H>) {
         let expect = format!("a task must be allowed on some CPU of the machine's {}", beyond.0);
         assert_eq!(message(&*payload), expect);
     }
-    // What the machine lacks does not count.
+    // CPUs that the machine does not have are ignored.
     let some = CpuSet::from_iter([CpuId(0), beyond]);
     let options = SpawnOptions { cpus: Some(some), ..SpawnOptions::default() };
     let task = handle.spawn(options, async { 1 });

@@ -1,4 +1,4 @@
-//! Ways to bring tasks into a known state without waiting for time to pass.
+//! Brings tasks into a known state without waiting for time to pass.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -9,11 +9,11 @@ use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
 use hitm_memory::{AtomicWord, Platform};
 use hitm_topology::CpuId;
 
-/// The least urgent that a task on the first CPU is, in cases with an order.
+/// The lowest priority of tasks on the first CPU, in cases with an order.
 pub(crate) const LOW: u8 = 10;
-/// As urgent as [`on_first_cpu`]'s task.
+/// The priority of [`on_first_cpu`]'s task.
 pub(crate) const SAME: u8 = 20;
-/// More urgent than that.
+/// More urgent than `SAME`.
 pub(crate) const HIGH: u8 = 30;
 
 /// Options for a task that may run on the first CPU only.
@@ -27,8 +27,9 @@ pub(crate) fn on_cpu(cpu: u32, priority: u8) -> SpawnOptions {
     SpawnOptions { priority: Priority::fifo(priority), cpus: Some(cpus), role: None, tenant: None, group: None }
 }
 
-/// Runs `main` as a task of priority `SAME` on the first CPU. What is pinned there too runs in an order that does not depend on
-/// the host: a more urgent task that it spawns runs at its next checkpoint until it waits.
+/// Runs `main` as a task of priority `SAME` on the first CPU. Tasks that are pinned there run in an
+/// order that does not depend on the host: a more urgent task that `main` spawns runs at `main`'s
+/// next checkpoint until it waits.
 pub(crate) async fn on_first_cpu<P, F>(handle: &Handle<P>, main: impl FnOnce(Handle<P>) -> F) -> F::Output
 where
     P: Platform,
@@ -39,7 +40,7 @@ where
     joined(task).await
 }
 
-/// A task's value; its panic goes on here.
+/// Returns a task's value, or resumes its panic.
 pub(crate) async fn joined<P: Platform, T>(task: JoinHandle<P, T>) -> T {
     match task.await {
         Ok(value) => value,
@@ -50,7 +51,8 @@ pub(crate) async fn joined<P: Platform, T>(task: JoinHandle<P, T>) -> T {
     }
 }
 
-/// Spawns a task on the first CPU that is more urgent than the caller there, and lets it run until it waits.
+/// Spawns a task on the first CPU that is more urgent than the caller there, and lets it run until
+/// it waits.
 pub(crate) async fn until_it_waits<P, F>(handle: &Handle<P>, future: F) -> JoinHandle<P, F::Output>
 where
     P: Platform,
@@ -84,7 +86,7 @@ impl<P: Platform> Gate<P> {
     }
 }
 
-/// What happened, in order.
+/// The order of events.
 pub(crate) struct Diary<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Clone for Diary<T> {
@@ -99,10 +101,10 @@ impl<T> Diary<T> {
     }
 
     pub(crate) fn note(&self, what: T) {
-        self.0.lock().expect("nobody panics with it").push(what);
+        self.0.lock().expect("no holder panics").push(what);
     }
 
     pub(crate) fn take(&self) -> Vec<T> {
-        std::mem::take(&mut self.0.lock().expect("nobody panics with it"))
+        std::mem::take(&mut self.0.lock().expect("no holder panics"))
     }
 }

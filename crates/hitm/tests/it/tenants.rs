@@ -1,4 +1,4 @@
-//! Concurrency ids: of a tenant's tasks that run at the same time no two have the same.
+//! Concurrency ids: no two tasks of a tenant that run at the same time have the same id.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,12 +39,12 @@ async fn who_has_no_tenant_has_no_id<H: Host>(handle: Handle<H>) {
     joined(handle.spawn((), async move { assert_eq!(me.concurrency_id(), None) })).await;
 }
 
-/// Who has each id of a tenant, as the tasks say it.
+/// The task that has each id of a tenant, as the tasks report it.
 #[derive(Debug)]
 struct Owners {
     /// By id.
     users: Vec<AtomicU32>,
-    /// The highest id seen, and one.
+    /// The highest id seen, plus 1.
     highest: AtomicU32,
 }
 
@@ -53,13 +53,13 @@ impl Owners {
         Arc::new(Self { users: (0..cpus).map(|_| AtomicU32::new(0)).collect(), highest: AtomicU32::new(0) })
     }
 
-    /// What a task does between two waits.
+    /// The activity of a task between two waits.
     fn look<P: Platform>(&self, handle: &Handle<P>) -> u32 {
         let id = handle.concurrency_id().expect("it has a tenant");
         let user = self.users.get(id as usize).unwrap_or_else(|| panic!("id {id} of {} CPUs", self.users.len()));
         P::settle();
         assert_eq!(user.fetch_add(1, Ordering::AcqRel), 0, "two tasks run with id {id}");
-        // Time passes for others, not for this task.
+        // Time passes for other tasks, not for this one.
         for _ in 0..3 {
             assert_eq!(handle.concurrency_id(), Some(id), "an id changed under a running task");
         }
@@ -70,7 +70,7 @@ impl Owners {
     }
 }
 
-/// A task's life: looks at its id, and leaves its CPU in every way.
+/// The life of a task: checks its id, and leaves its CPU in every way.
 async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners>, seed: u64, steps: u32) {
     let mut random = Random::new(seed, 0);
     let cpus = handle.topology().cpus();
@@ -86,7 +86,8 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
                 joined(handle.spawn(of(&tenant, 3, some_cpus(&mut random, cpus)), child)).await;
             }
             5 if step > steps / 2 => {
-                // As near as the runtime comes to a task that leaves its tenant for a new one: see `Handle::tenant`.
+                // The nearest equivalent in the runtime to a task that leaves its tenant for a new
+                // one: see `Handle::tenant`.
                 let new = handle.tenant();
                 let child = live_alone(handle.clone(), Owners::new(cpus));
                 joined(handle.spawn(of(&new, 3, some_cpus(&mut random, cpus)), child)).await;
@@ -97,9 +98,9 @@ async fn live<P: Platform>(handle: Handle<P>, tenant: Tenant, owners: Arc<Owners
     owners.look(&handle);
 }
 
-/// The only task of a new tenant, whose number others had before.
+/// Runs the only task of a new tenant, whose map id other tenants had before.
 async fn live_alone<P: Platform>(handle: Handle<P>, owners: Arc<Owners>) {
-    assert_eq!(owners.look(&handle), 0, "nobody else has ids");
+    assert_eq!(owners.look(&handle), 0, "no other task has ids");
     live_shortly(handle, owners).await;
 }
 
@@ -127,12 +128,12 @@ async fn ids_of_running_tasks_differ<H: Host>(handle: Handle<H>) {
     }
     for tenant in tenants {
         let look = || handle.scheduler().map_snapshot(tenant.map());
-        // A task is joined before its number is given back.
+        // A task is joined before its id is freed.
         while look().users > 0 {
             handle.sleep(Span::from_micros(20)).await;
         }
         let map = look();
-        assert_eq!(map.taken, map.held, "nobody is left: {map:?}");
+        assert_eq!(map.taken, map.held, "no task is left: {map:?}");
     }
 }
 
@@ -155,7 +156,7 @@ async fn ids_are_below_their_bound<H: Host>(handle: Handle<H>) {
             })
         })
         .collect();
-    // Both were there, whoever has left by now.
+    // Both tasks were there, even if they have left by now.
     let bound = handle.scheduler().map_snapshot(tenant.map()).bound.max(count as u32);
     for task in tasks {
         joined(task).await;
@@ -172,13 +173,13 @@ async fn an_id_stays_with_a_pinned_task<H: Host>(handle: Handle<H>) {
         .map(|cpu| {
             let (me, owners, together) = (handle.clone(), owners.clone(), together.clone());
             handle.spawn(of(&tenant, 2, CpuSet::from_iter([CpuId(cpu)])), async move {
-                // There are as many tasks from here to the end, so no id is beyond what they need.
+                // From here on the number of tasks is constant, so all ids are below it.
                 together.wait().await;
                 let first = owners.look(&me);
                 for _ in 0..20 {
                     me.sleep(Span::from_micros(5)).await;
                     let now = owners.look(&me);
-                    assert!(!H::TIMED || now == first, "nobody needs id {first}, and 100 ms have not passed: {now}");
+                    assert!(!H::TIMED || now == first, "no task needs id {first}, and 100 ms have not passed: {now}");
                 }
                 together.wait().await;
             })
@@ -189,7 +190,7 @@ async fn an_id_stays_with_a_pinned_task<H: Host>(handle: Handle<H>) {
     }
 }
 
-/// Tasks that may run on one CPU alone, which goes, run on others at the same time.
+/// Tasks that may run on one CPU only, which goes offline, run on other CPUs at the same time.
 async fn ids_are_enough_where_affinity_gives_way<H: Host>(handle: Handle<H>) {
     let cpus = handle.topology().cpus();
     let (tenant, owners) = (handle.tenant(), Owners::new(cpus));
@@ -208,7 +209,7 @@ async fn ids_are_enough_where_affinity_gives_way<H: Host>(handle: Handle<H>) {
         })
         .collect();
     handle.sleep(Span::from_micros(20)).await;
-    // The last one stays.
+    // The last CPU stays online.
     let gone = handle.set_offline(last);
     assert_eq!(gone, cpus > 1);
     for task in tasks {

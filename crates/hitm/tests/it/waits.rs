@@ -1,4 +1,4 @@
-//! Every way to wait, by name, and how each is ended.
+//! All ways to wait, by name, and how each wait is ended.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use hitm_memory::{AtomicWord, Platform};
 
 use crate::stage::Gate;
 
-/// Kinds of waits.
+/// The kinds of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Futex,
@@ -26,7 +26,7 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// All of them.
+/// All kinds.
 pub(crate) const WAITS: [Wait; 10] = [
     Wait::Futex,
     Wait::Mutex,
@@ -42,7 +42,7 @@ pub(crate) const WAITS: [Wait; 10] = [
 
 pub(crate) type Blocked = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One of each primitive, in a state in which it lets nobody through.
+/// One of each primitive, in a state in which every task has to wait.
 pub(crate) struct Yard<P: Platform> {
     handle: Handle<P>,
     futex: Arc<Futex<P>>,
@@ -55,7 +55,7 @@ pub(crate) struct Yard<P: Platform> {
     holder: JoinHandle<P, ()>,
 }
 
-/// When sleeps of a yard end: long after everything else, unless it is opened.
+/// When a yard's sleeps end: long after all else, unless the yard is opened.
 const LATE: Span = Span::from_micros(1_800_000_000);
 
 impl<P: Platform> Yard<P> {
@@ -84,14 +84,14 @@ impl<P: Platform> Yard<P> {
         }
     }
 
-    /// Waits; whoever waits holds what it waits on.
+    /// Waits in the yard; the waiter keeps the primitive alive.
     pub(crate) fn wait(&self, wait: Wait) -> Blocked {
         let handle = self.handle.clone();
         match wait {
             Wait::Futex => {
                 let futex = self.futex.clone();
                 Box::pin(async move {
-                    // Relaxed: the futex orders what matters here.
+                    // Relaxed: the futex provides the necessary ordering.
                     while futex.word().load(Ordering::Relaxed) == 0 {
                         futex.wait(0).await;
                     }
@@ -133,7 +133,8 @@ impl<P: Platform> Yard<P> {
         }
     }
 
-    /// Ends the waits, but for those that only time, an unpark or nothing ends. Call it once.
+    /// Ends the waits that a primitive can end; the rest need time, an unpark, or an abort. Call
+    /// this once.
     pub(crate) async fn open(&self) {
         // Relaxed: the wake below orders it.
         self.futex.word().store(1, Ordering::Relaxed);
@@ -145,7 +146,7 @@ impl<P: Platform> Yard<P> {
         self.empty.close().await;
     }
 
-    /// Ends what the yard itself keeps.
+    /// Ends the tasks that the yard itself keeps.
     pub(crate) async fn close(self) {
         self.gate.open();
         self.holder.await.expect("the holder ends");

@@ -1,4 +1,4 @@
-//! Wakers: of a task itself, late, spurious, and those of combinators.
+//! Wakers: of the task itself, late, spurious, and those of combinators.
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -44,7 +44,7 @@ async fn a_future_that_wakes_itself_is_polled_again<H: Host>(handle: Handle<H>) 
     assert_eq!(joined(task).await, often);
 }
 
-/// The waker of whoever polls.
+/// Returns the waker of the polling task.
 async fn own_waker() -> Waker {
     poll_fn(|context| Poll::Ready(context.waker().clone())).await
 }
@@ -56,7 +56,7 @@ async fn a_late_wakeup_hurts_nobody<H: Host>(handle: Handle<H>) {
         for task in tasks {
             wakers.push(joined(task).await);
         }
-        // The numbers belong to others now, who wait for something else.
+        // Other tasks use the ids now, and wait for something else.
         let gate = Gate::new(&handle);
         let waits: Vec<_> = (0..10)
             .map(|n| {
@@ -86,11 +86,11 @@ async fn spurious_wakeups_end_no_wait<H: Host>(handle: Handle<H>) {
             let (slot, blocked) = (Arc::new(Mutex::new(None)), yard.wait(wait));
             let leaves = slot.clone();
             let task = until_it_waits(&handle, async move {
-                *leaves.lock().expect("nobody panics with it") = Some(own_waker().await);
+                *leaves.lock().expect("no holder panics") = Some(own_waker().await);
                 blocked.await;
             })
             .await;
-            let waker: Waker = slot.lock().expect("nobody panics with it").take().expect("it has run");
+            let waker: Waker = slot.lock().expect("no holder panics").take().expect("it has run");
             for _ in 0..5 {
                 waker.wake_by_ref();
                 handle.checkpoint().await;
@@ -115,7 +115,7 @@ async fn spurious_wakeups_end_no_wait<H: Host>(handle: Handle<H>) {
 
 type Child = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Polls several futures, each only when its own waker was used: the least that a combinator may do.
+/// Polls several futures, each only when its own waker was used: the minimum of a combinator.
 struct Chosen {
     children: Vec<Option<Child>>,
     shared: Arc<Mutex<Woken>>,
@@ -132,7 +132,7 @@ struct ChildWaker(usize, Arc<Mutex<Woken>>);
 impl Wake for ChildWaker {
     fn wake(self: Arc<Self>) {
         let parent = {
-            let mut woken = self.1.lock().expect("nobody panics with it");
+            let mut woken = self.1.lock().expect("no holder panics");
             woken.who.insert(self.0);
             woken.parent.take()
         };
@@ -157,9 +157,9 @@ impl Future for Chosen {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let shared = self.shared.clone();
-        // Who is woken from here on is polled next time.
+        // A future that is woken from here on is polled next time.
         let who = {
-            let mut woken = shared.lock().expect("nobody panics with it");
+            let mut woken = shared.lock().expect("no holder panics");
             woken.parent = Some(context.waker().clone());
             std::mem::take(&mut woken.who)
         };
@@ -197,7 +197,7 @@ async fn combinators_poll_what_was_woken<H: Host>(handle: Handle<H>) {
     children.push(Box::pin(async move { begins.open() }));
     let task = handle.spawn(pinned(5), Chosen::new(children));
     begun.pass().await;
-    // Preempts what it computes.
+    // Preempts the task's computation.
     let clock = handle.clone();
     let disturbs = handle.spawn(pinned(HIGH), async move {
         for _ in 0..10 {
@@ -211,7 +211,7 @@ async fn combinators_poll_what_was_woken<H: Host>(handle: Handle<H>) {
     joined(disturbs).await;
 }
 
-/// A wait is polled by one waker, then by another: the second is woken.
+/// A wait is polled with one waker, then with another: the second one is woken.
 async fn a_wait_follows_its_last_waker<H: Host>(handle: Handle<H>) {
     let yard = Yard::new(&handle).await;
     let ends = |wait: &Wait| !matches!(wait, Wait::Barrier | Wait::Forever | Wait::Park | Wait::Sleep);

@@ -1,4 +1,4 @@
-//! Futures that look at every poll of another.
+//! A future that observes every poll of another.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

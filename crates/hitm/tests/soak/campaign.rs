@@ -1,13 +1,13 @@
-//! Many seeds, on all cores, and what came of them.
+//! Runs many random seeds on all cores and summarises the results.
 //!
-//! | variable | what |
+//! | variable | effect |
 //! |---|---|
-//! | `HITM_SOAK=10000` | so many seeds |
-//! | `HITM_SOAK=90m` | as many as begin in so many minutes |
-//! | `HITM_CASES=10` | ten times as many seeds as usual |
-//! | `HITM_FIRST=4001` | from that seed on: a long soak that was ended goes on |
-//! | `HITM_SEED=17` | seed 17 alone |
-//! | `HITM_MITIGATION=shipped` | on that mitigation alone |
+//! | `HITM_SOAK=10000` | runs this number of seeds |
+//! | `HITM_SOAK=90m` | begins seeds for this number of minutes |
+//! | `HITM_CASES=10` | runs ten times as many seeds as usual |
+//! | `HITM_FIRST=4001` | begins at this seed: continues a long soak that was stopped |
+//! | `HITM_SEED=17` | runs seed 17 only |
+//! | `HITM_MITIGATION=shipped` | uses this mitigation only |
 
 use std::collections::BTreeSet;
 use std::env;
@@ -23,30 +23,30 @@ use crate::plan::Plan;
 use crate::run::{self, Outcome};
 use crate::tally::Tally;
 
-/// Seeds of a usual run: about a minute on two cores.
+/// The number of seeds of a usual run: about a minute on two cores.
 const USUAL: u64 = 40;
 
-/// Runs between two lines that say how far a long soak is, and between two histograms.
+/// The runs between two progress lines of a long soak, and between two histograms.
 const TELLS_EVERY: u64 = 20;
 const SHOWS_EVERY: u64 = 500;
 
-/// Fewer runs need not have had everything.
+/// Fewer runs need not contain every event.
 const RUNS_THAT_HAVE_ALL: u64 = 40;
 
-/// How many seeds.
+/// The number of seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Extent {
     Seeds(u64),
     Time(Duration),
 }
 
-/// What is asked for.
+/// The requested campaign.
 #[derive(Debug)]
 struct Campaign {
     first: u64,
     extent: Extent,
     mitigation: Option<String>,
-    /// It was asked for by hand: progress is told.
+    /// Whether the campaign was requested by hand; progress is then printed.
     is_long: bool,
 }
 
@@ -73,11 +73,11 @@ impl Campaign {
     }
 }
 
-/// What all threads of a campaign share.
+/// State that all threads of a campaign share.
 struct Progress {
     next: u64,
     done: BTreeSet<u64>,
-    /// All seeds below have been done.
+    /// All seeds below this one are done.
     all_below: u64,
     failed: Vec<String>,
     tally: Tally,
@@ -94,7 +94,7 @@ impl Progress {
             );
             self.failed.push(again);
         } else {
-            // What was cut short says nothing of how often things come.
+            // A run that was cut short says nothing about how often events occur.
             self.tally.add(seed, &outcome.counts);
         }
         self.done.insert(seed);
@@ -137,14 +137,14 @@ fn work(campaign: &Campaign, progress: &Mutex<Progress>, since: Instant) {
             progress.next - 1
         };
         let plan = Plan::new(seed, campaign.mitigation.as_deref());
-        // Unwind safety: nothing of a run that panics is looked at again.
+        // Unwind safety: no state of a run that panics is used again.
         let ended = catch_unwind(AssertUnwindSafe(|| run::run::<Simulated>(&plan, Flaw::None)));
         let outcome = ended.unwrap_or_else(|payload| Outcome::of_panic(&*payload));
         lock(progress).add(campaign, seed, &plan, &outcome, since);
     }
 }
 
-/// Runs what the environment asks for.
+/// Runs the campaign that the environment requests.
 pub(crate) fn soak() {
     let campaign = Campaign::asked_for();
     let first = campaign.first;
@@ -166,7 +166,7 @@ pub(crate) fn soak() {
     println!("{}", progress.tally);
     println!("from seed {first} on, {:.0} s on {threads} threads", since.elapsed().as_secs_f64());
     assert!(progress.failed.is_empty(), "{} seeds fail:\n{}", progress.failed.len(), progress.failed.join("\n"));
-    // One mitigation does not do all that others do.
+    // One mitigation does not exercise all branches.
     if campaign.mitigation.is_none() && progress.tally.runs >= RUNS_THAT_HAVE_ALL {
         let gaps = progress.tally.gaps();
         assert!(gaps.is_empty(), "{}", gaps.join("\n"));

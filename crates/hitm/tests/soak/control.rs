@@ -1,10 +1,12 @@
-//! Who makes tasks, brings all to rest, and looks.
+//! The controller: it makes tasks, brings the system to a quiescent state and checks it.
 //!
-//! The controller is the most urgent task. **At rest** all others sleep over something; or, at every second rest, they compute: then
-//! as many run as there are CPUs, and the others wait in the queues. The controller does as they do, until a stretch has passed in which
-//! nobody else called the scheduler; that stretch is longer than anybody who has anything to do goes without.
+//! The controller is the most urgent task. In a **quiescent state** ("rest") all other tasks sleep
+//! in some wait. At every second rest they compute instead: then one task per CPU runs, and the
+//! others wait in the queues. The controller sleeps or computes as they do until a quiet stretch
+//! has passed in which no other task called the scheduler. That stretch is longer than any task
+//! with work goes without such a call.
 //!
-//! What it looks at it looks at aside: that takes no simulated time.
+//! The checks run outside the simulation and take no simulated time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,26 +22,28 @@ use crate::plan::{MUTEXES, Plan};
 use crate::task::spawn;
 use crate::world::{Signal, World};
 
-/// More urgent than all that are controlled.
+/// More urgent than all controlled tasks.
 pub(crate) const CONTROLLER: Priority = Priority::fifo(99);
 
 /// The stream of the controller's random numbers.
 const STREAM: u64 = 1;
 
-/// Stretches without rest after which there never will be one.
+/// The number of stretches without rest after which the controller gives up.
 const ROUNDS_MAX: u64 = 400;
 
 /// Longer than a round-robin turn of 100 ms.
 const LONG: Span = Span::from_micros(130_000);
 
-/// How much later than it should a sleep ends at most where nothing goes wrong: the timer's slack, and the way to the CPU.
+/// The longest delay of a sleep's end without faults: the timer's slack, and the time until the CPU
+/// handles it.
 const SLACK: Span = Span::from_micros(20);
 
-/// What a machine that comes to rest takes at most, after the last thing that was done to it and where nothing goes wrong: a push
-/// chain visits CPUs one by one, each some microseconds, and as many contend for a line.
+/// The longest time that a machine takes to come to rest after the last action, without faults. A
+/// push chain visits CPUs one by one for some microseconds each, and as many CPUs contend for a
+/// line.
 fn settles_within(plan: &Plan) -> Span {
     let alone = Span::from_micros(60) + Span::from_micros(5) * u64::from(plan.cpus);
-    // Each visit may be late and meet a CPU that is away, which few in a row are.
+    // Each visit may be late and meet a preempted vCPU; few visits in a row do.
     let faults = plan.faults.late_by + plan.faults.taken_for;
     alone + Span::from_nanos(plan.burst_nanos) + faults * 12 + plan.throttled_for()
 }
@@ -72,17 +76,17 @@ pub(crate) async fn control<P: Platform>(world: Arc<World<P>>) {
     books.entries.iter_mut().for_each(|entry| entry.aborted = true);
 }
 
-/// As many tasks as ought to live.
+/// Spawns tasks until the planned number is alive.
 fn fill<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
     while let Some((serial, task)) = spawn(world, random) {
         world.publish(serial, task);
     }
 }
 
-/// Takes the results of those that have ended.
+/// Takes the results of ended tasks.
 async fn reap<P: Platform>(world: &Arc<World<P>>) {
     for task in world.take_ended() {
-        // Somebody may be about to do something to it, and drops it then.
+        // Another task may be about to act on this task; it drops the handle then.
         if let Ok((serial, task)) = Arc::try_unwrap(task) {
             let result = task.await;
             world.check_result(serial, result);
@@ -90,12 +94,12 @@ async fn reap<P: Platform>(world: &Arc<World<P>>) {
     }
 }
 
-/// Waits for the tasks that can be reached, and aborts those that do not end. Who cannot be reached and waits for ever is ended by
-/// the runtime's end.
+/// Waits for the reachable tasks, and aborts those that do not end. The end of the runtime ends
+/// unreachable tasks that wait for ever.
 async fn end<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
     let patience = Span::from_micros(500);
     while let Some(task) = world.take_any(random) {
-        // Somebody may be about to do something to it.
+        // Another task may be about to act on this task.
         let Ok((serial, mut task)) = Arc::try_unwrap(task) else { continue };
         let result = match world.handle.timeout(patience, &mut task).await {
             Ok(result) => result,
@@ -109,7 +113,7 @@ async fn end<P: Platform>(world: &Arc<World<P>>, random: &mut Random) {
     }
 }
 
-/// Asks all to come to rest, waits until they have, and looks.
+/// Asks all tasks to rest, waits until they do, and checks the state.
 async fn come_to_rest<P: Platform>(world: &Arc<World<P>>, signal: Signal) {
     world.set_signal(signal);
     world.groups.end_limits();
@@ -119,7 +123,7 @@ async fn come_to_rest<P: Platform>(world: &Arc<World<P>>, signal: Signal) {
         P::settle();
         let before = world.sched.of_others();
         match signal {
-            // Who computes keeps its CPU: to sleep would move others.
+            // A controller that computes keeps its CPU; if it slept, other tasks would migrate.
             Signal::Hold => world.handle.compute(world.plan.quiet()).await,
             _ => world.handle.sleep(world.plan.quiet()).await,
         }
@@ -139,7 +143,7 @@ async fn come_to_rest<P: Platform>(world: &Arc<World<P>>, signal: Signal) {
     Simulated::aside(|| look(world, signal, [asked, now]));
 }
 
-/// Everything that must hold at rest. It was asked for, and came about.
+/// Checks all that must hold at rest, after a rest was requested and reached.
 fn look<P: Platform>(world: &World<P>, signal: Signal, [asked, now]: [Time; 2]) {
     let snapshot = world.handle.scheduler().snapshot();
     let mut books = world.ledger.books();
@@ -150,7 +154,7 @@ fn look<P: Platform>(world: &World<P>, signal: Signal, [asked, now]: [Time; 2]) 
     look_at_tasks(world, &books, &snapshot, signal, now, &mut found);
     look_at_urgency(world, &books, &snapshot, &mut found);
     world.look_at_ids(&books, &mut found);
-    // What ended by itself was the last thing that was done, or what somebody did.
+    // The last action: a wait that ended by itself, or an action of a task.
     let over = books.entries.iter().map(|entry| entry.until).filter(|&until| until <= now);
     let disturbed = over.chain([asked, books.stirred]).max().expect("one at least");
     let settled = world.sched.last().since(disturbed);
@@ -169,7 +173,7 @@ fn look_at_cpus(books: &Books, snapshot: &Snapshot, found: &mut Vec<(Check, Stri
             found.push((Check::Snapshot, format!("cpu {cpu}: online is {}, it was set to {online}", queue.online)));
         }
         let running = queue.running.and_then(|id| snapshot.tasks.iter().find(|task| task.id == id));
-        // Affinity gives way when none of a task's CPUs is there, until the task wakes again.
+        // The CPU set is ignored while none of its CPUs is online, until the task wakes again.
         if let Some(task) = running
             && !books.hotplug
             && !task.allowed.contains(cpu)
@@ -191,7 +195,7 @@ fn look_at_tasks<P: Platform>(
     let running: Vec<TaskId> = snapshot.queues.iter().filter_map(|queue| queue.running).collect();
     let sleeps = |entry: &Entry| entry.id.and_then(|id| known.get(&id)).is_some_and(|task| task.sleeping);
     let living = books.living().count();
-    // The controller is one too.
+    // The controller is a live task too.
     if known.len() != living + 1 {
         found.push((Check::LostTask, format!("{living} tasks live, the scheduler has {}", known.len() - 1)));
     }
@@ -218,7 +222,8 @@ fn look_at_tasks<P: Platform>(
     }
 }
 
-/// A task is as urgent as itself and all that wait for what it owns, and for what those own, and so on.
+/// Computes each task's expected priority: the most urgent of its own, of the waiters for its
+/// mutexes, of the waiters for those tasks' mutexes, and so on.
 fn look_at_urgency<P: Platform>(
     world: &World<P>,
     books: &Books,
@@ -228,7 +233,7 @@ fn look_at_urgency<P: Platform>(
     let serials: BTreeMap<TaskId, u32> =
         books.living().filter_map(|(serial, entry)| Some((entry.id?, serial))).collect();
     let looks: [_; MUTEXES] = std::array::from_fn(|mutex| world.pi_mutexes[mutex].look());
-    // Who was made the owner and has not run yet waits no longer, whatever the books say.
+    // A task that became the owner and has not run yet waits no longer, even if the ledger says so.
     let owner = |mutex: usize| {
         let told = looks[mutex].owner.and_then(|id| serials.get(&id).copied());
         told.or(books.pi_mutexes.owner[mutex])

@@ -1,11 +1,13 @@
-//! A scheduler that counts: its calls, the branches that they took, and when the last one was.
+//! A scheduler wrapper that counts calls and the branches that they took, and records the time of
+//! the last call.
 //!
-//! **An operation** is a call that takes a lock of the scheduler or may: making a task, queueing it, waking it, looking for the next
-//! (whether it is another or the same), the end of a turn, a change of priority or affinity, a CPU that goes or comes, a push work.
-//! A look at a hint is none.
+//! **An operation** is a call that takes, or may take, a lock of the scheduler: making, enqueuing
+//! or waking a task; picking the next task (the same one or another); the end of a turn; a change
+//! of priority or CPU set; a CPU that goes offline or online; push work. Reading a hint is not an
+//! operation.
 //!
-//! All words here are the host's: they cost the simulated machine no time. Whoever writes or reads them settles before, so that they
-//! change in the order of simulated time.
+//! All words here belong to the host and cost the simulated machine no time. A task settles before
+//! it accesses them, so that they change in the order of simulated time.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,28 +27,28 @@ use hitm_topology::{CpuId, Topology};
 
 use crate::defects::Flaw;
 
-/// One host thread runs a machine: Relaxed orders enough.
+/// Relaxed: one host thread runs a machine, so no ordering is needed.
 const ORDER: Ordering = Ordering::Relaxed;
 
-/// What a call came to, beside what the scheduler counts itself.
+/// The outcomes of calls that the scheduler itself does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Branch {
     /// A wakeup of a task that was awake.
     AwakeAlready,
-    /// A look that left the CPU its task.
+    /// A pick that kept the CPU's task.
     SameTask,
-    /// One that found none.
+    /// A pick that found no task.
     Idle,
-    /// The end of a turn with equals to go first.
+    /// The end of a turn with tasks of the same priority waiting.
     Rotated,
-    /// A task became more urgent, or less.
+    /// A task's priority was raised or lowered.
     Raised,
     Lowered,
-    /// A CPU went with tasks queued on it, which were queued elsewhere.
+    /// A CPU went offline with queued tasks, which were enqueued on other CPUs.
     LeftTasks,
-    /// The last CPU was asked to go, and stayed.
+    /// The last CPU was asked to go offline, and stayed online.
     LastStays,
-    /// Push works that were done.
+    /// The number of completed push works.
     PushWork,
 }
 
@@ -64,7 +66,7 @@ impl Branch {
     ];
 }
 
-/// Where a task was last seen: a hint.
+/// The last known place of a task: a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Asleep,
@@ -76,23 +78,23 @@ pub(crate) struct Counted<P: Platform> {
     inner: Arc<dyn Scheduling<P>>,
     flaw: Flaw,
     operations: AtomicU64,
-    /// Operations that were not about the controller alone.
+    /// Operations that concerned more than the controller.
     of_others: AtomicU64,
-    /// When the last of those ended, picoseconds.
+    /// When the last of those ended, in picoseconds.
     last: AtomicU64,
-    /// The controller's number, counted from 1; 0 before it is known.
+    /// The controller's id plus 1; 0 before it is known.
     controller: AtomicU64,
     branches: [AtomicU64; Branch::ALL.len()],
-    /// Times that a flaw could have shown.
+    /// The number of times that a defect could have shown.
     chances: AtomicU64,
     places: Mutex<Places>,
-    /// Maps that were made, for a flaw.
+    /// The number of maps that were made, for a defect.
     maps: Mutex<Vec<MapId>>,
 }
 
 #[derive(Default)]
 struct Places {
-    /// By number.
+    /// By task id.
     tasks: Vec<Option<Place>>,
     /// By CPU.
     running: Vec<Option<TaskId>>,
@@ -115,17 +117,17 @@ impl<P: Platform> Counted<P> {
         })
     }
 
-    /// Operations so far.
+    /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.operations.load(ORDER)
     }
 
-    /// Operations so far that were not about the controller alone.
+    /// Returns the number of operations so far that concerned more than the controller.
     pub(crate) fn of_others(&self) -> u64 {
         self.of_others.load(ORDER)
     }
 
-    /// This is the controller.
+    /// Declares the calling task the controller.
     pub(crate) fn set_controller(&self, task: TaskId) {
         self.controller.store(u64::from(task.0) + 1, ORDER);
     }
@@ -134,7 +136,7 @@ impl<P: Platform> Counted<P> {
         self.controller.load(ORDER) == u64::from(task.0) + 1
     }
 
-    /// When the last operation ended that was not about the controller alone.
+    /// Returns when the last operation ended that concerned more than the controller.
     pub(crate) fn last(&self) -> Time {
         Time::from_picos(self.last.load(ORDER))
     }
@@ -143,12 +145,12 @@ impl<P: Platform> Counted<P> {
         self.branches[branch as usize].load(ORDER)
     }
 
-    /// Where a task was last seen; none before it was made.
+    /// Returns the last known place of a task; `None` before the task was made.
     pub(crate) fn place(&self, task: TaskId) -> Option<Place> {
         self.places().tasks.get(task.0 as usize).copied()?
     }
 
-    /// Whether the flaw, if it is `flaw`, shows this time: once in so many.
+    /// Returns whether `flaw` is the run's defect and shows this time, which it does at random.
     pub(crate) fn slips(&self, flaw: Flaw, one_in: u64) -> bool {
         self.flaw == flaw && self.chances.fetch_add(1, ORDER) % one_in == one_in - 1
     }
@@ -168,7 +170,7 @@ impl<P: Platform> Counted<P> {
         self.branches[branch as usize].fetch_add(1, ORDER);
     }
 
-    /// `task` is to be of `prio`. False when that is to be forgotten.
+    /// Sets the priority of `task`. Returns false when the defect drops the change.
     fn heeds_change(&self, task: TaskId, prio: Prio) -> bool {
         let before = self.inner.prio_of(task);
         P::settle();
@@ -183,7 +185,7 @@ impl<P: Platform> Counted<P> {
         true
     }
 
-    /// An operation.
+    /// Counts one operation around a call.
     fn counted<R>(&self, f: impl FnOnce(&dyn Scheduling<P>) -> R) -> R {
         self.begins();
         let result = f(&*self.inner);
@@ -192,13 +194,13 @@ impl<P: Platform> Counted<P> {
         result
     }
 
-    /// An operation begins.
+    /// Begins an operation.
     fn begins(&self) {
         P::settle();
         self.operations.fetch_add(1, ORDER);
     }
 
-    /// The operation that has just ended was not about the controller alone.
+    /// Records that the operation that just ended concerned more than the controller.
     fn is_of_others(&self) {
         self.of_others.fetch_add(1, ORDER);
         self.last.fetch_max(P::now().as_picos(), ORDER);
@@ -361,7 +363,8 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
     }
 
     fn set_offline(&self, cpu: CpuId) -> bool {
-        // This CPU queues a task elsewhere in this call alone: it takes no interrupt meanwhile.
+        // Only in this call does this CPU enqueue a task on another CPU: it takes no interrupt
+        // meanwhile.
         let moved = || self.inner.stats().on(P::current_cpu(), Count::Migration);
         let before = moved();
         let gone = self.counted(|inner| inner.set_offline(cpu));
@@ -446,7 +449,7 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
 }
 
 impl<P: Platform> Counted<P> {
-    /// What the scheduler counted itself.
+    /// Returns the scheduler's own counts.
     pub(crate) fn sums(&self) -> Vec<(Count, u64)> {
         self.inner.stats().sums()
     }

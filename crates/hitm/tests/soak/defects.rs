@@ -1,4 +1,4 @@
-//! Deliberate defects, and the checker that catches each.
+//! Deliberate defects, and the checker that must catch each.
 
 use std::fmt::Write;
 
@@ -9,28 +9,28 @@ use crate::ledger::Check;
 use crate::plan::Plan;
 use crate::run::{self, Outcome};
 
-/// What does not work. Chances are seldom enough that the run gets to its next rest.
+/// The defect. Each is rare enough that the run reaches its next rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
-    /// An unpark in so many is not done.
+    /// One unpark in this number is dropped.
     LosesUnparks,
-    /// An abort in so many is not done.
+    /// One abort in this number is dropped.
     ForgetsAborts,
-    /// A wakeup in so many does not reach the scheduler.
+    /// One wakeup in this number does not reach the scheduler.
     LosesWakeups,
-    /// A priority that was lent is not taken back, now and then.
+    /// Now and then, a lent priority is not taken back.
     KeepsWhatWasLent,
-    /// A task in so many is taken for another tenant's.
+    /// One task in this number is treated as a task of another tenant.
     MixesTenants,
-    /// An interrupt in so many never comes: see [`Faults::lost`].
+    /// One interrupt in this number never arrives: see [`Faults::lost`].
     LosesInterrupts,
 }
 
-/// Seeds that are tried before a defect counts as unnoticed.
+/// The seeds that are tried before a defect counts as unnoticed.
 const SEEDS: u64 = 20;
 
-/// What a finding says, of which checker, for what is broken.
+/// For a defect: the checker that must report it, and the text of the finding.
 struct Row {
     name: &'static str,
     flaw: Flaw,
@@ -83,7 +83,7 @@ fn each_is_caught() {
     .assert_eq(&table);
 }
 
-/// Without a defect the same seeds find nothing, and whether CPUs look ahead changes nothing.
+/// Without a defect the same seeds find nothing, and CPU look-ahead changes nothing.
 #[test]
 fn small_runs_are_clean_and_the_same_again() {
     for seed in 1..=SEEDS {

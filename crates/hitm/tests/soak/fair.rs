@@ -1,4 +1,4 @@
-//! Fair tasks, and the groups that tasks are in.
+//! Fair tasks, and the groups of tasks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,29 +7,29 @@ use hitm::{Group, Handle};
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span};
 
-/// The period of a group's limit: the shortest there is.
+/// The period of a group's limit: the shortest allowed one.
 pub(crate) const PERIOD: Span = Span::from_micros(1_000);
 
-/// Its quotas: with the least a group has a CPU.
+/// The quotas. With the smallest one a group still gets CPU time.
 const QUOTAS: [u64; 3] = [1_000, 2_000, 10_000];
 
-/// From nearly nothing to all.
+/// From almost no share to almost all.
 const WEIGHTS: [u32; 4] = [1, 50, 100, 10_000];
 
-/// One host thread runs a machine.
+/// Relaxed: one host thread runs a machine.
 const HOST: Ordering = Ordering::Relaxed;
 
-/// What is done to groups, and how it is called in the histogram.
+/// The actions on groups, and their names in the histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Weighed,
     Limited,
-    /// Its real-time tasks were.
+    /// The group's real-time tasks were limited.
     RealTimeLimited,
     Unlimited,
-    /// One was given back, maybe with tasks in it, and another came in its place.
+    /// A group was freed, possibly with tasks in it, and a new one replaced it.
     Renewed,
-    /// A task was moved into one, or out of all.
+    /// A task was moved into a group, or out of its group.
     Moved,
 }
 
@@ -52,12 +52,12 @@ impl Change {
 pub(crate) struct Groups {
     groups: Mutex<Vec<Group>>,
     changes: [AtomicU64; Change::ALL.len()],
-    /// Limits that had throttled somebody when they ended, and those of real-time tasks.
+    /// The limits that had throttled a task when they ended, and the same of real-time limits.
     throttled: [AtomicU64; 2],
 }
 
 impl Groups {
-    /// So many; each stands in the one before.
+    /// The groups of a chain; each is in the one before.
     pub(crate) fn new<P: Platform>(handle: &Handle<P>, count: usize) -> Self {
         let mut groups: Vec<Group> = Vec::new();
         for number in 0..count {
@@ -67,7 +67,7 @@ impl Groups {
         Self { groups: Mutex::new(groups), changes: Default::default(), throttled: Default::default() }
     }
 
-    /// They are changed while nobody holds this: a change takes simulated time.
+    /// Groups change only while this is not locked: a change takes simulated time.
     fn groups(&self) -> MutexGuard<'_, Vec<Group>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +98,7 @@ impl Groups {
         }
     }
 
-    /// A tenth of each CPU at least, unless the groups around it have less left.
+    /// At least a tenth of each CPU, unless the enclosing groups have less left.
     pub(crate) fn limit_real_time(&self, random: &mut Random) {
         if let Some(group) = self.any(random) {
             let runtime = Span::from_micros([100, 150, 300, 1_000][random.below(4) as usize]);
@@ -106,7 +106,7 @@ impl Groups {
         }
     }
 
-    /// Ends the limits of one of them.
+    /// Ends the limits of one group.
     pub(crate) fn end_limit(&self, random: &mut Random) {
         if let Some(group) = self.any(random) {
             self.unlimit(group);
@@ -126,7 +126,7 @@ impl Groups {
         groups.into_iter().for_each(|group| self.unlimit(group));
     }
 
-    /// Another one, in one of the others or in none, comes in the place of one.
+    /// Replaces a group by a new one, in another group or in none.
     pub(crate) fn renew<P: Platform>(&self, handle: &Handle<P>, random: &mut Random) {
         let outer = self.any(random).filter(|_| random.below(2) == 0);
         let new = outer.map_or_else(|| handle.group("new"), |outer| outer.group("inner"));
@@ -137,7 +137,7 @@ impl Groups {
         self.unlimit(old);
     }
 
-    /// What was seen, for the histogram.
+    /// Returns the counts for the histogram.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let came = |&(change, name): &(Change, &'static str)| (name, self.changes[change as usize].load(HOST));
         let throttled = ["group_throttled", "group_throttled_real_time"].into_iter().zip(&self.throttled);

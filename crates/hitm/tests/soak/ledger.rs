@@ -1,5 +1,5 @@
-//! What tasks say of themselves, kept apart from the runtime: what each waits for, until when, what was done to it, how it ended.
-//! At rest it tells what ought to be.
+//! The tasks' own record, kept apart from the runtime: each task's wait and its deadline, the
+//! actions on the task, and how it ended. At rest it yields the expected state.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,47 +9,47 @@ use hitm_topology::CpuId;
 
 use crate::plan::{MUTEXES, QUEUES};
 
-/// What is checked.
+/// The property that a checker verifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
     /// An invariant of the scheduler's words at rest.
     Snapshot,
     /// The most urgent tasks run, and no CPU idles while a task that may run there waits.
     Inversion,
-    /// Who was woken, or whose wait is over, does not sleep.
+    /// A task that was woken, or whose wait is over, does not sleep.
     LostWake,
-    /// Every task is known, runs where and as it was told to, and ends.
+    /// Every task is known, runs on its CPUs at its priority, and ends.
     LostTask,
-    /// Who was aborted ends.
+    /// An aborted task ends.
     Abort,
-    /// A task is as urgent as itself and all that wait for what it owns.
+    /// A task is as urgent as the most urgent of itself and of all waiters for its mutexes.
     Urgency,
-    /// One owner at a time, who is told how the last one left.
+    /// A mutex has one owner at a time, which learns how the last owner left.
     Owner,
     /// Futures are dropped once.
     Drops,
-    /// Who joins is told how the task ended.
+    /// A joiner learns how the task ended.
     Joined,
     /// The machine comes to rest.
     NotQuiet,
-    /// It does within the stated bound.
+    /// The machine comes to rest within the stated bound.
     Settled,
-    /// Of a tenant's tasks that run no two have one id, and ids at rest are as promised.
+    /// No two running tasks of a tenant have the same id, and ids at rest are as promised.
     Ids,
-    /// No deadlock, no livelock.
+    /// There is no deadlock and no livelock.
     Stall,
-    /// No data race.
+    /// There is no data race.
     Race,
-    /// No panic but those that are planned.
+    /// There are only planned panics.
     Panic,
 }
 
-/// What a task is at.
+/// The present activity of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// It was never polled.
+    /// The task was never polled.
     New,
-    /// Whatever needs no one else.
+    /// An activity that depends on no other task.
     Runs,
     Sleeps,
     Parks,
@@ -59,14 +59,14 @@ pub(crate) enum Doing {
     Receives(usize),
     Meets,
     Joins(u32),
-    /// All are at rest, and it sleeps.
+    /// All tasks rest, and this one sleeps.
     Rests,
-    /// All are at rest, and it computes.
+    /// All tasks rest, and this one computes.
     Holds,
 }
 
 impl Doing {
-    /// Whether it may sleep over it.
+    /// Returns whether the task may sleep in this activity.
     fn waits(self) -> bool {
         !matches!(self, Self::New | Self::Runs | Self::Holds)
     }
@@ -78,27 +78,27 @@ pub(crate) struct Entry {
     pub(crate) id: Option<TaskId>,
     pub(crate) tenant: Option<usize>,
     pub(crate) doing: Doing,
-    /// When it ceases to wait by itself.
+    /// When the task's wait ends by itself.
     pub(crate) until: Time,
-    /// It was unparked, and has not left a park since.
+    /// The task was unparked, and has not left a park since.
     pub(crate) unparked: bool,
     pub(crate) aborted: bool,
-    /// It is about to panic, or has a destructor that does.
+    /// The task is about to panic, or has a destructor that panics.
     pub(crate) panics: bool,
-    /// It has come to its end.
+    /// The task has come to its end.
     pub(crate) done: bool,
     pub(crate) drops: u32,
-    /// How urgent it is by itself, 0 for a fair one; none while that changes.
+    /// The task's own priority, 0 for a fair one; `None` while it changes.
     pub(crate) own: Option<u8>,
-    /// Where it may run; none while that changes.
+    /// The CPUs that the task may run on; `None` while they change.
     pub(crate) allowed: Option<CpuSet>,
 }
 
-/// Who owns what: of the mutexes of one kind.
+/// The owners of the mutexes of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     pub(crate) owner: [Option<u32>; MUTEXES],
-    /// Whether the last owner left without giving it back; none where that is not known.
+    /// Whether the last owner left without releasing it; `None` where that is unknown.
     pub(crate) died: [Option<bool>; MUTEXES],
 }
 
@@ -108,39 +108,39 @@ impl Default for Owners {
     }
 }
 
-/// All tasks of a run, by the order in which they were made.
+/// All tasks of a run, in the order in which they were made.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     pub(crate) entries: Vec<Entry>,
     pub(crate) living: usize,
     pub(crate) mutexes: Owners,
     pub(crate) pi_mutexes: Owners,
-    /// Items in the queues.
+    /// The items in the queues.
     pub(crate) items: [isize; QUEUES],
-    /// CPUs out of use.
+    /// The CPUs that are offline.
     pub(crate) offline: CpuSet,
-    /// Any has been taken out of use so far.
+    /// Whether any CPU has gone offline so far.
     pub(crate) hotplug: bool,
-    /// CPUs that come or go at present.
+    /// The CPUs that are going offline or online at present.
     pub(crate) changing: Vec<CpuId>,
-    /// When somebody last did something.
+    /// The time of a task's last action.
     pub(crate) stirred: Time,
-    /// By rest: how long the machine went on after the last thing that was done.
+    /// For each rest: how long the machine went on after the last action.
     pub(crate) settled: Vec<Span>,
     pub(crate) findings: Vec<(Check, String)>,
 }
 
-/// The books, under a lock of the host.
+/// The ledger, under a lock of the host.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Books>);
 
-/// Findings that are kept: the first is the one that matters.
+/// The findings that are kept: the first one matters most.
 const FINDINGS_MAX: usize = 20;
 
 impl Ledger {
-    /// The books. The caller has settled, and lets them go before it waits for anything.
+    /// Locks the ledger. The caller has settled, and unlocks the ledger before any wait.
     pub(crate) fn books(&self) -> MutexGuard<'_, Books> {
-        // A task of another CPU may have been unwinding when they were let go.
+        // A task on another CPU may have been unwinding when the lock was released.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -164,7 +164,7 @@ impl Books {
         &mut self.entries[serial as usize]
     }
 
-    /// A task is made. Its number in the books.
+    /// Records a new task; returns its number in the ledger.
     pub(crate) fn make(&mut self, own: u8, allowed: &CpuSet) -> u32 {
         self.living += 1;
         self.entries.push(Entry {
@@ -183,7 +183,7 @@ impl Books {
         self.entries.len() as u32 - 1
     }
 
-    /// Its future is dropped.
+    /// Records that a task's future is dropped.
     pub(crate) fn drop_future(&mut self, serial: u32) {
         self.living -= 1;
         let entry = self.entry(serial);
@@ -197,13 +197,13 @@ impl Books {
         }
     }
 
-    /// The tasks that live, by their numbers in the books.
+    /// Returns the live tasks, by their numbers in the ledger.
     pub(crate) fn living(&self) -> impl Iterator<Item = (u32, &Entry)> {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.drops == 0)
     }
 
-    /// Why `entry`, which sleeps at `now`, ought not to, by anything in the books. A wait may end `late`; `is_awake` says of other
-    /// tasks whether they are.
+    /// Returns a reason, by the ledger alone, why `entry`, which sleeps at `now`, must not sleep. A
+    /// wait may end up to `late` later; `is_awake` tells of other tasks whether they are awake.
     pub(crate) fn wakeup_lost(
         &self,
         entry: &Entry,

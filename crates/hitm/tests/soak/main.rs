@@ -1,12 +1,14 @@
-//! The whole runtime on simulated machines on which everything goes wrong at once, by seed.
+//! The whole runtime on simulated machines with all kinds of faults at once, by random seed.
 //!
-//! A seed draws a machine of 4 to 64 CPUs, a mitigation, faults of the machine (interrupts and timers that come late, CPUs that are
-//! taken away with a lock in hand), and about 200 tasks at a time: they sleep, wait for each other in every way that the runtime has,
-//! panic, are aborted, are changed, and take CPUs out of use. In half of the seeds some are fair, in up to three groups that are weighed,
-//! limited and replaced meanwhile ([`fair`]). It goes on for 100,000 operations of the scheduler (what is one:
-//! [`counted`]) and comes to rest six times ([`control`]), when what is is compared with what ought to be ([`ledger`]).
+//! A seed draws a machine of 4 to 64 CPUs, a mitigation, faults of the machine (late interrupts and
+//! timers, vCPU preemption while a lock is held), and about 200 tasks at a time. The tasks sleep,
+//! wait for each other in every way that the runtime has, panic, are aborted, are changed, and take
+//! CPUs offline. In half of the seeds some tasks are fair, in up to three groups whose weights and
+//! limits change and that are replaced during the run ([`fair`]). A run has 100,000 operations of
+//! the scheduler (defined in [`counted`]). Six times per run the system quiesces ([`control`]) and
+//! its state is compared with the expected state ([`ledger`]).
 //!
-//! How many seeds, from which on, and how to see one again: [`campaign`].
+//! [`campaign`] documents how many seeds run, the first seed, and how to repeat a seed.
 #![allow(missing_docs, reason = "tests are their own documentation")]
 
 mod campaign;

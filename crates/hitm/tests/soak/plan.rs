@@ -1,4 +1,4 @@
-//! What a seed stands for: a machine, what goes wrong on it, and what its tasks do.
+//! The plan of a seed: its machine, its faults, and the steps of its tasks.
 
 use hitm::Priority;
 use hitm_machine::{Arbitration, CostSet, Faults, Random};
@@ -7,7 +7,7 @@ use hitm_topology::CpuId;
 
 use crate::fair::PERIOD;
 
-/// What a task does at a step.
+/// One step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Compute,
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Panic,
 }
 
-/// Steps, and how often they are chosen beside each other.
+/// The steps and their relative weights.
 const WEIGHTS: [(Step, u64); 19] = [
     (Step::Compute, 20),
     (Step::Sleep, 14),
@@ -55,18 +55,19 @@ const WEIGHTS: [(Step, u64); 19] = [
     (Step::Panic, 1),
 ];
 
-/// Streams of what was added to plans later, behind those of the tasks: nothing else is drawn anew by it. A task's follow the first.
+/// Random streams for later additions to plans, after the streams of the tasks: additions change no
+/// other draws. The stream of task `serial` has the number `1 + serial` after each of these.
 const TENANTS_STREAM: u64 = 1 << 41;
 const FAIR_STREAM: u64 = 1 << 42;
 
-/// How ids are handed out, beside our own.
+/// The ways to assign ids, beside `shipped`'s.
 const IDS: [&str; 3] = ["", "+cid-recent", "+cid-owned"];
 
-/// Where fair tasks that wake are placed, and how groups keep their load, beside our own.
+/// The ways to place waking fair tasks and to keep group load, beside `shipped`'s.
 const SEARCHES: [&str; 5] = ["", "+idle-merged", "+idle-util", "+idle-mask=llc", "+idle-single-pass"];
 const LOADS: [&str; 4] = ["", "+task-group-reordered", "+load-avg-ratelimit", "+load-avg=llc"];
 
-/// What no seed does without: the faults that are to come in every run.
+/// The faults that every run must have.
 fn is_fault(step: Step) -> bool {
     matches!(
         step,
@@ -81,7 +82,7 @@ fn is_fault(step: Step) -> bool {
     )
 }
 
-/// The mitigations that differ in what is executed; ours, which is what people run, in one plan of four.
+/// The mitigations that execute different code; one plan in four uses `shipped`, which users run.
 const MITIGATIONS: [&str; 17] = [
     "baseline",
     "cpupri-split",
@@ -102,23 +103,24 @@ const MITIGATIONS: [&str; 17] = [
     "all+pull-by-locks+rto-mask=core",
 ];
 
-/// Mutexes of a kind that the tasks of a run share: few enough that tasks meet, and not so few that most of them wait there.
+/// The mutexes per kind that a run's tasks share: few enough that tasks meet, and enough that most
+/// tasks do not wait there.
 pub(crate) const MUTEXES: usize = 12;
 
-/// Bounded queues between them, and their room.
+/// The bounded queues between tasks, and their capacity.
 pub(crate) const QUEUES: usize = 2;
 pub(crate) const ROOM: usize = 3;
 
-/// Who meets at a barrier.
+/// The parties of a barrier.
 pub(crate) const PARTIES: usize = 3;
 
-/// The most that somebody sleeps, or is patient, when he is.
+/// The longest sleep or timeout of a task.
 pub(crate) const SLEEP_MAX: Span = Span::from_micros(60);
 
-/// A stretch of work at rest: long enough to be cheap, and it is preempted anyhow.
+/// The length of work at rest: long enough to be cheap; the task is preempted in it anyway.
 pub(crate) const STRETCH: Span = Span::from_micros(200);
 
-/// A machine and what happens on it.
+/// A machine and the plan of its events.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -131,27 +133,28 @@ pub(crate) struct Plan {
     pub(crate) faults: Faults,
     pub(crate) check_races: bool,
     pub(crate) look_ahead: bool,
-    /// Tasks that live at once.
+    /// The number of tasks that live at the same time.
     pub(crate) tasks: usize,
-    /// Calls of the scheduler after which the run comes to its end.
+    /// The number of scheduler calls after which the run ends.
     pub(crate) operations: u64,
-    /// Times that all come to rest.
+    /// The number of rests.
     pub(crate) rests: u64,
     /// The rest before which tasks compute for longer than a round-robin turn.
     pub(crate) long_rest: Option<u64>,
-    /// The longest stretch of work, nanoseconds.
+    /// The longest stretch of work, in nanoseconds.
     pub(crate) burst_nanos: u64,
-    /// The most steps of a task's life.
+    /// The largest number of steps in a task's life.
     steps_max: u64,
-    /// How many different priorities there are.
+    /// The number of different priorities.
     prios: u64,
-    /// How many tenants there are, and how many of a hundred tasks belong to one.
+    /// The number of tenants, and the percentage of tasks that belong to one.
     pub(crate) tenants: usize,
     tenanted: u64,
-    /// How many of a hundred tasks are fair, and how many groups there are for tasks.
+    /// The percentage of fair tasks, and the number of groups for tasks.
     pub(crate) fair: u64,
     pub(crate) groups: usize,
-    /// Of tasks, those of a hundred that may run on one CPU alone, and those that may run on some.
+    /// The percentage of tasks that may run on one CPU only, and of tasks that may run on some
+    /// CPUs.
     pinned: u64,
     scattered: u64,
     weights: Vec<(Step, u64)>,
@@ -170,7 +173,7 @@ fn shape(random: &mut Random) -> (String, u32) {
     }
 }
 
-/// Faults of a run: each kind in every run, seldom or often, short or long.
+/// The faults of a run: every kind in every run, rare or frequent, short or long.
 fn faults(random: &mut Random) -> Faults {
     let mut of = |choices: [f64; 3]| choices[random.below(3) as usize];
     let (late, taken_after_rmw, taken_on_path) =
@@ -180,13 +183,13 @@ fn faults(random: &mut Random) -> Faults {
 }
 
 impl Plan {
-    /// The plan of `seed`, on `mitigation` or the one that it draws.
+    /// Makes the plan of `seed`, on `mitigation` or a drawn one.
     pub(crate) fn new(seed: u64, mitigation: Option<&str>) -> Self {
         let random = &mut Random::new(seed, 0);
         let (topology, cpus) = shape(random);
         let other = MITIGATIONS[random.below(MITIGATIONS.len() as u64) as usize];
         let drawn = if random.below(4) == 0 { "shipped" } else { other };
-        // A step in five is off, but for those that are faults.
+        // One step in five is switched off, except for required faults.
         let weights = WEIGHTS.into_iter().filter(|&(step, _)| random.below(5) > 0 || is_fault(step));
         let weights = weights.collect();
         let long_rest = (random.below(2) == 0).then(|| random.below(6));
@@ -207,13 +210,13 @@ impl Plan {
             costs: [CostSet::Linux, CostSet::Runtime][random.below(2) as usize],
             jitter: [0.0, 0.1, 0.5][random.below(3) as usize],
             faults: faults(random),
-            // The detector costs a clock of all CPUs an access.
+            // The race detector costs one clock of all CPUs per access.
             check_races: random.below(4) == 0 && cpus <= 16,
             look_ahead: true,
             tasks: 160 + random.below(80) as usize,
             operations: 100_000,
             rests: 6,
-            // Fair tasks never hold still: see `holds`.
+            // Fair tasks never come to a standstill: see `holds`.
             long_rest: long_rest.filter(|_| fair == 0),
             burst_nanos: [1_000, 5_000, 20_000][random.below(3) as usize],
             steps_max: [60, 200, 600][random.below(3) as usize],
@@ -228,7 +231,8 @@ impl Plan {
         }
     }
 
-    /// As [`Plan::new`], small and without other faults than the tasks' own: for a test that must see one thing.
+    /// Makes a small plan as [`Plan::new`] does, without faults beside the tasks' own, for a test
+    /// of one property.
     pub(crate) fn small(seed: u64) -> Self {
         let plan = Self::new(seed, None);
         let faults = Faults { late: 0.0, taken_after_rmw: 0.0, taken_on_path: 0.0, ..plan.faults };
@@ -249,25 +253,26 @@ impl Plan {
         random.weighted(&self.weights)
     }
 
-    /// The steps of a task's life.
+    /// Draws the steps of a task's life.
     pub(crate) fn steps(&self, random: &mut Random) -> u64 {
         1 + random.below(self.steps_max)
     }
 
-    /// A priority, spread over the range below that of who checks.
+    /// Draws a priority from the range below the controller's.
     pub(crate) fn priority(&self, random: &mut Random) -> u8 {
         1 + (random.below(self.prios) * (90 / self.prios)) as u8
     }
 
-    /// What a task's priority is to be, before it as the books have it: a fair one's is 0 there.
+    /// Draws a new priority for a task. Returns it as the ledger records it (0 for a fair task),
+    /// and as the runtime takes it.
     pub(crate) fn change(&self, random: &mut Random) -> (u8, Priority) {
         let own = self.priority(random);
         let real_time = real_time(own, random);
-        // Who has no fair tasks draws nothing for them.
+        // A plan without fair tasks draws nothing for them.
         if self.fair > 0 && random.below(100) < self.fair { (0, fair(random)) } else { (own, real_time) }
     }
 
-    /// Whether task `serial` begins as a fair one, and its group.
+    /// Returns whether task `serial` begins as a fair one, and its group.
     pub(crate) fn fair_of(&self, serial: u32) -> (Option<Priority>, Option<usize>) {
         let random = &mut Random::new(self.seed, FAIR_STREAM + 1 + u64::from(serial));
         let priority = (random.below(100) < self.fair).then(|| fair(random));
@@ -275,12 +280,13 @@ impl Plan {
         (priority, group)
     }
 
-    /// Whether tasks compute at a rest. Where there are fair ones they do not: those that wait would take turns.
+    /// Returns whether tasks compute at a rest. With fair tasks they do not, because waiting fair
+    /// tasks would take turns.
     pub(crate) fn holds(&self, rest: u64) -> bool {
         rest.is_multiple_of(2) && self.fair == 0
     }
 
-    /// Where a task may run.
+    /// Draws the CPUs that a task may run on.
     pub(crate) fn allowed(&self, random: &mut Random) -> CpuSet {
         let one = CpuId(random.below(u64::from(self.cpus)) as u32);
         let kind = random.below(100);
@@ -296,25 +302,26 @@ impl Plan {
         some
     }
 
-    /// Which tenant's task `serial` is. There are many of them and few by turns, so that they are more than CPUs, and fewer.
+    /// Returns the tenant of task `serial`. Tenants have many or few live tasks in turn, so that
+    /// tasks outnumber CPUs and the reverse.
     pub(crate) fn tenant_of(&self, serial: u32) -> Option<usize> {
         let random = &mut Random::new(self.seed, TENANTS_STREAM + 1 + u64::from(serial));
         let share = if (serial as usize / self.tasks).is_multiple_of(2) { self.tenanted } else { self.tenanted / 5 };
         (random.below(100) < share).then(|| random.below(self.tenants as u64) as usize)
     }
 
-    /// A stretch of work.
+    /// Draws a stretch of work.
     pub(crate) fn burst(&self, random: &mut Random) -> Span {
         Span::from_nanos(1 + random.below(self.burst_nanos))
     }
 
-    /// A stretch of sleep, or of patience.
+    /// Draws the length of a sleep or timeout.
     pub(crate) fn sleep(&self, random: &mut Random) -> Span {
         Span::from_picos(1 + random.below(SLEEP_MAX.as_picos()))
     }
 
-    /// Longer than anybody goes on without calling the scheduler who has anything to do, whatever goes wrong; also who has not heard yet
-    /// that an earlier rest is over.
+    /// Returns a time longer than any task with work goes without a scheduler call, under all
+    /// faults. This includes a task that has not yet noticed the end of an earlier rest.
     pub(crate) fn quiet(&self) -> Span {
         let Faults { late_by, taken_for, .. } = self.faults;
         STRETCH
@@ -328,18 +335,19 @@ impl Plan {
             + self.throttled_for()
     }
 
-    /// How long a task may wait because its group is throttled: for the next period, and for one more that pays what was used too much.
+    /// Returns how long a task may wait because its group is throttled: for the next period, and
+    /// for one more that pays for an overrun.
     pub(crate) fn throttled_for(&self) -> Span {
         PERIOD * if self.groups > 0 { 2 } else { 0 }
     }
 }
 
-/// A real-time task's.
+/// For a real-time task.
 pub(crate) fn real_time(own: u8, random: &mut Random) -> Priority {
     if random.below(3) == 0 { Priority::round_robin(own) } else { Priority::fifo(own) }
 }
 
-/// A fair task's.
+/// For a fair task.
 fn fair(random: &mut Random) -> Priority {
     Priority::fair([-20, -5, 0, 0, 10, 19][random.below(6) as usize])
 }

@@ -1,4 +1,4 @@
-//! One run: a machine, a runtime on it, its tasks, and what is looked at when all have gone.
+//! One run: a machine, a runtime on it, its tasks, and the checks after all tasks have ended.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::tally::{Fault, RunCounts};
 use crate::world::World;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) findings: Vec<(Check, String)>,
@@ -26,13 +26,13 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// That of a run which did not come to its end.
+    /// The result of a run that did not reach its end.
     pub(crate) fn of_panic(payload: &(dyn Any + Send)) -> Self {
         Self { findings: vec![(Check::Panic, text_of(payload))], counts: RunCounts::default() }
     }
 }
 
-/// Shuts the runtime down when the controller ends, however it does.
+/// Shuts the runtime down when the controller ends, also when it panics.
 struct Stops<P: Platform>(Handle<P>);
 
 impl<P: Platform> Drop for Stops<P> {
@@ -42,11 +42,11 @@ impl<P: Platform> Drop for Stops<P> {
 }
 
 thread_local! {
-    /// Panics of this thread that nobody planned: those that are go by the hook.
+    /// Unplanned panics of this thread; the hook ignores planned ones.
     static UNPLANNED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has panics on threads that run machines noted.
+/// Installs a hook that records panics on threads that run machines.
 pub(crate) fn note_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -65,7 +65,7 @@ fn machine(plan: &Plan) -> Machine {
         faults: Some(plan.faults),
         check_races: plan.check_races,
         look_ahead: plan.look_ahead,
-        // Nobody reads what accesses cost.
+        // The costs of accesses are not used here.
         measure_from: Span::from_picos(u64::MAX),
         livelock_after: 20_000_000,
         ..Config::default()
@@ -84,7 +84,8 @@ pub(crate) fn run<P: Platform>(plan: &Plan, flaw: Flaw) -> Outcome {
         World::new(Handle::<P>::new(sched.clone(), None), sched, plan.clone())
     });
     let runner = world.clone();
-    // Unwind safety: what is left is only looked at as far as it is whole, and leaked.
+    // Unwind safety: after a panic, the remaining state is only read where it is consistent, and
+    // leaked.
     let ended = catch_unwind(AssertUnwindSafe(|| {
         machine.run(move |cpu| {
             let handle = &runner.handle;
@@ -136,11 +137,11 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// No task is left, and nothing of any.
+/// Checks that no task is left, and no state of any task.
 fn look_at_the_end<P: Platform>(world: &World<P>) {
     let snapshot = world.handle.scheduler().snapshot();
     let mut books = world.ledger.books();
-    // An interrupt that was under way to a CPU that had left was not taken: a push chain may have ended there.
+    // An interrupt to a CPU that had left was not taken: a push chain may have ended there.
     let violations = snapshot.violations().into_iter().filter(|what| !what.contains("a push chain is under way"));
     violations.for_each(|what| books.find(Check::Snapshot, format!("at the end: {what}")));
     if !snapshot.tasks.is_empty() {
@@ -186,7 +187,7 @@ fn counts<P: Platform>(world: &World<P>, machine: FaultCounts) -> RunCounts {
     }
 }
 
-/// The findings, with the plan, for a person.
+/// Formats the findings with the plan, for a person.
 pub(crate) fn describe(plan: &Plan, findings: &[(Check, String)]) -> String {
     let mut text = format!("{plan:#?}\n");
     for (check, what) in findings {

@@ -1,4 +1,5 @@
-//! What came of many runs: histograms of faults, of branches reached, and of the time that machines took to come to rest.
+//! Summaries of many runs: histograms of faults, of reached branches, and of the times that
+//! machines took to come to rest.
 
 use std::fmt::{self, Write};
 
@@ -6,7 +7,7 @@ use hitm_memory::Span;
 
 macro_rules! faults {
     ($($fault:ident = $name:literal,)+) => {
-        /// Everything that goes wrong, or is changed at a random moment.
+        /// All faults, and all changes at random moments.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Fault { $($fault,)+ }
 
@@ -38,15 +39,15 @@ faults! {
     GivenUp = "wait given up",
 }
 
-/// Counts of one run, by name.
+/// The counts of one run, by name.
 pub(crate) type Counts = Vec<(&'static str, u64)>;
 
-/// What came of one run.
+/// The summary of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunCounts {
     pub(crate) faults: Counts,
     pub(crate) branches: Counts,
-    /// By rest: how long the machine went on after the last thing that was done.
+    /// For each rest: how long the machine went on after the last action.
     pub(crate) settled: Vec<Span>,
     pub(crate) operations: u64,
     pub(crate) tasks: u64,
@@ -60,10 +61,10 @@ struct Row {
     total: u64,
 }
 
-/// Upper ends of the classes of settle times, microseconds; the last has none.
+/// The upper ends of the settle-time classes, in microseconds; the last class has no upper end.
 const CLASSES: [u64; 10] = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000];
 
-/// What came of many.
+/// The summary of many runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) runs: u64,
@@ -72,7 +73,7 @@ pub(crate) struct Tally {
     faults: Vec<Row>,
     branches: Vec<Row>,
     settled: [u64; CLASSES.len() + 1],
-    /// The longest settle time, and the seed that had it.
+    /// The longest settle time, and its seed.
     longest: (Span, u64),
 }
 
@@ -102,7 +103,8 @@ impl Tally {
         }
     }
 
-    /// Faults that did not come in nine runs of ten, and branches that no run reached.
+    /// Returns the faults that did not occur in nine runs of ten, and the branches that no run
+    /// reached.
     pub(crate) fn gaps(&self) -> Vec<String> {
         let rare = self.faults.iter().filter(|row| row.runs * 10 < self.runs * 9);
         let rare = rare.map(|row| format!("`{}` came in {} of {} runs", row.name, row.runs, self.runs));

@@ -1,4 +1,4 @@
-//! The life of a task: random steps, each with its own ways to go wrong.
+//! The life of a task: random steps, each with its own ways to fail.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -18,10 +18,10 @@ use crate::tally::Fault;
 use crate::tenants::watched;
 use crate::world::{Planned, Reached, World};
 
-/// Streams of the tasks' random numbers stand behind that of the plan.
+/// The streams of the tasks' random numbers follow that of the plan.
 const FIRST_STREAM: u64 = 1 << 40;
 
-/// Tells the books that a future is dropped.
+/// Records in the ledger that a future is dropped.
 struct Life<P: Platform> {
     world: Arc<World<P>>,
     serial: u32,
@@ -33,7 +33,7 @@ impl<P: Platform> Drop for Life<P> {
     }
 }
 
-/// A destructor that panics, as planned; not while something unwinds already.
+/// A destructor that panics as planned, except during an unwind.
 struct Bomb<P: Platform>(Arc<World<P>>);
 
 impl<P: Platform> Drop for Bomb<P> {
@@ -45,7 +45,7 @@ impl<P: Platform> Drop for Bomb<P> {
     }
 }
 
-/// Makes a task, unless enough live. `None` then.
+/// Makes a task; returns `None` when enough tasks are alive.
 pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> Option<(u32, JoinHandle<P, u32>)> {
     let plan = &world.plan;
     let (own, allowed) = (plan.priority(random), plan.allowed(random));
@@ -70,7 +70,7 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
         life: Life { world: world.clone(), serial },
         random: Random::new(plan.seed, FIRST_STREAM + u64::from(serial)),
     };
-    // Drawn for a fair one too: what follows stays the same.
+    // Drawn for a fair task too, so that later draws stay the same.
     let real_time = real_time(own, random);
     let priority = fair.unwrap_or(real_time);
     let own_tenant = tenant.map(|tenant| world.tenants.tenant(tenant));
@@ -100,20 +100,20 @@ async fn live<P: Platform>(mut actor: Actor<P>, bomb: Option<Bomb<P>>, steps: u6
     serial
 }
 
-/// Which kind of mutex.
+/// The kind of mutex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
     Pi,
 }
 
-/// Owns a mutex, in the books too.
+/// The guard of a mutex whose owner the ledger records too.
 struct Owned<'a, P: Platform, G> {
     world: &'a World<P>,
     kind: Kind,
     mutex: usize,
     guard: Option<G>,
-    /// It is given back, not left by a death.
+    /// Whether the guard is released normally, not by a death.
     gives_back: bool,
 }
 
@@ -129,8 +129,8 @@ impl<P: Platform, G> Drop for Owned<'_, P, G> {
             let mut books = self.world.books();
             let owners = owners(&mut books, self.kind);
             owners.owner[self.mutex] = None;
-            // Given back while another CPU's task unwinds, it is released at the end of the poll; a panic before that counts as a
-            // death with it.
+            // A mutex that is released while another CPU's task unwinds is released at the end of
+            // the poll; a panic before that counts as a death with the mutex.
             let is_known = !(self.gives_back && std::thread::panicking());
             owners.died[self.mutex] = is_known.then_some(!self.gives_back);
         }
@@ -142,7 +142,7 @@ fn owners(books: &mut crate::ledger::Books, kind: Kind) -> &mut Owners {
     if kind == Kind::Plain { &mut books.mutexes } else { &mut books.pi_mutexes }
 }
 
-/// A task, and what it draws.
+/// A task, and its random draws.
 struct Actor<P: Platform> {
     life: Life<P>,
     random: Random,
@@ -153,17 +153,17 @@ impl<P: Platform> Actor<P> {
         &self.life.world
     }
 
-    /// One time in `times`.
+    /// Draws true one time in `times`.
     fn once_in(&mut self, times: u64) -> bool {
         self.random.below(times) == 0
     }
 
-    /// A patience, but for one time in `times`.
+    /// Draws a timeout, except one time in `times`.
     fn patience(&mut self, times: u64) -> Option<Span> {
         (!self.once_in(times)).then(|| self.life.world.plan.sleep(&mut self.random))
     }
 
-    /// Whether who should have ended the run did not come back.
+    /// Returns whether the task that should have ended the run has not returned.
     fn is_abandoned(&self) -> bool {
         P::settle();
         let (operations, plan) = (self.world().sched.operations(), &self.world().plan);
@@ -212,7 +212,7 @@ impl<P: Platform> Actor<P> {
         }
     }
 
-    /// Waits for `future` with the books' knowledge; none when it was given up.
+    /// Waits for `future` and records the wait in the ledger; returns `None` when it timed out.
     async fn wait<F: Future>(&mut self, doing: Doing, patience: Option<Span>, future: F) -> Option<F::Output> {
         let world = &self.life.world;
         let waits = world.wait(self.life.serial, doing, patience);
@@ -243,7 +243,7 @@ impl<P: Platform> Actor<P> {
             world.books().entry(serial).unparked = false;
         })
         .await;
-        // Given up: an unpark that comes now lets the next park return.
+        // The wait timed out: an unpark that comes now lets the next park return.
         world.books().entry(serial).unparked = false;
     }
 
@@ -274,7 +274,7 @@ impl<P: Platform> Actor<P> {
         owned.give_back();
     }
 
-    /// Works, sleeps or rests with something in hand.
+    /// Works, sleeps or rests while holding something.
     async fn hold(&mut self) {
         let world = self.world().clone();
         if self.once_in(4) {
@@ -288,7 +288,8 @@ impl<P: Platform> Actor<P> {
         world.pause(self.life.serial).await;
     }
 
-    /// Enters in the books that this task owns a mutex. `died` says what it was told of the last owner.
+    /// Records in the ledger that this task owns a mutex. `died` is the lock's report on the last
+    /// owner.
     fn own<'a, G>(
         &self,
         world: &'a World<P>,
@@ -314,7 +315,7 @@ impl<P: Platform> Actor<P> {
         Owned { world, kind, mutex, guard: Some(guard), gives_back: false }
     }
 
-    /// Takes up to three of them, mostly in one order, so that cycles are the exception.
+    /// Takes up to three mutexes, mostly in one order, so that cycles are rare.
     async fn pi_mutexes(&mut self) {
         let world = self.world().clone();
         let mut owned: Vec<Owned<'_, P, PiMutexGuard<'_, P, u64>>> = Vec::new();
@@ -363,7 +364,7 @@ impl<P: Platform> Actor<P> {
         if step == Step::Send {
             let send = async {
                 let sent = queue.send(serial).await;
-                // In the poll that has sent it.
+                // This runs in the poll that has sent the item.
                 world.books().items[number] += isize::from(sent.is_ok());
             };
             self.wait(Doing::Sends(number), patience, send).await;
@@ -427,7 +428,7 @@ impl<P: Platform> Actor<P> {
         if task.1.is_finished() { self.reap(task).await } else { self.abort_task(task.0, &task.1) }
     }
 
-    /// Takes the result of a task that has ended.
+    /// Takes the result of an ended task.
     async fn reap(&mut self, task: Reached<P>) {
         if self.world().take(&task)
             && let Ok((serial, task)) = Arc::try_unwrap(task)
@@ -437,7 +438,7 @@ impl<P: Platform> Actor<P> {
         }
     }
 
-    /// A handle is about to be dropped.
+    /// Records that a handle is about to be dropped.
     fn note_dropped(&self, serial: u32, task: &JoinHandle<P, u32>) {
         let world = self.world();
         if world.books().entry(serial).drops == 0 {
@@ -455,7 +456,7 @@ impl<P: Platform> Actor<P> {
 
     // ---- changes ----
 
-    /// Whom a change is for: another task, or none for the task itself.
+    /// Draws the target of a change: another task, or `None` for the task itself.
     fn whom(&mut self) -> (u32, Option<Reached<P>>) {
         let other = if self.once_in(3) { None } else { self.life.world.any(&mut self.random) };
         (other.as_ref().map_or(self.life.serial, |task| task.0), other)
@@ -465,7 +466,7 @@ impl<P: Platform> Actor<P> {
         let (own, priority) = self.life.world.plan.change(&mut self.random);
         let (serial, other) = self.whom();
         let world = self.world();
-        // Two changes at once would leave the books to guess.
+        // With two concurrent changes the ledger would not know the result.
         if world.books().entry(serial).own.take().is_none() {
             return;
         }
@@ -512,7 +513,8 @@ impl<P: Platform> Actor<P> {
         world.came(Fault::Affinity);
     }
 
-    /// Takes a CPU out of use or puts it to use. Not in a run's first part, in which affinities never give way.
+    /// Takes a CPU offline or puts it online. Not in a run's first part, in which CPU sets are
+    /// never ignored.
     fn hotplug(&mut self) {
         let cpu = CpuId(self.random.below(u64::from(self.life.world.plan.cpus)) as u32);
         let world = self.world();

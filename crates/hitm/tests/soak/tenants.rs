@@ -1,4 +1,5 @@
-//! The tenants of a run, and who of their tasks has which concurrency id, as the tasks say it themselves at every poll.
+//! The tenants of a run, and the concurrency ids of their tasks, as the tasks report them at every
+//! poll.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,7 +13,7 @@ use hitm_sched::cid::MapSnapshot;
 use crate::ledger::{Books, Check};
 use crate::world::World;
 
-/// How ids are handed out: what names it in a mitigation, and in the histogram.
+/// How ids are assigned: the name in a mitigation, and the name in the histogram.
 pub(crate) const VARIANTS: [(&str, &str); 4] = [
     ("", "ids_of_baseline"),
     ("cid-recent", "ids_of_recent"),
@@ -20,28 +21,28 @@ pub(crate) const VARIANTS: [(&str, &str); 4] = [
     ("shipped", "ids_of_shipped"),
 ];
 
-/// One host thread runs a machine.
+/// Relaxed: one host thread runs a machine.
 const HOST: Ordering = Ordering::Relaxed;
 
 /// Tasks that share ids.
 pub(crate) struct Group {
     pub(crate) tenant: Tenant,
-    /// By id: the task that runs with it.
+    /// For each id: the task that runs with it.
     users: Mutex<Vec<Option<u32>>>,
 }
 
-/// All of a run.
+/// All tenants of a run.
 pub(crate) struct Tenants {
     groups: Vec<Group>,
-    /// Polls with an id, and those with another one than the task's last.
+    /// The polls with an id, and the polls with an id other than the task's last one.
     polls: AtomicU64,
     changes: AtomicU64,
-    /// Looks at rest at a tenant of more tasks than it may use CPUs, and of fewer.
+    /// The checks at rest of tenants with more tasks than CPUs that they may use, and with fewer.
     many: AtomicU64,
     few: AtomicU64,
 }
 
-/// A task runs with an id until this is dropped.
+/// Marks that a task runs with an id, until this is dropped.
 struct Use<'a> {
     group: &'a Group,
     id: u32,
@@ -49,7 +50,8 @@ struct Use<'a> {
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        // Whoever unwinds has not settled; nobody has the id before this CPU has left the task.
+        // A task that unwinds has not settled; no other task gets the id before this CPU has left
+        // the task.
         self.group.users()[self.id as usize] = None;
     }
 }
@@ -75,7 +77,7 @@ impl Tenants {
         self.groups[number].tenant.clone()
     }
 
-    /// What was seen, for the histogram.
+    /// Returns the counts for the histogram.
     pub(crate) fn counts(&self, mitigation: &str) -> Vec<(&'static str, u64)> {
         let polls = self.polls.load(HOST);
         let own = VARIANTS.iter().rposition(|(part, _)| mitigation.contains(part)).expect("the first is in each");
@@ -86,7 +88,8 @@ impl Tenants {
     }
 }
 
-/// `life`, which is task `serial`'s, of tenant `number`: at each poll it says which id it has, which must be free.
+/// Runs `life`, the future of task `serial` of tenant `number`. At each poll the task reports its
+/// id, which must be free.
 pub(crate) async fn watched<P: Platform, F: Future>(
     world: Arc<World<P>>,
     number: usize,
@@ -105,7 +108,7 @@ pub(crate) async fn watched<P: Platform, F: Future>(
 }
 
 impl<P: Platform> World<P> {
-    /// Task `serial` is polled.
+    /// Records that task `serial` is polled.
     fn use_id(&self, number: usize, serial: u32, last: &mut Option<u32>) -> Option<Use<'_>> {
         let group = &self.tenants.groups[number];
         let id = self.handle.concurrency_id();
@@ -125,7 +128,7 @@ impl<P: Platform> World<P> {
         Some(Use { group, id })
     }
 
-    /// Its poll is over.
+    /// Records that the poll is over.
     fn end_use(&self, serial: u32, uses: Option<Use<'_>>) {
         let Some(uses) = uses else { return };
         let now = self.handle.concurrency_id();
@@ -136,7 +139,7 @@ impl<P: Platform> World<P> {
         }
     }
 
-    /// What must hold of ids at rest.
+    /// Checks the properties of ids at rest.
     pub(crate) fn look_at_ids(&self, books: &Books, found: &mut Vec<(Check, String)>) {
         for (number, group) in self.tenants.groups.iter().enumerate() {
             let map = self.handle.scheduler().map_snapshot(group.tenant.map());

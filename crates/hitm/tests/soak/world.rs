@@ -1,4 +1,4 @@
-//! What the tasks of a run share, and what they do to each other through it.
+//! State that the tasks of a run share, and their actions on each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as HostMutex, MutexGuard as HostGuard, PoisonError};
@@ -16,24 +16,24 @@ use crate::plan::{MUTEXES, PARTIES, Plan, QUEUES, ROOM, STRETCH};
 use crate::tally::Fault;
 use crate::tenants::Tenants;
 
-/// What all look at between steps.
+/// The signal that all tasks read between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Signal {
-    /// Go on.
+    /// Tasks go on.
     Go,
-    /// Come to rest, asleep.
+    /// Tasks rest asleep.
     Sleep,
-    /// Come to rest at work.
+    /// Tasks rest while computing.
     Hold,
-    /// Come to your end.
+    /// Tasks end.
     End,
 }
 
-/// What a planned panic says.
+/// The message of a planned panic.
 pub(crate) struct Planned;
 
-/// A task that can be reached: its number in the books, and its handle.
+/// A reachable task: its number in the ledger, and its handle.
 pub(crate) type Reached<P> = Arc<(u32, JoinHandle<P, u32>)>;
 
 pub(crate) struct World<P: Platform> {
@@ -50,18 +50,19 @@ pub(crate) struct World<P: Platform> {
     signal: Futex<P>,
     reachable: HostMutex<Vec<Reached<P>>>,
     faults: [AtomicU64; Fault::COUNT],
-    /// Times that a task was seen at rest with more than its own priority, and that it waited for a mutex itself then.
+    /// The times that a task at rest had a lent priority, and that it then waited for a mutex
+    /// itself.
     pub(crate) lent: AtomicU64,
     pub(crate) chains: AtomicU64,
-    /// Locks that were refused because they would have waited for themselves, and owners that were told of a death.
+    /// The locks that were refused as deadlocks, and the owners that learned of a death.
     pub(crate) deadlocks: AtomicU64,
     pub(crate) deaths_told: AtomicU64,
 }
 
-/// One host thread runs a machine.
+/// Relaxed: one host thread runs a machine.
 const HOST: Ordering = Ordering::Relaxed;
 
-/// A wait that the books know of; when it is dropped, it is over.
+/// A wait that the ledger records; dropping this ends it.
 pub(crate) struct Wait<'a, P: Platform> {
     world: &'a World<P>,
     serial: u32,
@@ -96,13 +97,13 @@ impl<P: Platform> World<P> {
         })
     }
 
-    /// The books as they are at the caller's time.
+    /// Locks the ledger as it is at the caller's time.
     pub(crate) fn books(&self) -> HostGuard<'_, Books> {
         P::settle();
         self.ledger.books()
     }
 
-    /// Says what a task is at, which is something that it does.
+    /// Records a task's activity, which counts as an action.
     pub(crate) fn note(&self, serial: u32, doing: Doing, until: Time) {
         let mut books = self.books();
         let entry = books.entry(serial);
@@ -110,7 +111,7 @@ impl<P: Platform> World<P> {
         books.stirred = books.stirred.max(P::now());
     }
 
-    /// A task waits until the result is dropped.
+    /// Records that a task waits until the result is dropped.
     pub(crate) fn wait(&self, serial: u32, doing: Doing, patience: Option<Span>) -> Wait<'_, P> {
         self.note(serial, doing, patience.map_or(Time::NEVER, |patience| self.handle.now() + patience));
         Wait { world: self, serial }
@@ -120,7 +121,7 @@ impl<P: Platform> World<P> {
         self.faults[fault as usize].fetch_add(1, HOST);
     }
 
-    /// How often a fault came.
+    /// Counts a fault.
     pub(crate) fn count(&self, fault: Fault) -> u64 {
         self.faults[fault as usize].load(HOST)
     }
@@ -129,7 +130,7 @@ impl<P: Platform> World<P> {
         count.fetch_add(more, HOST);
     }
 
-    /// Whether a task waits on a queue of the scheduler, as far as is known.
+    /// Returns whether a task waits in a queue of the scheduler, as far as known.
     pub(crate) fn is_queued(&self, task: TaskId) -> bool {
         P::settle();
         self.sched.place(task) == Some(Place::Queued)
@@ -137,13 +138,13 @@ impl<P: Platform> World<P> {
 
     // ---- rest ----
 
-    /// What is asked of all.
+    /// Returns the signal to all tasks.
     pub(crate) fn signal(&self) -> u32 {
         // Acquire: pairs with the Release in `set_signal`.
         self.signal.word().load(Ordering::Acquire)
     }
 
-    /// Asks something of all.
+    /// Sets the signal to all tasks.
     pub(crate) fn set_signal(&self, signal: Signal) {
         // Release: pairs with the Acquire in `signal`.
         self.signal.word().store(signal as u32, Ordering::Release);
@@ -154,7 +155,7 @@ impl<P: Platform> World<P> {
         self.signal() == Signal::End as u32
     }
 
-    /// Rests while all are to.
+    /// Rests while the signal asks for it.
     pub(crate) async fn pause(&self, serial: u32) {
         let [sleep, hold] = [Signal::Sleep, Signal::Hold].map(|signal| signal as u32);
         loop {
@@ -184,27 +185,27 @@ impl<P: Platform> World<P> {
         self.reachable().push(Arc::new((serial, task)));
     }
 
-    /// Those that have ended; others cannot reach them any more.
+    /// Removes and returns the ended tasks, which other tasks cannot reach any more.
     pub(crate) fn take_ended(&self) -> Vec<Reached<P>> {
         let ended: Vec<bool> = self.books().entries.iter().map(|entry| entry.drops > 0).collect();
         self.reachable().extract_if(.., |task| ended[task.0 as usize]).collect()
     }
 
-    /// One of the tasks that can be reached.
+    /// Returns one of the reachable tasks.
     pub(crate) fn any(&self, random: &mut Random) -> Option<Reached<P>> {
         let reachable = self.reachable();
         let count = reachable.len() as u64;
         (count > 0).then(|| reachable[random.below(count) as usize].clone())
     }
 
-    /// One that cannot be reached from now on by others.
+    /// Removes and returns one of the reachable tasks.
     pub(crate) fn take_any(&self, random: &mut Random) -> Option<Reached<P>> {
         let mut reachable = self.reachable();
         let count = reachable.len() as u64;
         (count > 0).then(|| reachable.swap_remove(random.below(count) as usize))
     }
 
-    /// Takes a task that has ended from among those that can be reached; false when somebody else has.
+    /// Removes an ended task from the reachable tasks; returns false when another task has done so.
     pub(crate) fn take(&self, task: &Reached<P>) -> bool {
         let mut reachable = self.reachable();
         let place = reachable.iter().position(|other| Arc::ptr_eq(other, task));
@@ -213,7 +214,7 @@ impl<P: Platform> World<P> {
         found.is_some()
     }
 
-    /// A task has ended: compares what its handle says with the books.
+    /// Compares the result in an ended task's handle with the ledger.
     pub(crate) fn check_result(&self, serial: u32, result: Result<u32, JoinError>) {
         let wrong = {
             let mut books = self.books();

@@ -1,15 +1,16 @@
-//! Spin locks through one trait, and the probe that contends for one.
+//! Spin locks behind one trait, and the probe that contends for one.
 //!
-//! | kind | waits | lines an acquisition touches | order |
+//! | kind | how a waiter waits | lines per acquisition | order |
 //! |---|---|---|---|
-//! | [`TestAndSet`] | by trying again | the lock's | any |
-//! | [`TestAndSet`], test first | reading, tries when it is free | the lock's | any |
-//! | [`Ticket`] | reading who is served | the lock's | of arrival |
+//! | [`TestAndSet`] | tries again | the lock's | any |
+//! | [`TestAndSet`], test first | reads, and tries when the lock is free | the lock's | any |
+//! | [`Ticket`] | reads the served ticket | the lock's | of arrival |
 //! | [`Ticket`], back-off | as above, with a pause by place in the queue | the lock's | of arrival |
 //! | [`Mcs`] | on a word of its own | the lock's, its own, its successor's | of arrival |
-//! | [`Queued`] | first waiter on the lock, all others on words of their own | as Mcs | of arrival, once it waits |
+//! | [`Queued`] | the first waiter on the lock, all others on words of their own | as Mcs | of arrival among waiters |
 //!
-//! The scheduler's own lock is [`RawSpinLock`](hitm_memory::RawSpinLock), a ticket lock; these are here to be compared.
+//! The scheduler's own lock is [`RawSpinLock`](hitm_memory::RawSpinLock), a ticket lock. The locks
+//! here are for comparison.
 
 mod mcs;
 mod queued;
@@ -28,16 +29,17 @@ pub use ticket::Ticket;
 use super::timing::{Course, Effort};
 use super::{Measured, Probe};
 
-/// A lock of which each participant is known by a number.
+/// A spin lock that knows each participant by a number.
 pub trait SpinLock: Send + Sync {
-    /// Takes the lock, spinning while another holds it. `back_off(n)` pauses for `n` turns, where the kind pauses.
+    /// Takes the lock, spinning while another participant holds it. `back_off(n)` pauses for `n`
+    /// turns, in kinds that pause.
     fn acquire(&self, participant: usize, back_off: &dyn Fn(u32));
 
-    /// Lets it go; the participant holds it.
+    /// Releases the lock, which the participant holds.
     fn release(&self, participant: usize);
 }
 
-/// Which lock.
+/// The kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// [`TestAndSet`] that tries again at once.
@@ -46,7 +48,7 @@ pub enum LockKind {
     TestAndTestAndSet,
     /// [`Ticket`] that reads until it is served.
     Ticket,
-    /// [`Ticket`] that pauses in proportion to those before it.
+    /// [`Ticket`] that pauses in proportion to the number of waiters before it.
     TicketBackOff,
     /// [`Mcs`].
     Mcs,
@@ -55,11 +57,11 @@ pub enum LockKind {
 }
 
 impl LockKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::TestAndSet, Self::TestAndTestAndSet, Self::Ticket, Self::TicketBackOff, Self::Mcs, Self::Queued];
 
-    /// A free lock for those who run on `cpus`; participant `i` on `cpus[i]`.
+    /// Makes a free lock for participants on `cpus`; participant `i` runs on `cpus[i]`.
     #[must_use]
     pub fn make<M: Memory>(self, topology: &Topology, cpus: &[CpuId]) -> Box<dyn SpinLock> {
         match self {
@@ -72,7 +74,7 @@ impl LockKind {
         }
     }
 
-    /// Whether waiters pause by themselves, for turns of a given length.
+    /// Returns whether waiters pause by themselves, for turns of a given length.
     #[must_use]
     pub fn backs_off(self) -> bool {
         matches!(self, Self::TestAndSet | Self::TicketBackOff)
@@ -80,14 +82,15 @@ impl LockKind {
 }
 
 described! {
-    /// What the lock protects: one further line.
+    /// The data that the lock protects: one further line.
     struct Protected<M: Memory> as "probe_protected" {
-        /// Sections so far.
+        /// The sections so far.
         sections: M::Plain<u64>,
     }
 }
 
-/// Every participant takes one lock, reads and writes one further line, and lets it go.
+/// A probe in which every participant takes one lock, reads and writes one further line, and
+/// releases the lock.
 pub struct Locks<P: Platform> {
     lock: Box<dyn SpinLock>,
     protected: Placed<P, Protected<P>>,
@@ -96,8 +99,9 @@ pub struct Locks<P: Platform> {
 }
 
 impl<P: Platform> Locks<P> {
-    /// Those on `cpus` contend for `effort.time`. Kinds that [back off](LockKind::backs_off) do it in turns of `turn`; with no
-    /// time at all they try again at once.
+    /// Makes a probe in which participants on `cpus` contend for `effort.time`. Kinds that [back
+    /// off](LockKind::backs_off) pause in turns of `turn`; with a zero `turn` they try again at
+    /// once.
     #[must_use]
     pub fn new(topology: &Topology, kind: LockKind, cpus: &[CpuId], turn: Span, effort: Effort) -> Self {
         Self {
@@ -108,7 +112,8 @@ impl<P: Platform> Locks<P> {
         }
     }
 
-    /// Sections so far: as many as the participants together report, those before the timed ones included.
+    /// Returns the sections so far: the sum of the participants' operations, including those before
+    /// the timed ones.
     #[must_use]
     pub fn sections(&self) -> u64 {
         self.protected.sections.peek()
@@ -124,7 +129,7 @@ impl<P: Platform> Locks<P> {
 }
 
 impl<P: Platform> Probe<P> for Locks<P> {
-    /// Operations are sections.
+    /// Runs a participant. Operations are sections.
     fn run(&self, index: usize, _cpu: CpuId) -> Measured {
         self.course.repeat(|| {
             self.lock.acquire(index, &|turns| self.back_off(turns));

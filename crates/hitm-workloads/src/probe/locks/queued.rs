@@ -1,33 +1,37 @@
-//! A lock of four bytes with a queue behind it, in the manner of the kernel's queued spin lock.
+//! A lock of four bytes with a queue behind it, similar to the kernel's queued spin lock.
 //!
-//! **Claim.** Free, it costs what test-and-set costs and touches one line; contended, it behaves as [`Mcs`](super::Mcs). The first
-//! waiter needs no line of its own.
+//! **Claim.** An uncontended acquisition costs as much as test-and-set and touches one line. A
+//! contended lock behaves as [`Mcs`](super::Mcs), but the first waiter needs no line of its own.
 //!
-//! **Origin.** Waiman Long and Peter Zijlstra, "qspinlock: a 4-byte queue spinlock", 2014, the idea. Differences: the kernel writes
-//! parts of the word with plain stores of one and two bytes, of which this seam knows nothing, so every change here is a
-//! read-modify-write of the whole word; the pending bit is set by a compare-exchange, so that nothing is ever undone; a
-//! participant holds one lock at a time, so it has one waiter and not four.
+//! **Origin.** The idea of Waiman Long and Peter Zijlstra, "qspinlock: a 4-byte queue spinlock",
+//! 2014. Differences: the kernel writes parts of the word by plain stores of one and two bytes. The
+//! memory trait has no such stores, so every change here is an RMW of the whole word. The pending
+//! bit is set by a compare-exchange, so that it never has to be undone. A participant holds one
+//! lock at a time, so it has one waiter instead of four.
 //!
 //! **State.** One word:
 //!
 //! | bits | name | set by | cleared by |
 //! |---|---|---|---|
-//! | 0 | locked | who takes the lock | who lets it go |
-//! | 8 | pending | the first waiter, while nobody else waits | itself, when it takes the lock |
-//! | 16 to 31 | tail: the last in the queue, its number and 1 | who enters the queue | the last of the queue, when it takes the lock |
+//! | 0 | locked | the participant that takes the lock | the holder that releases it |
+//! | 8 | pending | the first waiter, while there is no other waiter | itself, when it takes the lock |
+//! | 16 to 31 | tail: the number of the last participant in the queue, plus 1 | a participant that enters the queue | the last participant of the queue, when it takes the lock |
 //!
-//! **Protocol.** (1) *Fast*: nothing is set: take it. (2) *Pending*: only locked is set: set pending, wait for locked to go, take
-//! it. (3) *Queue*: become the tail, wait behind the one before, if any. (4) *Head*: wait for locked and pending to go, take
-//! the lock, clear the tail if it is one's own, else let the successor be head.
+//! **Protocol.** (1) *Fast*: if no bit is set, take the lock. (2) *Pending*: if only locked is set,
+//! set pending, wait until locked is clear, and take the lock. (3) *Queue*: become the tail, and
+//! wait behind the previous tail, if any. (4) *Head*: wait until locked and pending are clear, and
+//! take the lock. If the tail is the own number, clear it; otherwise let the successor become the
+//! head.
 //!
 //! **Memory ordering.** Besides that of [`waiters`](super::waiters):
 //!
 //! | release side | acquire side | publishes |
 //! |---|---|---|
 //! | `release`, subtraction Release | *fast*, compare-exchange Acquire; *pending* and *head*, the spin | the section |
-//! | *queue*, compare-exchange AcqRel | *queue* of the next, the same | the waiter is prepared |
+//! | *queue*, compare-exchange AcqRel | *queue* of the next participant, the same | the prepared waiter |
 //!
-//! **Limits.** 65,535 participants. Who finds the lock free of all waiters goes first, as everywhere; who waits is served in order.
+//! **Limits.** 65,535 participants. A participant that finds no bit set goes first, as in the
+//! original; waiters are served in order.
 
 use std::sync::atomic::Ordering;
 
@@ -52,14 +56,14 @@ described! {
     }
 }
 
-/// See the module.
+/// The queued spin lock; see the module.
 pub struct Queued<M: Memory> {
     lock: Placed<M, Word<M>>,
     waiters: Waiters<M>,
 }
 
 impl<M: Memory> Queued<M> {
-    /// A free lock; participant `i` runs on `cpus[i]`.
+    /// Makes a free lock; participant `i` runs on `cpus[i]`.
     ///
     /// # Panics
     /// When there are more CPUs than a tail has numbers for.
@@ -70,13 +74,14 @@ impl<M: Memory> Queued<M> {
         Self { lock, waiters: Waiters::new(topology, cpus) }
     }
 
-    /// Puts `participant` at the end; who was there before, or 0.
+    /// Puts `participant` at the end of the queue; returns the previous tail, or 0.
     fn enter_queue(&self, participant: usize, mut seen: u32) -> u32 {
         let own = (participant as u32 + 1) << TAIL_SHIFT;
         loop {
             let new = own | seen & (LOCKED | PENDING);
-            // AcqRel: Release, the waiter is prepared before anybody learns of it; Acquire, so is that of the one before.
-            // Relaxed on failure: the value is compared again.
+            // AcqRel. Release: publishes the prepared waiter before another participant can find
+            // it. Acquire: sees that of the previous tail. Relaxed on failure: the value is
+            // compared again.
             match self.lock.word.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return seen >> TAIL_SHIFT,
                 Err(now) => seen = now,
@@ -84,12 +89,13 @@ impl<M: Memory> Queued<M> {
         }
     }
 
-    /// The first of the queue takes the lock, and its successor becomes the first.
+    /// Takes the lock as the first of the queue, and makes its successor the first.
     fn take_as_head(&self, participant: usize) {
         let own = (participant as u32 + 1) << TAIL_SHIFT;
-        // Acquires what the last holder released.
+        // Acquire: sees what the last holder released.
         let word = M::spin_while(&self.lock.word, |word| word & (LOCKED | PENDING) != 0);
-        // Relaxed, both: the spin has acquired the section, and while there is a tail nobody but the head takes the lock.
+        // Relaxed, both: the spin has acquired the section, and while there is a tail, only the
+        // head takes the lock.
         if word == own && self.lock.word.compare_exchange(own, LOCKED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             return;
         }
@@ -102,19 +108,20 @@ impl<M: Memory> Queued<M> {
 
 impl<M: Memory> SpinLock for Queued<M> {
     fn acquire(&self, participant: usize, _back_off: &dyn Fn(u32)) {
-        // Acquire: the last holder's section is seen. Pairs with the Release in `release`. Relaxed on failure: nothing is
-        // read from the section then.
+        // Acquire: sees the last holder's section. Pairs with the Release in `release`. Relaxed on
+        // failure: the section is not read then.
         let mut seen = match self.lock.word.compare_exchange(0, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => return,
             Err(seen) => seen,
         };
         if seen == LOCKED {
-            // Relaxed, both: to be the next publishes nothing.
+            // Relaxed, both: becoming the first waiter publishes nothing.
             match self.lock.word.compare_exchange(LOCKED, LOCKED | PENDING, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
-                    // Acquires what the holder released.
+                    // Acquire: sees what the holder released.
                     M::spin_while(&self.lock.word, |word| word & LOCKED != 0);
-                    // Relaxed: the spin has acquired the section, and with pending set nobody else takes the lock.
+                    // Relaxed: the spin has acquired the section, and while pending is set, no
+                    // other participant takes the lock.
                     self.lock.word.fetch_sub(PENDING - LOCKED, Ordering::Relaxed);
                     return;
                 }

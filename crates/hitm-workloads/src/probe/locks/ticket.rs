@@ -1,16 +1,20 @@
-//! The ticket lock: served in order of arrival.
+//! The ticket lock: waiters are served in order of arrival.
 //!
-//! **Claim.** Mutual exclusion in order of arrival, with one add to arrive and one store to release.
+//! **Claim.** Mutual exclusion in order of arrival, with one add to arrive and one store to
+//! release.
 //!
-//! **Origin.** Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", 1991, the
-//! back-off in proportion to those before one included. Both words stand on one line, as in the kernels that had this lock.
+//! **Origin.** Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory
+//! multiprocessors", 1991, including the back-off in proportion to the waiters before. Both words
+//! are on one line, as in the kernels that had this lock.
 //!
-//! **State.** `next`: the ticket of who arrives next; `served`: the ticket that holds the lock. Free when they are equal.
+//! **State.** `next`: the ticket of the next participant to arrive; `served`: the ticket that holds
+//! the lock. The lock is free when they are equal.
 //!
-//! **Memory ordering.** `release`, store Release of `served`, publishes the section to `acquire`, load Acquire of `served`.
+//! **Memory ordering.** `release`, store Release of `served`, publishes the section to `acquire`,
+//! load Acquire of `served`.
 //!
-//! **Cost.** Each arrival and each release takes the line from all who read it; each reads it again. With back-off they read
-//! when their turn should be near.
+//! **Cost.** Each arrival and each release invalidates the line at all waiters that read it, and
+//! each waiter reads it again. With back-off, a waiter reads only when its turn should be near.
 //!
 //! **Limits.** 2^32 participants.
 
@@ -23,21 +27,22 @@ use super::SpinLock;
 described! {
     /// The lock.
     struct Words<M: Memory> as "probe_lock" {
-        /// Written by who arrives.
+        /// Written by arriving participants.
         next: M::Atomic<u32>,
-        /// Written by who holds the lock, read by all who wait.
+        /// Written by the holder, read by all waiters.
         served: M::Atomic<u32>,
     }
 }
 
-/// See the module.
+/// The ticket lock; see the module.
 pub struct Ticket<M: Memory> {
     lock: Placed<M, Words<M>>,
     proportional: bool,
 }
 
 impl<M: Memory> Ticket<M> {
-    /// A free lock. A waiter pauses, with `proportional`, one turn for each before it between two looks.
+    /// Makes a free lock. With `proportional`, a waiter pauses between two reads for one turn per
+    /// waiter before it.
     #[must_use]
     pub fn new(proportional: bool) -> Self {
         let words = Words { next: M::Atomic::new(0), served: M::Atomic::new(0) };
@@ -47,14 +52,14 @@ impl<M: Memory> Ticket<M> {
 
 impl<M: Memory> SpinLock for Ticket<M> {
     fn acquire(&self, _participant: usize, back_off: &dyn Fn(u32)) {
-        // Relaxed: a ticket gives an order and publishes nothing.
+        // Relaxed: a ticket only gives an order; it publishes nothing.
         let own = self.lock.next.fetch_add(1, Ordering::Relaxed);
         if !self.proportional {
             M::spin_while(&self.lock.served, |served| served != own);
             return;
         }
         loop {
-            // Acquire: the last holder's section is seen. Pairs with the Release in `release`.
+            // Acquire: sees the last holder's section. Pairs with the Release in `release`.
             let served = self.lock.served.load(Ordering::Acquire);
             if served == own {
                 return;

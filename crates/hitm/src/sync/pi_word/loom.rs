@@ -1,6 +1,8 @@
-//! Model checks of the word: owners are alone and see each other's writes, whichever way the mutex passes, and nobody waits for ever.
+//! Model checks of the word: the owner is exclusive and sees earlier owners' writes, however the
+//! mutex passes, and no waiter is left waiting.
 //!
-//! The queue behind the word is a set of bits under a lock, as [`PiQueue`](crate::sync::pi_queue) uses the word.
+//! The queue behind the word is a bit set under a lock. It uses the word as
+//! [`PiQueue`](crate::sync::pi_queue) does.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,13 +14,13 @@ use hitm_sched::task::TaskId;
 
 use super::{Found, PiWord};
 
-/// A mutex between two or three tasks.
+/// A mutex that two or three tasks use.
 struct World {
     word: PiWord<Loom>,
     lock: RawSpinLock<Loom>,
-    /// A bit for each task that waits.
+    /// One bit per waiting task.
     queue: LoomPlain<u32>,
-    /// 1 for a task that was made the owner while it waited.
+    /// 1 for a task that became the owner while it waited.
     owns: [<Loom as Memory>::Atomic<u32>; 3],
     value: LoomPlain<u32>,
 }
@@ -38,7 +40,7 @@ impl World {
         let owns = &self.owns[task as usize];
         // Acquire inside: pairs with the Release in `give_back`.
         Loom::spin_while(owns, |owns| owns == 0);
-        // Relaxed: its own until it waits again.
+        // Relaxed: only its own task uses it until that task waits again.
         owns.store(0, Ordering::Relaxed);
     }
 
@@ -55,12 +57,12 @@ impl World {
         let next = queue.trailing_zeros();
         self.queue.set(queue & !(1 << next));
         self.word.hand_over(TaskId(next));
-        // Release: as `Waiter::outcome` is.
+        // Release: as in `Waiter::outcome`.
         self.owns[next as usize].store(1, Ordering::Release);
     }
 }
 
-/// `tasks` that each add `times` while they own it.
+/// Runs `tasks` threads that each add `times` while they own the mutex.
 fn adders(tasks: u32, times: u32) {
     let world = Arc::new(World {
         word: PiWord::new(),
@@ -83,7 +85,7 @@ fn adders(tasks: u32, times: u32) {
     running.into_iter().for_each(|thread| thread.join().expect("threads return"));
     let (value, sum) = (world.value.get(), tasks * times);
     require(value == sum, format_args!("{value} of {sum} adds are counted"));
-    require(!world.word.is_owned() && world.queue.get() == 0, "somebody owns it, or waits, at the end");
+    require(!world.word.is_owned() && world.queue.get() == 0, "the word has an owner or a waiter at the end");
 }
 
 fn model(tasks: u32, times: u32) -> Model {
@@ -102,7 +104,7 @@ fn broken_words_are_noticed() {
     let row =
         |name, site, caught_by| Row { name, defect: Defect::relax(site), model: model(2, 2).preemptions(2), caught_by };
     let (acquire, release) = (Ordering::Acquire, Ordering::Release);
-    // The places are the caller's, here.
+    // The sites are in this file, because the word's methods track their caller.
     let take = Site::new("pi_word/loom.rs", Op::CompareExchange, acquire);
     let give_back = Site::new("pi_word/loom.rs", Op::CompareExchange, release);
     let free = Site::new("pi_word/loom.rs", Op::Store, release).with(0);
