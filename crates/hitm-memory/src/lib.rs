@@ -28,7 +28,7 @@ mod time;
 mod word;
 
 pub use cpu_set::CpuSet;
-pub use field::{Described, Field, resolve};
+pub use field::{Described, Field, Words, resolve};
 pub use layout::LineStart;
 pub use lock::{Lock, LockGuard, RawGuard, RawSpinLock};
 pub use memory::{LINE, Memory, Placement};
@@ -42,4 +42,4 @@ pub use scoped_bytes::{BytesRow, ScopedBytes};
 pub use scoped_counter::ScopedCounter;
 pub use scoped_set::{Form, ScopedSets, SetRow, UnknownForm};
 pub use time::{Span, Time};
-pub use word::{AtomicWord, Word};
+pub use word::{AtomicWord, Bits, Integer, Rmw, Word};
