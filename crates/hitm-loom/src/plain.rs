@@ -23,7 +23,11 @@ unsafe impl<T: Word> Sync for LoomPlain<T> {}
 
 impl<T: Word> PlainWord<T> for LoomPlain<T> {
     fn new(value: T) -> Self {
-        Self { word: AtomicU64::new(value.to_bits() as u64), holders: UnsafeCell::new(()), holds: std::marker::PhantomData }
+        Self {
+            word: AtomicU64::new(value.to_bits() as u64),
+            holders: UnsafeCell::new(()),
+            holds: std::marker::PhantomData,
+        }
     }
 
     fn get(&self) -> T {

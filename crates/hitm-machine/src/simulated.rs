@@ -6,7 +6,9 @@ use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word};
+use hitm_memory::{
+    AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
+};
 use hitm_topology::CpuId;
 
 use crate::arena;
@@ -80,13 +82,7 @@ fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site) -> T
 /// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what the machine says of the
 /// value. `Now` outside a machine, where accesses cost nothing.
 #[inline]
-fn touch<T: Word, W>(
-    word: &W,
-    kind: Kind,
-    value: Option<T>,
-    site: Site,
-    watch: impl FnOnce(&mut Races, u32),
-) -> Issue {
+fn touch<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
     let issued = on_cpu(|world, cpu| {
         let issued = world.touch(&touch_of(word, kind, value, world.site(site)));
         world.watch(|races| watch(races, cpu));

@@ -41,12 +41,7 @@ impl<M: Memory, T: Described> Placed<M, T> {
 
     /// Places `value`, by a name of the caller's.
     #[must_use]
-    pub fn named(
-        object: impl Into<Cow<'static, str>>,
-        value: T,
-        index: Option<usize>,
-        node: Option<NodeId>,
-    ) -> Self {
+    pub fn named(object: impl Into<Cow<'static, str>>, value: T, index: Option<usize>, node: Option<NodeId>) -> Self {
         let placement = Placement { object: &object.into(), index, node, fields: &T::fields };
         let memory = M::allocate(whole_lines(Layout::new::<T>()), &placement).cast::<T>();
         // SAFETY: the memory is fresh, of the layout of `T` or more, and nobody else has its address.

@@ -335,7 +335,10 @@ mod tests {
         assert_eq!(wide.fetch_xor(1 | 1 << 100, order), 1 << 100);
         assert_eq!((wide.fetch_add(u128::MAX, order), wide.fetch_sub(1, order), wide.load(order)), (1, 0, u128::MAX));
         let flag = word(true);
-        assert_eq!((flag.fetch_xor(true, order), flag.fetch_or(true, order), flag.swap(false, order)), (true, false, true));
+        assert_eq!(
+            (flag.fetch_xor(true, order), flag.fetch_or(true, order), flag.swap(false, order)),
+            (true, false, true)
+        );
         let (mut one, mut other) = (1, 2);
         let pointer = word(&raw mut one);
         assert_eq!(pointer.compare_exchange(&raw mut other, &raw mut other, order, order), Err(&raw mut one));

@@ -29,7 +29,11 @@ fn compare<T: Integer + Send + Sync>(values: &'static [T]) {
                 same("max", ours.fetch_max(second, AcqRel), std.fetch_max(second, AcqRel));
                 same("min", ours.fetch_min(first, AcqRel), std.fetch_min(first, AcqRel));
                 let least = std.load(Relaxed);
-                assert_eq!(ours.compare_exchange_weak(least, least, AcqRel, Relaxed), Ok(least), "it fails for cause alone");
+                assert_eq!(
+                    ours.compare_exchange_weak(least, least, AcqRel, Relaxed),
+                    Ok(least),
+                    "it fails for cause alone"
+                );
                 same("swap", ours.swap(first, AcqRel), std.swap(first, AcqRel));
                 if first != second {
                     assert_eq!(ours.compare_exchange(second, second, AcqRel, Relaxed), Err(first));

@@ -14,7 +14,9 @@ use std::sync::atomic::Ordering;
 
 use hitm_loom::Op;
 use hitm_machine::Simulated;
-use hitm_memory::{AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word};
+use hitm_memory::{
+    AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
+};
 use hitm_topology::CpuId;
 
 /// What becomes of the operations.
