@@ -4,7 +4,8 @@
 //! number of orders of them, each a `#[repr(C)]` type, behind one accessor trait: a placement is then a type parameter
 //! and not a copy of the code.
 
-/// A `#[repr(C)]` struct, generic over one memory, that implements [`Described`](crate::Described).
+/// A `#[repr(C)]` struct, generic over one memory, that implements [`Described`](crate::Described). Further parameters,
+/// each with one bound, may follow the memory: `Ring<M: Memory, Gap: Default>`.
 ///
 /// A field whose type is described itself, or an array of such a type, is marked `= described`. Reports show
 /// `slots[3].head`, and `slots[3][1].head` where arrays are nested. An array of words is marked `= words`: `counts[3]`.
@@ -27,7 +28,7 @@
 macro_rules! described {
     (
         $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident<$memory:ident: Memory> as $object:literal {
+        $visibility:vis struct $name:ident<$memory:ident: Memory $(, $other:ident: $bound:path)*> as $object:literal {
             $(
                 $(#[doc = $doc:literal])*
                 $field_visibility:vis $field:ident: $type:ty $(= $kind:ident)?
@@ -36,11 +37,11 @@ macro_rules! described {
     ) => {
         $(#[$attribute])*
         #[repr(C)]
-        $visibility struct $name<$memory: $crate::Memory> {
+        $visibility struct $name<$memory: $crate::Memory $(, $other: $bound)*> {
             $( $(#[doc = $doc])* $field_visibility $field: $type, )+
         }
 
-        impl<$memory: $crate::Memory> $crate::Described for $name<$memory> {
+        impl<$memory: $crate::Memory $(, $other: $bound)*> $crate::Described for $name<$memory $(, $other)*> {
             const OBJECT: &'static str = $object;
 
             fn fields() -> Vec<$crate::Field> {

@@ -18,16 +18,19 @@ pub fn run(results: &Results, functions: &Functions, most: usize) -> Run {
         accesses: results.totals.accesses(),
         misses: results.totals.misses,
         switches: results.totals.resumes,
-        lines: lines(results, functions, most),
+        lines: lines(results.hottest(most), results.clock_ghz, functions),
         ..Run::default()
     }
 }
 
-/// The `most` lines that were waited for longest, longest first.
-#[must_use]
-pub fn lines(results: &Results, functions: &Functions, most: usize) -> Vec<Line> {
-    let names = Names { functions, clock_ghz: results.clock_ghz };
-    results.hottest(most).into_iter().map(|line| names.line(line)).collect()
+/// These lines of a machine with this clock, as a report shows them.
+pub(crate) fn lines<'a>(
+    lines: impl IntoIterator<Item = &'a LineResult>,
+    clock_ghz: f64,
+    functions: &Functions,
+) -> Vec<Line> {
+    let names = Names { functions, clock_ghz };
+    lines.into_iter().map(|line| names.line(line)).collect()
 }
 
 /// The name of a function that is not known.

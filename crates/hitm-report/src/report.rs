@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use hitm_functions::Table;
-use hitm_machine::Results;
+use hitm_machine::{LineResult, Results};
 
 use crate::c2c::{self, Layout};
 use crate::convert;
@@ -46,6 +46,7 @@ impl ToReport for Results {
             results: self,
             title: "Contended lines, most waited for first".to_owned(),
             lines: LINES,
+            object: None,
             layout: Layout::Mail,
             functions: Functions::from_sources(),
         }
@@ -58,6 +59,7 @@ pub struct Report<'a> {
     results: &'a Results,
     title: String,
     lines: usize,
+    object: Option<String>,
     layout: Layout,
     functions: Functions,
 }
@@ -73,6 +75,12 @@ impl Report<'_> {
     #[must_use]
     pub fn lines(self, lines: usize) -> Self {
         Self { lines, ..self }
+    }
+
+    /// Shows the lines of the objects of this name alone.
+    #[must_use]
+    pub fn object(self, object: impl Into<String>) -> Self {
+        Self { object: Some(object.into()), ..self }
     }
 
     /// Sets the form; [`Layout::Mail`] otherwise, which fits 100 columns if names are short.
@@ -100,7 +108,9 @@ impl Report<'_> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = convert::lines(self.results, &self.functions, self.lines);
+        let shown = |line: &&LineResult| self.object.as_ref().is_none_or(|object| line.object == *object);
+        let hottest = self.results.hottest(usize::MAX).into_iter().filter(shown).take(self.lines);
+        let lines = convert::lines(hottest, self.results.clock_ghz, &self.functions);
         f.write_str(&c2c::render_lines(&self.title, &lines, self.layout))
     }
 }
