@@ -5,16 +5,14 @@
 //! where neither sources nor debug information are: call it from `build.rs`, and include the table.
 //!
 //! ```no_run
-//! // build.rs
-//! fn main() {
-//!     hitm_functions::write_table();
-//! }
+//! // In `main` of build.rs.
+//! hitm_functions::write_table();
 //! ```
 //!
 //! ```text
-//! // lib.rs
+//! // In lib.rs.
 //! /// The functions of this crate by file and line.
-//! pub static FUNCTIONS: &[(&str, &[(u32, u32, &str)])] = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+//! pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 //! ```
 
 use std::fmt::Write as _;

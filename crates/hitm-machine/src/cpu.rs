@@ -436,7 +436,7 @@ mod tests {
 
     fn store(line: u32, word: &mut u64, value: u64, stage: Stage, not_before: u64) -> Store {
         let word = NonNull::from(word).cast();
-        Store { line, word, size: 8, value, access: 0, kernel: true, stage, not_before, freed: false }
+        Store { line, word, size: 8, value: value.into(), access: 0, kernel: true, stage, not_before, freed: false }
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub use scoped_set::{Form, ScopedSets, SetRow, UnknownForm};
 pub use time::{Span, Time};
 pub use word::{AtomicWord, Bits, Integer, Rmw, Word};
 
-/// The functions of this crate by file and line, for reports: each file from the crate's folder on, and of each function
-/// the first line, the last line and the name.
-pub static FUNCTIONS: &[(&str, &[(u32, u32, &str)])] = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+/// Functions by file and line, for reports: each file from its crate's folder on, and of each function the first line, the
+/// last line and the name.
+pub type FunctionTable = &'static [(&'static str, &'static [(u32, u32, &'static str)])];
+
+/// The functions of this crate.
+pub static FUNCTIONS: FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -318,8 +318,9 @@ mod tests {
             assert_eq!(size_of::<T::Std>(), size_of::<T>(), "{}", std::any::type_name::<T>());
             assert_eq!(align_of::<T::Std>(), align_of::<T>(), "{}", std::any::type_name::<T>());
         }
-        (check::<u8>(), check::<i16>(), check::<u32>(), check::<bool>(), check::<isize>());
-        (check::<i64>(), check::<*mut u8>(), check::<u128>(), check::<i128>());
+        let small: [fn(); 4] = [check::<u8>, check::<i16>, check::<u32>, check::<bool>];
+        let large: [fn(); 5] = [check::<isize>, check::<i64>, check::<*mut u8>, check::<u128>, check::<i128>];
+        small.into_iter().chain(large).for_each(|check| check());
     }
 
     #[test]

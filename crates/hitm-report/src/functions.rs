@@ -11,12 +11,15 @@ use std::time::SystemTime;
 use hitm_functions::{Function, Table, around, find_in, scan};
 use hitm_machine::Place;
 
+/// The functions of files by the paths that the compiler gave them.
+type ByPath = HashMap<Arc<str>, Vec<Function<String>>>;
+
 /// What is known of functions.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
     tables: Vec<Table>,
-    /// Files that were read, by the paths that the compiler gave them; none where sources are not read.
-    read: Option<RefCell<HashMap<Arc<str>, Vec<Function<String>>>>>,
+    /// Files that were read; none where sources are not read.
+    read: Option<RefCell<ByPath>>,
 }
 
 impl Functions {

@@ -66,6 +66,5 @@ pub use hitm_sched::task::TaskId;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The functions of this crate by file and line, for reports: each file from the crate's folder on, and of each function
-/// the first line, the last line and the name.
-pub static FUNCTIONS: &[(&str, &[(u32, u32, &str)])] = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+/// The functions of this crate.
+pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
