@@ -161,3 +161,7 @@ pub use current::{current, support};
 pub use per_cid::PerCid;
 pub use pool::{Pool, Pooled};
 pub use support::Support;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

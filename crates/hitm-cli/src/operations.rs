@@ -6,7 +6,7 @@
 //! lines an event touches stands in `docs/costs.md`.
 
 use hitm_machine::{PlaceResult, Results};
-use hitm_report::functions::function_at;
+use hitm_report::functions::Functions;
 use hitm_report::result::OperationCost;
 use hitm_sched::stats::Count;
 
@@ -88,13 +88,13 @@ const OPERATIONS: [Operation; 5] = [
 ];
 
 /// What each operation touched, of those that were done.
-pub(crate) fn costs(results: &Results, operations: &[(Count, u64)]) -> Vec<OperationCost> {
+pub(crate) fn costs(results: &Results, operations: &[(Count, u64)], functions: &Functions) -> Vec<OperationCost> {
     let cost = |operation: &Operation| {
         let counted = operations.iter().filter(|(count, _)| operation.counts.contains(count));
         let times: u64 = counted.map(|(_, times)| times).sum();
         let mut touched = PlaceResult::default();
         for (place, did) in &results.places {
-            let function = function_at(&place.file, place.line);
+            let function = functions.known(&place.file, place.line);
             let own = |(file, functions): &&(&str, &[&str])| {
                 *file == &*place.file && function.is_some_and(|function| functions.contains(&function))
             };

@@ -10,6 +10,7 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use hitm_memory::Rmw;
 use loom::thread::ThreadId;
 
 /// What an access does.
@@ -31,8 +32,29 @@ pub enum Op {
     Or,
     /// A fetch-and.
     And,
+    /// A fetch-xor.
+    Xor,
+    /// A fetch-max.
+    Max,
+    /// A fetch-min.
+    Min,
     /// A fence.
     Fence,
+}
+
+impl From<Rmw> for Op {
+    fn from(operation: Rmw) -> Self {
+        match operation {
+            Rmw::Swap => Self::Swap,
+            Rmw::Add => Self::Add,
+            Rmw::Sub => Self::Sub,
+            Rmw::Max => Self::Max,
+            Rmw::Min => Self::Min,
+            Rmw::Or => Self::Or,
+            Rmw::And => Self::And,
+            Rmw::Xor => Self::Xor,
+        }
+    }
 }
 
 /// Operations of the code under test: all those in one file of one kind and ordering, or fewer of them.

@@ -23,12 +23,16 @@ unsafe impl<T: Word> Sync for LoomPlain<T> {}
 
 impl<T: Word> PlainWord<T> for LoomPlain<T> {
     fn new(value: T) -> Self {
-        Self { word: AtomicU64::new(value.to_bits()), holders: UnsafeCell::new(()), holds: std::marker::PhantomData }
+        Self {
+            word: AtomicU64::new(value.to_bits() as u64),
+            holders: UnsafeCell::new(()),
+            holds: std::marker::PhantomData,
+        }
     }
 
     fn get(&self) -> T {
         if std::thread::panicking() {
-            return T::default();
+            return T::from_bits(0);
         }
         self.holders.with(|_| ());
         self.peek()
@@ -40,14 +44,14 @@ impl<T: Word> PlainWord<T> for LoomPlain<T> {
         }
         self.holders.with_mut(|_| ());
         // Relaxed: the lock orders it; who peeks tolerates old values.
-        self.word.store(value.to_bits(), Ordering::Relaxed);
+        self.word.store(value.to_bits() as u64, Ordering::Relaxed);
     }
 
     fn peek(&self) -> T {
         if std::thread::panicking() {
-            return T::default();
+            return T::from_bits(0);
         }
         // Relaxed: the caller tolerates old values.
-        T::from_bits(self.word.load(Ordering::Relaxed))
+        T::from_bits(self.word.load(Ordering::Relaxed).into())
     }
 }

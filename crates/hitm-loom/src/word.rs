@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Word};
+use hitm_memory::{AtomicWord, Rmw, Word};
 use loom::sync::atomic::AtomicU64;
 
 use crate::defect::{Access, Fate, Op};
@@ -23,14 +23,17 @@ pub struct LoomAtomic<T: Word> {
 
 impl<T: Word> LoomAtomic<T> {
     /// Bits below the word.
-    const SHIFT: u32 = u64::BITS - 8 * size_of::<T>() as u32;
+    const SHIFT: u32 = {
+        assert!(size_of::<T>() <= size_of::<u64>(), "loom has no words of 128 bits");
+        u64::BITS - 8 * size_of::<T>() as u32
+    };
 
     fn encode(value: T) -> u64 {
-        value.to_bits() << Self::SHIFT
+        (value.to_bits() as u64) << Self::SHIFT
     }
 
     fn decode(bits: u64) -> T {
-        T::from_bits(bits >> Self::SHIFT)
+        T::from_bits((bits >> Self::SHIFT).into())
     }
 
     /// Performs an access, or what the active defect makes of it. `absent` is the result of one that does not happen.
@@ -48,7 +51,7 @@ impl<T: Word> LoomAtomic<T> {
         if std::thread::panicking() {
             return absent;
         }
-        let access = Access::new::<T>(op, order, operand.map(T::to_bits));
+        let access = Access::new::<T>(op, order, operand.map(|operand| operand.to_bits() as u64));
         let result = match access.fate() {
             Fate::Performed(order) => perform(&self.word, order),
             Fate::Lost => absent,
@@ -61,18 +64,36 @@ impl<T: Word> LoomAtomic<T> {
         access.release_held();
         result
     }
+}
 
-    #[track_caller]
-    fn read_modify_write(
-        &self,
-        op: Op,
-        operand: T,
-        order: Ordering,
-        perform: fn(&AtomicU64, u64, Ordering) -> u64,
-    ) -> T {
-        let bits = Self::encode(operand);
-        Self::decode(self.access(op, order, Some(operand), 0, move |word, order| perform(word, bits, order)))
+/// Loom's operation of 64 bits. Numbers in the upper bits have the order of the narrower ones, but loom's is that of
+/// unsigned numbers.
+fn in_loom(operation: Rmw, signed: bool) -> fn(&AtomicU64, u64, Ordering) -> u64 {
+    match operation {
+        Rmw::Swap => AtomicU64::swap,
+        Rmw::Add => AtomicU64::fetch_add,
+        Rmw::Sub => AtomicU64::fetch_sub,
+        Rmw::Max if signed => |word, value, order| choose(word, order, |held| held.max(value as i64)),
+        Rmw::Min if signed => |word, value, order| choose(word, order, |held| held.min(value as i64)),
+        Rmw::Max => AtomicU64::fetch_max,
+        Rmw::Min => AtomicU64::fetch_min,
+        Rmw::Or => AtomicU64::fetch_or,
+        Rmw::And => AtomicU64::fetch_and,
+        Rmw::Xor => AtomicU64::fetch_xor,
     }
+}
+
+/// Replaces a signed number by what `chosen` makes of it. Loom has no such operation on 64 unsigned bits, so this is a loop
+/// of compare-exchanges, which ends where the operation would.
+fn choose(word: &AtomicU64, order: Ordering, chosen: impl Fn(i64) -> i64) -> u64 {
+    // Acquire, Relaxed or SeqCst: the half of `order` that a load can have.
+    let fetch = match order {
+        Ordering::Acquire | Ordering::AcqRel => Ordering::Acquire,
+        Ordering::SeqCst => Ordering::SeqCst,
+        _ => Ordering::Relaxed,
+    };
+    let result = word.fetch_update(order, fetch, |held| Some(chosen(held as i64) as u64));
+    result.unwrap_or_else(|held| held)
 }
 
 impl<T: Word> AtomicWord<T> for LoomAtomic<T> {
@@ -89,29 +110,19 @@ impl<T: Word> AtomicWord<T> for LoomAtomic<T> {
         self.access(Op::Store, order, Some(value), (), move |word, order| word.store(bits, order));
     }
 
-    fn swap(&self, value: T, order: Ordering) -> T {
-        self.read_modify_write(Op::Swap, value, order, AtomicU64::swap)
-    }
-
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
         let (from, to) = (Self::encode(current), Self::encode(new));
         let exchange = move |word: &AtomicU64, success| word.compare_exchange(from, to, success, failure);
         self.access(Op::CompareExchange, success, Some(new), Ok(from), exchange).map(Self::decode).map_err(Self::decode)
     }
 
-    fn fetch_add(&self, value: T, order: Ordering) -> T {
-        self.read_modify_write(Op::Add, value, order, AtomicU64::fetch_add)
+    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        self.compare_exchange(current, new, success, failure)
     }
 
-    fn fetch_sub(&self, value: T, order: Ordering) -> T {
-        self.read_modify_write(Op::Sub, value, order, AtomicU64::fetch_sub)
-    }
-
-    fn fetch_or(&self, value: T, order: Ordering) -> T {
-        self.read_modify_write(Op::Or, value, order, AtomicU64::fetch_or)
-    }
-
-    fn fetch_and(&self, value: T, order: Ordering) -> T {
-        self.read_modify_write(Op::And, value, order, AtomicU64::fetch_and)
+    fn read_modify_write(&self, operation: Rmw, value: T, order: Ordering) -> T {
+        let (bits, perform) = (Self::encode(value), in_loom(operation, T::SIGNED));
+        let perform = move |word: &AtomicU64, order| perform(word, bits, order);
+        Self::decode(self.access(operation.into(), order, Some(value), 0, perform))
     }
 }

@@ -123,7 +123,7 @@ impl Cpu {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overwritten {
     pub(crate) address: usize,
-    pub(crate) value: u64,
+    pub(crate) value: u128,
     /// When it was written.
     pub(crate) at: u64,
 }
@@ -262,13 +262,13 @@ impl LineBytes {
     ///
     /// # Safety
     /// An initialised word stands there.
-    pub(crate) unsafe fn word(&self, offset: usize, size: usize) -> u64 {
-        let mut bytes = [0; size_of::<u64>()];
+    pub(crate) unsafe fn word(&self, offset: usize, size: usize) -> u128 {
+        let mut bytes = [0; size_of::<u128>()];
         for (index, byte) in bytes[..size].iter_mut().enumerate() {
             // SAFETY: the caller says that the word is initialised.
             *byte = unsafe { self.0[offset + index].assume_init() };
         }
-        u64::from_le_bytes(bytes)
+        u128::from_le_bytes(bytes)
     }
 }
 
@@ -289,7 +289,7 @@ pub(crate) struct Store {
     pub(crate) line: u32,
     pub(crate) word: NonNull<u8>,
     pub(crate) size: usize,
-    pub(crate) value: u64,
+    pub(crate) value: u128,
     /// Who asks for the line, should it have gone when this store's turn comes.
     pub(crate) access: AccessId,
     pub(crate) kernel: bool,
@@ -348,7 +348,7 @@ impl StoreBuffer {
 
     /// The value of the last store to `address` that has not taken effect.
     #[inline]
-    pub(crate) fn forward(&self, address: usize) -> Option<u64> {
+    pub(crate) fn forward(&self, address: usize) -> Option<u128> {
         let last = self.stores.iter().rev().find(|store| store.word.addr().get() == address && !store.freed);
         last.map(|store| store.value)
     }
@@ -436,7 +436,7 @@ mod tests {
 
     fn store(line: u32, word: &mut u64, value: u64, stage: Stage, not_before: u64) -> Store {
         let word = NonNull::from(word).cast();
-        Store { line, word, size: 8, value, access: 0, kernel: true, stage, not_before, freed: false }
+        Store { line, word, size: 8, value: value.into(), access: 0, kernel: true, stage, not_before, freed: false }
     }
 
     #[test]

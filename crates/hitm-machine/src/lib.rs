@@ -63,3 +63,6 @@ pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
 pub use results::{AccessResult, Levels, LineResult, Place, PlaceResult, Results, Theft, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
+
+/// The functions of this crate.
+pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

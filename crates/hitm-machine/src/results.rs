@@ -23,6 +23,8 @@ pub struct Place {
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
+    /// The file as the compiler named it: where its source may be read, if it is on this machine.
+    pub path: Arc<str>,
 }
 
 /// Who took a line, how often.
@@ -488,7 +490,8 @@ impl<'a> Names<'a> {
             return known.clone();
         }
         let place = self.engine.records.sites().place(site);
-        let place = Place { file: self.once(shorten(place.file())), line: place.line(), column: place.column() };
+        let (file, path) = (self.once(&shorten(place.file())), self.once(place.file()));
+        let place = Place { file, line: place.line(), column: place.column(), path };
         self.places.resize(self.places.len().max(index + 1), None);
         self.places[index] = Some(place.clone());
         place

@@ -6,7 +6,9 @@ use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Span, Time, Word};
+use hitm_memory::{
+    AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
+};
 use hitm_topology::CpuId;
 
 use crate::arena;
@@ -72,14 +74,15 @@ pub struct SimulatedPlain<T: Word>(T::Std);
 const VALUE: Ordering = Ordering::Relaxed;
 
 #[inline]
-fn touch_of<T: Word, W>(word: &W, kind: Kind, value: T, site: Site) -> Touch {
-    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value: value.to_bits(), site }
+fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site) -> Touch {
+    let value = value.map_or(0, T::to_bits);
+    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value, site }
 }
 
 /// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what the machine says of the
 /// value. `Now` outside a machine, where accesses cost nothing.
 #[inline]
-fn touch<T: Word, W>(word: &W, kind: Kind, value: T, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
+fn touch<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
     let issued = on_cpu(|world, cpu| {
         let issued = world.touch(&touch_of(word, kind, value, world.site(site)));
         world.watch(|races| watch(races, cpu));
@@ -103,7 +106,7 @@ impl<T: Word> SimulatedAtomic<T> {
     /// A read-modify-write is about to take effect.
     #[inline]
     fn touch_rmw(&self, order: Ordering, site: Site) {
-        let _now = touch(self, Kind::Rmw, T::default(), site, |races, cpu| {
+        let _now = touch::<T, _>(self, Kind::Rmw, None, site, |races, cpu| {
             races.load(cpu, self.address(), acquires(order));
             races.store(cpu, self.address(), order, true);
         });
@@ -112,7 +115,7 @@ impl<T: Word> SimulatedAtomic<T> {
     #[inline]
     fn load_at(&self, order: Ordering, site: Site) -> T {
         let watch = |races: &mut Races, cpu| races.load(cpu, self.address(), acquires(order));
-        let issued = touch(self, Kind::Load, T::default(), site, watch);
+        let issued = touch::<T, _>(self, Kind::Load, None, site, watch);
         value_of(&self.0, issued)
     }
 }
@@ -122,7 +125,8 @@ impl<T: Word> SimulatedAtomic<T> {
 fn value_of<T: Word>(word: &T::Std, issued: Issue) -> T {
     match issued {
         Issue::Forwarded(bits) => T::from_bits(bits),
-        _ => word.load(VALUE),
+        // Through bits: what a pointer may be used for is lost where the machine wrote it from its store buffer.
+        _ => T::from_bits(word.load(VALUE).to_bits()),
     }
 }
 
@@ -147,14 +151,8 @@ impl<T: Word> AtomicWord<T> for SimulatedAtomic<T> {
     #[track_caller]
     fn store(&self, value: T, order: Ordering) {
         let watch = |races: &mut Races, cpu| races.store(cpu, self.address(), order, false);
-        let issued = touch(self, Kind::Store, value, Location::caller(), watch);
+        let issued = touch(self, Kind::Store, Some(value), Location::caller(), watch);
         store_value(&self.0, value, issued);
-    }
-
-    #[track_caller]
-    fn swap(&self, value: T, order: Ordering) -> T {
-        self.touch_rmw(order, Location::caller());
-        self.0.swap(value, VALUE)
     }
 
     #[track_caller]
@@ -167,32 +165,19 @@ impl<T: Word> AtomicWord<T> for SimulatedAtomic<T> {
                 races.store(cpu, self.address(), success, true);
             }
         };
-        let _now = touch(self, Kind::Rmw, T::default(), Location::caller(), watch);
+        let _now = touch::<T, _>(self, Kind::Rmw, None, Location::caller(), watch);
         self.0.compare_exchange(current, new, VALUE, VALUE)
     }
 
     #[track_caller]
-    fn fetch_add(&self, value: T, order: Ordering) -> T {
-        self.touch_rmw(order, Location::caller());
-        self.0.fetch_add(value, VALUE)
+    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        self.compare_exchange(current, new, success, failure)
     }
 
     #[track_caller]
-    fn fetch_sub(&self, value: T, order: Ordering) -> T {
+    fn read_modify_write(&self, operation: Rmw, value: T, order: Ordering) -> T {
         self.touch_rmw(order, Location::caller());
-        self.0.fetch_sub(value, VALUE)
-    }
-
-    #[track_caller]
-    fn fetch_or(&self, value: T, order: Ordering) -> T {
-        self.touch_rmw(order, Location::caller());
-        self.0.fetch_or(value, VALUE)
-    }
-
-    #[track_caller]
-    fn fetch_and(&self, value: T, order: Ordering) -> T {
-        self.touch_rmw(order, Location::caller());
-        self.0.fetch_and(value, VALUE)
+        self.0.read_modify_write(operation, value, VALUE)
     }
 }
 
@@ -205,7 +190,7 @@ impl<T: Word> PlainWord<T> for SimulatedPlain<T> {
     fn get(&self) -> T {
         let site = Location::caller();
         let watch = |races: &mut Races, cpu| races.get(cpu, std::ptr::from_ref(self).addr(), site);
-        let issued = touch(self, Kind::Load, T::default(), site, watch);
+        let issued = touch::<T, _>(self, Kind::Load, None, site, watch);
         value_of(&self.0, issued)
     }
 
@@ -213,13 +198,13 @@ impl<T: Word> PlainWord<T> for SimulatedPlain<T> {
     fn set(&self, value: T) {
         let site = Location::caller();
         let watch = |races: &mut Races, cpu| races.set(cpu, std::ptr::from_ref(self).addr(), site);
-        let issued = touch(self, Kind::Store, value, site, watch);
+        let issued = touch(self, Kind::Store, Some(value), site, watch);
         store_value(&self.0, value, issued);
     }
 
     #[track_caller]
     fn peek(&self) -> T {
-        let issued = touch(self, Kind::Load, T::default(), Location::caller(), |_, _| {});
+        let issued = touch::<T, _>(self, Kind::Load, None, Location::caller(), |_, _| {});
         value_of(&self.0, issued)
     }
 }
@@ -269,7 +254,7 @@ impl Memory for Simulated {
             if !again(value) {
                 break value;
             }
-            if on_cpu(|world, _| world.spin_on(&touch_of(word, Kind::Load, value, world.site(site)))).is_none() {
+            if on_cpu(|world, _| world.spin_on(&touch_of(word, Kind::Load, Some(value), world.site(site)))).is_none() {
                 panic!("{site}: spins outside a machine, where nobody else can end it");
             }
         };

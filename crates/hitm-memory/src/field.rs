@@ -41,6 +41,42 @@ pub trait Described {
 
     /// The fields, by ascending offset.
     fn fields() -> Vec<Field>;
+
+    /// A value of this type as a field of an enclosing object.
+    #[must_use]
+    fn field(name: &'static str, offset: usize, doc: &'static str) -> Field
+    where
+        Self: Sized,
+    {
+        Field { fields: Self::fields(), ..Field::word(name, offset, size_of::<Self>(), doc) }
+    }
+}
+
+/// An array is one field with indices: `slots[3].head`. An element that is an array itself is a field without a name:
+/// `slots[3][1].head`.
+impl<T: Described, const COUNT: usize> Described for [T; COUNT] {
+    const OBJECT: &'static str = T::OBJECT;
+
+    fn fields() -> Vec<Field> {
+        vec![Self::field("", 0, "")]
+    }
+
+    fn field(name: &'static str, offset: usize, doc: &'static str) -> Field {
+        Field { size: size_of::<T>(), count: COUNT, fields: T::fields(), ..Field::word(name, offset, 0, doc) }
+    }
+}
+
+/// An array of words or of opaque blocks, as a field. `described!` calls this for a field that is marked `= words`.
+#[doc(hidden)]
+pub trait Words {
+    /// The array as a field of an enclosing object.
+    fn words(name: &'static str, offset: usize, doc: &'static str) -> Field;
+}
+
+impl<T, const COUNT: usize> Words for [T; COUNT] {
+    fn words(name: &'static str, offset: usize, doc: &'static str) -> Field {
+        Field { count: COUNT, ..Field::word(name, offset, size_of::<T>(), doc) }
+    }
 }
 
 /// The name of the field that covers byte `offset`, with indices and inner fields: `pri_to_cpu[99].count`.
@@ -50,12 +86,13 @@ pub fn resolve(fields: &[Field], offset: usize) -> Option<String> {
     let field = fields.iter().find(|field| (field.offset..field.end()).contains(&offset))?;
     let within = offset - field.offset;
     let mut name = field.name.to_owned();
-    if field.count > 1 {
+    if field.count > 1 || field.name.is_empty() {
         name += &format!("[{}]", within / field.size);
     }
     if !field.fields.is_empty() {
         let inner = resolve(&field.fields, within % field.size)?;
-        name = format!("{name}.{inner}");
+        let separator = if name.is_empty() || inner.starts_with('[') { "" } else { "." };
+        name = format!("{name}{separator}{inner}");
     }
     Some(name)
 }

@@ -4,9 +4,11 @@
 //! number of orders of them, each a `#[repr(C)]` type, behind one accessor trait: a placement is then a type parameter
 //! and not a copy of the code.
 
-/// A `#[repr(C)]` struct, generic over one memory, that implements [`Described`](crate::Described).
+/// A `#[repr(C)]` struct, generic over one memory, that implements [`Described`](crate::Described). Further parameters,
+/// each with one bound, may follow the memory: `Ring<M: Memory, Gap: Default>`.
 ///
-/// A field that is itself described is marked `= described`, an array of described elements `= array of TYPE`.
+/// A field whose type is described itself, or an array of such a type, is marked `= described`. Reports show
+/// `slots[3].head`, and `slots[3][1].head` where arrays are nested. An array of words is marked `= words`: `counts[3]`.
 ///
 /// ```
 /// use hitm_memory::{described, resolve, Described, Memory, Native};
@@ -26,24 +28,24 @@
 macro_rules! described {
     (
         $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident<$memory:ident: Memory> as $object:literal {
+        $visibility:vis struct $name:ident<$memory:ident: Memory $(, $other:ident: $bound:path)*> as $object:literal {
             $(
                 $(#[doc = $doc:literal])*
-                $field_visibility:vis $field:ident: $type:ty $(= $kind:ident $(of $element:ty)?)?
+                $field_visibility:vis $field:ident: $type:ty $(= $kind:ident)?
             ),+ $(,)?
         }
     ) => {
         $(#[$attribute])*
         #[repr(C)]
-        $visibility struct $name<$memory: $crate::Memory> {
+        $visibility struct $name<$memory: $crate::Memory $(, $other: $bound)*> {
             $( $(#[doc = $doc])* $field_visibility $field: $type, )+
         }
 
-        impl<$memory: $crate::Memory> $crate::Described for $name<$memory> {
+        impl<$memory: $crate::Memory $(, $other: $bound)*> $crate::Described for $name<$memory $(, $other)*> {
             const OBJECT: &'static str = $object;
 
             fn fields() -> Vec<$crate::Field> {
-                vec![$( $crate::described!(@field Self, $field, $type, concat!($($doc, "\n",)* "") $(, $kind $(of $element)?)?) ),+]
+                vec![$( $crate::described!(@field Self, $field, $type, concat!($($doc, "\n",)* "") $(, $kind)?) ),+]
             }
         }
     };
@@ -53,25 +55,10 @@ macro_rules! described {
         )
     };
     (@field $owner:ty, $field:ident, $type:ty, $doc:expr, described) => {
-        $crate::Field {
-            fields: <$type as $crate::Described>::fields(),
-            ..$crate::described!(@field $owner, $field, $type, $doc)
-        }
+        <$type as $crate::Described>::field(stringify!($field), std::mem::offset_of!($owner, $field), $doc)
     };
-    (@field $owner:ty, $field:ident, $type:ty, $doc:expr, words of $element:ty) => {
-        $crate::Field {
-            size: std::mem::size_of::<$element>(),
-            count: std::mem::size_of::<$type>() / std::mem::size_of::<$element>(),
-            ..$crate::described!(@field $owner, $field, $type, $doc)
-        }
-    };
-    (@field $owner:ty, $field:ident, $type:ty, $doc:expr, array of $element:ty) => {
-        $crate::Field {
-            size: std::mem::size_of::<$element>(),
-            count: std::mem::size_of::<$type>() / std::mem::size_of::<$element>(),
-            fields: <$element as $crate::Described>::fields(),
-            ..$crate::described!(@field $owner, $field, $type, $doc)
-        }
+    (@field $owner:ty, $field:ident, $type:ty, $doc:expr, words) => {
+        <$type as $crate::Words>::words(stringify!($field), std::mem::offset_of!($owner, $field), $doc)
     };
 }
 
@@ -220,4 +207,46 @@ macro_rules! orders {
     };
     (@type $memory:ident $part:ident $types:ident $name:ident field) => { <($memory, $part) as $types>::$name };
     (@type $memory:ident $part:ident $types:ident $name:ident $type:ty) => { $type };
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Described, LineStart, Native, resolve};
+
+    described! {
+        /// An element.
+        struct Slot<M: Memory> as "slot" {
+            /// Two words.
+            words: [M::Atomic<u32>; 2] = words,
+            /// A flag.
+            full: M::Atomic<bool>,
+        }
+    }
+
+    described! {
+        /// Arrays of elements, and arrays of arrays.
+        struct Ring<M: Memory> as "ring" {
+            head: M::Atomic<u32>,
+            next: LineStart,
+            slots: [Slot<M>; 4] = described,
+            one: [Slot<M>; 1] = described,
+            rows: [[Slot<M>; 3]; 2] = described,
+            cube: [[[Slot<M>; 1]; 2]; 2] = described,
+        }
+    }
+
+    #[test]
+    fn arrays_of_a_described_type_have_indices() {
+        let fields = Ring::<Native>::fields();
+        let name = |offset| resolve(&fields, offset);
+        assert_eq!(size_of::<Slot<Native>>(), 12);
+        assert_eq!(name(0).as_deref(), Some("head"));
+        assert_eq!(name(4), None, "the rest of the line");
+        assert_eq!(name(64).as_deref(), Some("slots[0].words[0]"));
+        assert_eq!(name(64 + 3 * 12 + 8).as_deref(), Some("slots[3].full"));
+        assert_eq!(name(64 + 3 * 12 + 9), None, "padding of an element");
+        assert_eq!(name(112 + 4).as_deref(), Some("one.words[1]"));
+        assert_eq!(name(124 + (3 + 2) * 12 + 8).as_deref(), Some("rows[1][2].full"));
+        assert_eq!(name(196 + (2 + 1) * 12 + 4).as_deref(), Some("cube[1][1][0].words[1]"));
+    }
 }

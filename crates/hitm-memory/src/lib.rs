@@ -28,7 +28,7 @@ mod time;
 mod word;
 
 pub use cpu_set::CpuSet;
-pub use field::{Described, Field, resolve};
+pub use field::{Described, Field, Words, resolve};
 pub use layout::LineStart;
 pub use lock::{Lock, LockGuard, RawGuard, RawSpinLock};
 pub use memory::{LINE, Memory, Placement};
@@ -42,4 +42,11 @@ pub use scoped_bytes::{BytesRow, ScopedBytes};
 pub use scoped_counter::ScopedCounter;
 pub use scoped_set::{Form, ScopedSets, SetRow, UnknownForm};
 pub use time::{Span, Time};
-pub use word::{AtomicWord, Word};
+pub use word::{AtomicWord, Bits, Integer, Rmw, Word};
+
+/// Functions by file and line, for reports: each file from its crate's folder on, and of each function the first line, the
+/// last line and the name.
+pub type FunctionTable = &'static [(&'static str, &'static [(u32, u32, &'static str)])];
+
+/// The functions of this crate.
+pub static FUNCTIONS: FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -1,6 +1,7 @@
 //! Owners of objects that stand in shared memory: a box and a boxed slice, placed and named.
 
 use std::alloc::Layout;
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -35,7 +36,13 @@ impl<M: Memory, T: Described> Placed<M, T> {
     /// Places `value`, by the name that its type gives.
     #[must_use]
     pub fn new(value: T, index: Option<usize>, node: Option<NodeId>) -> Self {
-        let placement = Placement { object: T::OBJECT, index, node, fields: &T::fields };
+        Self::named(T::OBJECT, value, index, node)
+    }
+
+    /// Places `value`, by a name of the caller's.
+    #[must_use]
+    pub fn named(object: impl Into<Cow<'static, str>>, value: T, index: Option<usize>, node: Option<NodeId>) -> Self {
+        let placement = Placement { object: &object.into(), index, node, fields: &T::fields };
         let memory = M::allocate(whole_lines(Layout::new::<T>()), &placement).cast::<T>();
         // SAFETY: the memory is fresh, of the layout of `T` or more, and nobody else has its address.
         unsafe { memory.write(value) };

@@ -6,16 +6,17 @@
 
 use crate::c2c;
 use crate::columns::{Align, Columns, short};
-use crate::result::{Field, Line, Run, Site};
+use crate::result::{Field, Line, Site};
 
 /// Functions with a smaller share of a line's waiting are counted, not listed.
 const SHARE_MIN: f64 = 0.01;
 /// Longer names are shortened in the middle.
 const NAME_MAX: usize = 44;
 
-/// The hottest lines of `run`, first as a table of lines, then line by line.
-pub(crate) fn render(run: &Run, lines: &[Line]) -> String {
-    let mut text = table(run, lines);
+/// The hottest lines of a run, first as a table of lines, then line by line; `waits` are the cycles
+/// waited for all of its lines.
+pub(crate) fn render(lines: &[Line], waits: f64) -> String {
+    let mut text = table(lines, waits);
     for line in lines {
         text.push('\n');
         text.push_str(&fields(line));
@@ -37,8 +38,12 @@ fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1}", 100.0 * part / whole) } else { "-".to_owned() }
 }
 
-fn table(run: &Run, lines: &[Line]) -> String {
-    let all: f64 = run.lines.iter().map(waited_for).sum();
+/// Cycles that all CPUs together waited for these lines.
+pub(crate) fn waits(lines: &[Line]) -> f64 {
+    lines.iter().map(waited_for).sum()
+}
+
+fn table(lines: &[Line], all: f64) -> String {
     let mut columns = Columns::new(&[
         ("object, line", Align::Left),
         ("waits\n[%]", Align::Right),

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::brief;
+use crate::convert::UNKNOWN;
 use crate::result::{Field, Line, Run, Site, StolenBy};
 
 /// Which form.
@@ -25,7 +26,6 @@ pub enum Layout {
 #[must_use]
 pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
     let hottest = &run.lines[..run.lines.len().min(lines)];
-    let mut text = String::new();
     let heading = format!(
         "{}: {}, {} on {}{}",
         run.host,
@@ -34,23 +34,28 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
         run.machine,
         if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) }
     );
-    push(&mut text, &heading);
-    if run.lines.is_empty() {
-        push(&mut text, "No line was contended.");
-        return text;
-    }
-    match layout {
-        Layout::Brief => text.push_str(&brief::render(run, hottest)),
-        Layout::Full => {
-            cache_line_table(&mut text, hottest);
-            pareto(&mut text, hottest);
-        }
-        Layout::Mail => mail(&mut text, hottest),
-    }
+    let mut text = render_lines(&heading, hottest, brief::waits(&run.lines), layout);
     let left = run.lines.len() - hottest.len();
     if left > 0 {
         push(&mut text, "");
         push(&mut text, &format!("{left} more lines: add --lines {}", run.lines.len()));
+    }
+    text
+}
+
+/// The report of these lines below a heading; `waits` are the cycles waited for all lines, those that
+/// are not shown included.
+pub(crate) fn render_lines(heading: &str, lines: &[Line], waits: f64, layout: Layout) -> String {
+    let mut text = String::new();
+    push(&mut text, heading);
+    match layout {
+        _ if lines.is_empty() => push(&mut text, "No line was contended."),
+        Layout::Brief => text.push_str(&brief::render(lines, waits)),
+        Layout::Full => {
+            cache_line_table(&mut text, lines);
+            pareto(&mut text, lines);
+        }
+        Layout::Mail => mail(&mut text, lines),
     }
     text
 }
@@ -151,8 +156,16 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn thief(stolen_by: &[StolenBy]) -> String {
     match stolen_by.first() {
         None => "-".to_owned(),
-        Some(first) => format!("{} in {} ({:.0}%)", first.field, first.function, 100.0 * first.share),
+        Some(first) => {
+            let function = symbol(&first.function, &first.location);
+            format!("{} in {function} ({:.0}%)", first.field, 100.0 * first.share)
+        }
     }
+}
+
+/// The function, or the place where its name is not known.
+fn symbol<'a>(function: &'a str, location: &'a str) -> &'a str {
+    if function == UNKNOWN { location } else { function }
 }
 
 fn pareto(text: &mut String, lines: &[Line]) {
@@ -224,6 +237,12 @@ fn pareto(text: &mut String, lines: &[Line]) {
     }
 }
 
+/// Columns of a mail's row. Who took the line is on a row of its own where it does not fit.
+const MAIL_COLUMNS: usize = 100;
+
+/// Where the function stands in a mail's row.
+const SYMBOL_COLUMN: usize = 45;
+
 fn mail(text: &mut String, lines: &[Line]) {
     let rule = "------- ------- ------ ------ ------ ------ ------------------------";
     push(text, rule);
@@ -238,21 +257,24 @@ fn mail(text: &mut String, lines: &[Line]) {
         push(text, rule);
         for (field, site) in places(line).filter(|(_, site)| site.misses > 0) {
             let stores = if is_store(site) { site.hits } else { 0 };
-            push(
-                text,
-                &format!(
-                    "{:<7} {:<7} {:<6} {:<6} {:<6.0} {:<7} {:<24}  {}; stolen by {}",
-                    format!("{:.2}%", percent(site.hitm_remote, line.hitm_remote)),
-                    format!("{:.2}%", percent(site.hitm_local, line.hitm_local)),
-                    format!("{:.2}%", percent(stores, hits)),
-                    format!("{:#x}", field.offset % 64),
-                    site.cycles.2,
-                    site.hits + site.misses,
-                    site.function,
-                    field.field,
-                    thief(&site.stolen_by),
-                ),
+            let row = format!(
+                "{:<7} {:<7} {:<6} {:<6} {:<6.0} {:<7} {:<24}  {}",
+                format!("{:.2}%", percent(site.hitm_remote, line.hitm_remote)),
+                format!("{:.2}%", percent(site.hitm_local, line.hitm_local)),
+                format!("{:.2}%", percent(stores, hits)),
+                format!("{:#x}", field.offset % 64),
+                site.cycles.2,
+                site.hits + site.misses,
+                symbol(&site.function, &site.location),
+                field.field,
             );
+            let stolen = format!("stolen by {}", thief(&site.stolen_by));
+            if row.len() + "; ".len() + stolen.len() <= MAIL_COLUMNS {
+                push(text, &format!("{row}; {stolen}"));
+            } else {
+                push(text, &row);
+                push(text, &format!("{:SYMBOL_COLUMN$}  {stolen}", ""));
+            }
         }
     }
 }

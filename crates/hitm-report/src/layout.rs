@@ -48,7 +48,9 @@ pub fn render(object: &str, size: usize, fields: &[Field], width: usize) -> Stri
 
 fn flatten(fields: &[Field], base: usize, prefix: &str, shown: &mut Vec<Shown>) {
     for field in fields.iter().filter(|field| field.size > 0) {
-        let name = format!("{prefix}{}", field.name);
+        // An element that is an array itself has no name.
+        let unnamed = field.name.is_empty();
+        let name = format!("{}{}", if unnamed { prefix.trim_end_matches('.') } else { prefix }, field.name);
         let doc = field.doc.split_whitespace().collect::<Vec<_>>().join(" ");
         if field.fields.is_empty() {
             let (name, size) = match field.count {
@@ -73,7 +75,7 @@ fn flatten(fields: &[Field], base: usize, prefix: &str, shown: &mut Vec<Shown>) 
                 }
                 continue;
             }
-            let index = if field.count > 1 { format!("[{element}]") } else { String::new() };
+            let index = if field.count > 1 || unnamed { format!("[{element}]") } else { String::new() };
             flatten(&field.fields, base + field.offset + element * field.size, &format!("{name}{index}."), shown);
         }
     }
@@ -82,6 +84,22 @@ fn flatten(fields: &[Field], base: usize, prefix: &str, shown: &mut Vec<Shown>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arrays_of_arrays_have_two_indices() {
+        let word = Field::word("word", 0, 4, "");
+        let row = Field { name: "", offset: 0, size: 4, count: 2, doc: "", fields: vec![word] };
+        let rows = Field { name: "rows", offset: 0, size: 8, count: 2, doc: "", fields: vec![row] };
+        expect_test::expect![[r#"
+            thing: 16 bytes, 1 lines of 64
+            line 0
+                   0      4  rows[0][0].word
+                   4      4  rows[0][1].word
+                   8      4  rows[1][0].word
+                  12      4  rows[1][1].word
+        "#]]
+        .assert_eq(&render("thing", 16, &[rows], 80));
+    }
 
     #[test]
     fn an_object_is_shown_line_by_line() {

@@ -1,13 +1,15 @@
 //! What a person or a program reads of a run.
 //!
 //! [`ResultFile`](result::ResultFile) is the one form that results have: everything printed is made from it, so a saved
-//! file can be reported again. This crate does not know how a run is made.
+//! file can be reported again. This crate does not know how a run is made; [`ToReport`] makes a report of what a machine
+//! counted, for programs of one's own.
 
 pub mod agreement;
 mod brief;
 pub mod c2c;
 pub mod columns;
 pub mod compare;
+pub mod convert;
 pub mod functions;
 pub mod id_bursts;
 mod json;
@@ -19,6 +21,7 @@ pub mod plot;
 pub mod probe;
 pub mod published;
 mod reordered;
+mod report;
 pub mod result;
 pub mod statistics;
 pub mod summary;
@@ -26,3 +29,5 @@ pub mod sweep;
 pub mod sweep_state;
 pub mod this_machine;
 pub mod validation;
+
+pub use report::{Report, ToReport};

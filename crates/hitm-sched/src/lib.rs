@@ -45,3 +45,6 @@ pub mod mitigation;
 pub mod check;
 pub mod journal;
 pub mod stats;
+
+/// The functions of this crate.
+pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

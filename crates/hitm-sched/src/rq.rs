@@ -24,9 +24,9 @@ described! {
     /// The real-time class's part of a run queue.
     pub struct RtQueue<M: Memory> as "rt_rq" {
         /// One bit a priority that has tasks.
-        pub(crate) active_bitmap: [M::Plain<u64>; 2] = words of u64,
+        pub(crate) active_bitmap: [M::Plain<u64>; 2] = words,
         /// The tasks of each priority, the running one included.
-        pub(crate) queue: [Links<M>; QUEUES] = array of Links<M>,
+        pub(crate) queue: [Links<M>; QUEUES] = described,
         /// Tasks queued here.
         pub(crate) rt_nr_running: M::Plain<u32>,
         /// Round-robin tasks among them.

@@ -50,7 +50,7 @@ described! {
         /// Tasks that wait elsewhere and may run here. Written by the holders of their queues, read by this CPU.
         tasks: M::Atomic<i32>,
         /// Whose queues they are in, and how many in each. Written and read as the count is.
-        sources: [M::Atomic<u32>; SLOTS] = words of u32,
+        sources: [M::Atomic<u32>; SLOTS] = words,
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Issue {
     /// Its value is read or written now.
     Now,
     /// A load of a word that this CPU has stored and nobody has seen yet: this is its value.
-    Forwarded(u64),
+    Forwarded(u128),
     /// The store is in the store buffer; the machine writes the value when it takes effect.
     Buffered,
     /// Others may have their turn first: issue it again when the CPU is resumed.
@@ -38,7 +38,7 @@ pub(crate) struct Touch {
     pub(crate) size: usize,
     pub(crate) kind: Kind,
     /// What a plain store writes, or who spins has seen.
-    pub(crate) value: u64,
+    pub(crate) value: u128,
     pub(crate) site: &'static Location<'static>,
 }
 
@@ -206,7 +206,7 @@ impl Engine {
 
     /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU has stored is missing from it: a
     /// store ends the fill, and none begins while one to its line waits.
-    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u64> {
+    fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
         let offset = touch.address() % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
         // reused only after a locked operation, which ends the window.
@@ -370,7 +370,7 @@ impl Engine {
         // SAFETY: the word that was looked at is a live one of this size.
         let held = || unsafe { read_word(looked.word, looked.size) };
         // What is wider than the word is its sign.
-        let wider = u64::BITS - 8 * looked.size as u32;
+        let wider = u128::BITS - 8 * looked.size as u32;
         self.value_before_ahead(looked, line).unwrap_or_else(held) == looked.value << wider >> wider
     }
 

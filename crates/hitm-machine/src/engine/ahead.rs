@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// What the word that the current CPU reads in its turn held before `line`'s owner wrote it ahead, if it did.
-    pub(super) fn value_before_ahead(&self, touch: &Touch, line: u32) -> Option<u64> {
+    pub(super) fn value_before_ahead(&self, touch: &Touch, line: u32) -> Option<u128> {
         let writer = self.directory.writer(line)?;
         let now = TurnKey::new(self.clock(), self.current);
         let is_later = |write: &&Overwritten| write.address == touch.address() && TurnKey::new(write.at, writer) > now;

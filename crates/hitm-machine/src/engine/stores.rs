@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use hitm_memory::Mode;
+use portable_atomic::AtomicU128;
 
 use super::{Engine, Issue, Step, Touch};
 use crate::account::Part;
@@ -19,7 +20,7 @@ use crate::coherence::{AccessId, Kind, Request};
 use crate::cpu::{Stage, Store, Waits};
 
 /// Writes a word whose store takes effect now.
-fn write_word(word: NonNull<u8>, size: usize, value: u64) {
+fn write_word(word: NonNull<u8>, size: usize, value: u128) {
     // Relaxed: one host thread runs the machine; the atomics are there because the words are.
     let order = Ordering::Relaxed;
     match size {
@@ -30,8 +31,10 @@ fn write_word(word: NonNull<u8>, size: usize, value: u64) {
         // SAFETY: as above.
         4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.store(value as u32, order),
         // SAFETY: as above.
-        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value, order),
-        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
+        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value as u64, order),
+        // SAFETY: as above.
+        16 => unsafe { AtomicU128::from_ptr(word.as_ptr().cast()) }.store(value, order),
+        _ => unreachable!("a word has 1, 2, 4, 8 or 16 bytes"),
     }
 }
 
@@ -39,7 +42,7 @@ fn write_word(word: NonNull<u8>, size: usize, value: u64) {
 ///
 /// # Safety
 /// It is a live atomic of this size.
-pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u64 {
+pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
     // Relaxed: as in `write_word`.
     let order = Ordering::Relaxed;
     match size {
@@ -50,8 +53,10 @@ pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u64 {
         // SAFETY: the caller's duty.
         4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.load(order).into(),
         // SAFETY: the caller's duty.
-        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.load(order),
-        _ => unreachable!("a word has 1, 2, 4 or 8 bytes"),
+        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.load(order).into(),
+        // SAFETY: the caller's duty.
+        16 => unsafe { AtomicU128::from_ptr(word.as_ptr().cast()) }.load(order),
+        _ => unreachable!("a word has 1, 2, 4, 8 or 16 bytes"),
     }
 }
 

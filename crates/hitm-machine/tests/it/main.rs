@@ -9,6 +9,7 @@ mod measured;
 mod stores;
 mod stream;
 mod threads;
+mod words;
 
 /// How `cargo test` is told to run these.
 const TARGET: &str = "-p hitm-machine --test it";

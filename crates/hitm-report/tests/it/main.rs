@@ -1,3 +1,5 @@
 //! Reports from outside.
 
 mod compare;
+mod report;
+mod your_structure;

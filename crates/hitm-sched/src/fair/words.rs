@@ -81,7 +81,7 @@ described! {
         /// What the fair tasks have had of it, nanoseconds.
         pub(crate) period_used: M::Plain<u64>,
         /// When each domain is balanced next, smallest first, picoseconds.
-        pub(crate) next_balance: [M::Plain<u64>; 4] = words of u64,
+        pub(crate) next_balance: [M::Plain<u64>; 4] = words,
     }
 }
 

@@ -24,7 +24,7 @@ described! {
         /// How many there are. Under the lock.
         count: M::Plain<u32>,
         /// The numbers, the one last given back last. Under the lock.
-        numbers: [M::Plain<u32>; LINE_NUMBERS] = words of M::Plain<u32>,
+        numbers: [M::Plain<u32>; LINE_NUMBERS] = words,
     }
 }
 

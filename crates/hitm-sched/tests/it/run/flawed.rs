@@ -14,7 +14,9 @@ use std::sync::atomic::Ordering;
 
 use hitm_loom::Op;
 use hitm_machine::Simulated;
-use hitm_memory::{AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Span, Time, Word};
+use hitm_memory::{
+    AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
+};
 use hitm_topology::CpuId;
 
 /// What becomes of the operations.
@@ -96,20 +98,6 @@ pub(crate) struct FlawedAtomic<T: Word>(<Simulated as Memory>::Atomic<T>);
 #[repr(transparent)]
 pub(crate) struct FlawedPlain<T: Word>(<Simulated as Memory>::Plain<T>);
 
-/// A read-modify-write, or what the flaw makes of it.
-macro_rules! read_modify_write {
-    ($($name:ident $op:ident),+) => {$(
-        #[track_caller]
-        fn $name(&self, value: T, order: Ordering) -> T {
-            match change::<T>(Op::$op, Some(order)) {
-                None => self.0.$name(value, order),
-                Some(Change::Relaxed) => self.0.$name(value, Ordering::Relaxed),
-                Some(Change::Lost) => self.0.load(Ordering::Relaxed),
-            }
-        }
-    )+};
-}
-
 impl<T: Word> AtomicWord<T> for FlawedAtomic<T> {
     fn new(value: T) -> Self {
         Self(AtomicWord::new(value))
@@ -139,7 +127,20 @@ impl<T: Word> AtomicWord<T> for FlawedAtomic<T> {
         }
     }
 
-    read_modify_write!(swap Swap, fetch_add Add, fetch_sub Sub, fetch_or Or, fetch_and And);
+    #[track_caller]
+    fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
+        self.compare_exchange(current, new, success, failure)
+    }
+
+    /// A read-modify-write, or what the flaw makes of it.
+    #[track_caller]
+    fn read_modify_write(&self, operation: Rmw, value: T, order: Ordering) -> T {
+        match change::<T>(operation.into(), Some(order)) {
+            None => self.0.read_modify_write(operation, value, order),
+            Some(Change::Relaxed) => self.0.read_modify_write(operation, value, Ordering::Relaxed),
+            Some(Change::Lost) => self.0.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl<T: Word> PlainWord<T> for FlawedPlain<T> {

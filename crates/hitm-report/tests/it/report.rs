@@ -1,0 +1,73 @@
+//! Reports that a program makes of a machine's results.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated};
+use hitm_memory::{AtomicWord, Placed, Span, described};
+use hitm_report::ToReport;
+use hitm_report::c2c::Layout;
+
+described! {
+    /// Written by all.
+    struct Flags<M: Memory> as "flags" {
+        /// Set once.
+        set: M::Atomic<bool>,
+        /// The largest number of a CPU.
+        most: M::Atomic<u8>,
+    }
+}
+
+/// Two objects with names of the caller's on a machine of two packages; the CPUs write to both.
+fn results() -> Results {
+    let topology = Arc::new(hitm_topology::parse("pack:2 l3:1 core:2 pu:1").expect("a machine"));
+    let costs = Costs::of(&topology, CostSet::Linux);
+    let config = Config { jitter: 0.0, start_spread: Span::ZERO, ..Config::default() };
+    let machine = Machine::new(topology, costs, config);
+    let flags = |number: usize| {
+        let flags = Flags::<Simulated> { set: AtomicWord::new(false), most: AtomicWord::new(0) };
+        Placed::<Simulated, _>::named(format!("flags of {number}"), flags, Some(number), None)
+    };
+    let both = machine.enter(|| [flags(0), flags(1)]);
+    let write = move |cpu: u8| {
+        for flags in &both {
+            // Relaxed: nothing is published.
+            flags.most.fetch_max(cpu, Ordering::Relaxed);
+            flags.set.fetch_or(true, Ordering::Relaxed);
+        }
+    };
+    machine.run(move |cpu| write(cpu.0 as u8)).expect("it ends");
+    machine.results()
+}
+
+#[test]
+fn a_report_is_written_and_displayed() {
+    let results = results();
+    let report = results.report().title("mine").lines(1);
+    let mut written = Vec::new();
+    report.write(&mut written).expect("a vector takes all");
+    expect_test::expect![[r#"
+        mine
+        ------- ------- ------ ------ ------ ------ ------------------------
+        Rmt     Lcl     Store  Data   Load   Total  Symbol
+        Hitm%   Hitm%   L1 Hit% offset cycles records
+        ------- ------- ------ ------ ------ ------ ------------------------
+        1       2       4      0xff11000000000000  flags of 0[0], line 0
+        ------- ------- ------ ------ ------ ------ ------------------------
+        100.00% 100.00% 0.00%  0x1    969    4       results                   most; stolen by -
+    "#]]
+    .assert_eq(std::str::from_utf8(&written).expect("text"));
+    assert_eq!(report.to_string().as_bytes(), written);
+}
+
+#[test]
+fn a_report_has_the_lines_that_are_asked_for() {
+    let results = results();
+    let lines = |report: hitm_report::Report<'_>| report.to_string().matches(", line 0").count();
+    assert_eq!(lines(results.report()), 2);
+    assert_eq!(lines(results.report().lines(1)), 1);
+    assert_eq!(lines(results.report().object("flags of 1")), 1);
+    let none = results.report().object("gone").to_string();
+    assert_eq!(none, "Contended lines, most waited for first\nNo line was contended.\n");
+    assert!(results.report().layout(Layout::Full).to_string().contains("Shared Cache Line Distribution Pareto"));
+}
