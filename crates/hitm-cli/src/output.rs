@@ -70,9 +70,10 @@ impl Target {
         };
         written.map_err(|error| match self.rescue(results) {
             Ok(rescued) => Failure::new(format!(
-                "{} `{}`: {error}; the results are in `{}` instead: move them where there is room",
+                "{} `{}`: {}; the results are in `{}` instead: move them where there is room",
                 self.flag,
                 self.path.display(),
+                plain(&error),
                 rescued.display()
             )),
             Err(_) => self.failure(&error),
@@ -121,6 +122,7 @@ impl Target {
     }
 
     fn failure(&self, error: &io::Error) -> Failure {
+        let error = plain(error);
         let advice = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 "free space on its disk, or name a file elsewhere"
@@ -129,6 +131,13 @@ impl Target {
         };
         Failure::new(format!("{} `{}`: {error}; {advice}", self.flag, self.path.display()))
     }
+}
+
+/// What the operating system said, without the path of a temporary file, which means nothing to
+/// the user.
+fn plain(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.source());
+    inner.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Checks that the file of `flag` can be written, if one was given.

@@ -248,11 +248,13 @@ mod tests {
         let topology = Arc::new(hitm_topology::parse("core:1").unwrap());
         let costs = Costs::of(&topology, crate::CostSet::Linux);
         let machine = Machine::new(topology, costs, Config { livelock_after: 100, ..Config::default() });
-        let word = machine.enter(|| Arc::new(<Simulated as Memory>::Atomic::new(0_u32)));
+        let fields = || vec![Field::word("word", 0, 4, "a count")];
+        let make = |_| <Simulated as Memory>::Atomic::<u32>::new(0);
+        let word = machine.enter(|| PlacedSlice::<Simulated, _>::new("word", None, None, 1, &fields, make));
         let ended = machine.run(move |_| {
             for _ in 0..1_000 {
                 // Relaxed: one CPU.
-                word.fetch_add(1, Ordering::Relaxed);
+                word[0].fetch_add(1, Ordering::Relaxed);
                 Simulated::progress();
             }
         });

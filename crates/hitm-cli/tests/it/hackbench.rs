@@ -43,7 +43,7 @@ fn the_lines_are_those_of_the_time_that_is_measured() {
     let of = |coherence: &str| {
         let (text, mut runs) = result_of(&format!(
             "run hackbench --machine clx-2x20 --cpus 8 --groups 1 --fds 3 --loops 10 --seeds 1 --mitigation baseline \
-             --coherence {coherence} --lines 3"
+             --coherence {coherence} --lines 3 --layout full"
         ));
         (text, runs.remove(0))
     };

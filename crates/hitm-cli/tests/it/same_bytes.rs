@@ -50,7 +50,7 @@ fn without_randomisation() -> Option<Command> {
     let works = Command::new("setarch").args(["-R", "true"]).output().is_ok_and(|output| output.status.success());
     works.then(|| {
         let mut command = Command::new("setarch");
-        command.arg("-R").arg(env!("CARGO_BIN_EXE_hitm"));
+        command.env("COLUMNS", "240").arg("-R").arg(env!("CARGO_BIN_EXE_hitm"));
         command
     })
 }

@@ -21,7 +21,9 @@ fn run_in(folder: &Path, line: &str) -> Ended {
 /// What a sweep printed and wrote.
 fn results(folder: &Path, line: &str) -> (String, [String; 3]) {
     let ended = run_in(folder, line);
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
+    // A sweep that goes on says how far it was.
+    let is_expected = ended.stderr.is_empty() || ended.stderr.starts_with("hitm: resumed: ");
+    assert!(ended.status == Some(0) && is_expected, "{line}: {}", ended.stderr);
     let files = ["curve.csv", "curve.json", "curve.svg"];
     (ended.stdout, files.map(|file| fs::read_to_string(folder.join(file)).unwrap()))
 }
