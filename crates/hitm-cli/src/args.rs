@@ -15,13 +15,13 @@ use hitm_topology::Topology;
 
 use crate::failure::Failure;
 
-/// Where a workload runs.
+/// Host of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HostArg {
     /// On a simulated machine.
     #[default]
     Simulated,
-    /// On this one, for real.
+    /// On this machine's threads.
     Native,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum CoherenceArg {
     /// All.
     #[default]
     Full,
-    /// All but the scheduler's own: the limit that no layout of it can pass.
+    /// All but the scheduler's: the limit that no layout of the scheduler can pass.
     SchedulerFree,
     /// None.
     Free,
@@ -81,24 +81,25 @@ impl From<LayoutArg> for Layout {
 /// The machine of a run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MachineArgs {
-    /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may be given several times
-    /// [default: the workload's or gnr-2x120 simulated, this natively].
+    /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may be
+    /// given several times [default: the workload's or gnr-2x120 when simulated, this natively].
     #[arg(long = "machine", value_name = "M", global = true)]
     machines: Vec<String>,
-    /// Take this many CPUs of the machine: whole cores, dies, packages; more packages for more CPUs. Several are separated by
-    /// commas; `2..480` stands for 2, the powers of two between, and 480.
+    /// Number of CPUs, taken as whole cores, dies and packages; packages are added for more CPUs than
+    /// the machine has. Several are separated by commas; `2..480` stands for 2, the powers of two
+    /// between, and 480.
     #[arg(long, value_name = "N", global = true, value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
     cpus: Vec<CpuCounts>,
-    /// Who is served next on a contended line: local-first (each LLC domain serves its own first: machines of 2017 and
-    /// later), local-first:K (at most K of its own in a row), fifo (in order of arrival: machines of 2010); several separated
-    /// by commas [default: local-first].
+    /// Which CPU a contended line serves next: local-first (the CPUs of the same LLC domain first;
+    /// machines of 2017 and later), local-first:K (at most K of them in a row), or fifo (in order of
+    /// arrival; machines of 2010). Several are separated by commas [default: local-first].
     #[arg(long, value_name = "POLICY", value_delimiter = ',', global = true, value_parser = arbitration)]
     arbitration: Vec<Arbitration>,
-    /// Give a parameter of the model another value than its cost table has, as in `follow_up_hits=0`; may be given several
-    /// times. `--json` writes all of them with their values.
+    /// Give a parameter of the model another value, as in `follow_up_hits=0`; may be given several
+    /// times. `--json` writes all parameters.
     #[arg(long, value_name = "NAME=VALUE", global = true, value_parser = parameter)]
     model: Vec<(String, f64)>,
-    /// Seed of the machine's jitter and the workload's random numbers.
+    /// Random seed of the machine's jitter and of the workload.
     #[arg(long, value_name = "N", default_value_t = 1, global = true, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 }
@@ -256,10 +257,10 @@ pub(crate) fn refuse_natively(host: HostArg, given: &[(&str, bool)]) -> Result<(
 /// What is printed and written.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OutputArgs {
-    /// How many of the hottest lines to show; 0 for no line report [default: 5].
+    /// Number of contended lines to show, hottest first; 0 for no line report [default: 5].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) lines: Option<usize>,
-    /// The form of the line report [default: brief].
+    /// Form of the line report [default: brief].
     #[arg(long, value_enum)]
     pub(crate) layout: Option<LayoutArg>,
     /// Write the results to this file.

@@ -20,27 +20,27 @@ use crate::workload::Workload;
 pub(crate) struct CaseArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
-    /// The mitigations to run, separated by commas; `+` joins several into one run; `as-posted` stands for the posted stacking.
+    /// Mitigations to run, separated by commas; `+` combines several in one run. `as-posted` stands for the patches stacked as they were posted.
     #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = DEFAULT_MITIGATIONS.map(str::to_owned))]
     mitigation: Vec<String>,
-    /// Which objects take part in the coherence model [default: full].
+    /// Which objects have costs in the coherence model [default: full].
     ///
-    /// Where something is fitted to what was published, all do in the runs that fit it.
+    /// Runs that calibrate a parameter always use `full`.
     #[arg(long, value_enum)]
     pub(crate) coherence: Option<CoherenceArg>,
-    /// How long each run is measured [default: the workload's, see above].
+    /// Length of the measured stretch [default: the workload's, see above].
     #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
     duration: Option<Span>,
-    /// What is not measured before that [default: the workload's, see above].
+    /// Time before the measured stretch [default: the workload's, see above].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     warm_up: Option<Span>,
-    /// Runs of each mitigation, with successive seeds [default: 3].
+    /// Runs per mitigation, with successive random seeds [default: 3].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     pub(crate) seeds: Option<u64>,
-    /// Host threads [default: all cores].
+    /// Host threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
     pub(crate) jobs: Option<u64>,
-    /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
+    /// Accesses without progress after which the machine reports a livelock: for tests.
     #[arg(long, value_name = "N", hide = true)]
     livelock_after: Option<u64>,
 }

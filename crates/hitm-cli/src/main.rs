@@ -31,7 +31,8 @@ use crate::cmd::Command;
 use crate::failure::Failure;
 use crate::terminal::visible;
 
-/// A scheduler for machines with hundreds of CPUs, and a machine that you do not have to run it on.
+/// Finds contended cache lines in schedulers and data structures, on a simulated machine that you do
+/// not own or on this one.
 #[derive(Debug, Parser)]
 #[command(name = "hitm", version, max_term_width = 100, args_override_self = true, after_help = EXAMPLES)]
 struct Hitm {
@@ -41,9 +42,9 @@ struct Hitm {
 
 const EXAMPLES: &str = "\
 Examples:
-  hitm run ffmpeg                          the seeds' table, simulated on 480 CPUs
-  hitm run ffmpeg --host native            the same workload for real, here
-  hitm run probe mask --scope llc          what a bitmap split by LLC costs its writers and readers
+  hitm run ffmpeg                          a published experiment, simulated on 480 CPUs
+  hitm run ffmpeg --host native            the same workload on this machine
+  hitm run probe mask --scope llc          the cost of a bitmap split by LLC
   hitm layout root_domain --mitigation all
   hitm list machines";
 

@@ -5,13 +5,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use hitm_report::result::ResultFile;
+use hitm_report::result::{ResultFile, Run};
 
 use crate::args::LayoutArg;
 use crate::failure::Failure;
-use crate::print;
+use crate::{output, print};
 
-/// Show the contended lines of a result file, as `perf c2c report` does, with each field's name and by whom it was stolen.
+/// Show the contended lines of a result file, with the name of each field and the store that
+/// invalidated the waiter's copy.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hitm run ffmpeg --json result.json\n  hitm c2c result.json --mitigation baseline --lines 3\n  hitm c2c result.json --layout mail"
@@ -19,16 +20,22 @@ use crate::print;
 pub(crate) struct C2c {
     /// A file that `--json` wrote.
     file: PathBuf,
-    /// Only the runs of this mitigation.
+    /// Show only the runs of this mitigation.
     #[arg(long, value_name = "NAME")]
     mitigation: Option<String>,
-    /// How many of the hottest lines to show.
+    /// Number of contended lines to show, hottest first.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000_000), allow_negative_numbers = true)]
     lines: u64,
-    /// The form.
+    /// Form of the report.
     #[arg(long, value_enum, default_value = "brief")]
     layout: LayoutArg,
+    /// Write the lines that are shown to this file: a small result file, to keep or to send.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
+
+/// Stores that are named as having invalidated a copy, in a file that `--json` writes.
+const INVALIDATORS_KEPT: usize = 3;
 
 /// The largest file that is read: a run keeps some hundred kilobytes.
 const BYTES_MAX: u64 = 256 << 20;
@@ -65,8 +72,25 @@ impl C2c {
                 has.join(", ")
             )));
         }
+        let target = output::target("--json", self.json.as_deref())?;
         let reports: Vec<String> =
             runs.iter().map(|run| hitm_report::c2c::render(run, self.lines as usize, self.layout.into())).collect();
-        print(&reports.join("\n"))
+        let printed = print(&reports.join("\n"));
+        let kept = || kept(&file, &runs, self.lines as usize).write();
+        target.map_or(Ok(()), |target| target.write(&kept())).and(printed)
     }
+}
+
+/// `file` with these runs alone, and of each as many lines.
+fn kept(file: &ResultFile, runs: &[&Run], lines: usize) -> ResultFile {
+    let shorter = |run: &&Run| {
+        let mut run = Run::clone(run);
+        run.lines.truncate(lines);
+        for field in run.lines.iter_mut().flat_map(|line| &mut line.fields) {
+            field.stolen_by.truncate(INVALIDATORS_KEPT);
+            field.sites.iter_mut().for_each(|site| site.stolen_by.truncate(INVALIDATORS_KEPT));
+        }
+        run
+    };
+    ResultFile { runs: runs.iter().map(shorter).collect(), ..file.clone() }
 }

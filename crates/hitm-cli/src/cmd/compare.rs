@@ -11,24 +11,26 @@ use crate::failure::Failure;
 use crate::terminal::{fitted, width};
 use crate::{output, print};
 
-/// Compare two result files: which runs got better or worse, and which objects and fields of them moved.
+/// Compare two result files: which runs got better or worse, and the cost of which objects and
+/// fields changed.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Compare {
-    /// The first file that `--json` wrote.
+    /// First file that `--json` wrote.
     before: PathBuf,
-    /// The second.
+    /// Second file.
     after: PathBuf,
-    /// Only the runs of this mitigation.
+    /// Compare only the runs of this mitigation.
     #[arg(long, value_name = "NAME")]
     mitigation: Option<String>,
-    /// By how many percent a figure without an interval must differ to be shown; it never decides the exit status.
+    /// Percent by which a figure without an interval must differ to be shown. Such a figure never
+    /// decides the exit status.
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value_t = 100.0 * THRESHOLD, allow_negative_numbers = true)]
     threshold: f64,
-    /// How many of the fields that moved most to show of each run; 0 for no table of fields.
+    /// Number of fields to show per run, the largest change first; 0 for no table of fields.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=1_000_000), allow_negative_numbers = true)]
     lines: u64,
-    /// The form.
+    /// Form of the report.
     #[arg(long, value_enum, default_value = "full")]
     layout: Form,
     /// Write the comparison to this file.
@@ -39,7 +41,7 @@ pub(crate) struct Compare {
 /// Which form the comparison has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// Tables: the runs, then what moved in each.
+    /// Tables of runs, then of what changed in each.
     Full,
     /// At most 15 lines of 72 columns.
     Mail,
@@ -55,10 +57,10 @@ Examples:
 const REFERENCE: &str = "\
 Runs are paired by workload, profile, host, machine, arbitration, coherence and mitigation.
 
-Judged are the metric and `relative`, which have intervals: worse or better is what differs by more
-than both 95 % intervals together. One figure in forty that did not change looks worse by chance.
-All else is shown and not judged: kernel share, operations a wake-up, and what waiting for objects
-and fields cost a unit of work (cycles waited, HITMs, misses).
+The metric and `relative` have 95 % intervals and are judged: a figure is worse or better when it
+differs by more than both intervals together. One unchanged figure in forty looks worse by chance.
+Other figures are shown and not judged: kernel share, operations per wakeup, and the cost of objects
+and fields per unit of work (cycles waited, HITMs, misses).
 
 Exit status: 0 when nothing is worse, 1 when something is, 2 when a file cannot be read, 3 when
 nothing is worse but something is not comparable: a run that one file lacks, a run that measured

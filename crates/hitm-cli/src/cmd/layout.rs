@@ -7,15 +7,15 @@ use crate::failure::Failure;
 use crate::print;
 use crate::terminal::width;
 
-/// Show where an object's fields stand, line by line.
+/// Show the memory layout of an object, cache line by cache line.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hitm layout root_domain\n  hitm layout root_domain --mitigation root-domain-reordered"
 )]
 pub(crate) struct Layout {
-    /// The object: see `hitm list objects`.
+    /// Object: see `hitm list objects`.
     object: String,
-    /// The mitigation: see `hitm list mitigations`.
+    /// Mitigation: see `hitm list mitigations`.
     #[arg(long, value_name = "NAME", default_value = "baseline")]
     mitigation: String,
 }

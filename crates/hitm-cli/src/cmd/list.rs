@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::print;
 use crate::terminal::{fitted, width};
 
-/// Show what there is.
+/// List workloads, machines, mitigations or objects.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  hitm list machines\n  hitm list mitigations")]
 pub(crate) struct List {
@@ -19,31 +19,31 @@ pub(crate) struct List {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum What {
-    /// What can be run.
+    /// Workloads of `hitm run`.
     Workloads,
-    /// The machines that are built in.
+    /// Built-in machines.
     Machines,
-    /// Layouts, scopes and policies, and how to join them.
+    /// Layouts, scopes and policies, and how to combine them.
     Mitigations,
     /// Objects whose layout can be shown.
     Objects,
 }
 
 const WORKLOADS: [(&str, &str); 11] = [
-    ("ffmpeg", "60 transcoders on 8 CPUs each, every thread at FIFO 99: the first of the seeds' workloads"),
-    ("cyclic", "a task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke: the second"),
+    ("ffmpeg", "60 transcoders on 8 CPUs each; every thread has priority FIFO 99"),
+    ("cyclic", "one task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke"),
     (
         "pi_stress",
-        "groups of three tasks on one CPU each that provoke priority inversions: the third of the seeds' workloads",
+        "groups of three tasks on one CPU each that provoke priority inversions",
     ),
-    ("cid-bursts", "threads that increment 16 KiB by CPU or by concurrency id, one after the other"),
-    ("cid-storms", "threads that begin and end, wake elsewhere, or are moved, all the time: what concurrency ids cost"),
+    ("cid-bursts", "threads that increment 16 KiB indexed by CPU or by concurrency id, one after the other"),
+    ("cid-storms", "threads that constantly begin and end, wake elsewhere, or migrate: the cost of concurrency ids"),
     ("hackbench", "groups of fair tasks in which every sender sends to every receiver, over pipes or sockets"),
-    ("tbench", "clients that ask servers for a file server's operations, over loopback: fair tasks"),
-    ("netperf", "datagrams one way, or a byte there and back, over loopback: fair tasks"),
-    ("schbench", "message threads that wake their workers all at once, and how late these run: fair tasks"),
+    ("tbench", "clients that request a file server's operations over loopback: fair tasks"),
+    ("netperf", "one-way datagrams, or round trips of one byte, over loopback: fair tasks"),
+    ("schbench", "message threads that wake all of their workers at once, and how late these run: fair tasks"),
     ("context1", "pairs of tasks of one group that pass a number back and forth over pipes: fair tasks"),
-    ("probe", "what one shared word, counter or bitmap costs: ping-pong, counter, mask, reads"),
+    ("probe", "the cost of one shared word, counter, bitmap or lock"),
 ];
 
 impl List {
@@ -57,7 +57,7 @@ impl List {
             What::Workloads => described(&WORKLOADS),
             What::Mitigations => {
                 format!(
-                    "{}\nJoin them by `+`: `cpupri-split+rto-count=llc`. `=bytes` is a byte a CPU, written with a plain store; `=bytes:llc`\nputs the bytes of each LLC on lines of their own.\n",
+                    "{}\nCombine them by `+`: `cpupri-split+rto-count=llc`. `=bytes` is one byte per CPU, written by a plain store; `=bytes:llc` puts the bytes of each LLC on lines of their own.\n",
                     described(&CATALOGUE)
                 )
             }

@@ -16,19 +16,19 @@ use crate::failure::Failure;
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a workload, simulated or for real.
+    /// Run a workload on a simulated machine or on this one.
     Run(run::Run),
-    /// Run a workload on more and more CPUs: the scaling curve.
+    /// Run a workload on growing numbers of CPUs: its scaling curve.
     Sweep(sweep::Sweep),
-    /// Show what there is: workloads, machines, mitigations.
+    /// List workloads, machines, mitigations and objects.
     List(list::List),
     /// Show the contended lines of a result file.
     C2c(c2c::C2c),
-    /// Compare two result files: what got better, what got worse.
+    /// Compare two result files and fail when something got worse.
     Compare(compare::Compare),
-    /// Run published experiments on the simulated machine.
+    /// Repeat published measurements on simulated machines.
     Validate(validate::Validate),
-    /// Show where an object's fields stand.
+    /// Show the memory layout of an object.
     Layout(layout::Layout),
 }
 

@@ -3,5 +3,6 @@
 //! Each rule lists everything that breaks it, by file and line. An exception stands in a list, with its reason.
 
 mod code;
+mod english;
 mod project;
 mod workspace;

@@ -25,7 +25,7 @@ use crate::output;
 use crate::record::{empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
 
-/// What one shared word, mask, counter, list or lock costs, and which scope is best for it.
+/// Measure the cost of one shared word, mask, counter, list or lock, and find its best scope.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,26 +40,27 @@ pub(crate) struct Probe {
     what: What,
     #[command(flatten)]
     machine: MachineArgs,
-    /// Where to run.
+    /// Host of the run.
     #[arg(long, value_enum, default_value = "simulated", global = true)]
     host: HostArg,
-    /// CPUs that take part, threads of a core next to each other [default: all].
+    /// Number of CPUs that take part; threads of a core are neighbours [default: all].
     #[arg(long, value_name = "N", global = true)]
     participants: Option<usize>,
-    /// How long they go on, after a quarter of that which does not count [default: up to 2ms simulated, less where much happens;
-    /// 100ms native].
+    /// Length of the measured stretch; a quarter of it comes before as warm-up [default: up to 2ms
+    /// simulated, less where much happens; 100ms natively].
     #[arg(long, value_name = "T", value_parser = span_above_zero, global = true, allow_hyphen_values = true)]
     duration: Option<Span>,
-    /// Work after each operation; before each write of `writer-readers` [default: none; there, 5us simulated, 50us native].
+    /// Pause after each operation, or before each write of `writer-readers` [default: none; for
+    /// `writer-readers` 5us simulated, 50us natively].
     #[arg(long, value_name = "T", value_parser = span, default_value = "0s", global = true, allow_hyphen_values = true)]
     pause: Span,
-    /// Runs of each variant, with successive seeds [default: 3; 1 of `ping-pong`].
+    /// Runs per variant, with successive random seeds [default: 3; 1 for `ping-pong`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), global = true)]
     seeds: Option<u64>,
     /// Write the results to this file.
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
-    /// Accesses without any CPU computing or idling, after which a machine reports a livelock: for tests.
+    /// Accesses without progress after which the machine reports a livelock: for tests.
     #[arg(long, value_name = "N", hide = true, global = true)]
     livelock_after: Option<u64>,
 }

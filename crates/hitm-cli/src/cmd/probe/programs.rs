@@ -12,19 +12,19 @@ const ALL_SCOPES: &str = "machine,node,llc,core,cpu";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    /// Two CPUs hand a word to and fro, by distance: median, least and most of several pairs.
+    /// Two CPUs pass a word back and forth, by distance: median, minimum and maximum of several pairs.
     #[command(after_help = "\
 Examples:
   hitm run probe ping-pong --machine epyc-9754-2x128
   hitm run probe ping-pong --kind reading --machine clx-2x20")]
     PingPong {
-        /// Pairs of each distance.
+        /// Pairs per distance.
         #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1024))]
         pairs: u64,
-        /// Round trips of each.
+        /// Round trips per pair.
         #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
         rounds: u64,
-        /// How a player waits for its turn.
+        /// How a CPU waits for its turn.
         #[arg(long, value_enum, default_value = "taking")]
         kind: WaitingArg,
     },
@@ -33,26 +33,26 @@ Examples:
         after_help = "Examples:\n  hitm run probe counter --scope machine,llc --operation load-cas --participants 240"
     )]
     Counter {
-        /// How it is split: one or more of machine, node, llc, core, cpu.
+        /// Scope of a part, one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
-        /// How it is added to.
+        /// Operation that adds.
         #[arg(long, value_enum, default_value = "add")]
         operation: OperationArg,
     },
-    /// CPUs set and clear what is theirs in a mask, or search it.
+    /// CPUs set and clear their own entry in a mask, or search the mask.
     #[command(after_help = "\
 Examples:
   hitm run probe mask --scope machine,node,llc,core,cpu --readers 48
   hitm run probe mask --encoding bit,byte --mix 50 --search all --arbitration local-first,fifo")]
     Mask {
-        /// How it is split: one or more of machine, node, llc, core, cpu.
+        /// Scope of a part, one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
-        /// What a CPU has in it; several separated by commas.
+        /// Entry of a CPU; several are separated by commas.
         #[arg(long, value_enum, value_delimiter = ',', default_value = "bit")]
         encoding: Vec<EncodingArg>,
-        /// What a search looks for.
+        /// Result of a search.
         #[arg(long, value_enum, default_value = "any")]
         search: SearchArg,
         #[command(flatten)]
@@ -64,57 +64,57 @@ Examples:
   hitm run probe mix --mix 99 --arbitration local-first,fifo
   hitm run probe mix --kind store --readers 240 --scope machine,llc")]
     Mix {
-        /// How it is split: one or more of machine, node, llc, core, cpu. Who reads reads every part.
+        /// Scope of a part, one or more of machine, node, llc, core, cpu; a reader reads every part.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
-        /// How it is written.
+        /// Operation that writes.
         #[arg(long, value_enum, default_value = "add")]
         kind: WriteArg,
         #[command(flatten)]
         roles: RolesArgs,
     },
-    /// CPUs take a reader-writer lock, for reading or writing two words.
+    /// CPUs take a reader-writer lock and read or write two words.
     #[command(
         after_help = "Examples:\n  hitm run probe rwlock --mix 99\n  hitm run probe rwlock --readers 480 --scope machine,cpu"
     )]
     Rwlock {
-        /// How its readers are counted: one or more of machine, node, llc, core, cpu.
+        /// Scope of a count of readers, one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
         #[command(flatten)]
         roles: RolesArgs,
     },
-    /// CPUs look an element of a list up and hold it by a count.
+    /// CPUs look up an element of a list and hold a reference to it.
     #[command(after_help = "Examples:\n  hitm run probe refcount --elements 1 --pause 1us")]
     Refcount {
-        /// How references are counted: one or more of machine, node, llc, core, cpu.
+        /// Scope of a count of references, one or more of machine, node, llc, core, cpu.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
-        /// Elements of the list, each looked up in turn.
+        /// Elements of the list, looked up in turn.
         #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4096))]
         elements: u64,
     },
-    /// CPUs take a spin lock, and read and write one further line inside.
+    /// CPUs take a spin lock and read and write one more line inside.
     #[command(after_help = "\
 Examples:
   hitm run probe lock --participants 80 --machine clx-2x20
   hitm run probe lock --kind ticket,mcs,queued --pause 1us --arbitration local-first,fifo")]
     Lock {
-        /// Which lock; several separated by commas.
+        /// Kind of lock; several are separated by commas.
         #[arg(long, value_enum, value_delimiter = ',', default_value = "tas,ttas,ticket,ticket-back-off,mcs,queued")]
         kind: Vec<LockArg>,
-        /// A turn of back-off of `tas` and `ticket-back-off`, about what a section takes with its hand-off.
+        /// Back-off of `tas` and `ticket-back-off` per turn: about the time of a section with its transfer.
         #[arg(long, value_name = "T", value_parser = span, default_value = "200ns", allow_hyphen_values = true)]
         turn: Span,
     },
-    /// One CPU writes a word now and then, all others wait to see it: how long that takes, by distance.
+    /// One CPU writes a word from time to time; the others wait for the new value. Delays by distance.
     #[command(after_help = "Examples:\n  hitm run probe writer-readers --machine clx-2x20 --participants 80")]
     WriterReaders {
-        /// How often it writes.
+        /// Number of writes.
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         rounds: u32,
     },
-    /// Every CPU reads a word that nobody writes.
+    /// Every CPU reads a word that no CPU writes.
     #[command(after_help = "Examples:\n  hitm run probe reads --machine clx-2x20")]
     Reads,
 }
@@ -139,11 +139,11 @@ impl What {
 /// Who reads.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct RolesArgs {
-    /// Per cent of each CPU's operations that read; natively each operation is timed, which costs it a look at the clock
-    /// [default: 90, unless --readers].
+    /// Percentage of each CPU's operations that read. Natively each operation is timed, which costs it
+    /// a read of the clock [default: 90, unless --readers].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100), conflicts_with = "readers")]
     pub(crate) mix: Option<u32>,
-    /// CPUs that read and do nothing else; the others write.
+    /// Number of CPUs that only read; the others write.
     #[arg(long, value_name = "N")]
     pub(crate) readers: Option<usize>,
 }
@@ -170,9 +170,9 @@ macro_rules! values {
 values! {
     /// How a player waits.
     enum WaitingArg for Waiting {
-        /// By trying to take the word.
+        /// It tries to take the word.
         Taking => Taking,
-        /// By reading it, and taking it then.
+        /// It reads the word, then takes it.
         Reading => Reading,
     }
 
@@ -180,29 +180,29 @@ values! {
     enum OperationArg for CounterOperation {
         /// An atomic add.
         Add => Add,
-        /// A load and a compare-exchange until that succeeds.
+        /// A load and a compare-exchange, until one succeeds.
         LoadCas => LoadCas,
-        /// A compare-exchange until that succeeds, without a load before.
+        /// A compare-exchange without a load before, until one succeeds.
         CasBlind => CasBlind,
-        /// A load and a plain store: counts wrong.
+        /// A load and a plain store: increments get lost.
         LoadStore => LoadStore,
     }
 
     /// What a CPU has in a mask.
     enum EncodingArg for MaskForm {
-        /// A bit, by read-modify-write.
+        /// A bit, written by a read-modify-write.
         Bit => Bit,
         /// A bit, with ones in the parts of others.
         BitForeignOnes => BitForeignOnes,
-        /// A byte, by plain store.
+        /// A byte, written by a plain store.
         Byte => Byte,
     }
 
-    /// What a search looks for.
+    /// Result of a search.
     enum SearchArg for Search {
-        /// Any CPU: stops at the first.
+        /// Any CPU: the search stops at the first.
         Any => Any,
-        /// All CPUs: reads everything.
+        /// All CPUs: the search reads everything.
         All => All,
     }
 
@@ -216,17 +216,17 @@ values! {
 
     /// Which lock.
     enum LockArg for LockKind {
-        /// Test-and-set, with a turn of back-off.
+        /// Test-and-set with back-off.
         Tas => TestAndSet,
-        /// Test-and-set after a test.
+        /// Test, then test-and-set.
         Ttas => TestAndTestAndSet,
-        /// Ticket.
+        /// Ticket lock.
         Ticket => Ticket,
-        /// Ticket, with back-off in proportion to those before.
+        /// Ticket lock with back-off in proportion to the waiters before.
         TicketBackOff => TicketBackOff,
-        /// Mellor-Crummey and Scott's queue.
+        /// Mellor-Crummey and Scott's queue lock (MCS).
         Mcs => Mcs,
-        /// Four bytes with a queue behind, as the kernel's.
+        /// Four bytes with a queue, as the kernel's queued spin lock.
         Queued => Queued,
     }
 }

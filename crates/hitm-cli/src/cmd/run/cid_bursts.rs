@@ -26,7 +26,7 @@ use crate::terminal::{fitted, width};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hitm run cid-bursts                                         the seed's table, and our own
+  hitm run cid-bursts                                         the published table, and our own ids
   hitm run cid-bursts --threads one-per-llc --delay 200ms,20ms --mitigation baseline,shipped
   hitm run cid-bursts --model caches.flushed_after=inf
   hitm run cid-bursts --host native --delay 10ms")]
@@ -36,20 +36,21 @@ pub(crate) struct CidBursts {
     /// Where to run.
     #[arg(long, value_enum, default_value = "simulated")]
     host: HostArg,
-    /// Which CPUs have a thread.
+    /// CPUs that have a thread.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Threads::Llc, Threads::OnePerLlc, Threads::Cores, Threads::All])]
     threads: Vec<Threads>,
-    /// How far threads are apart.
+    /// Delay between the wakeups of two threads.
     #[arg(long, value_name = "T", value_delimiter = ',', default_value = "200ms,10ms", value_parser = span_above_zero, allow_hyphen_values = true)]
     delay: Vec<Span>,
-    /// How ids are handed out, separated by commas; areas by CPU are always run too.
+    /// Id allocators, separated by commas; areas indexed by CPU are always run too.
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_values_t = ["baseline", "cid-recent", "cid-owned", "shipped"].map(str::to_owned))]
     mitigation: Vec<String>,
-    /// How far the kernel's ticks are apart: 4ms, as in Debian, or 1ms, as in Linux's own default. A tick in a running thread has the
-    /// baseline look for ids to take back [default: 4ms].
+    /// Period of the kernel's tick: 4ms as in Debian, or 1ms as Linux's own default. At a tick in a
+    /// running thread the baseline looks for ids to reclaim [default: 4ms].
     #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
     tick: Option<Span>,
-    /// Runs of each, with successive seeds: the order of the threads, and the machine's jitter [default: 3 simulated, 1 natively].
+    /// Runs per allocator, with successive random seeds: they decide the order of the threads and the
+    /// machine's jitter [default: 3 simulated, 1 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u64>,
     /// Write the results to this file.
@@ -57,12 +58,12 @@ pub(crate) struct CidBursts {
     json: Option<PathBuf>,
 }
 
-/// Which CPUs have a thread.
+/// CPUs that have a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Threads {
     /// The cores of one LLC domain.
     Llc,
-    /// A core of each LLC domain.
+    /// One core of each LLC domain.
     OnePerLlc,
     /// Every core.
     Cores,

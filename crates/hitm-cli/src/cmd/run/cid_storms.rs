@@ -33,15 +33,16 @@ const MITIGATIONS: [&str; 5] = ["baseline", "cid-recent", "cid-owned", "cid-ship
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LoadArg {
-    /// A thread to four CPUs, each with one child after the other, which lives for 3 us.
+    /// One thread per four CPUs, each with one child after another; a child lives for 3 us.
     CreateFew,
-    /// The same with a thread a CPU: with their children they are more than CPUs.
+    /// The same with one thread per CPU: with the children there are more threads than CPUs.
     CreateMany,
-    /// A thread to two CPUs sleeps for 10 us and computes for 5 us; three times as many of another program keep it from its CPU.
+    /// One thread per two CPUs sleeps for 10 us and computes for 5 us. Three times as many threads
+    /// of another program compete for its CPU.
     MigrateFew,
-    /// Two threads a CPU do so, and no other program.
+    /// Two threads per CPU do the same, without another program.
     MigrateMany,
-    /// A thread a CPU is told to run on another one after every 2 us.
+    /// One thread per CPU is moved to another CPU every 2 us.
     Affinity,
 }
 

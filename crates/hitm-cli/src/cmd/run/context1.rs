@@ -23,7 +23,7 @@ use crate::workload::Workload;
 #[command(
     after_help = "\
 Examples:
-  hitm run context1                                           the seed's: 160 pairs on 160 CPUs
+  hitm run context1                                           as published: 160 pairs on 160 CPUs
   hitm run context1 --mitigation baseline,task-group-reordered --seeds 5 --lines 2
   hitm run context1 --machine gnr-2x120 --pairs 480 --work 2us
   hitm run context1 --depth 0 --mitigation baseline           the same tasks in no group
@@ -34,12 +34,13 @@ Examples:
 pub(crate) struct Context1 {
     #[command(flatten)]
     series: SeriesArgs,
-    /// How many pairs, separated by commas.
+    /// Numbers of pairs, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [160], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pairs: Vec<u32>,
     #[command(flatten)]
     session: SessionArgs,
-    /// What a loop takes of both ends beside calls, wakeups and pipes [default: fitted simulated, 1us natively].
+    /// CPU time per loop of both ends, without calls, wakeups and pipes [default: fitted when
+    /// simulated, 1us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     work: Option<Span>,
 }

@@ -14,7 +14,7 @@ use crate::workload::Workload;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hitm run cyclic                                             the seeds' table
+  hitm run cyclic                                             the published table
   hitm run cyclic --arbitration local-first,fifo --mitigation baseline,rto-count=node --lines 3
   hitm run cyclic --machine epyc-9654-2x96 --placement drawn --roles
   hitm run cyclic --machine this --host native --mitigation baseline,all")]
@@ -28,19 +28,19 @@ pub(crate) struct Cyclic {
 /// What an instance does, and where.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct CyclicOptions {
-    /// Instances [default: one a CPU].
+    /// Number of instances [default: one per CPU].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=INSTANCES_MAX), allow_negative_numbers = true)]
     instances: Option<u32>,
-    /// How long an operation sleeps.
+    /// Length of a sleep.
     #[arg(long, value_name = "T", default_value = "100us", value_parser = sleep, allow_hyphen_values = true)]
     sleep: Span,
-    /// Mean of what an operation computes beside that: reads of the clock, a sample, a counter.
+    /// Mean CPU time per operation: reading the clock, recording a sample, counting.
     #[arg(long, value_name = "T", default_value = "1us", value_parser = span, allow_hyphen_values = true)]
     work: Span,
     /// Real-time priority of all instances.
     #[arg(long, value_name = "N", default_value_t = Config::PRIORITY, value_parser = clap::value_parser!(u8).range(1..=99), allow_negative_numbers = true)]
     priority: u8,
-    /// Where instances begin; from then on they may go anywhere.
+    /// CPUs on which the instances begin; they may migrate from then on.
     #[arg(long, value_enum, default_value = "spread")]
     placement: PlacementArg,
 }
@@ -50,9 +50,9 @@ const INSTANCES_MAX: i64 = 65_536;
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum PlacementArg {
-    /// Evenly over packages, LLC domains and cores, as fork balancing does it.
+    /// Evenly over packages, LLC domains and cores, as fork balancing places them.
     Spread,
-    /// Each on a CPU that the seed draws, whoever else is there.
+    /// Each on a random CPU, which several may share.
     Drawn,
 }
 

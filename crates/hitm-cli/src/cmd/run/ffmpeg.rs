@@ -17,7 +17,7 @@ use crate::workload::Workload;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hitm run ffmpeg                                             the seeds' table
+  hitm run ffmpeg                                             the published table
   hitm run ffmpeg --mitigation baseline,all --lines 3 --json result.json
   hitm run ffmpeg --arbitration local-first,fifo --machine gnr-2x120 --machine gnr-2x120-snc3
   hitm run ffmpeg --machine this --host native --duration 5s --roles")]
@@ -26,7 +26,8 @@ pub(crate) struct Ffmpeg {
     series: SeriesArgs,
     #[command(flatten)]
     options: FfmpegOptions,
-    /// Multiply all bursts by this instead of calibrating (natively 1 unless given).
+    /// Multiply all CPU bursts by this factor; without it a simulated run calibrates the factor, and a
+    /// native run uses 1.
     #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
     burst_factor: Option<f64>,
 }
@@ -34,10 +35,10 @@ pub(crate) struct Ffmpeg {
 /// Which program transcodes, and how.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct FfmpegOptions {
-    /// Which program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
+    /// The program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
     #[arg(long, value_enum, default_value = "x264")]
     profile: ProfileArg,
-    /// Scale frames between decoder and encoder, by the filter's slice workers.
+    /// Scale frames between decoder and encoder, with the filter's slice workers.
     #[arg(long)]
     scale: bool,
 }

@@ -41,40 +41,40 @@ pub(crate) struct Hackbench {
     /// Where to run.
     #[arg(long, value_enum, default_value = "simulated")]
     host: HostArg,
-    /// How many groups there are, separated by commas.
+    /// Numbers of groups, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4", value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     groups: Vec<u32>,
-    /// Senders of a group, and receivers.
+    /// Senders per group; there are as many receivers.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200), allow_negative_numbers = true)]
     fds: u32,
-    /// Messages of a sender to each receiver.
+    /// Messages from each sender to each receiver.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000_000), allow_negative_numbers = true)]
     loops: u32,
-    /// Bytes of a message.
+    /// Bytes per message.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=Config::BYTES_MAX as i64), allow_negative_numbers = true)]
     datasize: u32,
-    /// What messages go through.
+    /// Channels between senders and receivers.
     #[arg(long, value_enum, default_value = "pipes")]
     channels: ChannelsArg,
     #[command(flatten)]
     session: SessionArgs,
-    /// How fair tasks find an idle CPU, and what else a mitigation is, separated by commas.
+    /// Mitigations to run, separated by commas: mostly searches for an idle CPU.
     #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values = IDLE_SEARCHES)]
     mitigation: Vec<String>,
-    /// Runs of each, with successive seeds: the machine's jitter [default: 3 simulated, 5 natively].
+    /// Runs per mitigation, with successive random seeds [default: 3 simulated, 5 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Which objects take part in the coherence model [default: full].
+    /// Which objects have costs in the coherence model [default: full].
     #[arg(long, value_enum)]
     coherence: Option<CoherenceArg>,
-    /// Host threads, simulated [default: all cores].
+    /// Host threads of simulated runs [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), allow_negative_numbers = true)]
     jobs: Option<u64>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// What messages go through.
+/// Channels between senders and receivers.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ChannelsArg {
     Pipes,

@@ -32,7 +32,7 @@ use self::tbench::Tbench;
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 
-/// Run a workload, simulated or for real.
+/// Run a workload on a simulated machine or on this one.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hitm run ffmpeg\n  hitm run cyclic --placement drawn\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
@@ -44,54 +44,58 @@ pub(crate) struct Run {
 
 #[derive(Debug, Subcommand)]
 enum Workload {
-    /// 60 transcoders on 8 CPUs each, every thread at FIFO 99.
+    /// 60 transcoders on 8 CPUs each; every thread has priority FIFO 99.
     ///
-    /// Measured for 40 pictures' time after 20 of warm-up when simulated, and for 5s after 1s natively.
+    /// Measured for the time of 40 pictures after 20 pictures of warm-up when simulated, for 5s
+    /// after 1s natively.
     Ffmpeg(Box<Ffmpeg>),
-    /// A task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke.
+    /// One task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke.
     ///
-    /// Measured for 60 times its sleep after 40 of warm-up when simulated, and for 5s after 1s natively.
+    /// Measured for 60 sleeps after 40 sleeps of warm-up when simulated, for 5s after 1s natively.
     Cyclic(Box<Cyclic>),
-    /// 240 groups of three tasks, each on one CPU, that provoke priority inversions.
+    /// Groups of three tasks, each group on one CPU, that provoke priority inversions.
     ///
-    /// Half as many groups as CPUs. Measured for 10ms after 2ms of warm-up when simulated, and for 5s after 1s natively. After
-    /// the table it says what an inversion took of each operation.
+    /// There are half as many groups as CPUs. Measured for 10ms after 2ms of warm-up when simulated,
+    /// for 5s after 1s natively. A second table has the operations per inversion.
     #[command(name = "pi_stress")]
     PiStress(Box<PiStress>),
-    /// Threads that wake one after the other and increment 16 KiB that belong to their CPU or concurrency id.
+    /// Threads that wake one after the other and increment 16 KiB indexed by CPU or concurrency id.
     ///
-    /// On 2 x EPYC 9654 unless asked otherwise. Idle time is skipped: the ten minutes of the longest run take a second.
+    /// The default machine is 2 x EPYC 9654. Idle time costs nothing to simulate: the ten minutes of
+    /// the longest run take a second.
     CidBursts(Box<CidBursts>),
-    /// Threads of one program that begin and end, wake elsewhere, or are moved, all the time.
+    /// Threads that constantly begin and end, wake on other CPUs, or migrate: loads that are hard on
+    /// concurrency ids.
     ///
-    /// What concurrency ids cost there. Measured for 2ms after 1ms of warm-up when simulated, and for 5s after 1s natively. After
-    /// the table it says what an operation pays for ids.
+    /// Measured for 2ms after 1ms of warm-up when simulated, for 5s after 1s natively. A second table
+    /// has the cost of ids per operation.
     CidStorms(Box<CidStorms>),
-    /// Groups of fair tasks in which every sender sends to every receiver, over pipes.
+    /// Groups of fair tasks in which every sender sends to every receiver.
     ///
-    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Runs until all messages have come.
+    /// The default machine is 2 x 20 cores of Cascade Lake. Runs until all messages have arrived.
     Hackbench(Box<Hackbench>),
-    /// Clients that ask servers for a file server's operations, over loopback: fair tasks.
+    /// Clients that request a file server's operations over loopback: fair tasks.
     ///
-    /// On 2 x 20 cores of Cascade Lake unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, or after 150ns for each
-    /// task and CPU if that is more, and for 5s after 1s natively.
+    /// The default machine is 2 x 20 cores of Cascade Lake. Measured for 4ms after 4ms of warm-up when
+    /// simulated (150ns per task and CPU if that is more), for 5s after 1s natively.
     Tbench(Box<Tbench>),
-    /// Datagrams one way, or a byte there and back, over loopback: fair tasks.
+    /// One-way datagrams, or round trips of one byte, over loopback: fair tasks.
     ///
-    /// On 2 x 20 cores of Broadwell unless asked otherwise. Measured for 4ms after 4ms of warm-up when simulated, or after 150ns for each
-    /// task and CPU if that is more, and for 5s after 1s natively.
+    /// The default machine is 2 x 20 cores of Broadwell. Measured for 4ms after 4ms of warm-up when
+    /// simulated (150ns per task and CPU if that is more), for 5s after 1s natively.
     Netperf(Box<Netperf>),
-    /// Message threads that wake their workers all at once: fair tasks.
+    /// Message threads that wake all of their workers at once: fair tasks.
     ///
-    /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 10s after 1s of warm-up when simulated, and for 5s after 1s
-    /// natively.
+    /// The default machine is 2 x 40 cores of Ice Lake. Measured for 10s after 1s of warm-up when
+    /// simulated, for 5s after 1s natively.
     Schbench(Box<Schbench>),
     /// Pairs of tasks of one group that pass a number back and forth over pipes: fair tasks.
     ///
-    /// On 2 x 40 cores of Ice Lake unless asked otherwise. Measured for 10ms after 64ms of warm-up when simulated, or after 150ns for each
-    /// task and CPU if that is more, and for 5s after 1s natively. Searches for an idle CPU are those of v6.4 unless a mitigation says otherwise.
+    /// The default machine is 2 x 40 cores of Ice Lake. Measured for 10ms after 64ms of warm-up when
+    /// simulated (150ns per task and CPU if that is more), for 5s after 1s natively. Wakeups search
+    /// for an idle CPU as in Linux v6.4 unless a mitigation replaces the search.
     Context1(Box<Context1>),
-    /// What one shared word, counter or bitmap costs.
+    /// The cost of one shared word, counter, bitmap or lock.
     Probe(Box<Probe>),
 }
 

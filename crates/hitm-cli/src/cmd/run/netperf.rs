@@ -17,7 +17,7 @@ use crate::failure::Failure;
 #[command(
     after_help = "\
 Examples:
-  hitm run netperf                                            the seed's table
+  hitm run netperf                                            the published table
   hitm run netperf --size 64,1024 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run netperf --test rr --machine icx-2x40 --clients 40,80,160
   hitm run netperf --test rr --machine icx-2x40 --depth 1 --mitigation baseline,task-group-reordered
@@ -27,17 +27,17 @@ Examples:
 pub(crate) struct Netperf {
     #[command(flatten)]
     series: SeriesArgs,
-    /// What the clients do.
+    /// Operation of the clients.
     #[arg(long, value_enum, default_value = "udp-stream")]
     test: TestArg,
-    /// Bytes of a datagram, separated by commas [default: the seed's].
+    /// Bytes of a datagram, separated by commas [default: the published sizes].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_507), allow_negative_numbers = true)]
     size: Vec<u32>,
-    /// How many clients, each with a server, separated by commas.
+    /// Numbers of clients, each with its own server, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     clients: Vec<u32>,
-    /// What a datagram takes of its sender, or a transaction of both ends, beside calls, wakeups and copies [default: fitted to
-    /// datagrams of 64 bytes simulated, 2us natively].
+    /// CPU time per datagram of its sender, or per transaction of both ends, without calls, wakeups
+    /// and copies [default: fitted to datagrams of 64 bytes when simulated, 2us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     work: Option<Span>,
     #[command(flatten)]
@@ -46,9 +46,9 @@ pub(crate) struct Netperf {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum TestArg {
-    /// Datagrams, one after the other, as UDP_STREAM; what was sent counts.
+    /// One-way datagrams, as UDP_STREAM; sent datagrams are counted.
     UdpStream,
-    /// A byte there and back, as TCP_RR and UDP_RR, which differ in protocol work alone.
+    /// Round trips of one byte, as TCP_RR and UDP_RR; the two differ in protocol work alone.
     Rr,
 }
 

@@ -14,7 +14,7 @@ use crate::workload::Workload;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  hitm run pi_stress                                          the seeds' table
+  hitm run pi_stress                                          the published table
   hitm run pi_stress --mitigation baseline,all --arbitration local-first,fifo
   hitm run pi_stress --arbitration fifo --order drawn --mitigation shipped
   hitm run pi_stress --groups 1 --mitigation baseline --lines 0
@@ -29,19 +29,20 @@ pub(crate) struct PiStress {
 /// How many groups there are, and who starts first.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct PiStressOptions {
-    /// How many groups, on the CPUs after the first [default: half as many as CPUs].
+    /// Number of groups, placed on the CPUs after the first [default: half the number of CPUs].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     groups: Option<usize>,
-    /// In which order the groups start; under `--arbitration fifo` they keep it at the lock that all of them have.
+    /// Order in which the groups start. Under `--arbitration fifo` the groups keep this order at the
+    /// mutex that they share.
     #[arg(long, value_enum, default_value = "numbered")]
     order: OrderArg,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum OrderArg {
-    /// By number, so that neighbours on the machine follow each other, as the original starts them.
+    /// By CPU number, as the original program starts them: neighbours follow each other.
     Numbered,
-    /// As the seed draws it.
+    /// In random order.
     Drawn,
 }
 

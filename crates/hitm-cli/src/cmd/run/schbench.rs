@@ -18,7 +18,7 @@ use crate::workload::Workload;
 #[command(
     after_help = "\
 Examples:
-  hitm run schbench                                           as the seed ran it
+  hitm run schbench                                           as published
   hitm run schbench --message-threads 2 --threads 16 --mitigation baseline,shipped --seeds 10
   hitm run schbench --machine epyc-9654-2x96 --message-threads 4,8 --duration 3s
   hitm run schbench --depth 1 --mitigation baseline,task-group-reordered,shipped
@@ -28,16 +28,16 @@ Examples:
 pub(crate) struct Schbench {
     #[command(flatten)]
     series: SeriesArgs,
-    /// How many message threads, separated by commas.
+    /// Numbers of message threads, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8], value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX), allow_negative_numbers = true)]
     message_threads: Vec<u32>,
-    /// How many workers each has [default: a quarter of the CPUs].
+    /// Workers per message thread [default: a quarter of the CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX), allow_negative_numbers = true)]
     threads: Option<u32>,
-    /// How long workers and message threads spin.
+    /// CPU time of workers and message threads per round.
     #[arg(long, value_name = "T", default_value = "30ms", value_parser = span_above_zero, allow_hyphen_values = true)]
     cputime: Span,
-    /// How long a message thread sleeps, and up to a quarter more.
+    /// Sleep of a message thread per round; up to a quarter more is added at random.
     #[arg(long, value_name = "T", default_value = "30ms", value_parser = span, allow_hyphen_values = true)]
     sleeptime: Span,
     #[command(flatten)]

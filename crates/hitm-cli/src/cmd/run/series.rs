@@ -29,13 +29,14 @@ use crate::{native, operations, output};
 pub(crate) struct SeriesArgs {
     #[command(flatten)]
     cases: CaseArgs,
-    /// Where to run.
+    /// Host of the run.
     #[arg(long, value_enum, default_value = "simulated")]
     host: HostArg,
-    /// Add seeds until the interval of `relative` is under a point, up to this many [default: as --seeds].
+    /// Add random seeds until the interval of `relative` is below one point, up to this number
+    /// [default: as --seeds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     max_seeds: Option<u64>,
-    /// Print what the tasks of each role did, and who woke whom.
+    /// Print what the tasks of each role did, and the wakeups by the roles of waker and wakee.
     #[arg(long)]
     roles: bool,
     #[command(flatten)]

@@ -6,9 +6,10 @@ use hitm_sched::mitigation::Mitigation;
 /// The group of all tasks.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SessionArgs {
-    /// How deep the group of all tasks is: 0 for none, 1 for a group, 2 for a group in a group.
+    /// Nesting of the tasks' group: 0 for no group, 1 for a group, 2 for a group in a group.
     ///
-    /// In groups fair tasks find an idle CPU as in v6.4 of Linux, of which was published, unless a mitigation says otherwise.
+    /// In groups, wakeups search for an idle CPU as in Linux v6.4, the published version, unless a
+    /// mitigation replaces the search.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16), allow_negative_numbers = true)]
     depth: u32,
 }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 #[command(
     after_help = "\
 Examples:
-  hitm run tbench                                             the seed's table
+  hitm run tbench                                             the published table
   hitm run tbench --clients 64 --mitigation idle-candidate,idle-single-pass --seeds 10
   hitm run tbench --machine epyc-9654-2x96 --clients 96,192,384
   hitm run tbench --host native --clients 1,2,4 --mitigation baseline,shipped",
@@ -26,10 +26,11 @@ Examples:
 pub(crate) struct Tbench {
     #[command(flatten)]
     series: SeriesArgs,
-    /// How many clients, each with a server, separated by commas.
+    /// Numbers of clients, each with its own server, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64, 128, 256, 320], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     clients: Vec<u32>,
-    /// What an operation takes of both ends beside calls, wakeups and copies [default: fitted simulated, 2us natively].
+    /// CPU time per operation of both ends, without calls, wakeups and copies [default: fitted when
+    /// simulated, 2us natively].
     #[arg(long, value_name = "T", value_parser = span, allow_hyphen_values = true)]
     work: Option<Span>,
     #[command(flatten)]

@@ -29,7 +29,7 @@ use crate::terminal::{fitted, width};
 use crate::workload::Workload;
 use crate::{interrupt, print};
 
-/// Run a workload on more and more CPUs of a simulated machine: the scaling curve.
+/// Run a workload on growing numbers of simulated CPUs: its scaling curve.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Sweep {
@@ -48,28 +48,28 @@ const REFERENCE: &str = "\
 CPUs of one core to the whole machine. For fewer CPUs whole cores, dies and packages are taken, for
 more packages are added.
 
-Every run that ends is written to a state file at once. The same sweep, started again after it was
-interrupted, takes what is there from the file and runs the rest: its results are the same bytes.
-More CPUs, seeds, policies or mitigations can be asked for in the same way. Without --state the file
-is in the present folder, its name made of the setting; it is kept. Remove it when it is not needed.";
+Every finished run is written to a state file at once. The same command, started again after an
+interrupt, reads the file and makes only the missing runs; its results are the same bytes. A sweep
+can be extended by more CPUs, seeds, policies or mitigations in the same way. Without --state the
+file is in the current folder and named by the setting. It is kept: remove it when the sweep is done.";
 
 #[derive(Debug, Subcommand)]
 enum Swept {
-    /// 60 transcoders on 8 CPUs each of 480, every thread at FIFO 99; an instance for every 8 CPUs, at least one.
+    /// Transcoders, one per 8 CPUs and at least one; every thread has priority FIFO 99.
     ///
-    /// Measured for 40 pictures' time after 20 of warm-up.
+    /// Measured for the time of 40 pictures after 20 pictures of warm-up.
     #[command(after_help = "Examples:\n  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --seeds 1")]
     Ffmpeg(Box<SweptFfmpeg>),
-    /// A task a CPU at FIFO 99 that sleeps for 100 us and notes how late it woke.
+    /// One task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke.
     ///
-    /// Measured for 60 times its sleep after 40 of warm-up.
+    /// Measured for 60 sleeps after 40 sleeps of warm-up.
     #[command(
         after_help = "Examples:\n  hitm sweep cyclic --mitigation baseline,all\n  hitm sweep cyclic --cpus 2,8,32 --seeds 1 --state curve.jsonl"
     )]
     Cyclic(Box<SweptCyclic>),
-    /// Groups of three tasks, each on one CPU, that provoke priority inversions; half as many groups as CPUs.
+    /// Groups of three tasks, each group on one CPU, that provoke priority inversions.
     ///
-    /// Measured for 10ms after 2ms of warm-up.
+    /// There are half as many groups as CPUs. Measured for 10ms after 2ms of warm-up.
     #[command(
         name = "pi_stress",
         after_help = "Examples:\n  hitm sweep pi_stress --cpus 8..480 --mitigation baseline,all"
@@ -83,7 +83,8 @@ struct SweptFfmpeg {
     sweep: SweepArgs,
     #[command(flatten)]
     options: FfmpegOptions,
-    /// Multiply all bursts by this: `hitm run ffmpeg` prints the factor that it finds for a machine.
+    /// Multiply all CPU bursts by this factor; `hitm run ffmpeg` prints the calibrated factor of a
+    /// machine.
     #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
     burst_factor: f64,
 }
@@ -118,7 +119,8 @@ struct SweepArgs {
     /// Draw the curves into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Keep finished runs in this file, and take from it what is there [default: a name of the setting's own, here].
+    /// Keep finished runs in this file, and skip the runs that it has [default: a file in this folder,
+    /// named by the setting].
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }

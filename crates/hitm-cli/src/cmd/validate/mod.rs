@@ -16,25 +16,26 @@ use crate::failure::Failure;
 use crate::terminal::{fitted, width};
 use crate::{output, print};
 
-/// Run published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
-/// With --this, this machine beside a simulation that is built from what is measured on it.
+/// Repeat published measurements on simulated machines, and say which predictions hold.
+///
+/// With --this, measure this machine, build a simulated one from the measurements, and compare.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Validate {
     /// Only these experiments, by number [default: all].
     #[arg(value_name = "V1")]
     experiments: Vec<String>,
-    /// This machine instead: measure what accesses cost here, simulate a machine of that, and run the same programs on both.
+    /// Measure this machine instead, simulate it, and run the same programs on both.
     #[arg(long, conflicts_with_all = ["experiments", "seed", "plot", "jobs", "record"])]
     this: bool,
-    /// With --this: repetitions of every measurement [default: 30].
+    /// Repetitions of every measurement of --this [default: 30].
     #[arg(long, value_name = "N", requires = "this", value_parser = clap::value_parser!(u64).range(1..=10_000), allow_negative_numbers = true)]
     runs: Option<u64>,
-    /// Who is served next on a contended line: local-first, local-first:K or fifo; several separated by commas, one with --this
-    /// [default: local-first,fifo; local-first with --this].
+    /// Which CPU a contended line serves next: local-first, local-first:K or fifo. Several are
+    /// separated by commas; --this takes one [default: local-first,fifo; local-first with --this].
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = arbitration)]
     arbitration: Vec<Arbitration>,
-    /// Seed of transfers and start phases.
+    /// Random seed of transfers and start phases.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Give a parameter of the model another value, on machines that have it; may be given several times.
@@ -43,13 +44,13 @@ pub(crate) struct Validate {
     /// Write the figures to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw measured points and simulated curves into this folder, an SVG a curve.
+    /// Draw measured points and simulated curves into this folder, one SVG per curve.
     #[arg(long, value_name = "FOLDER")]
     plot: Option<PathBuf>,
-    /// Host threads [default: one a core]; results do not depend on it.
+    /// Host threads; results do not depend on their number [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     jobs: Option<u64>,
-    /// Write what is reached to this file, in the form of the recorded score.
+    /// Write the score to this file, in the form of the recorded score.
     #[arg(long, value_name = "FILE", hide = true)]
     record: Option<PathBuf>,
 }
