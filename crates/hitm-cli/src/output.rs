@@ -122,14 +122,13 @@ impl Target {
     }
 
     fn failure(&self, error: &io::Error) -> Failure {
-        let error = plain(error);
         let advice = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 "free space on its disk, or name a file elsewhere"
             }
             _ => "name a file in a folder that can be written",
         };
-        Failure::new(format!("{} `{}`: {error}; {advice}", self.flag, self.path.display()))
+        Failure::new(format!("{} `{}`: {}; {advice}", self.flag, self.path.display(), plain(error)))
     }
 }
 

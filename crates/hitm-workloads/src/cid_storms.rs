@@ -207,7 +207,7 @@ async fn live<P: Platform>(runtime: &Handle<P>, crew: &Crew, number: usize) {
             }
         }
         if number < crew.threads {
-            crew.operations.add(&runtime, 1);
+            crew.operations.add(runtime, 1);
         }
     }
 }

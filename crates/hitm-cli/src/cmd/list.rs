@@ -32,10 +32,7 @@ enum What {
 const WORKLOADS: [(&str, &str); 11] = [
     ("ffmpeg", "60 transcoders on 8 CPUs each; every thread has priority FIFO 99"),
     ("cyclic", "one task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke"),
-    (
-        "pi_stress",
-        "groups of three tasks on one CPU each that provoke priority inversions",
-    ),
+    ("pi_stress", "groups of three tasks on one CPU each that provoke priority inversions"),
     ("cid-bursts", "threads that increment 16 KiB indexed by CPU or by concurrency id, one after the other"),
     ("cid-storms", "threads that constantly begin and end, wake elsewhere, or migrate: the cost of concurrency ids"),
     ("hackbench", "groups of fair tasks in which every sender sends to every receiver, over pipes or sockets"),
