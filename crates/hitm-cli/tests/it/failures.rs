@@ -48,7 +48,7 @@ fn runs_that_finished_are_reported() {
     // One line, which names the run, says what its CPUs waited for, and how to see it again.
     assert_eq!(ended.stderr.matches('\n').count(), 1, "{}", ended.stderr);
     expect![[r#"
-        hitm: baseline on core:2, local-first, seed 1: livelock: CPUs go on, but none has computed or idled for long (simulated time ...; see it again, alone, with `--arbitration local-first --coherence full --mitigation baseline --seed 1 --seeds 1 --burst-factor 0.5`; and 1 more failed
+        hitm: baseline on core:2, local-first, seed 1: livelock: CPUs go on, but for long none has computed, idled or got something done (simulated time ...; see it again, alone, with `--arbitration local-first --coherence full --mitigation baseline --seed 1 --seeds 1 --burst-factor 0.5`; and 1 more failed
     "#]].assert_eq(&without_waits(&ended.stderr));
     let first: Vec<&str> = ended.stdout.lines().take(1).collect();
     expect![[r#"
@@ -73,7 +73,7 @@ fn when_nothing_finished_nothing_is_printed_and_the_file_says_why() {
     let ended = end(hitm().current_dir(folder.path()).args(words(line)));
     assert_eq!((ended.status, ended.stdout.as_str()), (Some(1), ""));
     expect![[r#"
-        hitm: calibration: baseline on core:2, local-first, seed 1: livelock: CPUs go on, but none has computed or idled for long (simulated time ...; see it again, alone, with `--arbitration local-first --coherence full --mitigation baseline --seed 1 --seeds 1 --burst-factor 0.15`
+        hitm: calibration: baseline on core:2, local-first, seed 1: livelock: CPUs go on, but for long none has computed, idled or got something done (simulated time ...; see it again, alone, with `--arbitration local-first --coherence full --mitigation baseline --seed 1 --seeds 1 --burst-factor 0.15`
     "#]].assert_eq(&without_waits(&ended.stderr));
     let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
     assert_eq!(file["runs"].as_array().unwrap().len(), 0);

