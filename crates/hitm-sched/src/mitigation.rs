@@ -113,7 +113,7 @@ const NO_FORM: &str =
 /// What can be named, for lists: name, description.
 pub const CATALOGUE: [(&str, &str); 29] = [
     ("baseline", "Linux v6.16 unchanged"),
-    ("cpupri-split", "patch 1: the counts of each priority level on a line of their own; 203 lines instead of 26"),
+    ("cpupri-split", "patch 1: each level's count and mask pointer on lines of their own; 203 lines instead of 26"),
     ("cpupri-split-compact", "alternative to patch 1: counts together, mask pointers together; 21 lines"),
     ("root-domain-reordered", "patch 2: the root domain's fields regrouped by use"),
     ("rto-count=node", "patch 3: the count of overloaded CPUs split; also =llc, =core, =cpu, =bytes"),
