@@ -64,7 +64,7 @@ pub(crate) fn burst_factor(
     }
     if factor * RATE_FACTOR < 1.0 {
         notes.push(format!(
-            "bursts this short mean wake rates {:.0} times those measured of FFmpeg, more than {RATE_FACTOR} times",
+            "bursts this short mean {:.0} times the wakeup rates measured of FFmpeg",
             1.0 / factor
         ));
     }

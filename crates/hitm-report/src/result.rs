@@ -253,7 +253,7 @@ pub struct Side {
     pub misses: Option<f64>,
 }
 
-/// CPUs that idled while a task waited elsewhere that might have run there.
+/// CPUs idle although a waiting task could have run there that might have run there.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Conservation {
     /// The share of the time of all CPUs that passed so.
