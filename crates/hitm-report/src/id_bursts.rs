@@ -160,10 +160,7 @@ fn kinds(group: &[(&Run, &Bursts)], width: usize) -> String {
         }));
         columns.row(row);
     }
-    format!(
-        "\nBursts by the last user of the area: share of all bursts, ns per burst.\n{}",
-        columns.render(width)
-    )
+    format!("\nBursts by the last user of the area: share of all bursts, ns per burst.\n{}", columns.render(width))
 }
 
 #[cfg(test)]

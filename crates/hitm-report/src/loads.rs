@@ -48,8 +48,7 @@ fn metric(run: &Run) -> Mean {
 }
 
 /// The heading of what [`lost`] says.
-const LOST: &str =
-    "\nCPUs idle although a waiting task could have run there: % of all CPU time, longest [us]\n";
+const LOST: &str = "\nCPUs idle although a waiting task could have run there: % of all CPU time, longest [us]\n";
 
 fn lost(found: Conservation) -> String {
     format!("{:.3}, {:.1}", 100.0 * found.lost_share, found.longest_us)

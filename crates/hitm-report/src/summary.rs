@@ -165,7 +165,8 @@ fn costs(group: &[&Run], width: usize) -> String {
         };
         columns.row(std::iter::once(run.mitigation.clone()).chain(names.iter().flat_map(cells)).collect());
     }
-    let ids = if names.contains(&"ids") { format!("; of concurrency ids per {}", unit(group[0])) } else { String::new() };
+    let ids =
+        if names.contains(&"ids") { format!("; of concurrency ids per {}", unit(group[0])) } else { String::new() };
     format!(
         "\naccesses, misses and cycles per operation of readers (search, look) and writers (the others){ids}\n{}",
         columns.render(width)
