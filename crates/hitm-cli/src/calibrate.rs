@@ -63,10 +63,7 @@ pub(crate) fn burst_factor(
         notes.push(step(&trials));
     }
     if factor * RATE_FACTOR < 1.0 {
-        notes.push(format!(
-            "bursts this short mean wake rates {:.0} times those measured of FFmpeg, more than {RATE_FACTOR} times",
-            1.0 / factor
-        ));
+        notes.push(format!("bursts this short mean {:.0} times the wakeup rates measured of FFmpeg", 1.0 / factor));
     }
     let calibration = Calibration {
         workload: "ffmpeg".to_owned(),

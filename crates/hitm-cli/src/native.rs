@@ -124,10 +124,10 @@ impl Case {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let cpus = self.topology.cpus();
         let window: Span = self.workload.window().measured;
-        let mut notes = vec![format!("measured here for {window}")];
+        let mut notes = vec![format!("measured for {window}")];
         if cpus > cores {
             notes.push(format!(
-                "{cpus} CPUs on {cores}: the operating system takes turns with them, figures mean little"
+                "{cpus} threads on {cores} CPUs: the operating system time-shares them, so figures mean little"
             ));
         }
         notes

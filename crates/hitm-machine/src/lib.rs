@@ -61,7 +61,7 @@ pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
-pub use results::{AccessResult, Levels, LineResult, Place, PlaceResult, Results, Theft, Totals};
+pub use results::{AccessResult, Invalidation, Levels, LineResult, Place, PlaceResult, Results, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
 
 /// The functions of this crate.

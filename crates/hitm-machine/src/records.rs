@@ -1,7 +1,7 @@
 //! Exact records: how often each place in the source touched each byte, what it waited, and who had taken the line.
 //!
 //! An *access* is a place in the source touching a byte of a line with one kind of operation. Hits are counted;
-//! misses keep their waits as a histogram, the distance, and the thief.
+//! misses keep their waits as a histogram, the distance, and the invalidator.
 //!
 //! Every access of the simulated program comes by here, and what is counted of one is of no use to the next. So an access only
 //! leaves a note; notes are counted many at a time, when the host can fetch what they need side by side instead of
@@ -172,7 +172,7 @@ struct HitNote {
 struct Note {
     line: u32,
     key: Key,
-    thief: AccessId,
+    invalidator: AccessId,
     cpu: u32,
     wait: u64,
     distance: Distance,
@@ -181,12 +181,12 @@ struct Note {
     kernel: bool,
 }
 
-/// Thefts of a line: whose copy, and who took it.
+/// Invalidations of a line: whose copy, and who took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Theft {
+pub(crate) struct Invalidation {
     pub(crate) line: u32,
     pub(crate) victim: AccessId,
-    pub(crate) thief: AccessId,
+    pub(crate) invalidator: AccessId,
 }
 
 /// One access, for reports.
@@ -209,7 +209,7 @@ pub(crate) struct Records {
     slots: Slots,
     misses: Vec<Misses>,
     /// How often, and picoseconds waited.
-    thefts: FxHashMap<Theft, (u64, u64)>,
+    invalidations: FxHashMap<Invalidation, (u64, u64)>,
     hits_noted: Vec<HitNote>,
     misses_noted: Vec<Note>,
 }
@@ -220,7 +220,7 @@ impl Records {
             sites: Sites::default(),
             slots: Slots::new(),
             misses: Vec::new(),
-            thefts: FxHashMap::default(),
+            invalidations: FxHashMap::default(),
             hits_noted: Vec::with_capacity(NOTES),
             misses_noted: Vec::with_capacity(NOTES),
         }
@@ -246,8 +246,8 @@ impl Records {
         if self.misses_noted.len() == NOTES {
             self.count_misses();
         }
-        let Miss { distance, dirty, thief, level_3 } = *miss;
-        self.misses_noted.push(Note { line, key: Key(id), thief, cpu, wait, distance, dirty, level_3, kernel });
+        let Miss { distance, dirty, invalidator, level_3 } = *miss;
+        self.misses_noted.push(Note { line, key: Key(id), invalidator, cpu, wait, distance, dirty, level_3, kernel });
     }
 
     /// Counts what was noted. Before this the counts are not complete.
@@ -284,9 +284,9 @@ impl Records {
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
         for (note, record) in noted.iter().zip(records) {
             self.misses[record as usize].add(note);
-            if note.thief != NO_ACCESS {
-                let theft = Theft { line: note.line, victim: note.key.0, thief: note.thief };
-                let sum = self.thefts.entry(theft).or_default();
+            if note.invalidator != NO_ACCESS {
+                let invalidation = Invalidation { line: note.line, victim: note.key.0, invalidator: note.invalidator };
+                let sum = self.invalidations.entry(invalidation).or_default();
                 *sum = (sum.0 + 1, sum.1 + note.wait);
             }
         }
@@ -325,11 +325,12 @@ impl Records {
         &self.sites
     }
 
-    /// Thefts, times and picoseconds; in order.
-    pub(crate) fn thefts(&self) -> Vec<(Theft, (u64, u64))> {
-        let mut thefts: Vec<_> = self.thefts.iter().map(|(&theft, &sum)| (theft, sum)).collect();
-        thefts.sort_unstable();
-        thefts
+    /// Invalidations, times and picoseconds; in order.
+    pub(crate) fn invalidations(&self) -> Vec<(Invalidation, (u64, u64))> {
+        let mut invalidations: Vec<_> =
+            self.invalidations.iter().map(|(&invalidation, &sum)| (invalidation, sum)).collect();
+        invalidations.sort_unstable();
+        invalidations
     }
 }
 

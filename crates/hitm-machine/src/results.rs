@@ -10,7 +10,7 @@ use crate::arena::Object;
 use crate::coherence::{AccessId, Distance, Kind, Moves};
 use crate::engine::{Engine, Served};
 use crate::histogram::Histogram;
-use crate::records::{Access, Misses, Records, Theft as Stolen};
+use crate::records::{Access, Invalidation as Recorded, Misses, Records};
 use crate::site::SiteId;
 use crate::world::shorten;
 
@@ -29,8 +29,8 @@ pub struct Place {
 
 /// Who took a line, how often.
 #[derive(Clone, Debug)]
-pub struct Theft {
-    /// The field that the thief wrote.
+pub struct Invalidation {
+    /// The field that the invalidator wrote.
     pub field: Arc<str>,
     /// Where in the source.
     pub place: Place,
@@ -74,7 +74,7 @@ pub struct AccessResult {
     /// Waits of the misses, in picoseconds.
     pub waits: Histogram,
     /// Who had taken the line, most frequent first.
-    pub stolen_by: Vec<Theft>,
+    pub invalidated_by: Vec<Invalidation>,
 }
 
 /// A line of an object.
@@ -394,16 +394,20 @@ impl AccessResult {
         // Which CPUs is not known any more: the larger of the two is a lower bound.
         self.cpus = self.cpus.max(other.cpus);
         self.waits.merge(&other.waits);
-        for theft in &other.stolen_by {
-            match self.stolen_by.iter_mut().find(|own| (&own.place, &own.field) == (&theft.place, &theft.field)) {
+        for invalidation in &other.invalidated_by {
+            match self
+                .invalidated_by
+                .iter_mut()
+                .find(|own| (&own.place, &own.field) == (&invalidation.place, &invalidation.field))
+            {
                 Some(own) => {
-                    own.times += theft.times;
-                    own.cycles += theft.cycles;
+                    own.times += invalidation.times;
+                    own.cycles += invalidation.cycles;
                 }
-                None => self.stolen_by.push(theft.clone()),
+                None => self.invalidated_by.push(invalidation.clone()),
             }
         }
-        self.stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+        self.invalidated_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
     }
 }
 
@@ -465,14 +469,14 @@ struct Names<'a> {
     /// By line and byte.
     fields: FxHashMap<(u32, u8), Arc<str>>,
     /// In order: times and picoseconds.
-    thefts: Vec<(Stolen, (u64, u64))>,
+    invalidations: Vec<(Recorded, (u64, u64))>,
 }
 
 impl<'a> Names<'a> {
     fn new(engine: &'a Engine, objects: &'a [Object], object_of: &'a [u32]) -> Self {
-        let thefts = engine.records.thefts();
+        let invalidations = engine.records.invalidations();
         let (known, places, fields) = (FxHashSet::default(), Vec::new(), FxHashMap::default());
-        Self { engine, objects, object_of, known, places, fields, thefts }
+        Self { engine, objects, object_of, known, places, fields, invalidations }
     }
 
     fn once(&mut self, name: &str) -> Arc<str> {
@@ -513,11 +517,15 @@ impl<'a> Names<'a> {
         (self.field(access.line, access.offset), self.place(access.site))
     }
 
-    /// Who took `line` from an access to it: the thief, how often, and picoseconds.
-    fn thefts_from(&self, line: u32, victim: AccessId) -> Vec<(AccessId, u64, u64)> {
-        let first = self.thefts.partition_point(|(theft, _)| (theft.line, theft.victim) < (line, victim));
-        let own = self.thefts[first..].iter().take_while(|(theft, _)| (theft.line, theft.victim) == (line, victim));
-        own.map(|&(theft, (times, wait))| (theft.thief, times, wait)).collect()
+    /// Who took `line` from an access to it: the invalidator, how often, and picoseconds.
+    fn invalidations_from(&self, line: u32, victim: AccessId) -> Vec<(AccessId, u64, u64)> {
+        let first = self
+            .invalidations
+            .partition_point(|(invalidation, _)| (invalidation.line, invalidation.victim) < (line, victim));
+        let own = self.invalidations[first..]
+            .iter()
+            .take_while(|(invalidation, _)| (invalidation.line, invalidation.victim) == (line, victim));
+        own.map(|&(invalidation, (times, wait))| (invalidation.invalidator, times, wait)).collect()
     }
 
     fn cycles(&self, picos: u64) -> f64 {
@@ -525,13 +533,13 @@ impl<'a> Names<'a> {
     }
 
     fn access(&mut self, access: &Access<'_>) -> AccessResult {
-        let thefts = self.thefts_from(access.line, access.id);
-        let theft = |(thief, times, wait)| {
-            let (field, place) = self.name(&Records::access(access.line, thief));
-            Theft { field, place, times, cycles: self.cycles(wait) }
+        let invalidations = self.invalidations_from(access.line, access.id);
+        let invalidation = |(invalidator, times, wait)| {
+            let (field, place) = self.name(&Records::access(access.line, invalidator));
+            Invalidation { field, place, times, cycles: self.cycles(wait) }
         };
-        let mut stolen_by: Vec<Theft> = thefts.into_iter().map(theft).collect();
-        stolen_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
+        let mut invalidated_by: Vec<Invalidation> = invalidations.into_iter().map(invalidation).collect();
+        invalidated_by.sort_by(|a, b| (b.times, &a.place, &a.field).cmp(&(a.times, &b.place, &b.field)));
         let (field, place) = self.name(access);
         let none = Misses::default();
         let misses = access.misses.unwrap_or(&none);
@@ -551,7 +559,7 @@ impl<'a> Names<'a> {
             hitm_remote_cycles: self.cycles(misses.hitm_remote_wait),
             cpus: misses.cpus(),
             waits: misses.waits.clone(),
-            stolen_by,
+            invalidated_by,
         }
     }
 }

@@ -90,7 +90,7 @@ fn fields(line: &Line) -> String {
             let function = shortened(&format!("  {} ({})", site.function, kind(site)));
             let figures = [percent(waited(site), all), short(site.cycles.2), short(site.misses as f64)];
             columns.row([String::new(), function].into_iter().chain(figures).collect());
-            invalidators.push(site.stolen_by.first());
+            invalidators.push(site.invalidated_by.first());
         }
     }
     let mut text = format!("{}, line {}\n", line.name(), line.line);

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::brief;
 use crate::convert::UNKNOWN;
-use crate::result::{Field, Line, Run, Site, StolenBy};
+use crate::result::{Field, InvalidatedBy, Line, Run, Site};
 
 /// Which form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -153,8 +153,8 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
-fn thief(stolen_by: &[StolenBy]) -> String {
-    match stolen_by.first() {
+fn invalidator(invalidated_by: &[InvalidatedBy]) -> String {
+    match invalidated_by.first() {
         None => "-".to_owned(),
         Some(first) => {
             let function = symbol(&first.function, &first.location);
@@ -179,7 +179,7 @@ fn pareto(text: &mut String, lines: &[Line]) {
         text,
         "#   Num  RmtHitm  LclHitm   L1 Hit  L1 Miss      N/A              Offset  Node  PA cnt  rmt hitm  lcl hitm      \
          load  records       cnt  Symbol                          Source:Line                         Field                             \
-         Stolen by",
+         Invalidated by",
     );
     push(
         text,
@@ -230,7 +230,7 @@ fn pareto(text: &mut String, lines: &[Line]) {
                     site.function,
                     site.location,
                     field.field,
-                    thief(&site.stolen_by),
+                    invalidator(&site.invalidated_by),
                 ),
             );
         }
@@ -268,7 +268,7 @@ fn mail(text: &mut String, lines: &[Line]) {
                 symbol(&site.function, &site.location),
                 field.field,
             );
-            let stolen = format!("stolen by {}", thief(&site.stolen_by));
+            let stolen = format!("invalidated by {}", invalidator(&site.invalidated_by));
             if row.len() + "; ".len() + stolen.len() <= MAIL_COLUMNS {
                 push(text, &format!("{row}; {stolen}"));
             } else {

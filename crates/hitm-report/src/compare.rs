@@ -291,8 +291,9 @@ fn figures_of(run: &Run, other: &Run) -> Value {
         for field in &mut line.fields {
             let sites = &mut field.sites;
             sites.iter_mut().for_each(|site| site.location.clear());
-            let thieves = sites.iter_mut().flat_map(|site| &mut site.stolen_by).chain(&mut field.stolen_by);
-            thieves.for_each(|thief| thief.location.clear());
+            let invalidators =
+                sites.iter_mut().flat_map(|site| &mut site.invalidated_by).chain(&mut field.invalidated_by);
+            invalidators.for_each(|invalidator| invalidator.location.clear());
         }
     }
     // As written: what is no number is equal to itself there.

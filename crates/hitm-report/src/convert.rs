@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hitm_machine::{AccessResult, Distance, Kind, LineResult, Place, Results, Theft};
+use hitm_machine::{AccessResult, Distance, Invalidation, Kind, LineResult, Place, Results};
 
 use crate::functions::Functions;
-use crate::result::{CyclesPerLoad, Field, Line, Run, Site, StolenBy};
+use crate::result::{CyclesPerLoad, Field, InvalidatedBy, Line, Run, Site};
 
 /// Fills the parts of a run that come from the machine's counters: sums, the kernel's share and its parts, and the `most`
 /// lines that were waited for longest.
@@ -83,7 +83,7 @@ impl Names<'_> {
         let sum = |what: fn(&AccessResult) -> u64| accesses.iter().map(|access| what(access)).sum::<u64>();
         let mut sites: Vec<Site> = accesses.iter().map(|access| self.site(access, line_misses)).collect();
         sites.sort_by(|a, b| b.misses.cmp(&a.misses).then_with(|| (&a.location, &a.kind).cmp(&(&b.location, &b.kind))));
-        let thefts: Vec<&Theft> = accesses.iter().flat_map(|access| &access.stolen_by).collect();
+        let invalidations: Vec<&Invalidation> = accesses.iter().flat_map(|access| &access.invalidated_by).collect();
         Field {
             field: name.to_owned(),
             offset,
@@ -92,7 +92,7 @@ impl Names<'_> {
             loads: sum(|access| if access.kind == Kind::Store { 0 } else { access.hits + access.misses }),
             stores: sum(|access| if access.kind == Kind::Load { 0 } else { access.hits + access.misses }),
             sites,
-            stolen_by: self.stolen_by(&thefts),
+            invalidated_by: self.invalidated_by(&invalidations),
         }
     }
 
@@ -129,24 +129,24 @@ impl Names<'_> {
                 mean(access.cycles, access.misses),
             ),
             cpus: access.cpus,
-            stolen_by: self.stolen_by(&access.stolen_by.iter().collect::<Vec<_>>()),
+            invalidated_by: self.invalidated_by(&access.invalidated_by.iter().collect::<Vec<_>>()),
         }
     }
 
     /// Who took the line, by field and place, most frequent first.
-    fn stolen_by(&self, thefts: &[&Theft]) -> Vec<StolenBy> {
-        let mut by_thief: BTreeMap<(&str, &str, u32), (&Place, u64)> = BTreeMap::new();
-        for theft in thefts {
-            let key = (&*theft.field, &*theft.place.file, theft.place.line);
-            by_thief.entry(key).or_insert((&theft.place, 0)).1 += theft.times;
+    fn invalidated_by(&self, invalidations: &[&Invalidation]) -> Vec<InvalidatedBy> {
+        let mut by_invalidator: BTreeMap<(&str, &str, u32), (&Place, u64)> = BTreeMap::new();
+        for invalidation in invalidations {
+            let key = (&*invalidation.field, &*invalidation.place.file, invalidation.place.line);
+            by_invalidator.entry(key).or_insert((&invalidation.place, 0)).1 += invalidation.times;
         }
-        let all: u64 = by_thief.values().map(|(_, times)| times).sum();
-        let mut thieves: Vec<_> = by_thief.into_iter().collect();
-        thieves.sort_by(|(a, (_, times)), (b, (_, more))| more.cmp(times).then_with(|| a.cmp(b)));
-        let thief = |((field, ..), (place, times)): ((&str, &str, u32), (&Place, u64))| {
+        let all: u64 = by_invalidator.values().map(|(_, times)| times).sum();
+        let mut invalidators: Vec<_> = by_invalidator.into_iter().collect();
+        invalidators.sort_by(|(a, (_, times)), (b, (_, more))| more.cmp(times).then_with(|| a.cmp(b)));
+        let invalidator = |((field, ..), (place, times)): ((&str, &str, u32), (&Place, u64))| {
             let (function, location) = self.place(place);
-            StolenBy { field: field.to_owned(), function, location, share: times as f64 / all.max(1) as f64 }
+            InvalidatedBy { field: field.to_owned(), function, location, share: times as f64 / all.max(1) as f64 }
         };
-        thieves.into_iter().map(thief).collect()
+        invalidators.into_iter().map(invalidator).collect()
     }
 }

@@ -110,7 +110,7 @@ fn table(group: &[(&Run, &Bursts)], width: usize) -> String {
         ("delay", Align::Right),
         ("period", Align::Right),
         ("areas by", Align::Left),
-        ("ns a burst", Align::Right),
+        ("ns per burst", Align::Right),
         ("\u{b1}95 %", Align::Right),
         ("published", Align::Right),
         ("error", Align::Right),
@@ -160,10 +160,7 @@ fn kinds(group: &[(&Run, &Bursts)], width: usize) -> String {
         }));
         columns.row(row);
     }
-    format!(
-        "\nBursts by who used the area last: their share of all, and nanoseconds of one.\n{}",
-        columns.render(width)
-    )
+    format!("\nBursts by the last user of the area: share of all bursts, ns per burst.\n{}", columns.render(width))
 }
 
 #[cfg(test)]

@@ -48,8 +48,7 @@ fn metric(run: &Run) -> Mean {
 }
 
 /// The heading of what [`lost`] says.
-const LOST: &str =
-    "\nCPUs that idled while a task waited elsewhere that might have run there: % of all their time, longest [us]\n";
+const LOST: &str = "\nCPUs idle although a waiting task could have run there: % of all CPU time, longest [us]\n";
 
 fn lost(found: Conservation) -> String {
     format!("{:.3}, {:.1}", 100.0 * found.lost_share, found.longest_us)
@@ -86,22 +85,22 @@ impl<'a> Table<'a> {
         text.push_str(&self.latencies());
         text.push_str(&self.published());
         text.push_str(&reordered::render(self.loads.iter().copied(), self.width));
-        text.push_str("\nCPUs looked at, to place a task that wakes\n");
+        text.push_str("\nCPUs examined per placed task\n");
         text.push_str(&self.each(|run| per_place(run, "probe")));
         if first.host == "simulated" {
-            text.push_str("\nlines missed on, and cycles, to place a task that wakes\n");
+            text.push_str("\nmisses and cycles per placed task\n");
             text.push_str(&self.each(|run| {
                 let cost = run.cost("place")?;
                 Some(format!("{:.2}, {}", cost.misses, short(cost.cycles)))
             }));
-            text.push_str("\nshare of the kernel, then of idling\n");
+            text.push_str("\nkernel share, idle share\n");
             text.push_str(&self.each(|run| Some(format!("{:.3}, {:.3}", run.kernel_share, run.idle_share))));
         }
         if self.loads.iter().any(|load| load.iter().any(|run| run.conservation.is_some())) {
             text.push_str(LOST);
             text.push_str(&self.each(|run| run.conservation.map(lost)));
         }
-        text.push_str("\ntasks that woke elsewhere, or were moved, of those placed\n");
+        text.push_str("\nmigrations per placed task\n");
         text.push_str(&self.each(|run| per_place(run, "migration")));
         text
     }
@@ -130,7 +129,7 @@ impl<'a> Table<'a> {
         let table = |load: &&[&Run]| {
             let late: Vec<_> =
                 load.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
-            let what = format!("{}: from when their waker began until those woken ran", load[0].profile);
+            let what = format!("{}: delay from the start of the wakeup until the task ran", load[0].profile);
             if late.is_empty() {
                 String::new()
             } else {
@@ -257,7 +256,7 @@ mod tests {
             ----------------  --------  -------
             1 message thread       9.0        -
 
-            1 message thread: from when their waker began until those woken ran, in microseconds
+            1 message thread: delay from the start of the wakeup until the task ran, in microseconds
             mitigation  samples  mean  mode  min  max  std dev  50 %  75 %  90 %  95 %  99 %  99.5 %  99.9 %
             ----------  -------  ----  ----  ---  ---  -------  ----  ----  ----  ----  ----  ------  ------
             baseline          2   6.0   3.0  3.0  9.0      4.2   3.0   9.0   9.0   9.0   9.0     9.0     9.0
@@ -287,31 +286,31 @@ mod tests {
             1 client             502.0      502.1   -0.0         -0.4 ±1.4    -0.7
             64 clients         15000.0    12506.3  +19.9         -6.7 ±1.3    -6.5
 
-            CPUs looked at, to place a task that wakes
+            CPUs examined per placed task
             load        idle-candidate  idle-single-pass
             ----------  --------------  ----------------
             1 client              2.50              2.50
             64 clients            2.50              2.50
 
-            lines missed on, and cycles, to place a task that wakes
+            misses and cycles per placed task
             load        idle-candidate  idle-single-pass
             ----------  --------------  ----------------
             1 client        2.50, 1.2K        2.50, 1.2K
             64 clients      2.50, 1.2K        2.50, 1.2K
 
-            share of the kernel, then of idling
+            kernel share, idle share
             load        idle-candidate  idle-single-pass
             ----------  --------------  ----------------
             1 client      0.500, 0.250      0.500, 0.250
             64 clients    0.500, 0.250      0.500, 0.250
 
-            CPUs that idled while a task waited elsewhere that might have run there: % of all their time, longest [us]
+            CPUs idle although a waiting task could have run there: % of all CPU time, longest [us]
             load        idle-candidate  idle-single-pass
             ----------  --------------  ----------------
             1 client      1.250, 830.0      1.250, 830.0
             64 clients    1.250, 830.0      1.250, 830.0
 
-            tasks that woke elsewhere, or were moved, of those placed
+            migrations per placed task
             load        idle-candidate  idle-single-pass
             ----------  --------------  ----------------
             1 client              0.20              0.20

@@ -69,10 +69,10 @@ fn table(group: &Group<'_>, width: usize) -> String {
     let mut heads = vec![(group[0].1.variants.clone(), Align::Left)];
     heads.extend(has_parts.then(|| ("parts".to_owned(), Align::Right)));
     if both {
-        heads.extend(sides.iter().map(|(_, name)| (format!("ns a\n{name}"), Align::Right)));
-        heads.extend(sides.iter().map(|(_, name)| (format!("misses a\n{name}"), Align::Right)));
+        heads.extend(sides.iter().map(|(_, name)| (format!("ns per\n{name}"), Align::Right)));
+        heads.extend(sides.iter().map(|(_, name)| (format!("misses per\n{name}"), Align::Right)));
     }
-    for head in ["ns an\noperation", "±95 %", "misses an\noperation", "ns between two,\nwhole machine"] {
+    for head in ["ns per\noperation", "±95 %", "misses per\noperation", "ns between two,\nwhole machine"] {
         heads.push((head.to_owned(), Align::Right));
     }
     let heads: Vec<(&str, Align)> = heads.iter().map(|(head, align)| (head.as_str(), *align)).collect();

@@ -253,7 +253,7 @@ pub struct Side {
     pub misses: Option<f64>,
 }
 
-/// CPUs that idled while a task waited elsewhere that might have run there.
+/// CPUs idle although a waiting task could have run there that might have run there.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Conservation {
     /// The share of the time of all CPUs that passed so.
@@ -360,8 +360,9 @@ pub struct Field {
     pub stores: u64,
     /// The places in the source, most waiting first.
     pub sites: Vec<Site>,
-    /// Who took the line when this field missed, most frequent first.
-    pub stolen_by: Vec<StolenBy>,
+    /// The stores that invalidated the copy, most frequent first.
+    #[serde(alias = "stolen_by")]
+    pub invalidated_by: Vec<InvalidatedBy>,
 }
 
 /// A place in the source.
@@ -400,14 +401,14 @@ pub struct Site {
     /// CPUs that missed.
     #[serde(default)]
     pub cpus: u32,
-    /// Who took the line when this place missed.
-    #[serde(default)]
-    pub stolen_by: Vec<StolenBy>,
+    /// The stores that invalidated the copy when this place missed.
+    #[serde(default, alias = "stolen_by")]
+    pub invalidated_by: Vec<InvalidatedBy>,
 }
 
-/// Who took a line.
+/// A store or read-modify-write that invalidated copies of a line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct StolenBy {
+pub struct InvalidatedBy {
     /// The field that was written.
     pub field: String,
     /// The function that wrote it.
@@ -415,7 +416,7 @@ pub struct StolenBy {
     /// File and line.
     #[serde(default)]
     pub location: String,
-    /// Share of the thefts.
+    /// Its share of the invalidations.
     pub share: f64,
 }
 

@@ -48,7 +48,7 @@ pub fn render(file: &ResultFile, width: usize) -> String {
             group.iter().filter_map(|run| Some((run.mitigation.as_str(), run.latency.as_ref()?))).collect();
         if !late.is_empty() {
             text.push('\n');
-            text.push_str(&latency::render("how late instance 0 woke", latency::Unit::Nanoseconds, &late, width));
+            text.push_str(&latency::render("wakeup delays of instance 0", latency::Unit::Nanoseconds, &late, width));
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
@@ -165,9 +165,10 @@ fn costs(group: &[&Run], width: usize) -> String {
         };
         columns.row(std::iter::once(run.mitigation.clone()).chain(names.iter().flat_map(cells)).collect());
     }
-    let ids = if names.contains(&"ids") { format!(", and concurrency ids {}", unit(group[0])) } else { String::new() };
+    let ids =
+        if names.contains(&"ids") { format!("; of concurrency ids per {}", unit(group[0])) } else { String::new() };
     format!(
-        "\nwhat readers (search, look) and writers (level change, set or clear of overload) pay each time{ids}\n{}",
+        "\naccesses, misses and cycles per operation of readers (search, look) and writers (the others){ids}\n{}",
         columns.render(width)
     )
 }
@@ -197,7 +198,7 @@ fn inversions(group: &[&Run], width: usize) -> String {
     let measured = [of.wakes, of.switches, of.futex_calls, of.priority_changes].map(|figure| format!("{figure:.2}"));
     let head = ["measured of rt-tests", "-", "-"].map(str::to_owned);
     columns.row(head.into_iter().chain(measured).collect());
-    format!("\nwhat an inversion takes\n{}", columns.render(width))
+    format!("\noperations per inversion\n{}", columns.render(width))
 }
 
 /// What the scheduler did in each run, as often as it did it.
@@ -211,7 +212,7 @@ fn operations(group: &[&Run], width: usize) -> String {
         let counts = names.iter().map(|name| run.operations.get(*name).map_or_else(|| "-".to_owned(), u64::to_string));
         columns.row(std::iter::once(run.mitigation.clone()).chain(counts).collect());
     }
-    format!("\nwhat the scheduler did, warm-up included\n{}", columns.render(width))
+    format!("\nscheduler operations, warm-up included\n{}", columns.render(width))
 }
 
 fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
@@ -260,11 +261,9 @@ fn cycles(run: &Run, place: Place) -> Option<f64> {
     (misses > 0.0).then(|| lines.iter().map(|line| line.cycles_per_load.mean * loads(line)).sum::<f64>() / misses)
 }
 
-/// What a run is counted in, with its article.
+/// What the metric of a run counts: `frame`.
 fn unit(run: &Run) -> String {
-    let counted = run.metric.counted().unwrap_or_else(|| "unit".to_owned());
-    let article = if counted.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-    format!("{article} {counted}")
+    run.metric.counted().unwrap_or_else(|| "unit".to_owned())
 }
 
 /// What the tasks of each role did, beside what was measured of FFmpeg.
@@ -305,12 +304,12 @@ pub fn render_roles(run: &Run, width: usize) -> String {
         migrations: sum(|role| role.migrations),
     };
     columns.row(cells(&all));
-    let mut text = format!("{} {}, {}: {}\n", run.workload, run.host, run.mitigation, unit(run));
+    let mut text = format!("{} {}, {}: per {}\n", run.workload, run.host, run.mitigation, unit(run));
     text.push_str(&columns.render(width));
     if run.workload == "ffmpeg" {
         text.push_str(MEASURED_FRAME);
     }
-    text.push_str(&format!("who wakes whom, times {}\n", unit(run)));
+    text.push_str(&format!("wakeups per {}, by roles\n", unit(run)));
     let mut pairs = Columns::new(&[("waker", Align::Left), ("woken", Align::Left), ("times", Align::Right)]);
     for (waker, woken, times) in &run.wakes {
         pairs.row(vec![waker.clone(), woken.clone(), format!("{times:.2}")]);

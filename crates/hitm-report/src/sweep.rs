@@ -198,7 +198,7 @@ fn tables(points: &[&Point], width: usize) -> String {
             relative.map_or_else(|| "-".to_owned(), |(value, interval)| format!("{value:.3} ±{interval:.3}"))
         }),
         ("kernel share", |point| format!("{:.3}", point.kernel_share)),
-        ("misses a unit", |point| format!("{:.1}", point.misses)),
+        ("misses per unit", |point| format!("{:.1}", point.misses)),
     ];
     let mitigations = distinct(points.iter().map(|point| point.mitigation.as_str()));
     let counts = distinct(points.iter().map(|point| point.cpus));
@@ -310,7 +310,7 @@ mod tests {
                2     0.250  0.250
                4         -  0.250
 
-            misses a unit
+            misses per unit
             CPUs  baseline   all
             ----  --------  ----
                2      12.2  12.2

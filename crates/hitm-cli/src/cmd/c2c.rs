@@ -87,8 +87,8 @@ fn kept(file: &ResultFile, runs: &[&Run], lines: usize) -> ResultFile {
         let mut run = Run::clone(run);
         run.lines.truncate(lines);
         for field in run.lines.iter_mut().flat_map(|line| &mut line.fields) {
-            field.stolen_by.truncate(INVALIDATORS_KEPT);
-            field.sites.iter_mut().for_each(|site| site.stolen_by.truncate(INVALIDATORS_KEPT));
+            field.invalidated_by.truncate(INVALIDATORS_KEPT);
+            field.sites.iter_mut().for_each(|site| site.invalidated_by.truncate(INVALIDATORS_KEPT));
         }
         run
     };

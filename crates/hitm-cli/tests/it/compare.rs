@@ -131,7 +131,7 @@ fn better_ends_well_and_worse_does_not() {
         before.json -> after.json
         ffmpeg simulated on package:2 core:2, arbitration local-first, cohere...
         worse   all: 250 -> 225 1/s, -10.0 ±0.6 %; relative +0.0 ±1.4
-        cycles waited a frame, without an interval:
+        cycles waited per frame, without an interval:
         +11 %   852.4K -> 947.1K  futex_word.word, line 0 (3 lines) (all)
         +11 %   277.9K -> 308.8K  rto_mask_bits.cpus.word[0], line 0 (all)
     "#]]

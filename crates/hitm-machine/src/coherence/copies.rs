@@ -11,7 +11,7 @@ pub(super) struct Copy {
     core: u32,
     valid: bool,
     /// Who took it, while it is not valid.
-    thief: AccessId,
+    invalidator: AccessId,
     /// When it arrived, while it is valid.
     since: u64,
 }
@@ -29,7 +29,7 @@ pub(super) struct Copies {
 impl Copies {
     /// The line is in `core` alone, since `since`, on a machine of `cores`.
     pub(super) fn new(cores: usize, core: u32, since: u64) -> Self {
-        let copy = Copy { core, valid: true, thief: NO_ACCESS, since };
+        let copy = Copy { core, valid: true, invalidator: NO_ACCESS, since };
         Self { known: vec![copy], cores, valid: vec![core] }
     }
 
@@ -45,7 +45,7 @@ impl Copies {
     }
 
     fn entry(&mut self, core: u32) -> &mut Copy {
-        let absent = |core| Copy { core, valid: false, thief: NO_ACCESS, since: 0 };
+        let absent = |core| Copy { core, valid: false, invalidator: NO_ACCESS, since: 0 };
         if self.is_table() {
             return &mut self.known[core as usize];
         }
@@ -71,8 +71,8 @@ impl Copies {
     }
 
     /// Who took the copy that `core` once had.
-    pub(super) fn thief(&self, core: u32) -> AccessId {
-        self.find(core).map_or(NO_ACCESS, |copy| copy.thief)
+    pub(super) fn invalidator(&self, core: u32) -> AccessId {
+        self.find(core).map_or(NO_ACCESS, |copy| copy.invalidator)
     }
 
     /// The cores with a valid copy.
@@ -84,7 +84,7 @@ impl Copies {
     pub(super) fn add(&mut self, core: u32, since: u64) {
         let copy = self.entry(core);
         debug_assert!(!copy.valid, "core {core} had a copy");
-        (copy.valid, copy.since, copy.thief) = (true, since, NO_ACCESS);
+        (copy.valid, copy.since, copy.invalidator) = (true, since, NO_ACCESS);
         self.valid.push(core);
     }
 
@@ -92,20 +92,20 @@ impl Copies {
     pub(super) fn drop(&mut self, core: u32) {
         let copy = self.entry(core);
         debug_assert!(copy.valid, "core {core} had no copy");
-        (copy.valid, copy.thief) = (false, NO_ACCESS);
+        (copy.valid, copy.invalidator) = (false, NO_ACCESS);
         self.valid.retain(|&known| known != core);
     }
 
-    /// `core` gets the only copy at `since`; `thief` takes all others.
-    pub(super) fn take(&mut self, core: u32, since: u64, thief: AccessId) {
+    /// `core` gets the only copy at `since`; `invalidator` takes all others.
+    pub(super) fn take(&mut self, core: u32, since: u64, invalidator: AccessId) {
         for index in 0..self.valid.len() {
             let loser = self.valid[index];
             let copy = self.entry(loser);
-            (copy.valid, copy.thief) = (false, thief);
+            (copy.valid, copy.invalidator) = (false, invalidator);
         }
         self.valid.clear();
         let copy = self.entry(core);
-        (copy.valid, copy.since, copy.thief) = (true, since, NO_ACCESS);
+        (copy.valid, copy.since, copy.invalidator) = (true, since, NO_ACCESS);
         self.valid.push(core);
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         copies.take(3, 500, 77);
         assert_eq!(copies.valid(), [3]);
         assert_eq!((copies.since(3), copies.since(7)), (Some(500), None));
-        assert_eq!((copies.thief(3), copies.thief(7), copies.thief(39)), (NO_ACCESS, 77, 77));
+        assert_eq!((copies.invalidator(3), copies.invalidator(7), copies.invalidator(39)), (NO_ACCESS, 77, 77));
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         copies.add(1, 2);
         copies.add(2, 3);
         copies.drop(1);
-        assert_eq!((copies.valid(), copies.since(1), copies.thief(1)), ([0, 2].as_slice(), None, NO_ACCESS));
+        assert_eq!((copies.valid(), copies.since(1), copies.invalidator(1)), ([0, 2].as_slice(), None, NO_ACCESS));
         copies.add(1, 9);
         assert_eq!(copies.since(1), Some(9));
     }
@@ -144,7 +144,7 @@ mod tests {
         let mut copies = Copies::new(2, 0, 0);
         copies.take(1, 1, 5);
         copies.take(0, 2, 6);
-        assert_eq!((copies.thief(1), copies.valid()), (6, [0].as_slice()));
+        assert_eq!((copies.invalidator(1), copies.valid()), (6, [0].as_slice()));
         assert!(!copies.is_table());
     }
 }

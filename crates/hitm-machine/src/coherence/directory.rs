@@ -271,7 +271,7 @@ impl Directory {
             line.thread = NO_THREAD;
         }
         line.dirty |= request.kind.is_write();
-        let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
+        let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
         Grant { request, at, done, miss }
     }
 
@@ -281,7 +281,7 @@ impl Directory {
         let line = &self.lines[request.line as usize];
         let (home, level_3) = (u32::from(line.home), line.state() != State::Uncached);
         let latency = if level_3 { self.latencies.llc_read } else { self.latencies.memory(domain, home) };
-        let thief = if level_3 { self.thief(request.line, request.cpu) } else { NO_ACCESS };
+        let invalidator = if level_3 { self.invalidator(request.line, request.cpu) } else { NO_ACCESS };
         let line = &mut self.lines[request.line as usize];
         let at = line.busy_until.max(request.time).max(now) + request.left_of(latency);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
@@ -302,7 +302,7 @@ impl Directory {
         let near = self.latencies.package_of(domain) == home;
         let memory = if near { Distance::Memory } else { Distance::RemoteMemory };
         let distance = if level_3 { Distance::SameLlc } else { memory };
-        Grant { request, at, done, miss: Miss { distance, dirty: false, thief, level_3 } }
+        Grant { request, at, done, miss: Miss { distance, dirty: false, invalidator, level_3 } }
     }
 
     /// Another core owns the line, or several share it.
@@ -317,7 +317,7 @@ impl Directory {
             // The sibling's fill serves this one too.
             let at = since.max(request.time);
             self.fill(core, request.line);
-            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
+            let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
             return (Outcome::Granted(Grant { request, at, done: at, miss }), None);
         }
         if line.busy_until > request.time || line.wanted {
@@ -416,10 +416,10 @@ impl Directory {
         {
             // The core's own store got it while this one waited, and another's load made it shared.
             let at = since.max(now);
-            let miss = Miss { distance: Distance::SameCore, dirty: false, thief: NO_ACCESS, level_3: false };
+            let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
             return Grant { request, at, done: at, miss };
         }
-        let thief = copies.thief(core);
+        let invalidator = copies.invalidator(core);
         let (dirty, distance) = (line.dirty, self.distance_to_holder(request.line, core));
         let (at, done) = if request.kind == Kind::Load {
             let at = self.grant_load(&request, core, now, queued);
@@ -432,7 +432,7 @@ impl Directory {
             let line = &self.lines[request.line as usize];
             self.contended[line.contended as usize].queue.move_to(domain);
         }
-        Grant { request, at, done, miss: Miss { distance, dirty, thief, level_3: false } }
+        Grant { request, at, done, miss: Miss { distance, dirty, invalidator, level_3: false } }
     }
 
     /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
@@ -545,10 +545,10 @@ impl Directory {
 
     /// Whose store or RMW took the copy that `cpu`'s core had of `line`.
     #[must_use]
-    pub fn thief(&self, line: u32, cpu: u32) -> AccessId {
+    pub fn invalidator(&self, line: u32, cpu: u32) -> AccessId {
         let core = self.latencies.core_of(cpu);
         let contended = self.contended.get(self.lines[line as usize].contended as usize);
-        contended.map_or(NO_ACCESS, |contended| contended.copies.thief(core))
+        contended.map_or(NO_ACCESS, |contended| contended.copies.invalidator(core))
     }
 }
 

@@ -115,7 +115,7 @@ impl Arbitration {
     }
 }
 
-/// A mark of the access that the caller gave, so that it can tell whose store took a line: see [`Miss::thief`].
+/// A mark of the access that the caller gave, so that it can tell whose store took a line: see [`Miss::invalidator`].
 pub type AccessId = u32;
 
 /// No access.
@@ -181,7 +181,7 @@ pub struct Miss {
     /// Whether another core had modified the line: a HITM.
     pub dirty: bool,
     /// The store or RMW whose grant took this core's copy; none when it never had one.
-    pub thief: AccessId,
+    pub invalidator: AccessId,
     /// Whether a level 3 had it and no core: never when caches have no sizes.
     pub level_3: bool,
 }

@@ -96,7 +96,7 @@ fn fields(pairs: &[&Pair]) -> Vec<String> {
         is_new
     });
     let Some((pair, _)) = changes.first() else { return Vec::new() };
-    let mut lines = vec![format!("cycles waited a {}, without an interval:", pair.unit)];
+    let mut lines = vec![format!("cycles waited per {}, without an interval:", pair.unit)];
     lines.extend(changes.iter().take(FIELDS_MAX).map(|(pair, change)| {
         let cycles = |cost: &Option<Cost>| cost.as_ref().map(|cost| cost.cycles);
         let number = |cost: &Option<Cost>| cycles(cost).map_or_else(|| "-".to_owned(), short);

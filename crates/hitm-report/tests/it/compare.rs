@@ -52,7 +52,7 @@ fn line(object: &str, line: u32, field: &str, misses: u64, cycles: f64) -> Line 
         loads: misses,
         stores: 0,
         sites: vec![site],
-        stolen_by: Vec::new(),
+        invalidated_by: Vec::new(),
     });
     line
 }

@@ -54,7 +54,7 @@ fn a_report_is_written_and_displayed() {
         ------- ------- ------ ------ ------ ------ ------------------------
         1       2       4      0xff11000000000000  flags of 0[0], line 0
         ------- ------- ------ ------ ------ ------ ------------------------
-        100.00% 100.00% 0.00%  0x1    969    4       results                   most; stolen by -
+        100.00% 100.00% 0.00%  0x1    969    4       results                   most; invalidated by -
     "#]]
     .assert_eq(std::str::from_utf8(&written).expect("text"));
     assert_eq!(report.to_string().as_bytes(), written);

@@ -24,15 +24,15 @@ fn a_report_names_fields_and_functions_of_ones_own() {
         54      0       396    0xff11000000000000  ring, line 0
         ------- ------- ------ ------ ------ ------ ------------------------
         46.30%  0.00%   44.19% 0x0    1314   200     pop                       head
-                                                       stolen by tail in push (100%)
-        0.00%   0.00%   0.00%  0x0    733    211     push                      head; stolen by -
-        0.00%   0.00%   0.00%  0x0    736    41      pop                       head; stolen by -
+                                                       invalidated by tail in push (100%)
+        0.00%   0.00%   0.00%  0x0    733    211     push                      head; invalidated by -
+        0.00%   0.00%   0.00%  0x0    736    41      pop                       head; invalidated by -
         44.44%  0.00%   50.00% 0x8    1316   227     push                      tail
-                                                       stolen by head in pop (100%)
+                                                       invalidated by head in pop (100%)
         9.26%   0.00%   0.00%  0x8    1229   205     pop                       tail
-                                                       stolen by tail in push (80%)
-        0.00%   0.00%   0.00%  0x8    845    17      push                      tail; stolen by -
-        0.00%   0.00%   0.76%  0x10   894    4       push                      slots[0]; stolen by -
+                                                       invalidated by tail in push (80%)
+        0.00%   0.00%   0.00%  0x8    845    17      push                      tail; invalidated by -
+        0.00%   0.00%   0.76%  0x10   894    4       push                      slots[0]; invalidated by -
 
         packed: counter
         ------- ------- ------ ------ ------ ------ ------------------------
@@ -42,9 +42,9 @@ fn a_report_names_fields_and_functions_of_ones_own() {
         103     0       296    0xff11000000000240  counter, line 0
         ------- ------- ------ ------ ------ ------ ------------------------
         50.49%  0.00%   50.00% 0x8    1429   200     work                      shards[1].count
-                                                       stolen by shards[3].count in work (100%)
+                                                       invalidated by shards[3].count in work (100%)
         49.51%  0.00%   50.00% 0x18   1428   200     work                      shards[3].count
-                                                       stolen by shards[1].count in work (100%)
+                                                       invalidated by shards[1].count in work (100%)
     "#]]
     .assert_eq(&example::simulate::<()>("packed", MACHINE, 2, 200));
 }
@@ -59,7 +59,7 @@ fn padding_ends_the_contention_of_the_counter() {
         ------- ------- ------ ------ ------ ------ ------------------------
         0       0       199    0xff11000000000340  counter, line 3
         ------- ------- ------ ------ ------ ------ ------------------------
-        0.00%   0.00%   100.00% 0x0    736    200     work                      shards[3].count; stolen by -
+        0.00%   0.00%   100.00% 0x0    736    200     work                      shards[3].count; invalidated by -
     "#]]
     .assert_eq(padded.split_once("padded: counter\n").expect("both objects").1);
 }

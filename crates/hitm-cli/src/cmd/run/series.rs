@@ -313,7 +313,7 @@ impl SeriesArgs {
         let mut notes = Vec::new();
         if let Some(wide) = relative.filter(|relative| relative.interval > GOOD_INTERVAL) {
             notes.push(format!(
-                "the interval of relative is {:.1} points: more seeds narrow it (--max-seeds)",
+                "the interval of relative is {:.1} points; more seeds (--max-seeds) narrow it",
                 100.0 * wide.interval
             ));
         }
