@@ -1,8 +1,9 @@
 //! Names of functions by file and line.
 //!
-//! A simulated machine records the file and the line of an access; people look for functions. [`scan`] finds the functions
-//! of a source file. [`write_table`] does so for a whole crate when the crate is built, so that its functions have names
-//! where neither sources nor debug information are: call it from `build.rs`, and include the table.
+//! A simulated machine records the file and the line of an access; people look for functions.
+//! [`scan`] finds the functions of a source file. [`write_table`] does so for a whole crate when
+//! the crate is built, so that its functions have names where neither sources nor debug information
+//! are: call it from `build.rs`, and include the table.
 //!
 //! ```no_run
 //! // In `main` of build.rs.
@@ -27,7 +28,8 @@ pub type Function<Name> = (u32, u32, Name);
 /// The functions of a crate: each file from the crate's folder on, in order, with its functions.
 pub type Table = &'static [(&'static str, &'static [Function<&'static str>])];
 
-/// The functions with a body in the source file `text`, by first line. Nothing where `text` is no Rust.
+/// The functions with a body in the source file `text`, by first line. Nothing where `text` is no
+/// Rust.
 #[must_use]
 pub fn scan(text: &str) -> Vec<Function<String>> {
     let mut found = Vec::new();
@@ -52,8 +54,8 @@ pub fn find_in(table: Table, file: &str, line: u32) -> Option<&'static str> {
     around(table[index].1, line)
 }
 
-/// Finds `fn NAME .. { .. }` at all depths. The first braces after the name are the body; a `;` before them ends a
-/// function without one.
+/// Finds `fn NAME .. { .. }` at all depths. The first braces after the name are the body; a `;`
+/// before them ends a function without one.
 fn find(tokens: TokenStream, found: &mut Vec<Function<String>>) {
     let mut open: Option<(u32, String)> = None;
     let mut after_fn = None;
@@ -84,8 +86,8 @@ fn find(tokens: TokenStream, found: &mut Vec<Function<String>>) {
     }
 }
 
-/// For `build.rs`: writes the table of all functions below `src` to `functions.rs` in cargo's output folder. The text is an
-/// expression of type [`Table`].
+/// For `build.rs`: writes the table of all functions below `src` to `functions.rs` in cargo's
+/// output folder. The text is an expression of type [`Table`].
 ///
 /// # Panics
 /// When cargo has not set its variables, or its output folder cannot be written.

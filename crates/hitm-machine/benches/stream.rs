@@ -1,12 +1,12 @@
-//! How fast the machine is on a stream of accesses that stays the same, without any scheduler: the model alone, the whole
-//! machine, and a bare loop beside it that does as many switches and loads.
+//! How fast the machine is on a stream of accesses that stays the same, without any scheduler: the
+//! model alone, the whole machine, and a bare loop beside it that does as many switches and loads.
 //!
 //! ```text
 //! cargo bench -p hitm-machine --bench stream [-- --quick]
 //! ```
 //!
-//! The stream is described in `pinned`. What this does not show: a scheduler's own data, which the host's caches hold
-//! beside the machine's; `hitm-workloads: benches/machine.rs` has that.
+//! The stream is described in `pinned`. What this does not show: a scheduler's own data, which the
+//! host's caches hold beside the machine's; `hitm-workloads: benches/machine.rs` has that.
 
 mod bare;
 mod pinned;

@@ -1,4 +1,5 @@
-//! Does one thing many times, for a counter of instructions outside: `tests/it/instructions.rs` runs it under Callgrind.
+//! Does one thing many times, for a counter of instructions outside: `tests/it/instructions.rs`
+//! runs it under Callgrind.
 //!
 //! ```text
 //! cargo run --release -p hitm-machine --example count -- machine-miss 10000
@@ -72,7 +73,8 @@ fn directory_queued(times: u64) {
     }
 }
 
-/// Runs `main` on a machine of two packages of four cores with one word for all, and checks the misses.
+/// Runs `main` on a machine of two packages of four cores with one word for all, and checks the
+/// misses.
 fn machine(main: impl Fn(u32, &<Simulated as Memory>::Atomic<u32>) + 'static, misses: std::ops::RangeInclusive<u64>) {
     let topology = Arc::new(hitm_topology::parse("pack:2 l3:1 core:4 pu:1").expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);

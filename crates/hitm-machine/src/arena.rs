@@ -1,7 +1,9 @@
-//! The simulated machine's memory: one range of addresses, in whole lines, that knows which object stands where.
+//! The simulated machine's memory: one range of addresses, in whole lines, that knows which object
+//! stands where.
 //!
-//! A word finds its line by its distance from the arena's start, so results do not depend on where the host put it.
-//! Objects may outlive their machine (a test may still hold one), so the range is given back when both are gone.
+//! A word finds its line by its distance from the arena's start, so results do not depend on where
+//! the host put it. Objects may outlive their machine (a test may still hold one), so the range is
+//! given back when both are gone.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
@@ -10,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hitm_memory::{Field, LINE, Placement};
 
-/// The host's page: the range's alignment, which the allocator would otherwise have to clear by hand.
+/// The host's page: the range's alignment, which the allocator would otherwise have to clear by
+/// hand.
 const PAGE: usize = 4_096;
 
 /// An object in the arena.
@@ -67,7 +70,8 @@ struct Inner {
 /// Arenas by base address, for objects that are dropped on a thread that runs no machine.
 static ARENAS: Mutex<BTreeMap<usize, (Arc<Arena>, usize)>> = Mutex::new(BTreeMap::new());
 
-// SAFETY: the range is raw memory that the arena owns; what stands in it is behind the mutex or belongs to its users.
+// SAFETY: the range is raw memory that the arena owns; what stands in it is behind the mutex or
+// belongs to its users.
 unsafe impl Send for Arena {}
 // SAFETY: as for `Send`: all of the arena's own state is behind the mutex.
 unsafe impl Sync for Arena {}
@@ -102,7 +106,8 @@ impl Arena {
         self.extent.line_of(address)
     }
 
-    /// Takes whole lines for an object. Returns its memory, its first line, and how many lines the arena has now.
+    /// Takes whole lines for an object. Returns its memory, its first line, and how many lines the
+    /// arena has now.
     ///
     /// # Panics
     /// When the arena is full.
@@ -128,7 +133,8 @@ impl Arena {
         };
         inner.object_of.resize(end, u32::MAX);
         if reused.is_some() {
-            // Freed places keep their sizes: the object that stood here stood on the same lines, and has none left.
+            // Freed places keep their sizes: the object that stood here stood on the same lines,
+            // and has none left.
             let before = inner.object_of[first_line as usize];
             inner.objects[before as usize] = made;
         } else {
@@ -168,7 +174,8 @@ impl Arena {
     }
 }
 
-/// Gives an object's memory back to its arena, whichever that is. Returns the arena and the object's first line.
+/// Gives an object's memory back to its arena, whichever that is. Returns the arena and the
+/// object's first line.
 ///
 /// # Panics
 /// When no arena has the address.
@@ -192,7 +199,8 @@ pub(crate) fn deallocate(memory: NonNull<u8>, layout: Layout) -> (Arc<Arena>, u3
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; every object in it holds the arena alive, so none is left.
+        // SAFETY: allocated in `new` with this layout; every object in it holds the arena alive, so
+        // none is left.
         unsafe { dealloc(self.range.as_ptr(), range_layout(self.extent.bytes)) };
     }
 }

@@ -1,7 +1,8 @@
 //! What happens next: a tournament over the CPUs' clocks, and [`events`] for everything else.
 //!
-//! Ties go to CPUs before other events (an operation that follows at once precedes the decision about its line), and
-//! among CPUs to the lower number; other events of one time are ordered by what they are, never by when they were entered.
+//! Ties go to CPUs before other events (an operation that follows at once precedes the decision
+//! about its line), and among CPUs to the lower number; other events of one time are ordered by
+//! what they are, never by when they were entered.
 
 mod events;
 
@@ -23,7 +24,8 @@ pub const TIME_END: Span = Span::from_picos((1 << (64 - CPU_BITS)) - 1);
 /// Bits of a line's number in an event: 4 GiB of simulated memory.
 const LINE_BITS: u32 = 26;
 
-/// Bits of the place of a request in an event, what three for the kind, the CPU and the line leave: four million under way.
+/// Bits of the place of a request in an event, what three for the kind, the CPU and the line leave:
+/// four million under way.
 const SLOT_BITS: u32 = 64 - 3 - CPU_BITS - LINE_BITS;
 
 /// A time and a CPU, ordered as turns are.
@@ -76,8 +78,9 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then the rest. Requests that a CPU
-    /// made at different times may arrive at one: their places say in which order the host came to them, so their lines go first.
+    /// The event as a number, by which events of one time are ordered: kind, then CPU or line, then
+    /// the rest. Requests that a CPU made at different times may arrive at one: their places say in
+    /// which order the host came to them, so their lines go first.
     fn pack(self) -> u64 {
         let pack = |kind: u64, first: u32, second: u32| kind << 61 | u64::from(first) << 32 | u64::from(second);
         match self {
@@ -165,11 +168,12 @@ impl Calendar {
         self.events.enter(time, event);
     }
 
-    /// `cpu`, which is next, has its turn; it keeps it until it is given another time. Returns the first turn that is too late for
-    /// it to act before anybody else does.
+    /// `cpu`, which is next, has its turn; it keeps it until it is given another time. Returns the
+    /// first turn that is too late for it to act before anybody else does.
     #[inline]
     pub(crate) fn begin(&self, cpu: u32) -> TurnKey {
-        // The least of all others is that of the subtrees that the way from its leaf to the root passes by.
+        // The least of all others is that of the subtrees that the way from its leaf to the root
+        // passes by.
         let mut node = self.leaves + cpu as usize;
         let mut first = self.events.bound();
         while node > 1 {

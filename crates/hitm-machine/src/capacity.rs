@@ -1,7 +1,8 @@
-//! How much the caches of a machine hold: [`Capacity`], read from the family's cost table, each number with its source.
+//! How much the caches of a machine hold: [`Capacity`], read from the family's cost table, each
+//! number with its source.
 //!
-//! Without it ([`Config::capacity`](crate::Config::capacity) is none by default) no line is ever evicted. What the model does
-//! with it stands in [`coherence`](crate::coherence).
+//! Without it ([`Config::capacity`](crate::Config::capacity) is none by default) no line is ever
+//! evicted. What the model does with it stands in [`coherence`](crate::coherence).
 
 use std::collections::BTreeMap;
 
@@ -37,14 +38,17 @@ pub struct Capacity {
     pub level_2: CacheSize,
     /// Level 3 of each LLC domain: what the second levels of its cores have evicted.
     pub level_3: CacheSize,
-    /// What a load costs that level 2 serves. One that level 3 serves costs `llc_read` of the cost table.
+    /// What a load costs that level 2 serves. One that level 3 serves costs `llc_read` of the cost
+    /// table.
     pub level_2_hit: Span,
-    /// A core that idles longer has put what its first two levels hold into level 3; none for never.
+    /// A core that idles longer has put what its first two levels hold into level 3; none for
+    /// never.
     pub flushed_after: Option<Span>,
 }
 
 impl Capacity {
-    /// Every number by name, as reports print it: nanoseconds, or what its name says. One that is none is not there.
+    /// Every number by name, as reports print it: nanoseconds, or what its name says. One that is
+    /// none is not there.
     #[must_use]
     pub fn parameters(&self) -> BTreeMap<String, f64> {
         let levels = [("level_1", self.level_1), ("level_2", self.level_2), ("level_3", self.level_3)];
@@ -109,11 +113,13 @@ impl Caches {
 }
 
 impl Costs {
-    /// What the caches of `topology` hold, by the family's table: for [`Config::capacity`](crate::Config::capacity). A machine that
-    /// takes the table of the nearest family takes its sizes too, as [`note`](Self::note) says.
+    /// What the caches of `topology` hold, by the family's table: for
+    /// [`Config::capacity`](crate::Config::capacity). A machine that takes the table of the nearest
+    /// family takes its sizes too, as [`note`](Self::note) says.
     ///
     /// # Errors
-    /// When the table has no sizes because nothing citable was found; one line that says which tables have.
+    /// When the table has no sizes because nothing citable was found; one line that says which
+    /// tables have.
     pub fn capacity(&self, topology: &Topology) -> Result<Capacity, String> {
         let Some(caches) = &self.family.caches else {
             let all = families();

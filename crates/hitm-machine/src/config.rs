@@ -12,8 +12,8 @@ pub enum Coherence {
     /// All.
     #[default]
     Full,
-    /// All but the objects of these names: every access to them hits. With the scheduler's own objects this is the limit
-    /// that no layout of them can pass.
+    /// All but the objects of these names: every access to them hits. With the scheduler's own
+    /// objects this is the limit that no layout of them can pass.
     FreeOf(Vec<String>),
     /// None: every access hits.
     Free,
@@ -28,23 +28,26 @@ pub struct Config {
     pub arbitration: Arbitration,
     /// Which objects take part in the coherence model.
     pub coherence: Coherence,
-    /// What caches hold, as [`Costs::capacity`](crate::Costs::capacity) has it; none for all that ever came: no line is
-    /// evicted.
+    /// What caches hold, as [`Costs::capacity`](crate::Costs::capacity) has it; none for all that
+    /// ever came: no line is evicted.
     pub capacity: Option<Capacity>,
-    /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in lock-step.
+    /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in
+    /// lock-step.
     pub jitter: f64,
     /// What goes wrong, beside the jitter.
     pub faults: Option<Faults>,
     /// CPUs start within this time of each other.
     pub start_spread: Span,
-    /// What happens before this time is not counted, unless [`measure_from_now`](crate::Simulated::measure_from_now) comes first.
+    /// What happens before this time is not counted, unless
+    /// [`measure_from_now`](crate::Simulated::measure_from_now) comes first.
     pub measure_from: Span,
     /// What happens after this time is not counted.
     pub measure_until: Span,
-    /// Report two accesses to a [`PlainWord`](hitm_memory::PlainWord) that nothing orders. Costs time and memory.
+    /// Report two accesses to a [`PlainWord`](hitm_memory::PlainWord) that nothing orders. Costs
+    /// time and memory.
     pub check_races: bool,
-    /// Let CPUs run ahead of each other where the model says that nothing can come between. Changes the speed and nothing
-    /// else.
+    /// Let CPUs run ahead of each other where the model says that nothing can come between. Changes
+    /// the speed and nothing else.
     pub look_ahead: bool,
     /// Accesses without any CPU computing or idling, after which the machine reports a livelock.
     pub livelock_after: u64,

@@ -1,8 +1,9 @@
 //! Cost tables: what a hit, a hand-off and a kernel path cost, each number with its source.
 //!
-//! The tables are data files in `costs/`: one a machine family (`gnr`, `genoa`, `icx`, `clx`, `bdw`), one of what is the
-//! same for every machine (`structure`), and the two sets of path costs (`linux`, `runtime`). A number names the
-//! published rows that it was taken from, so that a validation can tell a consistency check from a pass.
+//! The tables are data files in `costs/`: one a machine family (`gnr`, `genoa`, `icx`, `clx`,
+//! `bdw`), one of what is the same for every machine (`structure`), and the two sets of path costs
+//! (`linux`, `runtime`). A number names the published rows that it was taken from, so that a
+//! validation can tell a consistency check from a pass.
 
 use std::collections::BTreeMap;
 
@@ -68,9 +69,11 @@ pub struct Family {
     own: Vec<Cpus>,
     /// Processors that have no table and for which this one is the nearest.
     near: Vec<Cpus>,
-    /// Whether a hand-off between LLC domains of a package pays the crossing when the line's home is elsewhere.
+    /// Whether a hand-off between LLC domains of a package pays the crossing when the line's home
+    /// is elsewhere.
     pub home_matters: bool,
-    /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes cycles of it.
+    /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes
+    /// cycles of it.
     #[serde(default)]
     measured_at: Option<Cost>,
     /// Gigahertz; only turns time into cycles.
@@ -96,10 +99,12 @@ pub struct Family {
     /// What a write to a line that is shared across packages costs, in hand-offs.
     #[serde(default = "one_hand_off")]
     pub upgrade_other_package_factor: Cost,
-    /// Whether the directory knows who shares a line. If not, taking a shared line asks every core of the machine.
+    /// Whether the directory knows who shares a line. If not, taking a shared line asks every core
+    /// of the machine.
     #[serde(default = "yes")]
     pub tracks_sharers: bool,
-    /// Operations beyond the one that missed before a wanted line moves on, where that was measured on this family.
+    /// Operations beyond the one that missed before a wanted line moves on, where that was measured
+    /// on this family.
     #[serde(default)]
     pub follow_up_hits: Option<Cost>,
     /// A load that its LLC domain's own copy serves.
@@ -115,7 +120,8 @@ pub struct Family {
     pub(crate) caches: Option<Caches>,
 }
 
-/// A write to a line that is shared across packages costs what one to a line that is owned there costs.
+/// A write to a line that is shared across packages costs what one to a line that is owned there
+/// costs.
 fn one_hand_off() -> Cost {
     Cost { value: 1.0, band: None, source: "no measurement says otherwise: assumption".to_owned(), rows: Vec::new() }
 }
@@ -138,11 +144,13 @@ pub struct Structure {
     pub refill_each: Cost,
     /// Loads that one fill can serve when no locked operation stands between.
     pub load_window: Cost,
-    /// Load misses of one CPU that are under way at once when no locked operation stands between; 1 for one after the other.
+    /// Load misses of one CPU that are under way at once when no locked operation stands between; 1
+    /// for one after the other.
     pub overlapped_misses: Cost,
     /// Stores in flight before a CPU stalls.
     pub store_buffer: Cost,
-    /// How many times as long work, system calls and switches take while another thread of the core executes too.
+    /// How many times as long work, system calls and switches take while another thread of the core
+    /// executes too.
     pub shared_core_factor: Cost,
     /// How much a transfer varies, as a fraction.
     pub transfer_spread: Cost,
@@ -166,12 +174,14 @@ pub struct Paths {
     pub interrupt_delivery_other_package: Cost,
     /// Taking an interrupt and returning from it.
     pub interrupt_entry: Cost,
-    /// From the store that wakes a CPU which idles and monitors its line until that CPU goes on: in place of an interrupt and of leaving
-    /// the idle state; 0 where idle CPUs are woken by interrupts.
+    /// From the store that wakes a CPU which idles and monitors its line until that CPU goes on: in
+    /// place of an interrupt and of leaving the idle state; 0 where idle CPUs are woken by
+    /// interrupts.
     pub idle_notice: Cost,
     /// From a timer's expiry to its interrupt.
     pub timer_slack: Cost,
-    /// Giving memory to a page that is touched for the first time, from the access to its repetition.
+    /// Giving memory to a page that is touched for the first time, from the access to its
+    /// repetition.
     pub page_fault: Cost,
 }
 
@@ -200,7 +210,8 @@ pub enum CostSet {
     Runtime,
 }
 
-/// The table of a machine of which nothing is known but its shape: most machines with hundreds of CPUs today.
+/// The table of a machine of which nothing is known but its shape: most machines with hundreds of
+/// CPUs today.
 const FALLBACK: &str = "gnr";
 
 /// Every family's table.
@@ -222,7 +233,8 @@ pub fn families() -> Vec<Family> {
     .into()
 }
 
-/// Between what a parameter may be set: times up to a millisecond, and what the structure can do something with.
+/// Between what a parameter may be set: times up to a millisecond, and what the structure can do
+/// something with.
 fn range(name: &str) -> (f64, f64) {
     match name {
         "clock_ghz" => (0.1, 100.0),
@@ -239,7 +251,8 @@ fn range(name: &str) -> (f64, f64) {
 }
 
 impl Costs {
-    /// The costs of a machine of `topology`: its own table, or the nearest family's with a note that says so.
+    /// The costs of a machine of `topology`: its own table, or the nearest family's with a note
+    /// that says so.
     ///
     /// # Panics
     /// When a data file that is compiled in does not parse; a test reads them all.
@@ -277,10 +290,12 @@ impl Costs {
         self.clone().numbers().into_iter().map(|(name, number)| (name, *number)).collect()
     }
 
-    /// Gives the parameter `name`, as [`parameters`](Self::parameters) has it, another value, and notes that.
+    /// Gives the parameter `name`, as [`parameters`](Self::parameters) has it, another value, and
+    /// notes that.
     ///
     /// # Errors
-    /// When there is no such parameter, or the model can do nothing with the value; the message says what there is.
+    /// When there is no such parameter, or the model can do nothing with the value; the message
+    /// says what there is.
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
         let (least, most) = range(name);
         if !(least..=most).contains(&value) {
@@ -383,8 +398,8 @@ impl Costs {
         .flatten()
     }
 
-    /// Whether a published row was used to set a number of these costs: then it can confirm nothing. A number names a row
-    /// in full or a group of rows that its name begins with.
+    /// Whether a published row was used to set a number of these costs: then it can confirm
+    /// nothing. A number names a row in full or a group of rows that its name begins with.
     #[must_use]
     pub fn were_set_from(&self, row: &str) -> bool {
         let hops = self.family.same_package.rows.iter();
@@ -399,8 +414,9 @@ impl Costs {
 }
 
 impl Family {
-    /// The table for processors of the family that run at `clock` gigahertz: what happens inside a core or an LLC domain takes
-    /// the same number of cycles, so it takes longer on a slower one; the fabric between has a clock of its own.
+    /// The table for processors of the family that run at `clock` gigahertz: what happens inside a
+    /// core or an LLC domain takes the same number of cycles, so it takes longer on a slower one;
+    /// the fabric between has a clock of its own.
     fn at_clock(mut self, clock: Option<f64>) -> (Self, Option<String>) {
         let (Some(clock), Some(measured)) = (clock, self.measured_at.as_ref().map(|cost| cost.value)) else {
             return (self, None);

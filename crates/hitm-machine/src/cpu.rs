@@ -41,7 +41,8 @@ pub(crate) struct Cpu {
     pub(crate) spinning: bool,
     pub(crate) finished: bool,
     pub(crate) pending: Interrupts,
-    /// Of those that are pending or under way, what it notices by itself: see `idle_notice` of the path costs.
+    /// Of those that are pending or under way, what it notices by itself: see `idle_notice` of the
+    /// path costs.
     pub(crate) noticed: Interrupts,
     pub(crate) stores: StoreBuffer,
     pub(crate) window: LoadWindow,
@@ -97,8 +98,8 @@ impl Cpu {
         self.interrupts_due.swap_remove(index.expect("it was sent"));
     }
 
-    /// Whether it executes instructions at `now`, as another thread of its core sees it. One that looked ahead may have begun to wait,
-    /// or ended, later than now.
+    /// Whether it executes instructions at `now`, as another thread of its core sees it. One that
+    /// looked ahead may have begun to wait, or ended, later than now.
     pub(crate) fn executes(&self, now: u64) -> bool {
         let waits_since = match self.waits {
             Waits::Nothing if self.finished => self.clock,
@@ -128,11 +129,13 @@ pub(crate) struct Overwritten {
     pub(crate) at: u64,
 }
 
-/// The lines that this CPU loaded since its last locked operation. Its reorder buffer issued the later loads together with
-/// the first, so one fill serves them all, also when the line has been taken away since.
+/// The lines that this CPU loaded since its last locked operation. Its reorder buffer issued the
+/// later loads together with the first, so one fill serves them all, also when the line has been
+/// taken away since.
 ///
-/// Loads of the line that was filled last read what it held then. That is in order: every other line that
-/// this CPU has and reads in between has not changed since that fill, or it would have been taken away.
+/// Loads of the line that was filled last read what it held then. That is in order: every other
+/// line that this CPU has and reads in between has not changed since that fill, or it would have
+/// been taken away.
 // In the order in which accesses need it: see [`Cpu`].
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -149,7 +152,8 @@ pub(crate) struct LoadWindow {
     bytes: Box<LineBytes>,
     /// Misses that are under way at once.
     overlapped: u32,
-    /// Of the misses that would be under way together: how many there were, and when the first was issued.
+    /// Of the misses that would be under way together: how many there were, and when the first was
+    /// issued.
     together: (u32, u64),
 }
 
@@ -163,8 +167,9 @@ impl LoadWindow {
         Self { lines, loads: 0, filled: NO_LINE, filled_by: 0, reach, bytes, overlapped, together: (0, 0) }
     }
 
-    /// A load misses at `now`; how long it would have been under way if it had been issued with those before it. That it may
-    /// depend on their values is not known here: a chain of pointers is taken for a scan.
+    /// A load misses at `now`; how long it would have been under way if it had been issued with
+    /// those before it. That it may depend on their values is not known here: a chain of pointers
+    /// is taken for a scan.
     pub(crate) fn miss(&mut self, now: u64) -> u64 {
         let (count, since) = self.together;
         if count == 0 || count >= self.overlapped {
@@ -212,7 +217,8 @@ impl LoadWindow {
         (first..self.loads).any(|load| self.lines[self.place(load)] == line)
     }
 
-    /// A load that an earlier fill has served. It was issued with the load that brought the line, and lengthens nothing.
+    /// A load that an earlier fill has served. It was issued with the load that brought the line,
+    /// and lengthens nothing.
     #[inline]
     pub(crate) fn pass(&mut self) {
         self.add(NO_LINE);
@@ -254,7 +260,8 @@ impl LineBytes {
     /// # Safety
     /// A whole line of live memory stands there, and nobody writes it meanwhile.
     pub(crate) unsafe fn read(start: NonNull<u8>) -> Self {
-        // SAFETY: the caller's duty; bytes of any content, initialised or not, may be copied as `MaybeUninit`.
+        // SAFETY: the caller's duty; bytes of any content, initialised or not, may be copied as
+        // `MaybeUninit`.
         Self(unsafe { start.cast().read() })
     }
 
@@ -294,7 +301,8 @@ pub(crate) struct Store {
     pub(crate) access: AccessId,
     pub(crate) kernel: bool,
     pub(crate) stage: Stage,
-    /// It takes effect after this time: neither it nor a store before it can have got its line until then.
+    /// It takes effect after this time: neither it nor a store before it can have got its line
+    /// until then.
     pub(crate) not_before: u64,
     /// Its memory was freed: nothing is to be written.
     pub(crate) freed: bool,
@@ -315,8 +323,8 @@ impl StoreBuffer {
         self.stores.is_empty()
     }
 
-    /// Whether an access to `line` has nothing to do with the stores here: it neither waits for them nor asks for what they
-    /// wrote.
+    /// Whether an access to `line` has nothing to do with the stores here: it neither waits for
+    /// them nor asks for what they wrote.
     #[inline]
     pub(crate) fn let_pass(&self, kind: Kind, line: u32) -> bool {
         self.stores.is_empty() || kind == Kind::Load && !self.asked_for(line)
@@ -388,7 +396,8 @@ impl StoreBuffer {
         asked.expect("a store asked for the line").stage = Stage::Granted(at);
     }
 
-    /// The memory in `start..end`, whole lines, is freed: stores to it never take effect. Calls `lost` with each of the lines.
+    /// The memory in `start..end`, whole lines, is freed: stores to it never take effect. Calls
+    /// `lost` with each of the lines.
     pub(crate) fn forget(&mut self, start: usize, end: usize, mut lost: impl FnMut(u32)) {
         let inside = |store: &Store| (start..end).contains(&store.word.addr().get()) && !store.freed;
         while let Some(line) = self.stores.iter().find(|store| inside(store)).map(|store| store.line) {

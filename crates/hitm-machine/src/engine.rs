@@ -1,9 +1,10 @@
-//! The machine's state, and what a CPU's wishes do to it. No coroutine is in sight here: an operation either ends at
-//! once or says [`Step::Suspend`], and the caller switches.
+//! The machine's state, and what a CPU's wishes do to it. No coroutine is in sight here: an
+//! operation either ends at once or says [`Step::Suspend`], and the caller switches.
 //!
-//! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU may run before others have their
-//! turn. [`levels`]: which cache serves an access, where caches have sizes. [`paths`]: what takes time but no line. [`spinners`]: who waits for a line to be written. [`stores`]: the way of plain
-//! stores to memory.
+//! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU
+//! may run before others have their turn. [`levels`]: which cache serves an access, where caches
+//! have sizes. [`paths`]: what takes time but no line. [`spinners`]: who waits for a line to be
+//! written. [`stores`]: the way of plain stores to memory.
 
 mod access;
 mod ahead;
@@ -69,7 +70,8 @@ struct PathCosts {
 fn least_delivery(costs: &Costs, jitter: f64) -> u64 {
     let (interrupt, notice) = (costs.paths.interrupt_delivery.value, costs.paths.idle_notice.value);
     let least = if notice > 0.0 { interrupt.min(notice) } else { interrupt };
-    // An event at a time comes after the turns of that time, and a jittered path is rounded: two picoseconds less.
+    // An event at a time comes after the turns of that time, and a jittered path is rounded: two
+    // picoseconds less.
     (picos(least) as f64 * (1.0 - jitter) - 2.0) as u64
 }
 
@@ -213,7 +215,8 @@ impl Engine {
         self.cpus[self.current as usize].clock
     }
 
-    /// Puts new lines behind the last one, at home on the package of `node`, and says whether they take part.
+    /// Puts new lines behind the last one, at home on the package of `node`, and says whether they
+    /// take part.
     pub(crate) fn place(&mut self, name: &str, first: u32, lines: u32, used: u32, package: u16) {
         self.directory.grow(used as usize, package);
         for line in first..first + lines {
@@ -280,7 +283,8 @@ impl Engine {
         self.turn_entered = true;
     }
 
-    /// The current CPU was left. Unless it said when it has its next turn, it has none until somebody gives it one.
+    /// The current CPU was left. Unless it said when it has its next turn, it has none until
+    /// somebody gives it one.
     pub(crate) fn end_turn(&mut self) {
         if !std::mem::take(&mut self.turn_entered) {
             self.calendar.set(self.current, NEVER);

@@ -1,12 +1,15 @@
-//! What goes wrong on a machine: interrupts that arrive late, and CPUs that are taken away for a while, as a hypervisor or firmware
-//! does. [`Faults`] says how often and for how long at most, [`FaultCounts`] what came of it.
+//! What goes wrong on a machine: interrupts that arrive late, and CPUs that are taken away for a
+//! while, as a hypervisor or firmware does. [`Faults`] says how often and for how long at most,
+//! [`FaultCounts`] what came of it.
 //!
-//! **Aim.** A CPU is taken away most often just after a read-modify-write has taken effect. It is then between two steps of something
-//! that others can see: it has drawn the ticket of a lock, which nobody behind it gets before it does, or owns a mutex, or has said
-//! that it will do what another CPU now leaves to it. It is also taken away on the kernel's paths, between those steps.
+//! **Aim.** A CPU is taken away most often just after a read-modify-write has taken effect. It is
+//! then between two steps of something that others can see: it has drawn the ticket of a lock,
+//! which nobody behind it gets before it does, or owns a mutex, or has said that it will do what
+//! another CPU now leaves to it. It is also taken away on the kernel's paths, between those steps.
 //!
-//! **Determinism.** Each CPU draws from a stream of its own, in the order of its own program, so faults are the same whether CPUs look
-//! ahead or not. They draw nothing from the stream of the jitter: turned off, nothing else changes.
+//! **Determinism.** Each CPU draws from a stream of its own, in the order of its own program, so
+//! faults are the same whether CPUs look ahead or not. They draw nothing from the stream of the
+//! jitter: turned off, nothing else changes.
 
 use hitm_memory::{Interrupts, Span};
 
@@ -21,12 +24,15 @@ pub struct Faults {
     pub late_by: Span,
     /// The chance that a CPU is taken away when a read-modify-write of its has taken effect.
     pub taken_after_rmw: f64,
-    /// The chance that it is taken away after a path of the kernel: a system call, a switch, the entry of an interrupt, leaving idle.
+    /// The chance that it is taken away after a path of the kernel: a system call, a switch, the
+    /// entry of an interrupt, leaving idle.
     pub taken_on_path: f64,
-    /// For how long at most. Its time goes on being booked as what it was doing: it does not notice.
+    /// For how long at most. Its time goes on being booked as what it was doing: it does not
+    /// notice.
     pub taken_for: Span,
-    /// The chance that an interrupt never comes, of those that a scheduler sends: the ones by which a runtime ends its CPUs' lives do
-    /// ([`Interrupts::CONTROL`]). Machines do not lose them; it shows that a checker would notice.
+    /// The chance that an interrupt never comes, of those that a scheduler sends: the ones by which
+    /// a runtime ends its CPUs' lives do ([`Interrupts::CONTROL`]). Machines do not lose them; it
+    /// shows that a checker would notice.
     pub lost: f64,
 }
 

@@ -1,10 +1,11 @@
-//! Counts by logarithm, for quantiles of waits: sixteen buckets an octave, so a quantile is within 3 % of the value.
+//! Counts by logarithm, for quantiles of waits: sixteen buckets an octave, so a quantile is within
+//! 3 % of the value.
 
 /// Buckets in an octave.
 const PER_OCTAVE: u64 = 16;
 
-/// How many values were about how large. It holds only buckets that were hit: there is one histogram for each access that
-/// ever missed, and most missed a few times.
+/// How many values were about how large. It holds only buckets that were hit: there is one
+/// histogram for each access that ever missed, and most missed a few times.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     /// Bucket and count, in order of the bucket.

@@ -1,11 +1,12 @@
 //! A simulated many-core machine.
 //!
-//! [`Machine`] runs the same scheduler source as the real one, on any topology: its CPUs are coroutines, every access to
-//! shared memory goes through a coherence model at the CPU's own simulated time, and every contended line is recorded
-//! with the field's name, the place in the source, and the store that took the line away.
+//! [`Machine`] runs the same scheduler source as the real one, on any topology: its CPUs are
+//! coroutines, every access to shared memory goes through a coherence model at the CPU's own
+//! simulated time, and every contended line is recorded with the field's name, the place in the
+//! source, and the store that took the line away.
 //!
-//! Same seed, same bytes: time is an integer, the earliest CPU runs, ties go by number, and nothing depends on host
-//! addresses, threads or clocks.
+//! Same seed, same bytes: time is an integer, the earliest CPU runs, ties go by number, and nothing
+//! depends on host addresses, threads or clocks.
 //!
 //! It is not cycle-accurate, and it does not check memory ordering. What it leaves out is listed in
 //! [`coherence`].

@@ -89,24 +89,28 @@ impl Machine {
         Self { world: Box::new(World::new(Engine::new(topology, costs, config))) }
     }
 
-    /// Runs `f` with this as the thread's machine: objects that it makes are placed here, and accesses cost nothing.
+    /// Runs `f` with this as the thread's machine: objects that it makes are placed here, and
+    /// accesses cost nothing.
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         self.world.enter(f)
     }
 
-    /// Runs `main` on every CPU until all have returned. CPUs start within [`Config::start_spread`] of each other, in a further run
-    /// after the last of them had ended.
+    /// Runs `main` on every CPU until all have returned. CPUs start within [`Config::start_spread`]
+    /// of each other, in a further run after the last of them had ended.
     ///
     /// # Errors
-    /// When the machine stalls: what each CPU waited for. The stacks of CPUs that have not returned are leaked, here and
-    /// when a CPU panics: what stands on them may be referred to by others, and nobody can finish it.
+    /// When the machine stalls: what each CPU waited for. The stacks of CPUs that have not returned
+    /// are leaked, here and when a CPU panics: what stands on them may be referred to by others,
+    /// and nobody can finish it.
     ///
     /// # Panics
-    /// When `main` panics on a CPU, with the same payload. When the host has no memory for the stacks.
+    /// When `main` panics on a CPU, with the same payload. When the host has no memory for the
+    /// stacks.
     pub fn run(&self, main: impl Fn(CpuId) + 'static) -> Result<(), Stalled> {
         let main: Rc<dyn Fn(CpuId)> = Rc::new(main);
         let cpus = self.world.engine.borrow().cpus.len() as u32;
-        // SAFETY of the yielder's address: see `World::suspend`; the world outlives the coroutines, which end below.
+        // SAFETY of the yielder's address: see `World::suspend`; the world outlives the coroutines,
+        // which end below.
         let mut coroutines: Vec<VirtualCpu> = (0..cpus).map(|cpu| self.start(cpu, main.clone())).collect();
         let result = self.enter(|| self.main_loop(&mut coroutines));
         self.world.engine.borrow_mut().end_run();
@@ -129,7 +133,8 @@ impl Machine {
             world.set_yielder(cpu, Some(yielder));
             let result = catch_unwind(AssertUnwindSafe(|| {
                 main(CpuId(cpu));
-                // SeqCst: the one fence that waits for stores. What the CPU stored last takes effect: whoever looks after the run sees it.
+                // SeqCst: the one fence that waits for stores. What the CPU stored last takes
+                // effect: whoever looks after the run sees it.
                 world.fence(Ordering::SeqCst);
             }));
             world.set_yielder(cpu, None);
@@ -201,7 +206,8 @@ impl Machine {
         self.world.engine.borrow().faults.as_ref().map_or_else(FaultCounts::default, |faults| faults.counts)
     }
 
-    /// Bytes of the table of lines: see [`Directory::table_bytes`](crate::coherence::Directory::table_bytes).
+    /// Bytes of the table of lines: see
+    /// [`Directory::table_bytes`](crate::coherence::Directory::table_bytes).
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.world.engine.borrow().directory.table_bytes()

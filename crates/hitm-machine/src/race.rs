@@ -1,13 +1,15 @@
 //! Finds accesses to plain words that nothing orders, by happens-before.
 //!
-//! **Claim.** Reports two [`PlainWord`](hitm_memory::PlainWord) accesses, one of them a `set`, by different CPUs, that no
-//! chain of acquire and release orders in this run. A `peek` may race with anything.
+//! **Claim.** Reports two [`PlainWord`](hitm_memory::PlainWord) accesses, one of them a `set`, by
+//! different CPUs, that no chain of acquire and release orders in this run. A `peek` may race with
+//! anything.
 //!
-//! **Origin.** Flanagan and Freund, "FastTrack", 2009, without its compressed read sets: machines under test have few
-//! CPUs.
+//! **Origin.** Flanagan and Freund, "FastTrack", 2009, without its compressed read sets: machines
+//! under test have few CPUs.
 //!
-//! **Limits.** Finds races of the run at hand, not of other interleavings. The memory itself is sequentially
-//! consistent here: whether a weaker ordering would be enough is for the model checker to say.
+//! **Limits.** Finds races of the run at hand, not of other interleavings. The memory itself is
+//! sequentially consistent here: whether a weaker ordering would be enough is for the model checker
+//! to say.
 
 use std::panic::Location;
 use std::sync::atomic::Ordering;

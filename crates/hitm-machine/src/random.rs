@@ -11,7 +11,8 @@ impl Random {
     /// The generator number `stream` of `seed`; different streams do not overlap in practice.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
-        // Any odd constant keeps the streams of neighbouring seeds apart; this is 2^64 over the golden ratio.
+        // Any odd constant keeps the streams of neighbouring seeds apart; this is 2^64 over the
+        // golden ratio.
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 

@@ -1,11 +1,12 @@
-//! Exact records: how often each place in the source touched each byte, what it waited, and who had taken the line.
+//! Exact records: how often each place in the source touched each byte, what it waited, and who had
+//! taken the line.
 //!
-//! An *access* is a place in the source touching a byte of a line with one kind of operation. Hits are counted;
-//! misses keep their waits as a histogram, the distance, and the invalidator.
+//! An *access* is a place in the source touching a byte of a line with one kind of operation. Hits
+//! are counted; misses keep their waits as a histogram, the distance, and the invalidator.
 //!
-//! Every access of the simulated program comes by here, and what is counted of one is of no use to the next. So an access only
-//! leaves a note; notes are counted many at a time, when the host can fetch what they need side by side instead of
-//! letting each access wait for it.
+//! Every access of the simulated program comes by here, and what is counted of one is of no use to
+//! the next. So an access only leaves a note; notes are counted many at a time, when the host can
+//! fetch what they need side by side instead of letting each access wait for it.
 
 use std::panic::Location;
 
@@ -20,7 +21,8 @@ const NONE: u32 = u32::MAX;
 /// Places in the table at first; a power of two.
 const PLACES: usize = 1 << 10;
 
-/// Notes that are counted together: enough to fetch side by side, few enough to stay in the host's first cache.
+/// Notes that are counted together: enough to fetch side by side, few enough to stay in the host's
+/// first cache.
 const NOTES: usize = 256;
 
 /// What a line is touched with: the kind in bits 0 and 1, the byte in bits 2 to 7, the place above.
@@ -122,8 +124,8 @@ impl Slots {
         }
     }
 
-    /// Reads where the search for each of `accesses` begins. No read waits for another, so the host has them under way
-    /// together.
+    /// Reads where the search for each of `accesses` begins. No read waits for another, so the host
+    /// has them under way together.
     fn fetch(&self, accesses: impl Iterator<Item = (u32, Key)>) {
         let read = |(line, key)| self.places[self.start(line, key)].hits;
         std::hint::black_box(accesses.map(read).fold(0, |all, one| all ^ one));

@@ -122,7 +122,8 @@ pub struct Totals {
     pub hitm_remote: u64,
     /// Times that a virtual CPU was resumed, over the whole run.
     pub resumes: u64,
-    /// What served the accesses; only where caches have sizes: [`Config::capacity`](crate::Config::capacity).
+    /// What served the accesses; only where caches have sizes:
+    /// [`Config::capacity`](crate::Config::capacity).
     pub levels: Option<Levels>,
 }
 
@@ -145,7 +146,8 @@ pub struct Levels {
     pub fallen: u64,
     /// Lines that went from level 3 to memory, over the whole run.
     pub lost: u64,
-    /// Times that a core which had idled for long had put what it had into level 3, over the whole run.
+    /// Times that a core which had idled for long had put what it had into level 3, over the whole
+    /// run.
     pub flushes: u64,
 }
 
@@ -229,7 +231,8 @@ impl LineResult {
         self.accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
     }
 
-    /// The waits of all misses that read the line: loads and read-modify-writes, as hardware samples them.
+    /// The waits of all misses that read the line: loads and read-modify-writes, as hardware
+    /// samples them.
     #[must_use]
     pub fn load_waits(&self) -> Histogram {
         let mut waits = Histogram::default();
@@ -264,8 +267,9 @@ impl Results {
         order.into_iter().take(most).map(|(_, line)| line).collect()
     }
 
-    /// Forgets all lines but the `most` that were waited for longest. Sums stay as they are. A large machine's results are
-    /// mostly lines that few CPUs share; nothing should be merged into what is left.
+    /// Forgets all lines but the `most` that were waited for longest. Sums stay as they are. A
+    /// large machine's results are mostly lines that few CPUs share; nothing should be merged into
+    /// what is left.
     pub fn keep_hottest(&mut self, most: usize) {
         self.lines = self.hottest(most).into_iter().cloned().collect();
         self.lines.sort_by_key(|line| line.address);
@@ -359,16 +363,16 @@ impl Results {
         self.account.busy()
     }
 
-    /// The parts of the kernel's share, by name, as shares of the time that was not idle: waiting for lines is given by
-    /// object, as `lines:NAME`.
+    /// The parts of the kernel's share, by name, as shares of the time that was not idle: waiting
+    /// for lines is given by object, as `lines:NAME`.
     #[must_use]
     pub fn kernel_parts(&self) -> BTreeMap<String, f64> {
         let busy = self.busy().max(1) as f64;
         let named = Part::ALL.into_iter().filter(|&part| part.is_kernel() && part != Part::LineWaits);
         let mut parts: BTreeMap<String, f64> =
             named.map(|part| (part.name().to_owned(), self.account[part] as f64 / busy)).collect();
-        // Stores wait in the store buffer while their CPU goes on, so waits by object add up to more than the CPUs
-        // waited: what the CPUs waited is divided as the waits are.
+        // Stores wait in the store buffer while their CPU goes on, so waits by object add up to
+        // more than the CPUs waited: what the CPUs waited is divided as the waits are.
         let waited: u64 = self.line_waits.values().sum();
         let total = self.account[Part::LineWaits] as f64 / busy;
         for (object, wait) in &self.line_waits {

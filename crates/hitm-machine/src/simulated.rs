@@ -19,15 +19,17 @@ use crate::world::{Site, on_cpu, with_world};
 
 /// The simulated machine that this thread runs.
 ///
-/// Memory is that of x86: total store order. A plain store takes effect when its CPU has the line and those before it have taken
-/// effect; later loads of other words may come before. A program that relies on an order which its orderings do not
-/// give may well run here all the same; the model checker is the tool for that.
+/// Memory is that of x86: total store order. A plain store takes effect when its CPU has the line
+/// and those before it have taken effect; later loads of other words may come before. A program
+/// that relies on an order which its orderings do not give may well run here all the same; the
+/// model checker is the tool for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 
 impl Simulated {
-    /// Runs `f` aside: what it touches costs no time, is not counted, and the race detector does not watch. For a checker that runs
-    /// on a CPU and looks, when nothing is in flight, at what stands under others' locks.
+    /// Runs `f` aside: what it touches costs no time, is not counted, and the race detector does
+    /// not watch. For a checker that runs on a CPU and looks, when nothing is in flight, at what
+    /// stands under others' locks.
     ///
     /// # Panics
     /// When `f` waits: no time passes in it.
@@ -37,15 +39,18 @@ impl Simulated {
         inside.unwrap_or_else(|| (f.take().expect("not run yet"))())
     }
 
-    /// The measured stretch begins now: for a program of which nobody knows beforehand how long it takes to get ready. Until then
-    /// [`Config::measure_from`](crate::Config::measure_from) keeps it from beginning.
+    /// The measured stretch begins now: for a program of which nobody knows beforehand how long it
+    /// takes to get ready. Until then [`Config::measure_from`](crate::Config::measure_from) keeps
+    /// it from beginning.
     ///
-    /// What CPUs did ahead of the calling one is left out, as it is by its time: call it where the others idle. Outside a CPU it does nothing.
+    /// What CPUs did ahead of the calling one is left out, as it is by its time: call it where the
+    /// others idle. Outside a CPU it does nothing.
     pub fn measure_from_now() {
         at_its_turn(Engine::measure_from_now);
     }
 
-    /// The measured stretch ends now: what is left need only end. As [`measure_from_now`](Self::measure_from_now).
+    /// The measured stretch ends now: what is left need only end. As
+    /// [`measure_from_now`](Self::measure_from_now).
     pub fn measure_until_now() {
         at_its_turn(Engine::measure_until_now);
     }
@@ -61,8 +66,8 @@ fn at_its_turn(act: impl Fn(&mut Engine)) {
 
 /// An atomic word of the simulated world, of the size and alignment of `T`.
 ///
-/// One host thread runs a machine, so a standard atomic with Relaxed accesses holds the value: it is there to make the word
-/// `Sync` without unsafe code.
+/// One host thread runs a machine, so a standard atomic with Relaxed accesses holds the value: it
+/// is there to make the word `Sync` without unsafe code.
 #[repr(transparent)]
 pub struct SimulatedAtomic<T: Word>(T::Std);
 
@@ -79,8 +84,8 @@ fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site) -> T
     Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value, site }
 }
 
-/// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what the machine says of the
-/// value. `Now` outside a machine, where accesses cost nothing.
+/// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what
+/// the machine says of the value. `Now` outside a machine, where accesses cost nothing.
 #[inline]
 fn touch<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
     let issued = on_cpu(|world, cpu| {
@@ -125,7 +130,8 @@ impl<T: Word> SimulatedAtomic<T> {
 fn value_of<T: Word>(word: &T::Std, issued: Issue) -> T {
     match issued {
         Issue::Forwarded(bits) => T::from_bits(bits),
-        // Through bits: what a pointer may be used for is lost where the machine wrote it from its store buffer.
+        // Through bits: what a pointer may be used for is lost where the machine wrote it from its
+        // store buffer.
         _ => T::from_bits(word.load(VALUE).to_bits()),
     }
 }
@@ -328,7 +334,8 @@ impl Platform for Simulated {
             .unwrap_or(mode)
     }
 
-    /// Outside a CPU nobody is interrupted: what is dropped after a machine has ended or stalled has nobody to wake.
+    /// Outside a CPU nobody is interrupted: what is dropped after a machine has ended or stalled
+    /// has nobody to wake.
     fn interrupt(target: CpuId, interrupts: Interrupts) {
         on_cpu(|world, cpu| {
             if world.engine.borrow().idle_cpus_notice() {

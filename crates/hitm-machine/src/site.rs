@@ -7,13 +7,15 @@ use rustc_hash::FxHashMap;
 /// A place in the source.
 pub(crate) type SiteId = u32;
 
-/// Entries of the cache in front of the table; a power of two, several times the places of a program.
+/// Entries of the cache in front of the table; a power of two, several times the places of a
+/// program.
 const CACHE: usize = 1 << 10;
 
 /// All places seen, in the order in which they were first seen.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    /// Address and number of places. Which entry a place has depends on where the host put it, its number does not.
+    /// Address and number of places. Which entry a place has depends on where the host put it, its
+    /// number does not.
     cache: Box<[(usize, SiteId)]>,
     by_pointer: FxHashMap<usize, SiteId>,
     by_place: FxHashMap<(&'static str, u32, u32), SiteId>,
@@ -32,7 +34,8 @@ impl Default for Sites {
 }
 
 impl Sites {
-    /// The number of a place. One place may have several addresses: one in each unit that it was compiled into.
+    /// The number of a place. One place may have several addresses: one in each unit that it was
+    /// compiled into.
     #[inline]
     pub(crate) fn id(&mut self, place: &'static Location<'static>) -> SiteId {
         let pointer = std::ptr::from_ref(place).addr();

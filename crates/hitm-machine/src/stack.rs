@@ -1,14 +1,15 @@
 //! Stacks whose tops fall into different cache sets.
 //!
-//! Stacks are mapped at page boundaries, so the hottest bytes of all of them, their tops, would compete for the few lines of
-//! the same cache sets: with hundreds of stacks every switch would miss.
+//! Stacks are mapped at page boundaries, so the hottest bytes of all of them, their tops, would
+//! compete for the few lines of the same cache sets: with hundreds of stacks every switch would
+//! miss.
 
 use std::io;
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
-/// Bytes of a CPU's stack. Pages that nobody touches cost address space only; a task is polled on this stack, so what a
-/// poll needs must fit.
+/// Bytes of a CPU's stack. Pages that nobody touches cost address space only; a task is polled on
+/// this stack, so what a poll needs must fit.
 const BYTES: usize = 256 << 10;
 
 /// Lines by which tops differ at most: a page.
@@ -23,15 +24,16 @@ pub(crate) struct ColouredStack {
 impl ColouredStack {
     /// The stack of CPU number `cpu`.
     pub(crate) fn new(cpu: u32) -> io::Result<Self> {
-        // 7 is odd, so 64 CPUs in a row have 64 tops; and neighbours, which run after each other, are not on neighbouring
-        // lines, which a prefetcher pulls in pairs.
+        // 7 is odd, so 64 CPUs in a row have 64 tops; and neighbours, which run after each other,
+        // are not on neighbouring lines, which a prefetcher pulls in pairs.
         let skipped = (cpu as usize * 7) % COLOURS * hitm_memory::LINE;
         Ok(Self { stack: DefaultStack::new(BYTES)?, skipped })
     }
 }
 
-// SAFETY: the range from `limit` to `base` lies inside the default stack's: `skipped` is less than a page and the stack has
-// many. Both ends stay aligned, a line being a multiple of the stack's alignment. The guard page is the default stack's.
+// SAFETY: the range from `limit` to `base` lies inside the default stack's: `skipped` is less than
+// a page and the stack has many. Both ends stay aligned, a line being a multiple of the stack's
+// alignment. The guard page is the default stack's.
 unsafe impl Stack for ColouredStack {
     fn base(&self) -> StackPointer {
         let base = self.stack.base().get() - self.skipped;

@@ -1,4 +1,5 @@
-//! The bridge between running code and the engine: which machine this thread runs, and the switch to its main loop.
+//! The bridge between running code and the engine: which machine this thread runs, and the switch
+//! to its main loop.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -24,12 +25,13 @@ pub(crate) struct World {
     pub(crate) engine: RefCell<Engine>,
     /// Whether the race detector is at work.
     checks_races: bool,
-    /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses cost nothing.
+    /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses
+    /// cost nothing.
     pub(crate) current: Cell<Option<u32>>,
     /// By CPU: the way back to the main loop. Valid while that CPU's coroutine is alive.
     yielders: Box<[Cell<Option<WayBack>>]>,
-    /// The place that stands for all accesses of the current CPU at present. While a CPU is not current, its own is on its
-    /// stack.
+    /// The place that stands for all accesses of the current CPU at present. While a CPU is not
+    /// current, its own is on its stack.
     site: Cell<Option<Site>>,
 }
 
@@ -72,8 +74,8 @@ impl World {
     fn suspend(&self) {
         let cpu = self.current.get().expect("only code on a CPU waits");
         let yielder = self.yielders[cpu as usize].get().expect("the CPU's coroutine is alive");
-        // SAFETY: `set_yielder` was given the yielder of this CPU's coroutine, which is the one that runs now, and which
-        // outlives this call because the call is on its stack.
+        // SAFETY: `set_yielder` was given the yielder of this CPU's coroutine, which is the one
+        // that runs now, and which outlives this call because the call is on its stack.
         let yielder = unsafe { yielder.as_ref() };
         let site = self.site.take();
         yielder.suspend(());
@@ -102,8 +104,8 @@ impl World {
         self.site.get().unwrap_or(caller)
     }
 
-    /// An access: returns when its value may be read or written. For a store, whether that is left to the machine; for a
-    /// load, its value when it is one that only this CPU knows yet.
+    /// An access: returns when its value may be read or written. For a store, whether that is left
+    /// to the machine; for a load, its value when it is one that only this CPU knows yet.
     #[inline(never)]
     pub(crate) fn touch(&self, touch: &Touch) -> Issue {
         let found = self.engine.borrow_mut().find(touch);
@@ -154,7 +156,8 @@ impl World {
         }
     }
 
-    /// What the current CPU has stored takes effect before it goes on, and no later load was under way before.
+    /// What the current CPU has stored takes effect before it goes on, and no later load was under
+    /// way before.
     fn serialize(&self) {
         let step = self.engine.borrow_mut().serialize();
         if step == Step::Suspend {
@@ -163,14 +166,16 @@ impl World {
         }
     }
 
-    /// The current CPU enters the kernel to park or unpark, which both serialise there: returns when it comes before everybody else,
-    /// so that whoever parks because of what a word holds has parked before that word is written and he is sought.
+    /// The current CPU enters the kernel to park or unpark, which both serialise there: returns
+    /// when it comes before everybody else, so that whoever parks because of what a word holds has
+    /// parked before that word is written and he is sought.
     pub(crate) fn enter_parking(&self) {
         self.serialize();
         self.settle();
     }
 
-    /// The memory in `start..end` is touched for the first time, by the current CPU. A fault serialises.
+    /// The memory in `start..end` is touched for the first time, by the current CPU. A fault
+    /// serialises.
     pub(crate) fn first_touch(&self, start: usize, end: usize) {
         self.serialize();
         self.settle();
@@ -203,8 +208,8 @@ impl World {
         self.engine.borrow_mut().charge(path);
     }
 
-    /// Waits until everything before the current CPU's clock has happened if what the other threads of its core do matters; whether it
-    /// does.
+    /// Waits until everything before the current CPU's clock has happened if what the other threads
+    /// of its core do matters; whether it does.
     fn know_other_threads(&self) -> bool {
         let shares = self.engine.borrow().shares_core();
         if shares {
@@ -229,7 +234,8 @@ impl World {
         self.occupy(span, span.as_picos())
     }
 
-    /// The current CPU has `work` that takes so many picoseconds; what is left of it when an interrupt ends it.
+    /// The current CPU has `work` that takes so many picoseconds; what is left of it when an
+    /// interrupt ends it.
     fn occupy(&self, work: Span, takes: u64) -> Span {
         let step = self.engine.borrow_mut().begin_compute(takes);
         if step == Step::Suspend {
@@ -313,8 +319,8 @@ impl World {
     }
 }
 
-/// A source file's path from the crate's folder on. What stands before it differs between machines: the path of a workspace's
-/// `crates` folder, or of a registry's.
+/// A source file's path from the crate's folder on. What stands before it differs between machines:
+/// the path of a workspace's `crates` folder, or of a registry's.
 pub(crate) fn shorten(file: &str) -> Cow<'_, str> {
     if let Some((_, registry)) = file.split_once("/registry/src/")
         && let Some((_, file)) = registry.split_once('/')
@@ -325,7 +331,8 @@ pub(crate) fn shorten(file: &str) -> Cow<'_, str> {
     file.rfind("crates/").map_or(file, |start| &file[start + "crates/".len()..]).into()
 }
 
-/// The name of the crate in the folder `package` of a registry: `hitm-sched` of `hitm-sched-0.1.0-rc.1`.
+/// The name of the crate in the folder `package` of a registry: `hitm-sched` of
+/// `hitm-sched-0.1.0-rc.1`.
 fn without_version(package: &str) -> &str {
     let is_version = |&(at, _): &(usize, &str)| {
         package[at + 1..].split_once('.').is_some_and(|(major, _)| major.bytes().all(|digit| digit.is_ascii_digit()))
@@ -340,8 +347,8 @@ pub(crate) fn on_cpu<R>(f: impl FnOnce(&World, u32) -> R) -> Option<R> {
     if world.is_null() {
         return None;
     }
-    // SAFETY: `World::enter` set the pointer from a reference that lives as long as its call, and clears it before it
-    // returns; this call is inside that one.
+    // SAFETY: `World::enter` set the pointer from a reference that lives as long as its call, and
+    // clears it before it returns; this call is inside that one.
     let world = unsafe { &*world };
     world.current.get().map(|cpu| f(world, cpu))
 }

@@ -1,7 +1,7 @@
 //! Names for bytes: what stands at which offset of a shared object.
 //!
-//! The reports of the simulated machine print the field beside the line and the offset, and `hitm layout` prints
-//! whole objects. Both read the tables that [`Described`] types give of themselves.
+//! The reports of the simulated machine print the field beside the line and the offset, and `hitm
+//! layout` prints whole objects. Both read the tables that [`Described`] types give of themselves.
 
 /// A field of a shared object, or an array of equal fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub trait Described {
     }
 }
 
-/// An array is one field with indices: `slots[3].head`. An element that is an array itself is a field without a name:
-/// `slots[3][1].head`.
+/// An array is one field with indices: `slots[3].head`. An element that is an array itself is a
+/// field without a name: `slots[3][1].head`.
 impl<T: Described, const COUNT: usize> Described for [T; COUNT] {
     const OBJECT: &'static str = T::OBJECT;
 
@@ -66,7 +66,8 @@ impl<T: Described, const COUNT: usize> Described for [T; COUNT] {
     }
 }
 
-/// An array of words or of opaque blocks, as a field. `described!` calls this for a field that is marked `= words`.
+/// An array of words or of opaque blocks, as a field. `described!` calls this for a field that is
+/// marked `= words`.
 #[doc(hidden)]
 pub trait Words {
     /// The array as a field of an enclosing object.
@@ -79,8 +80,8 @@ impl<T, const COUNT: usize> Words for [T; COUNT] {
     }
 }
 
-/// The name of the field that covers byte `offset`, with indices and inner fields: `pri_to_cpu[99].count`.
-/// Nothing when no field does (a hole).
+/// The name of the field that covers byte `offset`, with indices and inner fields:
+/// `pri_to_cpu[99].count`. Nothing when no field does (a hole).
 #[must_use]
 pub fn resolve(fields: &[Field], offset: usize) -> Option<String> {
     let field = fields.iter().find(|field| (field.offset..field.end()).contains(&offset))?;

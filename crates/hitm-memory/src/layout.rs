@@ -1,14 +1,15 @@
 //! Two macros that say a layout once.
 //!
-//! [`described!`] is a struct whose fields have names in reports. [`orders!`] declares a set of fields once and any
-//! number of orders of them, each a `#[repr(C)]` type, behind one accessor trait: a placement is then a type parameter
-//! and not a copy of the code.
+//! [`described!`] is a struct whose fields have names in reports. [`orders!`] declares a set of
+//! fields once and any number of orders of them, each a `#[repr(C)]` type, behind one accessor
+//! trait: a placement is then a type parameter and not a copy of the code.
 
-/// A `#[repr(C)]` struct, generic over one memory, that implements [`Described`](crate::Described). Further parameters,
-/// each with one bound, may follow the memory: `Ring<M: Memory, Gap: Default>`.
+/// A `#[repr(C)]` struct, generic over one memory, that implements [`Described`](crate::Described).
+/// Further parameters, each with one bound, may follow the memory: `Ring<M: Memory, Gap: Default>`.
 ///
-/// A field whose type is described itself, or an array of such a type, is marked `= described`. Reports show
-/// `slots[3].head`, and `slots[3][1].head` where arrays are nested. An array of words is marked `= words`: `counts[3]`.
+/// A field whose type is described itself, or an array of such a type, is marked `= described`.
+/// Reports show `slots[3].head`, and `slots[3][1].head` where arrays are nested. An array of words
+/// is marked `= words`: `counts[3]`.
 ///
 /// ```
 /// use hitm_memory::{described, resolve, Described, Memory, Native};
@@ -69,10 +70,11 @@ pub struct LineStart;
 
 /// One set of fields, several orders.
 ///
-/// `fields` lists name, type and doc of every field, and makes a plain struct of the initial values and an accessor
-/// trait of them. Each `order` lists every field once, plus padding (`pad NAME: TYPE`, for bytes that our code does not
-/// use but that stand there in the original) and `line NAME` marks, after which the next field starts a line.
-/// The compiler refuses an order that leaves a field out or names it twice; offsets are asserted by the caller.
+/// `fields` lists name, type and doc of every field, and makes a plain struct of the initial values
+/// and an accessor trait of them. Each `order` lists every field once, plus padding (`pad NAME:
+/// TYPE`, for bytes that our code does not use but that stand there in the original) and `line
+/// NAME` marks, after which the next field starts a line. The compiler refuses an order that leaves
+/// a field out or names it twice; offsets are asserted by the caller.
 #[macro_export]
 macro_rules! orders {
     (
@@ -133,7 +135,8 @@ macro_rules! orders {
         }
     };
 
-    // One entry of an order after the other: into the struct's fields, the constructor's, and the padding's names.
+    // One entry of an order after the other: into the struct's fields, the constructor's, and the
+    // padding's names.
     (@order $head:tt $context:tt $all:tt {$field:ident, $($rest:tt)*} -> [$($struct:tt)*] [$($pad:tt)*] [$($line:tt)*]) => {
         $crate::orders! { @order $head $context $all {$($rest)*} -> [$($struct)* {field $field}] [$($pad)*] [$($line)*] }
     };

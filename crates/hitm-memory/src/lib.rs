@@ -1,12 +1,13 @@
 //! The seam between the scheduler and the two worlds that it runs in.
 //!
-//! All scheduler code is generic over [`Memory`] (words, fences, placement) and [`Platform`] (this CPU, time,
-//! interrupts). There are two implementations of both that ship: [`Native`] here, which disappears when compiled
-//! (`<Native as Memory>::Atomic<u32>` *is* `AtomicU32`), and the simulated machine in `hitm-machine`. Model checkers
-//! are further implementations, in `hitm-loom`.
+//! All scheduler code is generic over [`Memory`] (words, fences, placement) and [`Platform`] (this
+//! CPU, time, interrupts). There are two implementations of both that ship: [`Native`] here, which
+//! disappears when compiled (`<Native as Memory>::Atomic<u32>` *is* `AtomicU32`), and the simulated
+//! machine in `hitm-machine`. Model checkers are further implementations, in `hitm-loom`.
 //!
-//! What is built on the seam and serves more than one mechanism is here too: locks, words behind locks, objects with
-//! named fields, and bitmaps and counters that are split by a [`Scope`](hitm_topology::Scope) of the topology.
+//! What is built on the seam and serves more than one mechanism is here too: locks, words behind
+//! locks, objects with named fields, and bitmaps and counters that are split by a
+//! [`Scope`](hitm_topology::Scope) of the topology.
 //!
 //! This crate knows nothing of simulation and nothing of scheduling.
 
@@ -44,8 +45,8 @@ pub use scoped_set::{Form, ScopedSets, SetRow, UnknownForm};
 pub use time::{Span, Time};
 pub use word::{AtomicWord, Bits, Integer, Rmw, Word};
 
-/// Functions by file and line, for reports: each file from its crate's folder on, and of each function the first line, the
-/// last line and the name.
+/// Functions by file and line, for reports: each file from its crate's folder on, and of each
+/// function the first line, the last line and the name.
 pub type FunctionTable = &'static [(&'static str, &'static [(u32, u32, &'static str)])];
 
 /// The functions of this crate.

@@ -1,16 +1,19 @@
 //! Spin locks: a bare one of four bytes, and one around its data.
 //!
-//! **Claim.** Mutual exclusion in order of arrival, with one atomic read-modify-write to take and one store to release, in four
-//! bytes, the size and very nearly the uncontended cost of the kernel's raw spin lock.
-//! Use it for the few hundred nanoseconds of a scheduler's critical section; a task that may wait for long blocks on
-//! the runtime's mutex instead.
+//! **Claim.** Mutual exclusion in order of arrival, with one atomic read-modify-write to take and
+//! one store to release, in four bytes, the size and very nearly the uncontended cost of the
+//! kernel's raw spin lock. Use it for the few hundred nanoseconds of a scheduler's critical
+//! section; a task that may wait for long blocks on the runtime's mutex instead.
 //!
-//! **Origin.** The ticket lock of Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory
-//! multiprocessors", 1991. The kernel's lock is fair too, by a queue behind the word. Test and test-and-set is not, and who releases
-//! it and takes it again at once has the line and wins: Linux 2.6.25 took ticket locks after one CPU had been seen to get the lock
-//! a million times in a row (N. Piggin), and the simulated machine shows the same without end.
+//! **Origin.** The ticket lock of Mellor-Crummey and Scott, "Algorithms for scalable
+//! synchronization on shared-memory multiprocessors", 1991. The kernel's lock is fair too, by a
+//! queue behind the word. Test and test-and-set is not, and who releases it and takes it again at
+//! once has the line and wins: Linux 2.6.25 took ticket locks after one CPU had been seen to get
+//! the lock a million times in a row (N. Piggin), and the simulated machine shows the same without
+//! end.
 //!
-//! **State.** `next`: the ticket of who comes next; `served`: the ticket that holds the lock. Free when they are equal.
+//! **State.** `next`: the ticket of who comes next; `served`: the ticket that holds the lock. Free
+//! when they are equal.
 //!
 //! **Memory ordering.**
 //!
@@ -18,11 +21,12 @@
 //! |---|---|---|
 //! | `RawGuard::drop`, store Release of `served` | `RawSpinLock::lock` and `try_lock`, load Acquire of `served` | all that the holder wrote |
 //!
-//! **Cost.** Free: one read-modify-write, one load that hits, one store, one line. Contended: one load miss a release for each
-//! waiter.
+//! **Cost.** Free: one read-modify-write, one load that hits, one store, one line. Contended: one
+//! load miss a release for each waiter.
 //!
-//! **Limits.** Not reentrant. 65,535 waiters. A waiter spins, so a holder must not block; and a waiter whose thread the operating
-//! system takes off its CPU keeps those behind it waiting, so threads should not be more than CPUs.
+//! **Limits.** Not reentrant. 65,535 waiters. A waiter spins, so a holder must not block; and a
+//! waiter whose thread the operating system takes off its CPU keeps those behind it waiting, so
+//! threads should not be more than CPUs.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -76,7 +80,8 @@ impl<M: Memory> RawSpinLock<M> {
     pub fn try_lock(&self) -> Option<RawGuard<'_, M>> {
         // Acquire: as in `lock`.
         let ticket = self.served.load(Ordering::Acquire);
-        // Relaxed: as in `lock`. It succeeds only while the ticket that is served is the next one: nobody holds the lock.
+        // Relaxed: as in `lock`. It succeeds only while the ticket that is served is the next one:
+        // nobody holds the lock.
         let taken = self.next.compare_exchange(ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
         taken.is_ok().then(|| RawGuard { lock: self, ticket, site: M::site() })
     }
@@ -91,7 +96,8 @@ impl<M: Memory> Default for RawSpinLock<M> {
 impl<M: Memory> Drop for RawGuard<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        // Release: publishes the critical section. Pairs with the Acquire in `RawSpinLock::lock` and `try_lock`.
+        // Release: publishes the critical section. Pairs with the Acquire in `RawSpinLock::lock`
+        // and `try_lock`.
         M::at(self.site, || self.lock.served.store(self.ticket.wrapping_add(1), Ordering::Release));
     }
 }
@@ -110,8 +116,8 @@ impl<M: Memory> fmt::Debug for RawGuard<'_, M> {
 
 /// Data behind a [`RawSpinLock`], for data of which no part is ever read without it.
 ///
-/// What remote CPUs peek at must be [`PlainWord`](crate::PlainWord)s beside a raw lock instead: this guard hands out
-/// `&mut T`.
+/// What remote CPUs peek at must be [`PlainWord`](crate::PlainWord)s beside a raw lock instead:
+/// this guard hands out `&mut T`.
 ///
 /// The lock comes first: who describes an object gives it the offset of the whole.
 #[derive(Default)]
@@ -149,15 +155,16 @@ impl<M: Memory, T> Deref for LockGuard<'_, M, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard holds the lock, so no other reference to the value exists, but for those borrowed from
-        // this guard.
+        // SAFETY: the guard holds the lock, so no other reference to the value exists, but for
+        // those borrowed from this guard.
         unsafe { &*self.value.get() }
     }
 }
 
 impl<M: Memory, T> DerefMut for LockGuard<'_, M, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the lock and is borrowed mutably, so this is the only reference to the value.
+        // SAFETY: the guard holds the lock and is borrowed mutably, so this is the only reference
+        // to the value.
         unsafe { &mut *self.value.get() }
     }
 }

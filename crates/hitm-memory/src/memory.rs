@@ -11,8 +11,8 @@ use crate::field::Field;
 use crate::plain::PlainWord;
 use crate::word::{AtomicWord, Word};
 
-/// Bytes of a cache line: 64 on every machine that this project has costs for. Prefetchers that pull pairs of lines
-/// are not modelled, so there is no second constant for the pair.
+/// Bytes of a cache line: 64 on every machine that this project has costs for. Prefetchers that
+/// pull pairs of lines are not modelled, so there is no second constant for the pair.
 pub const LINE: usize = 64;
 
 /// Where an object goes, and what reports call it.
@@ -36,10 +36,11 @@ impl Debug for Placement<'_> {
 
 /// The whole seam between an algorithm and the memory that it runs on.
 ///
-/// Implementations are markers without state: which machine a word belongs to is known from the thread that touches it.
+/// Implementations are markers without state: which machine a word belongs to is known from the
+/// thread that touches it.
 pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
-    /// Whether `Atomic<T>` and `Plain<T>` have exactly the size and alignment of `T`, so that layouts hold. True of
-    /// the native and the simulated world, false of model checkers.
+    /// Whether `Atomic<T>` and `Plain<T>` have exactly the size and alignment of `T`, so that
+    /// layouts hold. True of the native and the simulated world, false of model checkers.
     const EXACT: bool;
 
     /// A shared word.
@@ -48,8 +49,8 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
     /// A word that a lock protects.
     type Plain<T: Word>: PlainWord<T> + Debug;
 
-    /// A place in the source, kept by guards so that what happens in their `Drop` is charged to who took them. No
-    /// bytes natively.
+    /// A place in the source, kept by guards so that what happens in their `Drop` is charged to who
+    /// took them. No bytes natively.
     type Site: Copy + Debug + Send + Sync;
 
     /// The caller's place in the source.
@@ -63,18 +64,19 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
     #[track_caller]
     fn fence(order: Ordering);
 
-    /// Reads `word` with Acquire until `again` refuses a value, and returns that value. Waits without giving the CPU
-    /// up: for locks and for hand-shakes that are about to happen.
+    /// Reads `word` with Acquire until `again` refuses a value, and returns that value. Waits
+    /// without giving the CPU up: for locks and for hand-shakes that are about to happen.
     #[track_caller]
     fn spin_while<T: Word>(word: &Self::Atomic<T>, again: impl FnMut(T) -> bool) -> T;
 
-    /// Memory for an object that other CPUs touch: zeroed or not, aligned to `layout` and to a line at least.
+    /// Memory for an object that other CPUs touch: zeroed or not, aligned to `layout` and to a line
+    /// at least.
     fn allocate(layout: Layout, placement: &Placement<'_>) -> NonNull<u8>;
 
     /// Gives memory back.
     ///
     /// # Safety
-    /// `memory` came from [`Memory::allocate`] of the same implementation with the same `layout`, and nothing uses it
-    /// any more.
+    /// `memory` came from [`Memory::allocate`] of the same implementation with the same `layout`,
+    /// and nothing uses it any more.
     unsafe fn deallocate(memory: NonNull<u8>, layout: Layout);
 }

@@ -18,7 +18,8 @@ pub struct Placed<M: Memory, T> {
     owns: PhantomData<(T, M)>,
 }
 
-/// As many values side by side as are asked for, that no other object shares a line with. The elements do share lines.
+/// As many values side by side as are asked for, that no other object shares a line with. The
+/// elements do share lines.
 pub struct PlacedSlice<M: Memory, T> {
     first: NonNull<T>,
     count: usize,
@@ -44,7 +45,8 @@ impl<M: Memory, T: Described> Placed<M, T> {
     pub fn named(object: impl Into<Cow<'static, str>>, value: T, index: Option<usize>, node: Option<NodeId>) -> Self {
         let placement = Placement { object: &object.into(), index, node, fields: &T::fields };
         let memory = M::allocate(whole_lines(Layout::new::<T>()), &placement).cast::<T>();
-        // SAFETY: the memory is fresh, of the layout of `T` or more, and nobody else has its address.
+        // SAFETY: the memory is fresh, of the layout of `T` or more, and nobody else has its
+        // address.
         unsafe { memory.write(value) };
         Self { value: memory, owns: PhantomData }
     }
@@ -55,14 +57,16 @@ impl<M: Memory, T> Deref for Placed<M, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: `new` initialised the value, only `drop` ends it, and no `&mut` to it is ever handed out.
+        // SAFETY: `new` initialised the value, only `drop` ends it, and no `&mut` to it is ever
+        // handed out.
         unsafe { self.value.as_ref() }
     }
 }
 
 impl<M: Memory, T> Drop for Placed<M, T> {
     fn drop(&mut self) {
-        // SAFETY: the value is initialised and, `self` being borrowed mutably, nobody else refers to it.
+        // SAFETY: the value is initialised and, `self` being borrowed mutably, nobody else refers
+        // to it.
         unsafe { self.value.drop_in_place() };
         // SAFETY: allocated in `new` with this layout; nothing uses it after this.
         unsafe { M::deallocate(self.value.cast(), whole_lines(Layout::new::<T>())) };
@@ -70,7 +74,8 @@ impl<M: Memory, T> Drop for Placed<M, T> {
 }
 
 impl<M: Memory, T> PlacedSlice<M, T> {
-    /// Places `count` values, element `i` made by `make(i)`. `fields` names the bytes of the whole slice.
+    /// Places `count` values, element `i` made by `make(i)`. `fields` names the bytes of the whole
+    /// slice.
     ///
     /// # Panics
     /// When the slice would be larger than the address space.
@@ -89,8 +94,8 @@ impl<M: Memory, T> PlacedSlice<M, T> {
         for element in 0..count {
             // SAFETY: `element < count` and the memory holds `count` elements.
             let slot = unsafe { first.add(element) };
-            // SAFETY: the slot is fresh memory of the layout of `T`. Were `make` to panic, the elements made so far
-            // would leak, which is safe.
+            // SAFETY: the slot is fresh memory of the layout of `T`. Were `make` to panic, the
+            // elements made so far would leak, which is safe.
             unsafe { slot.write(make(element)) };
         }
         Self { first, count, owns: PhantomData }
@@ -102,8 +107,8 @@ impl<M: Memory, T> Deref for PlacedSlice<M, T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` initialised `count` elements from `first` on, only `drop` ends them, and no `&mut` to them is
-        // ever handed out.
+        // SAFETY: `new` initialised `count` elements from `first` on, only `drop` ends them, and no
+        // `&mut` to them is ever handed out.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 }
@@ -111,7 +116,8 @@ impl<M: Memory, T> Deref for PlacedSlice<M, T> {
 impl<M: Memory, T> Drop for PlacedSlice<M, T> {
     fn drop(&mut self) {
         let layout = Layout::array::<T>(self.count).expect("checked when it was made");
-        // SAFETY: the elements are initialised and, `self` being borrowed mutably, nobody else refers to them.
+        // SAFETY: the elements are initialised and, `self` being borrowed mutably, nobody else
+        // refers to them.
         unsafe { NonNull::slice_from_raw_parts(self.first, self.count).drop_in_place() };
         // SAFETY: allocated in `new` with this layout; nothing uses it after this.
         unsafe { M::deallocate(self.first.cast(), whole_lines(layout)) };

@@ -72,8 +72,8 @@ pub enum Mode {
     Idle,
 }
 
-/// A stretch of the kernel's path that costs time of its own, beside the shared memory that it touches. Natively these
-/// cost what they cost; simulated, the cost set says.
+/// A stretch of the kernel's path that costs time of its own, beside the shared memory that it
+/// touches. Natively these cost what they cost; simulated, the cost set says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathCost {
     /// Entry to the kernel and return.
@@ -95,8 +95,9 @@ impl PathCost {
 
 /// A machine: memory, and the CPUs around it. All functions speak of the CPU that calls them.
 ///
-/// Interrupts are *taken* only where the caller asks ([`Platform::take_interrupts`]); in between they stay pending. A
-/// scheduler that never asks while it holds a run queue lock is therefore never interrupted there.
+/// Interrupts are *taken* only where the caller asks ([`Platform::take_interrupts`]); in between
+/// they stay pending. A scheduler that never asks while it holds a run queue lock is therefore
+/// never interrupted there.
 pub trait Platform: Memory {
     /// The CPU that calls.
     fn current_cpu() -> CpuId;
@@ -106,11 +107,12 @@ pub trait Platform: Memory {
 
     /// Works for `work` and returns what was left when an interrupt ended it, or nothing.
     ///
-    /// Natively the work is arithmetic of that length, looking at the pending interrupts every few microseconds.
+    /// Natively the work is arithmetic of that length, looking at the pending interrupts every few
+    /// microseconds.
     fn compute(work: Span) -> Span;
 
-    /// As [`compute`](Self::compute), for a pause between what is measured: on a simulated machine it takes as long whatever the other
-    /// threads of the core do, where work takes longer.
+    /// As [`compute`](Self::compute), for a pause between what is measured: on a simulated machine
+    /// it takes as long whatever the other threads of the core do, where work takes longer.
     fn delay(span: Span) -> Span {
         Self::compute(span)
     }
@@ -120,16 +122,17 @@ pub trait Platform: Memory {
     /// does nothing.
     fn progress() {}
 
-    /// State outside the shared memory that CPUs share, behind a lock of the host, is about to be touched: on a simulated
-    /// machine everything that comes before now has happened when this returns. No effect natively.
+    /// State outside the shared memory that CPUs share, behind a lock of the host, is about to be
+    /// touched: on a simulated machine everything that comes before now has happened when this
+    /// returns. No effect natively.
     fn settle();
 
     /// Books `path`. No effect natively.
     fn charge(path: PathCost);
 
-    /// Says that the CPU touches `range` now, and that nobody has before: [`PathCost::PageFault`] is booked for each page that so many
-    /// bytes fill, and from now on the memory is that of the CPU's package, as the kernel places memory where it is first touched.
-    /// What is in it stays.
+    /// Says that the CPU touches `range` now, and that nobody has before: [`PathCost::PageFault`]
+    /// is booked for each page that so many bytes fill, and from now on the memory is that of the
+    /// CPU's package, as the kernel places memory where it is first touched. What is in it stays.
     ///
     /// No effect natively: there the kernel does it at the first access.
     fn first_touch<T>(range: &[T]) {
@@ -139,11 +142,12 @@ pub trait Platform: Memory {
     /// Books what follows as `mode`; returns what it was booked as before.
     fn enter(mode: Mode) -> Mode;
 
-    /// Sends `interrupts` to `target`. They merge with what is pending there. A CPU may interrupt itself. Whoever takes them sees what
-    /// the sender has written before.
+    /// Sends `interrupts` to `target`. They merge with what is pending there. A CPU may interrupt
+    /// itself. Whoever takes them sees what the sender has written before.
     fn interrupt(target: CpuId, interrupts: Interrupts);
 
-    /// Whether an interrupt is pending: the cheap look that running tasks take at their checkpoints.
+    /// Whether an interrupt is pending: the cheap look that running tasks take at their
+    /// checkpoints.
     fn interrupt_pending() -> bool;
 
     /// Takes what is pending here.
@@ -152,11 +156,12 @@ pub trait Platform: Memory {
     /// Idles until an interrupt is pending. May return early.
     fn wait_for_interrupt();
 
-    /// Sets this CPU's timer to raise [`Interrupts::TIMER`] at `at`, or clears it with [`Time::NEVER`].
+    /// Sets this CPU's timer to raise [`Interrupts::TIMER`] at `at`, or clears it with
+    /// [`Time::NEVER`].
     fn set_timer(at: Time);
 
-    /// Sleeps while `word` holds `expected`, until [`Platform::unpark`]; a store alone wakes nobody. Returns at once when
-    /// the word holds something else. May return early.
+    /// Sleeps while `word` holds `expected`, until [`Platform::unpark`]; a store alone wakes
+    /// nobody. Returns at once when the word holds something else. May return early.
     ///
     /// Simulated, a CPU that nobody unparks is reported as a deadlock.
     #[track_caller]

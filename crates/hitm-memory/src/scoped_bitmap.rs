@@ -1,28 +1,30 @@
 //! Bitmaps with one bit a CPU, whole or split over the parts of a topology.
 //!
-//! **Claim.** Setting or clearing a CPU's bit writes a line that only the CPUs of its part write; a search reads the
-//! parts in turn, its own first.
-//! Use [`CpuMask`] for a set that hardly changes (which CPUs a task may run on).
+//! **Claim.** Setting or clearing a CPU's bit writes a line that only the CPUs of its part write; a
+//! search reads the parts in turn, its own first. Use [`CpuMask`] for a set that hardly changes
+//! (which CPUs a task may run on).
 //!
-//! **Origin.** Pan Deng, "sched/rt: Split cpupri_vec->cpumask to per NUMA node", 2025, for the node scope and the
-//! [`Encoding::ForeignOnes`]. Differences: any [`Scope`]; the plain [`Encoding::Zeros`].
+//! **Origin.** Pan Deng, "sched/rt: Split cpupri_vec->cpumask to per NUMA node", 2025, for the node
+//! scope and the [`Encoding::ForeignOnes`]. Differences: any [`Scope`]; the plain
+//! [`Encoding::Zeros`].
 //!
-//! **State.** A set of bitmaps has rows (one a priority level, say). A row of a part is as wide as the machine and
-//! starts on a line. Only the CPUs of a part change bits in it, each only its own bit.
+//! **State.** A set of bitmaps has rows (one a priority level, say). A row of a part is as wide as
+//! the machine and starts on a line. Only the CPUs of a part change bits in it, each only its own
+//! bit.
 //!
 //! | encoding | bit of a CPU of the part | bit of any other CPU | the whole row is |
 //! |---|---|---|---|
 //! | `Zeros` | in the set | 0 | the OR of the parts |
 //! | `ForeignOnes` | in the set | 1 | the AND of the parts |
 //!
-//! **Invariants.** (1) A row's set is the same for every scope and encoding after the same single-threaded history.
-//! (2) `ForeignOnes` depends on the topology at construction: a CPU that belongs to no part then is in every row until
-//! it is cleared there once.
+//! **Invariants.** (1) A row's set is the same for every scope and encoding after the same
+//! single-threaded history. (2) `ForeignOnes` depends on the topology at construction: a CPU that
+//! belongs to no part then is in every row until it is cleared there once.
 //!
 //! **Memory ordering.** The callers' own: each method takes the ordering of its accesses.
 //!
-//! **Cost.** Set, clear: one read-modify-write. A search: a load of each word of each part until one matches; the
-//! intersection: a load of each word of every part.
+//! **Cost.** Set, clear: one read-modify-write. A search: a load of each word of each part until
+//! one matches; the intersection: a load of each word of every part.
 
 use std::sync::atomic::Ordering;
 
@@ -128,9 +130,10 @@ impl<M: Memory> ScopedBitmaps<M> {
         (index * per_row) as u64
     }
 
-    /// The row that `pointer` points to, a value that [`ScopedBitmaps::pointer_to`] gave. The original keeps the
-    /// address of an allocation in that word, a bitmap's or, when split, that of an array of pointers to bitmaps; ours keeps an
-    /// index. Both are read on the way to the bits, which is what matters for the line that the pointer stands in.
+    /// The row that `pointer` points to, a value that [`ScopedBitmaps::pointer_to`] gave. The
+    /// original keeps the address of an allocation in that word, a bitmap's or, when split, that of
+    /// an array of pointers to bitmaps; ours keeps an index. Both are read on the way to the bits,
+    /// which is what matters for the line that the pointer stands in.
     #[inline]
     #[must_use]
     pub fn row(&self, pointer: u64) -> BitmapRow<'_, M> {
@@ -228,7 +231,8 @@ impl<M: Memory> BitmapRow<'_, M> {
         }
     }
 
-    /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at the first match.
+    /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at
+    /// the first match.
     #[inline]
     #[track_caller]
     pub fn intersects(&self, allowed: &CpuMask<M>, here: CpuId, order: Ordering) -> bool {
@@ -336,8 +340,8 @@ impl<M: Memory> CpuMask<M> {
     #[inline]
     #[track_caller]
     pub fn word(&self, index: usize) -> u64 {
-        // Relaxed: a mask that changes while it is read gives a CPU of the old or of the new set; callers look again
-        // under the lock that changes are made under.
+        // Relaxed: a mask that changes while it is read gives a CPU of the old or of the new set;
+        // callers look again under the lock that changes are made under.
         self.words[index].load(Ordering::Relaxed)
     }
 

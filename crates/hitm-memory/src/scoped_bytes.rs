@@ -1,26 +1,30 @@
 //! Sets of CPUs with one byte a CPU, whole or split over the parts of a topology.
 //!
-//! **Claim.** A CPU enters and leaves with a plain store, which waits for nobody; a search reads the bytes of the CPUs that it
-//! allows, its own part first.
-//! Use [`ScopedBitmaps`](crate::ScopedBitmaps) where the set is searched as a whole much more often than it is written, or where
-//! one CPU must take another's bit.
+//! **Claim.** A CPU enters and leaves with a plain store, which waits for nobody; a search reads
+//! the bytes of the CPUs that it allows, its own part first. Use
+//! [`ScopedBitmaps`](crate::ScopedBitmaps) where the set is searched as a whole much more often
+//! than it is written, or where one CPU must take another's bit.
 //!
-//! **Origin.** Masks of one byte a CPU without a locked instruction stand in out-of-tree patches to the kernel's idle search (the "poc
-//! selector"). Differences: any [`Scope`]; several rows.
+//! **Origin.** Masks of one byte a CPU without a locked instruction stand in out-of-tree patches to
+//! the kernel's idle search (the "poc selector"). Differences: any [`Scope`]; several rows.
 //!
-//! **State.** A byte is 1 when its CPU is in the set. There are rows (one a priority level, say); the bytes of a part's CPUs stand side by
-//! side in each row, from a line's start. Where a CPU's byte is in its part is a constant that nobody reads from shared memory.
+//! **State.** A byte is 1 when its CPU is in the set. There are rows (one a priority level, say);
+//! the bytes of a part's CPUs stand side by side in each row, from a line's start. Where a CPU's
+//! byte is in its part is a constant that nobody reads from shared memory.
 //!
-//! **Roles.** A byte has one writer at a time: its CPU, or whoever holds a lock that goes with the CPU. [`BytesRow::set`] and
-//! [`BytesRow::clear`] need nothing else. *Why a plain store is enough:* a byte holds one CPU's membership and nothing else, so nobody adds
-//! to what another has written; its stores are in the order of that lock; and a byte store leaves the bytes beside it alone. A
+//! **Roles.** A byte has one writer at a time: its CPU, or whoever holds a lock that goes with the
+//! CPU. [`BytesRow::set`] and [`BytesRow::clear`] need nothing else. *Why a plain store is enough:*
+//! a byte holds one CPU's membership and nothing else, so nobody adds to what another has written;
+//! its stores are in the order of that lock; and a byte store leaves the bytes beside it alone. A
 //! bit needs a read-modify-write because its word has the bits of others.
 //!
-//! **Memory ordering.** The callers' own: each method takes the ordering of its accesses. A store that is to be seen before the writer
-//! reads something else needs a `SeqCst` fence in between, which the read-modify-writes of other forms bring along on x86.
+//! **Memory ordering.** The callers' own: each method takes the ordering of its accesses. A store
+//! that is to be seen before the writer reads something else needs a `SeqCst` fence in between,
+//! which the read-modify-writes of other forms bring along on x86.
 //!
-//! **Cost.** Set, clear: one store, on the part's line. A search: a load of each allowed byte until one matches; eight times as many lines
-//! as bits would take. A kernel would read eight bytes at once, which words of one size cannot express.
+//! **Cost.** Set, clear: one store, on the part's line. A search: a load of each allowed byte until
+//! one matches; eight times as many lines as bits would take. A kernel would read eight bytes at
+//! once, which words of one size cannot express.
 //!
 //! **Limits.** Nobody can claim another CPU's byte: that needs a read-modify-write by both.
 
@@ -106,7 +110,8 @@ impl<M: Memory> ScopedBytes<M> {
 }
 
 impl<'a, M: Memory> BytesRow<'a, M> {
-    /// The byte of `cpu`. 1 when it is in the row; who may store to it: see the module's documentation.
+    /// The byte of `cpu`. 1 when it is in the row; who may store to it: see the module's
+    /// documentation.
     #[inline]
     #[must_use]
     pub fn byte_of(&self, cpu: CpuId) -> &'a M::Atomic<u8> {
@@ -143,7 +148,8 @@ impl<'a, M: Memory> BytesRow<'a, M> {
         self.byte_of(cpu).load(order) != 0
     }
 
-    /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at the first match.
+    /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at
+    /// the first match.
     #[inline]
     #[track_caller]
     pub fn intersects(&self, allowed: &CpuMask<M>, here: CpuId, order: Ordering) -> bool {
@@ -173,7 +179,8 @@ impl<'a, M: Memory> BytesRow<'a, M> {
         set
     }
 
-    /// How many CPUs are in the row, counted from the part of `here` onward until there are more than `limit`.
+    /// How many CPUs are in the row, counted from the part of `here` onward until there are more
+    /// than `limit`.
     #[inline]
     #[track_caller]
     pub fn count_beyond(&self, here: CpuId, limit: i32, order: Ordering) -> i32 {

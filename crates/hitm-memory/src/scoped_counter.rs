@@ -1,20 +1,22 @@
 //! A counter, whole or split over the parts of a topology.
 //!
-//! **Claim.** Adding costs one read-modify-write on a line that only the CPUs of one part write; reading adds up the
-//! parts and may stop early.
+//! **Claim.** Adding costs one read-modify-write on a line that only the CPUs of one part write;
+//! reading adds up the parts and may stop early.
 //!
-//! **Origin.** Pan Deng, "sched/rt: Split root_domain->rto_count to per-NUMA-node counters", 2025, for the node
-//! scope. Differences: any [`Scope`], and every part has a line of its own (the posted counters are bare four-byte
-//! allocations that may share a line with anything).
+//! **Origin.** Pan Deng, "sched/rt: Split root_domain->rto_count to per-NUMA-node counters", 2025,
+//! for the node scope. Differences: any [`Scope`], and every part has a line of its own (the posted
+//! counters are bare four-byte allocations that may share a line with anything).
 //!
-//! **Invariants.** (1) A part's value is never negative when every add of -1 follows an add of 1 for the same CPU.
-//! (2) With nothing in flight the sum is exact. With adds in flight it is not: what moves from a part not yet read to
-//! one already read is missed. Callers must treat the sum as a hint.
+//! **Invariants.** (1) A part's value is never negative when every add of -1 follows an add of 1
+//! for the same CPU. (2) With nothing in flight the sum is exact. With adds in flight it is not:
+//! what moves from a part not yet read to one already read is missed. Callers must treat the sum as
+//! a hint.
 //!
-//! **Layout.** At machine scope the word is the caller's own, wherever its layout has it; otherwise one line a part,
-//! on the part's node.
+//! **Layout.** At machine scope the word is the caller's own, wherever its layout has it; otherwise
+//! one line a part, on the part's node.
 //!
-//! **Cost.** Add: one line. Read: one line a part until the limit is reached; parts that nobody changed hit.
+//! **Cost.** Add: one line. Read: one line a part until the limit is reached; parts that nobody
+//! changed hit.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +27,8 @@ use crate::memory::Memory;
 use crate::placed::PlacedSlice;
 use crate::word::AtomicWord;
 
-/// Where the parts of a counter are. At [`Scope::Machine`] there are none: the word stands in the caller's object.
+/// Where the parts of a counter are. At [`Scope::Machine`] there are none: the word stands in the
+/// caller's object.
 #[derive(Debug)]
 pub struct ScopedCounter<M: Memory> {
     parts: Box<[PlacedSlice<M, M::Atomic<i32>>]>,

@@ -1,7 +1,7 @@
 //! Sets of CPUs in whatever form they are asked for: bits or bytes, whole or split.
 //!
-//! [`Form`] says which; [`ScopedSets`] is one or the other behind the same methods. What each costs, and who may write:
-//! [`ScopedBitmaps`] and [`ScopedBytes`].
+//! [`Form`] says which; [`ScopedSets`] is one or the other behind the same methods. What each
+//! costs, and who may write: [`ScopedBitmaps`] and [`ScopedBytes`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -162,7 +162,8 @@ either! {
     /// Whether `cpu` is in the row.
     contains(cpu: CpuId, order: Ordering) -> bool;
 
-    /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at the first match.
+    /// Whether some CPU of `allowed` is in the row. Looks at the part of `here` first and stops at
+    /// the first match.
     intersects(allowed: &CpuMask<M>, here: CpuId, order: Ordering) -> bool;
 
     /// The CPUs of `allowed` that are in the row.

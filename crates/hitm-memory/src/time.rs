@@ -1,4 +1,5 @@
-//! Time as integers: picoseconds, so that a cycle at any clock and a tenth of a nanosecond are both exact enough.
+//! Time as integers: picoseconds, so that a cycle at any clock and a tenth of a nanosecond are both
+//! exact enough.
 
 use std::fmt;
 use std::iter::Sum;

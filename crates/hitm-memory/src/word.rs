@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// A value that fits one atomic access: an integer of 8 to 128 bits, `bool`, or a pointer `*mut T`.
 ///
-/// 128 bits are `portable_atomic::AtomicU128` natively: one instruction where the processor has one (x86-64 with
-/// `cmpxchg16b`, aarch64), a lock elsewhere. The model checker has no words of 128 bits.
+/// 128 bits are `portable_atomic::AtomicU128` natively: one instruction where the processor has one
+/// (x86-64 with `cmpxchg16b`, aarch64), a lock elsewhere. The model checker has no words of 128
+/// bits.
 pub trait Word: Copy + Eq + Debug + 'static {
     /// The atomic of the same size and alignment: the standard library's, except for 128 bits.
     type Std: AtomicWord<Self> + Debug;
@@ -48,11 +49,12 @@ pub enum Rmw {
     Xor,
 }
 
-/// An atomic word. The operations are those of `std::sync::atomic` and mean the same; the trait exists so that an
-/// algorithm is written once over the native, the simulated and the model-checked word.
+/// An atomic word. The operations are those of `std::sync::atomic` and mean the same; the trait
+/// exists so that an algorithm is written once over the native, the simulated and the model-checked
+/// word.
 ///
-/// Every method carries `#[track_caller]`: the simulated world records who touched which line. Natively the attribute
-/// costs nothing once the call is inlined.
+/// Every method carries `#[track_caller]`: the simulated world records who touched which line.
+/// Natively the attribute costs nothing once the call is inlined.
 pub trait AtomicWord<T: Word>: Send + Sync {
     /// A word that holds `value`.
     fn new(value: T) -> Self;
@@ -72,16 +74,17 @@ pub trait AtomicWord<T: Word>: Send + Sync {
     #[track_caller]
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
 
-    /// Does what [`compare_exchange`](Self::compare_exchange) does, but may fail although the word holds `current`. It
-    /// does so on some processors. The simulated and the model-checked word fail only when the value differs.
+    /// Does what [`compare_exchange`](Self::compare_exchange) does, but may fail although the word
+    /// holds `current`. It does so on some processors. The simulated and the model-checked word
+    /// fail only when the value differs.
     ///
     /// # Errors
     /// The word's value, when nothing was written.
     #[track_caller]
     fn compare_exchange_weak(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T>;
 
-    /// Does `operation` with `value` and returns what the word held. The methods below call it; they also check that
-    /// `T` has the operation.
+    /// Does `operation` with `value` and returns what the word held. The methods below call it;
+    /// they also check that `T` has the operation.
     ///
     /// # Panics
     /// When `T` does not have the operation.

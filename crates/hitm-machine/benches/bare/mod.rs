@@ -1,6 +1,6 @@
-//! The bare loop: as many switches between as many stacks as a machine did, and one load for each of its accesses, each at
-//! the place that the load before it named, in a table as large as the machine's table of lines. No simulated machine of
-//! this kind can be faster.
+//! The bare loop: as many switches between as many stacks as a machine did, and one load for each
+//! of its accesses, each at the place that the load before it named, in a table as large as the
+//! machine's table of lines. No simulated machine of this kind can be faster.
 
 // The machine's own stacks, whose tops are spread over cache sets.
 #[path = "../../src/stack.rs"]

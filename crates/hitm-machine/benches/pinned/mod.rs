@@ -7,9 +7,10 @@
 //! | 21 and 22 | the kind: load, store, read-modify-write |
 //! | 23 to 31 | nanoseconds of work before it: for one access in three, exponentially with a mean of 60, at most 511 |
 //!
-//! It was drawn once, from the rates of FFmpeg's contended baseline, and is not drawn again: bursts of a CPU of about twelve
-//! accesses; one access in nine goes to a line of all, one in twelve to a line of another CPU, the rest to the CPU's own;
-//! of those of all, two in five are read-modify-writes and as many are loads. `tests/it/stream.rs` holds it to that.
+//! It was drawn once, from the rates of FFmpeg's contended baseline, and is not drawn again: bursts
+//! of a CPU of about twelve accesses; one access in nine goes to a line of all, one in twelve to a
+//! line of another CPU, the rest to the CPU's own; of those of all, two in five are
+//! read-modify-writes and as many are loads. `tests/it/stream.rs` holds it to that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +50,8 @@ pub(crate) fn stream() -> Vec<Access> {
     STREAM.chunks_exact(4).map(read).collect()
 }
 
-/// A machine with the stream's lines, and what its CPUs do: each its own accesses in their order, `rounds` times.
+/// A machine with the stream's lines, and what its CPUs do: each its own accesses in their order,
+/// `rounds` times.
 pub(crate) fn machine(
     topology: &Arc<Topology>,
     config: Config,

@@ -1,15 +1,17 @@
-//! Events in the order of their times: a ring of short stretches for those that are near, a heap for the others.
+//! Events in the order of their times: a ring of short stretches for those that are near, a heap
+//! for the others.
 //!
-//! Nearly all events are requests under way and lines that come free, less than some microseconds ahead. To enter one is to
-//! link it into its stretch; the next one is in the first stretch that holds any, of which a bit map tells.
+//! Nearly all events are requests under way and lines that come free, less than some microseconds
+//! ahead. To enter one is to link it into its stretch; the next one is in the first stretch that
+//! holds any, of which a bit map tells.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Event, TurnKey};
 
-/// Picoseconds of a stretch, as a power of two: 16 ns, so that one seldom holds more than a few events even with hundreds
-/// of CPUs.
+/// Picoseconds of a stretch, as a power of two: 16 ns, so that one seldom holds more than a few
+/// events even with hundreds of CPUs.
 const STRETCH_BITS: u32 = 14;
 
 /// Stretches of the ring, together 16 us: longer than queues of hundreds of CPUs take.
@@ -51,7 +53,8 @@ pub(super) struct Events {
     first: u128,
     /// The first turn that comes after it.
     bound: TurnKey,
-    /// The stretch of the event taken last. The ring holds events of this one and the `STRETCHES - 1` after it.
+    /// The stretch of the event taken last. The ring holds events of this one and the `STRETCHES -
+    /// 1` after it.
     base: u64,
     /// By stretch: a list.
     heads: Box<[u32; STRETCHES]>,
@@ -160,7 +163,8 @@ impl Events {
             if self.summary == 0 {
                 return NO_EVENT;
             }
-            // The words after this one, in the order of the ring, and last of all the stretches of this one before the base.
+            // The words after this one, in the order of the ring, and last of all the stretches of
+            // this one before the base.
             let after = (word + 1) % WORDS;
             let next = self.summary.rotate_right(after as u32).trailing_zeros() as usize;
             word = (after + next) % WORDS;

@@ -1,14 +1,16 @@
 //! What each core and each LLC domain has room for, and which line goes when there is none.
 //!
-//! A cache is sets of ways; of a full set the line goes that was used longest ago (LRU). Level 2 holds what level 1 holds.
-//! Level 2 does not see what level 1 serves, as in hardware: there a line is used when level 1 lacks it. A line that is taken
-//! away leaves its place empty.
+//! A cache is sets of ways; of a full set the line goes that was used longest ago (LRU). Level 2
+//! holds what level 1 holds. Level 2 does not see what level 1 serves, as in hardware: there a line
+//! is used when level 1 lacks it. A line that is taken away leaves its place empty.
 //!
-//! Here is only what stands where. What a place means for a line's copies is the directory's: see `directory/capacity.rs`.
+//! Here is only what stands where. What a place means for a line's copies is the directory's: see
+//! `directory/capacity.rs`.
 
 use crate::capacity::{CacheSize, Capacity};
 
-/// One cache. A set is the lines in it, the one used longest ago first; it has memory once a line came.
+/// One cache. A set is the lines in it, the one used longest ago first; it has memory once a line
+/// came.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     size: CacheSize,
@@ -46,7 +48,8 @@ impl Cache {
         true
     }
 
-    /// `line`, which is not here, comes; who has to go for it. A line stays that `must_stay`: a set of nothing else grows.
+    /// `line`, which is not here, comes; who has to go for it. A line stays that `must_stay`: a set
+    /// of nothing else grows.
     pub(super) fn insert(&mut self, line: u32, must_stay: impl Fn(u32) -> bool) -> Option<u32> {
         if self.sets.is_empty() {
             self.sets.resize(self.size.sets, Vec::new());
@@ -210,8 +213,8 @@ impl Caches {
         core.idle = core.idle.saturating_sub(1);
     }
 
-    /// If the core has idled until `now` for so long that it has put away what it had: what the caller has to
-    /// [`take`](Self::take) from it.
+    /// If the core has idled until `now` for so long that it has put away what it had: what the
+    /// caller has to [`take`](Self::take) from it.
     pub(super) fn flushed(&mut self, core: u32, now: u64) -> Vec<u32> {
         let own = &mut self.cores[core as usize];
         let since = now.saturating_sub(own.idle_since);
@@ -238,7 +241,8 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// A set-associative cache with LRU, as simply as can be: every line with the time of its last use.
+    /// A set-associative cache with LRU, as simply as can be: every line with the time of its last
+    /// use.
     #[derive(Default)]
     struct Naive(Vec<(u32, u64)>);
 

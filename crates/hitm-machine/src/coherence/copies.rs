@@ -2,7 +2,8 @@
 
 use super::{AccessId, NO_ACCESS};
 
-/// Cores in a list that is searched; beyond, a table by core. Most lines are touched by two or three cores.
+/// Cores in a list that is searched; beyond, a table by core. Most lines are touched by two or
+/// three cores.
 const LISTED: usize = 12;
 
 /// What is known of one core's copy.

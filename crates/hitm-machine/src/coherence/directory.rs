@@ -70,7 +70,8 @@ impl Directory {
     /// `transfer` as it turns out this time.
     fn varied(&mut self, transfer: u64) -> u64 {
         self.transfers += 1;
-        // SplitMix64 of the count: transfers are counted in the order of time, so a seed gives the same ones every time.
+        // SplitMix64 of the count: transfers are counted in the order of time, so a seed gives the
+        // same ones every time.
         let mut draw = (self.seed ^ self.transfers).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         draw = (draw ^ draw >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -89,7 +90,8 @@ impl Directory {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// Puts uncached lines whose home is in package `home` behind the last one until there are `count`.
+    /// Puts uncached lines whose home is in package `home` behind the last one until there are
+    /// `count`.
     pub fn grow(&mut self, count: usize, home: u16) {
         let line = Line {
             busy_until: 0,
@@ -106,7 +108,8 @@ impl Directory {
         self.lines.resize(count.max(self.lines.len()), line);
     }
 
-    /// Gives a line a new home and forgets its copies: its memory was freed and is used anew. Nobody may wait for it.
+    /// Gives a line a new home and forgets its copies: its memory was freed and is used anew.
+    /// Nobody may wait for it.
     pub fn recycle(&mut self, line: u32, home: u16) {
         self.forget_places(line);
         let line = &mut self.lines[line as usize];
@@ -118,8 +121,8 @@ impl Directory {
         }
     }
 
-    /// Whether nothing is under way to `line` and nobody waits for it: then nothing that has not been issued yet can touch it
-    /// within [`Latencies::one_way`].
+    /// Whether nothing is under way to `line` and nobody waits for it: then nothing that has not
+    /// been issued yet can touch it within [`Latencies::one_way`].
     #[inline]
     #[must_use]
     pub fn is_quiet(&self, line: u32) -> bool {
@@ -134,14 +137,16 @@ impl Directory {
         self.lines[line as usize].under_way > 0
     }
 
-    /// Whether the core of `cpu` owns `line`: then only another of its threads can be what a request waits for.
+    /// Whether the core of `cpu` owns `line`: then only another of its threads can be what a
+    /// request waits for.
     #[inline]
     #[must_use]
     pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
         self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu)).into()
     }
 
-    /// From when on `cpu` has `line` for itself, if its core owns it and no other of its threads had it since.
+    /// From when on `cpu` has `line` for itself, if its core owns it and no other of its threads
+    /// had it since.
     #[inline]
     #[must_use]
     pub fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
@@ -179,8 +184,8 @@ impl Directory {
         }
     }
 
-    /// An access at `time` of a CPU that may already have the line. When it does, the access takes effect at once, and the CPU
-    /// goes on at the time returned.
+    /// An access at `time` of a CPU that may already have the line. When it does, the access takes
+    /// effect at once, and the CPU goes on at the time returned.
     #[inline]
     pub fn hit(&mut self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<u64> {
         let core = self.latencies.core_of(cpu);
@@ -193,7 +198,8 @@ impl Directory {
                     return None;
                 }
                 if time < line.filled_at {
-                    // The CPU's own store is under way: a further one joins it, a load merges with its fill.
+                    // The CPU's own store is under way: a further one joins it, a load merges with
+                    // its fill.
                     line.dirty |= kind.is_write();
                     let done = time + cost;
                     return Some(if kind == Kind::Store { done } else { done.max(line.filled_at) });
@@ -233,7 +239,8 @@ impl Directory {
 
     /// An announced request arrives at its time. Requests must arrive in the order of their times.
     ///
-    /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide) the line.
+    /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide)
+    /// the line.
     pub fn arrive(&mut self, request: Request) -> (Outcome, Option<u64>) {
         let core = self.latencies.core_of(request.cpu);
         match self.lines[request.line as usize].state() {
@@ -260,7 +267,8 @@ impl Directory {
         self.fill(core, request.line);
         let line = &mut self.lines[request.line as usize];
         let free = now.max(line.filled_at).max(line.busy_until);
-        // A request that finds the line free was on its way already; one that waited starts when it becomes free.
+        // A request that finds the line free was on its way already; one that waited starts when it
+        // becomes free.
         let start = if free > request.time { free } else { request.time - request.way };
         let at = (start + self.latencies.to_sibling()).max(now);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
@@ -275,7 +283,8 @@ impl Directory {
         Grant { request, at, done, miss }
     }
 
-    /// No core has the line: from level 3 of its owner's domain, which is that of `core`, or else from memory. Not before `now`.
+    /// No core has the line: from level 3 of its owner's domain, which is that of `core`, or else
+    /// from memory. Not before `now`.
     fn fetch(&mut self, request: Request, core: u32, now: u64) -> Grant {
         let domain = self.latencies.domain_of(core);
         let line = &self.lines[request.line as usize];
@@ -358,8 +367,8 @@ impl Directory {
         if self.arbitration.has_domains() { self.latencies.domain_of(self.latencies.core_of(cpu)) } else { 0 }
     }
 
-    /// Serves who waits for `line` at `now`, as far as the line allows. Returns when to decide again, if anybody still
-    /// waits.
+    /// Serves who waits for `line` at `now`, as far as the line allows. Returns when to decide
+    /// again, if anybody still waits.
     pub fn decide(&mut self, line: u32, now: u64, grants: &mut Vec<Grant>) -> Option<u64> {
         loop {
             let busy_until = self.lines[line as usize].busy_until;
@@ -440,7 +449,8 @@ impl Directory {
         let handoff = self.varied(handoff);
         let idle = request.left_of(self.latencies.idle(handoff));
         if queued {
-            // Having waited saves the way to the queue, but never makes a request faster than an idle line would.
+            // Having waited saves the way to the queue, but never makes a request faster than an
+            // idle line would.
             (now + self.latencies.queued(handoff)).max(request.time + idle)
         } else {
             now.max(request.time) + idle
@@ -521,8 +531,8 @@ impl Directory {
         (at, done)
     }
 
-    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where nobody knows who shares, and a little
-    /// for each sharer.
+    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where nobody
+    /// knows who shares, and a little for each sharer.
     fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
         let domain = self.latencies.domain_of(core);
         let sharers = self.contended[contended].copies.valid();

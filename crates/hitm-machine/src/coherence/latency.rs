@@ -47,8 +47,8 @@ pub struct Latencies {
     handoff: Box<[u64]>,
     /// Between domains of a package when the line's home is in another.
     remote_home: Option<u64>,
-    /// From issuing a request to its arrival: within this time of being issued nothing touches a line of another core. Half of
-    /// the shortest transfer between cores.
+    /// From issuing a request to its arrival: within this time of being issued nothing touches a
+    /// line of another core. Half of the shortest transfer between cores.
     pub one_way: u64,
     /// The same between threads of a core.
     pub one_way_in_core: u64,
@@ -72,13 +72,15 @@ pub struct Latencies {
     spread_permille: u64,
     /// The operations of one visit of a contended line, which the tables' hand-offs include.
     visit: u64,
-    /// By requester's domain: what asking every core of the machine takes, where nobody knows who shares a line.
+    /// By requester's domain: what asking every core of the machine takes, where nobody knows who
+    /// shares a line.
     broadcast: Option<Box<[u64]>>,
     /// Thousandths: what invalidating a copy in another package takes of a hand-off.
     upgrade_permille: u64,
 }
 
-/// Whether two packages are farther from each other than the nearest two are: more than one hop apart.
+/// Whether two packages are farther from each other than the nearest two are: more than one hop
+/// apart.
 fn is_far(topology: &Topology, to: LlcId, from: LlcId) -> bool {
     let node = |llc: LlcId| topology.cpu(topology.cpus_of(Scope::Llc, llc.index())[0]).node;
     let llcs = || (0..topology.llcs() as u32).map(LlcId);
@@ -213,15 +215,17 @@ impl Latencies {
         }
     }
 
-    /// A hand-off between threads of a core less the operation, which is charged by itself: from issuing a request, or from
-    /// the end of the other thread's operation for a request that waited for it.
+    /// A hand-off between threads of a core less the operation, which is charged by itself: from
+    /// issuing a request, or from the end of the other thread's operation for a request that waited
+    /// for it.
     #[inline]
     #[must_use]
     pub fn to_sibling(&self) -> u64 {
         self.same_core.saturating_sub(self.rmw_hit)
     }
 
-    /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose home is in package `home`.
+    /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose
+    /// home is in package `home`.
     #[inline]
     #[must_use]
     pub fn handoff(&self, to: usize, from: usize, home: u32) -> u64 {
@@ -242,7 +246,8 @@ impl Latencies {
         if self.package_of(to) == self.package_of(from) { handoff } else { handoff * self.upgrade_permille / 1_000 }
     }
 
-    /// What taking a line that several share costs a writer in domain `to` at least, whoever they are.
+    /// What taking a line that several share costs a writer in domain `to` at least, whoever they
+    /// are.
     #[must_use]
     pub fn broadcast(&self, to: usize) -> u64 {
         self.broadcast.as_ref().map_or(0, |farthest| farthest[to])
@@ -254,8 +259,8 @@ impl Latencies {
         if self.package_of(to) == home { self.memory_local } else { self.memory_remote }
     }
 
-    /// The transfer of a line to a request that already waited, for a hand-off of `handoff`: that less the operations of the
-    /// visit, which are charged by themselves, and half of it at least.
+    /// The transfer of a line to a request that already waited, for a hand-off of `handoff`: that
+    /// less the operations of the visit, which are charged by themselves, and half of it at least.
     #[inline]
     #[must_use]
     pub fn queued(&self, handoff: u64) -> u64 {

@@ -6,12 +6,13 @@ pub(super) const NOBODY: u32 = u32::MAX;
 /// No thread.
 pub(super) const NO_THREAD: u16 = u16::MAX;
 
-/// A line. Most are only ever touched by one core and need nothing else. Every access reads one: two fill a line of the
-/// host.
+/// A line. Most are only ever touched by one core and need nothing else. Every access reads one:
+/// two fill a line of the host.
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 pub(super) struct Line {
-    /// Before this time the line serves nobody: it is on its way, or its owner's operation is not done.
+    /// Before this time the line serves nobody: it is on its way, or its owner's operation is not
+    /// done.
     pub(super) busy_until: u64,
     /// When the owner's copy arrived.
     pub(super) filled_at: u64,
@@ -19,11 +20,13 @@ pub(super) struct Line {
     pub(super) contended: u32,
     /// See [`State`].
     pub(super) state: Packed,
-    /// The thread of the owning core that may write the line, or `NO_THREAD` when several of them have read it since.
+    /// The thread of the owning core that may write the line, or `NO_THREAD` when several of them
+    /// have read it since.
     pub(super) thread: u16,
     /// The package of the line's home.
     pub(super) home: u16,
-    /// CPUs that have issued accesses that have not taken effect: loads and locked operations, and stores, one for all of a CPU.
+    /// CPUs that have issued accesses that have not taken effect: loads and locked operations, and
+    /// stores, one for all of a CPU.
     pub(super) under_way: u16,
     /// Whether anybody waits in its queue.
     pub(super) wanted: bool,

@@ -1,13 +1,15 @@
 //! Who waits for a line, and who is next.
 //!
-//! One queue an LLC domain under `local-first`, a single one under `fifo`, which is then the same rule with one domain.
-//! The line is in one domain, its *place*. Requests of that domain are served in order of arrival; all others together hold one
-//! entry in that order, the *token*. When the token is reached the line moves to the domain of the oldest of them. The
-//! token enters at the tail: when the line arrives while others wait elsewhere, or when the first request from elsewhere
-//! arrives. (The home keeps one snoop of a line under way, and the domain that owns the line orders it among its own
-//! requests.)
+//! One queue an LLC domain under `local-first`, a single one under `fifo`, which is then the same
+//! rule with one domain. The line is in one domain, its *place*. Requests of that domain are served
+//! in order of arrival; all others together hold one entry in that order, the *token*. When the
+//! token is reached the line moves to the domain of the oldest of them. The token enters at the
+//! tail: when the line arrives while others wait elsewhere, or when the first request from
+//! elsewhere arrives. (The home keeps one snoop of a line under way, and the domain that owns the
+//! line orders it among its own requests.)
 //!
-//! With a bound K a domain serves its own, those that arrive later than requests from elsewhere too, up to K in a row.
+//! With a bound K a domain serves its own, those that arrive later than requests from elsewhere
+//! too, up to K in a row.
 
 use std::collections::VecDeque;
 
@@ -19,10 +21,11 @@ pub(super) struct Queue {
     domains: Box<[VecDeque<Waiting>]>,
     count: usize,
     place: usize,
-    /// How many requests of the place are served before those from elsewhere get their turn; none while nobody waits
-    /// elsewhere.
+    /// How many requests of the place are served before those from elsewhere get their turn; none
+    /// while nobody waits elsewhere.
     token: Option<usize>,
-    /// How many of its own a domain serves in a row, whenever they arrived; none to honour the order of arrival.
+    /// How many of its own a domain serves in a row, whenever they arrived; none to honour the
+    /// order of arrival.
     bound: Option<usize>,
 }
 
@@ -119,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_domain_serves_its_own_up_to_the_token() {
-        // 10 arrives from elsewhere after 1 and before 2: one turn, then the line is in domain 1 and serves 11 and 12,
-        // which arrived last, before it comes back to 2.
+        // 10 arrives from elsewhere after 1 and before 2: one turn, then the line is in domain 1
+        // and serves 11 and 12, which arrived last, before it comes back to 2.
         assert_eq!(order(0, 2, &[(0, 1), (1, 10), (0, 2), (1, 11), (1, 12)]), [1, 10, 11, 12, 2]);
     }
 

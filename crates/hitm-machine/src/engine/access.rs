@@ -25,9 +25,11 @@ pub(crate) enum Issue {
     Buffered,
     /// Others may have their turn first: issue it again when the CPU is resumed.
     Later,
-    /// Its own stores come first: issue it again when the CPU is resumed and has called [`Engine::stores_drained`].
+    /// Its own stores come first: issue it again when the CPU is resumed and has called
+    /// [`Engine::stores_drained`].
     Drain,
-    /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as `Now`.
+    /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as
+    /// `Now`.
     Wait,
 }
 
@@ -54,8 +56,8 @@ impl Engine {
         self.advance(until, part);
     }
 
-    /// The common case of [`issue`](Self::issue), with the same result: an access that finds its line and has nothing to
-    /// do with the CPU's stores. Whether it was that.
+    /// The common case of [`issue`](Self::issue), with the same result: an access that finds its
+    /// line and has nothing to do with the CPU's stores. Whether it was that.
     #[inline]
     pub(crate) fn find(&mut self, touch: &Touch) -> bool {
         // Where caches have sizes nothing is there: `issue` asks which level has it.
@@ -122,7 +124,8 @@ impl Engine {
         }
         let clock = self.clock();
         let free = self.is_free(line);
-        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is certain already.
+        // Others may be due before this. Then only what finds its line or lacks it, undisturbed, is
+        // certain already.
         let early = !self.acts_at(clock);
         if early && (free || !self.is_sure(line, clock) || !self.is_certain(line)) {
             self.resume_at(clock);
@@ -164,8 +167,9 @@ impl Engine {
         self.send_request(touch, line, clock)
     }
 
-    /// An access after the measurement. What happens then is not simulated in detail, it only has to end: once no CPU is measured
-    /// any more every access hits, and CPUs take turns where they wait.
+    /// An access after the measurement. What happens then is not simulated in detail, it only has
+    /// to end: once no CPU is measured any more every access hits, and CPUs take turns where they
+    /// wait.
     fn issue_over(&mut self, touch: &Touch, line: u32) -> Issue {
         let clock = self.clock();
         if !self.is_over(self.ahead.horizon()) {
@@ -195,7 +199,8 @@ impl Engine {
         self.free_lines.get(line as usize).is_some_and(|&free| free)
     }
 
-    /// A load of a line that has gone since an earlier fill of the window, which serves this load too.
+    /// A load of a line that has gone since an earlier fill of the window, which serves this load
+    /// too.
     fn read_covered(&mut self, touch: &Touch, line: u32, done: u64) -> Issue {
         let value = self.value_before_ahead(touch, line);
         self.cpu().window.end_fill();
@@ -204,12 +209,13 @@ impl Engine {
         value.map_or(Issue::Now, Issue::Forwarded)
     }
 
-    /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU has stored is missing from it: a
-    /// store ends the fill, and none begins while one to its line waits.
+    /// A load of the line that was filled last, whatever became of it since. Nothing that this CPU
+    /// has stored is missing from it: a store ends the fill, and none begins while one to its line
+    /// waits.
     fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
         let offset = touch.address() % LINE;
-        // SAFETY: the word that is touched is a live one, and stood there when the line was filled: memory that is freed is
-        // reused only after a locked operation, which ends the window.
+        // SAFETY: the word that is touched is a live one, and stood there when the line was filled:
+        // memory that is freed is reused only after a locked operation, which ends the window.
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
         self.cpu().window.pass();
         self.hit(touch, line, self.clock() + self.directory.latencies().load_hit);
@@ -290,7 +296,8 @@ impl Engine {
             let start = touch.address() % LINE;
             // SAFETY: a line starts inside the arena's memory, of which the word is a part.
             let start = unsafe { touch.word.sub(start) };
-            // SAFETY: the arena's memory is live and in whole lines; this host thread alone touches it.
+            // SAFETY: the arena's memory is live and in whole lines; this host thread alone touches
+            // it.
             let bytes = unsafe { LineBytes::read(start) };
             self.cpu().window.filled(line, bytes);
         }
@@ -320,9 +327,10 @@ impl Engine {
         self.spinners.give_back(waiting);
     }
 
-    /// The current CPU, which has looked at a word and has seen `value` there, waits for a write to its line without giving itself up: `Wait`,
-    /// and [`Engine::spun`] when it is resumed. `Now` when the line that it has looked at has gone meanwhile, and with it what a write would
-    /// have told, or when the word was written: it looks again.
+    /// The current CPU, which has looked at a word and has seen `value` there, waits for a write to
+    /// its line without giving itself up: `Wait`, and [`Engine::spun`] when it is resumed. `Now`
+    /// when the line that it has looked at has gone meanwhile, and with it what a write would have
+    /// told, or when the word was written: it looks again.
     pub(crate) fn spin_on(&mut self, looked: &Touch) -> Issue {
         let Touch { site, .. } = *looked;
         let Some(line) = self.extent.line_of(looked.address()) else {
@@ -345,11 +353,12 @@ impl Engine {
         Issue::Wait
     }
 
-    /// Whether the next write to `line`, which the current CPU has just looked at, tells it of everything that it has not seen. Not
-    /// known yet if others may have their turn first.
+    /// Whether the next write to `line`, which the current CPU has just looked at, tells it of
+    /// everything that it has not seen. Not known yet if others may have their turn first.
     fn sees_writes(&mut self, looked: &Touch, line: u32, now: u64) -> Option<bool> {
         if self.is_over(now) {
-            // Accesses are in order then, and do not move lines; only what an earlier fill showed may be old.
+            // Accesses are in order then, and do not move lines; only what an earlier fill showed
+            // may be old.
             return Some(!self.cpu().window.has_filled(line));
         }
         if self.is_free(line) {

@@ -1,22 +1,24 @@
-//! How far the current CPU may run ahead of the others in its turn: what [`coherence`](crate::coherence) says of look-ahead, made use
-//! of.
+//! How far the current CPU may run ahead of the others in its turn: what
+//! [`coherence`](crate::coherence) says of look-ahead, made use of.
 
 use super::stores::read_word;
 use super::{Engine, Step, Touch};
 use crate::calendar::{NEVER, TurnKey};
 use crate::cpu::{Overwritten, Waits};
 
-/// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what is to happen: whatever is
-/// entered lowers them.
+/// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what
+/// is to happen: whatever is entered lowers them.
 #[derive(Debug)]
 pub(super) struct Ahead {
     /// The first turn at which the current CPU comes after another CPU's turn or an event.
     horizon: TurnKey,
     /// Before this time it comes before everybody else.
     acts_before: u64,
-    /// Before this time nobody else's request, unless it is under way already, reaches a line that the core does not own.
+    /// Before this time nobody else's request, unless it is under way already, reaches a line that
+    /// the core does not own.
     sure_before: u64,
-    /// The same for a line that the core owns, which a thread of the core reaches sooner; until it is asked for, not known.
+    /// The same for a line that the core owns, which a thread of the core reaches sooner; until it
+    /// is asked for, not known.
     sure_in_core: Option<u64>,
 }
 
@@ -67,10 +69,12 @@ impl Engine {
         Step::Suspend
     }
 
-    /// Whether it is known which interrupts have reached the current CPU by its clock; if not, enters its turn.
+    /// Whether it is known which interrupts have reached the current CPU by its clock; if not,
+    /// enters its turn.
     pub(crate) fn may_see_interrupts(&mut self) -> Step {
         let clock = self.clock();
-        // After the measurement the order of accesses is that of the turns, which must not depend on look-ahead.
+        // After the measurement the order of accesses is that of the turns, which must not depend
+        // on look-ahead.
         let ahead = self.config.look_ahead && !self.is_over(clock);
         if ahead && clock < self.interrupted_not_before(self.current) || self.acts_at(clock) {
             return Step::Go;
@@ -91,7 +95,8 @@ impl Engine {
         time > self.measured.1
     }
 
-    /// Whether it is certain what the current CPU finds at `line`, to which nothing is under way, at `time`.
+    /// Whether it is certain what the current CPU finds at `line`, to which nothing is under way,
+    /// at `time`.
     #[inline]
     pub(super) fn is_sure(&mut self, line: u32, time: u64) -> bool {
         if self.directory.has_capacity() && !self.is_sure_of_level(line) {
@@ -138,16 +143,17 @@ impl Engine {
         self.cpus[number as usize].next_interrupt().min(new)
     }
 
-    /// The current CPU is about to write a word at `at`, and others come before that have not had their turns: keeps what it held.
-    /// For one kind of access reads a line without asking for it, a load that an earlier fill serves, and must not see what is written
-    /// later.
+    /// The current CPU is about to write a word at `at`, and others come before that have not had
+    /// their turns: keeps what it held. For one kind of access reads a line without asking for it,
+    /// a load that an earlier fill serves, and must not see what is written later.
     pub(super) fn keep_overwritten(&mut self, touch: &Touch, at: u64) {
         // SAFETY: the word that is touched is a live one of this size.
         let value = unsafe { read_word(touch.word, touch.size) };
         self.cpu().overwritten.push(Overwritten { address: touch.address(), value, at });
     }
 
-    /// What the word that the current CPU reads in its turn held before `line`'s owner wrote it ahead, if it did.
+    /// What the word that the current CPU reads in its turn held before `line`'s owner wrote it
+    /// ahead, if it did.
     pub(super) fn value_before_ahead(&self, touch: &Touch, line: u32) -> Option<u128> {
         let writer = self.directory.writer(line)?;
         let now = TurnKey::new(self.clock(), self.current);
@@ -155,8 +161,8 @@ impl Engine {
         self.cpus[writer as usize].overwritten.iter().find(is_later).map(|write| write.value)
     }
 
-    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing is under way to it at all,
-    /// or the core lacks it and none of its threads has asked for it.
+    /// Whether nothing that is under way can change what the current CPU finds at `line`: nothing
+    /// is under way to it at all, or the core lacks it and none of its threads has asked for it.
     pub(super) fn is_certain(&self, line: u32) -> bool {
         let own = &self.cpus[self.current as usize];
         // What it has stored comes before what it asks for now, and must be known first.

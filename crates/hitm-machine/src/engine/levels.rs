@@ -1,4 +1,5 @@
-//! Where caches have sizes: which level serves an access, who idles, and which package a page belongs to.
+//! Where caches have sizes: which level serves an access, who idles, and which package a page
+//! belongs to.
 
 use hitm_memory::{LINE, PathCost};
 
@@ -30,7 +31,8 @@ impl Engine {
         self.directory.hit(self.current, line, kind, clock)
     }
 
-    /// The same where that depends on the level. Loads that level 2 serves overlap with each other and with misses, as misses do.
+    /// The same where that depends on the level. Loads that level 2 serves overlap with each other
+    /// and with misses, as misses do.
     #[inline(never)]
     fn look_up_by_level(&mut self, kind: Kind, line: u32, clock: u64) -> Option<u64> {
         let (done, level) = self.directory.hit_by_level(self.current, line, kind, clock)?;
@@ -54,8 +56,9 @@ impl Engine {
         self.directory.hit_by_level(number, line, Kind::Store, now).is_some()
     }
 
-    /// Whether it is certain ahead of the others which level serves the current CPU: level 1 of a core that no other thread uses
-    /// and that has asked for nothing. Any other access takes part in what goes first when there is no room.
+    /// Whether it is certain ahead of the others which level serves the current CPU: level 1 of a
+    /// core that no other thread uses and that has asked for nothing. Any other access takes part
+    /// in what goes first when there is no room.
     pub(super) fn is_sure_of_level(&self, line: u32) -> bool {
         let alone = self.other_threads[self.current as usize].is_empty();
         alone && self.cpus[self.current as usize].stores.is_empty() && self.directory.is_in_level_1(self.current, line)
@@ -78,8 +81,8 @@ impl Engine {
         } += 1;
     }
 
-    /// The memory in `start..end` is touched for the first time, by the current CPU, which acts before everybody else: a page fault
-    /// for each page of it.
+    /// The memory in `start..end` is touched for the first time, by the current CPU, which acts
+    /// before everybody else: a page fault for each page of it.
     pub(crate) fn first_touch(&mut self, start: usize, end: usize) {
         for _ in 0..(end - start).div_ceil(PAGE) {
             self.charge(PathCost::PageFault);

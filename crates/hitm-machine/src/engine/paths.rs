@@ -1,4 +1,5 @@
-//! What takes a CPU time but no line: paths of the kernel, work, interrupts, timers, idling and parking.
+//! What takes a CPU time but no line: paths of the kernel, work, interrupts, timers, idling and
+//! parking.
 
 use std::panic::Location;
 
@@ -11,9 +12,9 @@ use crate::coherence::Distance;
 use crate::cpu::Waits;
 use crate::faults::{Late, Taken};
 
-/// An interrupt whose sender had stores that had not taken effect. It does not arrive before they have: a local interrupt controller that
-/// is written to like memory takes its place behind them, and systems put a fence before one that is not. Whoever takes it sees what
-/// its sender wrote.
+/// An interrupt whose sender had stores that had not taken effect. It does not arrive before they
+/// have: a local interrupt controller that is written to like memory takes its place behind them,
+/// and systems put a fence before one that is not. Whoever takes it sees what its sender wrote.
 #[derive(Debug)]
 pub(super) struct Behind {
     sender: u32,
@@ -41,13 +42,15 @@ impl Engine {
         self.may_be_taken(Taken::OnPath, part);
     }
 
-    /// Whether what another thread of the current CPU's core does lengthens what the current CPU executes. Then all that comes before its
-    /// clock must have happened before it executes anything.
+    /// Whether what another thread of the current CPU's core does lengthens what the current CPU
+    /// executes. Then all that comes before its clock must have happened before it executes
+    /// anything.
     pub(crate) fn shares_core(&self) -> bool {
         self.shared_core_factor != 1.0 && !self.other_threads[self.current as usize].is_empty()
     }
 
-    /// How long the current CPU takes for what it executes in `span` alone on its core, as its other threads are now.
+    /// How long the current CPU takes for what it executes in `span` alone on its core, as its
+    /// other threads are now.
     pub(crate) fn in_shared_core(&self, span: u64) -> u64 {
         let now = self.clock();
         let mut threads = self.other_threads[self.current as usize].iter();
@@ -96,7 +99,8 @@ impl Engine {
         if now == until {
             return Span::ZERO;
         }
-        // Shared or not, it was equally fast all the time. Rounded up: nothing is left only of what was done.
+        // Shared or not, it was equally fast all the time. Rounded up: nothing is left only of what
+        // was done.
         let left = u128::from(work.as_picos()) * u128::from(until - now);
         Span::from_picos(left.div_ceil(u128::from(until - since)) as u64)
     }
@@ -135,7 +139,8 @@ impl Engine {
         self.paths.idle_notice > 0
     }
 
-    /// Whether `target` idles and monitors the line that the current CPU has just written: then no interrupt is sent.
+    /// Whether `target` idles and monitors the line that the current CPU has just written: then no
+    /// interrupt is sent.
     fn notices(&self, target: u32) -> bool {
         // One that looked ahead may have begun to idle later than now.
         let now = self.cpus[self.current as usize].clock;

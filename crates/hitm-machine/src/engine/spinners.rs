@@ -1,7 +1,7 @@
 //! The CPUs that wait for a write to a line.
 //!
-//! Every write asks whether somebody waits for its line, and hardly ever does somebody: a small table of counts says no at
-//! once.
+//! Every write asks whether somebody waits for its line, and hardly ever does somebody: a small
+//! table of counts says no at once.
 
 use rustc_hash::FxHashMap;
 

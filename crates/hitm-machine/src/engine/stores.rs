@@ -1,11 +1,14 @@
-//! The way of plain stores to memory: a store that does not find its line, or that comes behind one that waits, stands in its CPU's
-//! buffer, and the CPU goes on. Each asks for its line at once; they take effect in the order in which they were issued (TSO),
-//! each when its line is here. Whoever lets a lock go therefore waits in the lock's queue, behind those who try for it.
+//! The way of plain stores to memory: a store that does not find its line, or that comes behind one
+//! that waits, stands in its CPU's buffer, and the CPU goes on. Each asks for its line at once;
+//! they take effect in the order in which they were issued (TSO), each when its line is here.
+//! Whoever lets a lock go therefore waits in the lock's queue, behind those who try for it.
 //!
-//! A line that comes before its store's turn may be taken away again; then the store asks once more when its turn comes, and
-//! both requests count as misses. The line is not held meanwhile: two CPUs that held one each for the other would never end.
+//! A line that comes before its store's turn may be taken away again; then the store asks once more
+//! when its turn comes, and both requests count as misses. The line is not held meanwhile: two CPUs
+//! that held one each for the other would never end.
 //!
-//! Until a store has taken effect the directory counts it as under way to its line, so that nobody looks ahead of it.
+//! Until a store has taken effect the directory counts it as under way to its line, so that nobody
+//! looks ahead of it.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -24,7 +27,8 @@ fn write_word(word: NonNull<u8>, size: usize, value: u128) {
     // Relaxed: one host thread runs the machine; the atomics are there because the words are.
     let order = Ordering::Relaxed;
     match size {
-        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` marks stores to memory that is freed.
+        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` marks stores to
+        // memory that is freed.
         1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.store(value as u8, order),
         // SAFETY: as above.
         2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.store(value as u16, order),
@@ -61,7 +65,8 @@ pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
 }
 
 impl Engine {
-    /// Before a locked operation or a fence, and when there is no room: waits until the current CPU's stores have taken effect.
+    /// Before a locked operation or a fence, and when there is no room: waits until the current
+    /// CPU's stores have taken effect.
     pub(crate) fn drain_stores(&mut self) -> Step {
         if self.cpu().stores.is_empty() {
             return Step::Go;
@@ -99,7 +104,8 @@ impl Engine {
         Issue::Buffered
     }
 
-    /// A store of the current CPU behind others that have not taken effect; `early` when others may have their turn before.
+    /// A store of the current CPU behind others that have not taken effect; `early` when others may
+    /// have their turn before.
     pub(super) fn store_behind(&mut self, touch: &Touch, line: u32, early: bool, free: bool) -> Issue {
         let clock = self.clock();
         if early && self.cpu().stores.any_due(clock) {
@@ -139,7 +145,8 @@ impl Engine {
         time
     }
 
-    /// The stores of CPU `number` whose turn it is and whose lines are here take effect, and what waited for that goes on.
+    /// The stores of CPU `number` whose turn it is and whose lines are here take effect, and what
+    /// waited for that goes on.
     pub(super) fn commit(&mut self, number: u32, now: u64) {
         self.commit_stores(number, now);
         if !self.behind.is_empty() {
@@ -174,8 +181,8 @@ impl Engine {
         }
     }
 
-    /// Whether the line of a store is here at its turn, the one before it having written line `before` just now. If not, it is
-    /// asked for again, or waited for.
+    /// Whether the line of a store is here at its turn, the one before it having written line
+    /// `before` just now. If not, it is asked for again, or waited for.
     fn has_line(&mut self, number: u32, store: &Store, before: Option<u32>, now: u64) -> bool {
         let is_here = before == Some(store.line) || store.stage == Stage::Granted(now);
         if is_here || self.is_over(now) || store.freed || self.is_free(store.line) {

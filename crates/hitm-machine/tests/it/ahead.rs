@@ -1,7 +1,8 @@
-//! Looking ahead changes the speed and nothing else: random programs see the same values at the same times, and the machine counts
-//! the same, whether its CPUs look ahead or take turns.
+//! Looking ahead changes the speed and nothing else: random programs see the same values at the
+//! same times, and the machine counts the same, whether its CPUs look ahead or take turns.
 //!
-//! Every program runs on a machine without faults or with them, and with caches that hold all or hardly anything.
+//! Every program runs on a machine without faults or with them, and with caches that hold all or
+//! hardly anything.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -32,7 +33,8 @@ type Seen = Vec<(u64, Time, Time, u64)>;
 /// The words that all CPUs touch.
 struct Shared {
     lines: Vec<PlacedSlice<Simulated, Line>>,
-    /// The last CPU writes its first word again and again, until the second says that all others have ended.
+    /// The last CPU writes its first word again and again, until the second says that all others
+    /// have ended.
     clock: PlacedSlice<Simulated, Line>,
 }
 
@@ -55,7 +57,8 @@ impl Shared {
         let word = self.word(line, random.below(WORDS as u64) as usize);
         let drawn = random.below(100);
         let read = match drawn {
-            // Relaxed throughout: the machine's order is that of x86 whatever is asked, and nothing is concluded from a value.
+            // Relaxed throughout: the machine's order is that of x86 whatever is asked, and nothing
+            // is concluded from a value.
             0..45 => u64::from(word.load(Ordering::Relaxed)),
             45..70 => {
                 word.store(random.below(1 << 20) as u32 * cpus as u32 + cpu as u32, Ordering::Relaxed);
@@ -120,7 +123,8 @@ const FAULTS: Faults = Faults {
     lost: 0.02,
 };
 
-/// Caches for one to four lines in level 1 and 2 and one to six in level 3, of cores that have flushed after as little as a CPU idles.
+/// Caches for one to four lines in level 1 and 2 and one to six in level 3, of cores that have
+/// flushed after as little as a CPU idles.
 fn small(seed: u64) -> Capacity {
     let mut random = Random::new(seed, 1 << 20);
     let mut size =
@@ -265,7 +269,8 @@ fn random_programs_see_the_same_from_small_caches() {
     assert!(is_one || came.borrow().iter().all(|&total| total > 1_000), "what came: {came:?}");
 }
 
-/// Whoever waits for a word when the measurement ends, and lines are not followed any more, still sees it written.
+/// Whoever waits for a word when the measurement ends, and lines are not followed any more, still
+/// sees it written.
 #[test]
 fn a_turn_is_passed_on_after_the_measurement() {
     for (seed, shape) in

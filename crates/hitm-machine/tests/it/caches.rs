@@ -1,8 +1,9 @@
 //! Caches that have sizes: what each way of a line costs, computed by hand.
 //!
-//! Times are nanoseconds. A machine of Genoa's costs without anything that varies: a load that level 1 serves 1.1, level 2 3.8,
-//! level 3 14.0, memory 107.0 and 200.0, a locked operation 2.5 more than its line's way, a hand-off over 0.85: in a CCX
-//! 27.1 / 0.85 = 31.9, between CCXs 99.3 / 0.85 = 116.8, between packages 191.6 / 0.85 = 225.4.
+//! Times are nanoseconds. A machine of Genoa's costs without anything that varies: a load that
+//! level 1 serves 1.1, level 2 3.8, level 3 14.0, memory 107.0 and 200.0, a locked operation 2.5
+//! more than its line's way, a hand-off over 0.85: in a CCX 27.1 / 0.85 = 31.9, between CCXs 99.3 /
+//! 0.85 = 116.8, between packages 191.6 / 0.85 = 225.4.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -32,7 +33,8 @@ fn costs(shape: &Topology) -> Costs {
     costs
 }
 
-/// Two lines in level 1, four in level 2, eight in level 3, each in one set; a core that idles for 10 us has flushed.
+/// Two lines in level 1, four in level 2, eight in level 3, each in one set; a core that idles for
+/// 10 us has flushed.
 const SMALL: Capacity = Capacity {
     level_1: CacheSize { sets: 1, ways: 2 },
     level_2: CacheSize { sets: 1, ways: 4 },
@@ -158,7 +160,8 @@ fn a_core_finds_its_own_lines_level_by_level() {
 
 #[test]
 fn what_level_3_has_no_room_for_is_in_memory() {
-    // Four lines in level 2 and eight in level 3: of fourteen, the two used longest ago are in memory.
+    // Four lines in level 2 and eight in level 3: of fourteen, the two used longest ago are in
+    // memory.
     let levels = check(
         1,
         &[
@@ -251,9 +254,11 @@ fn a_thread_at_work_keeps_its_cores_caches() {
 fn loads_that_level_2_and_3_serve_overlap_as_misses_do() {
     let steps: [Step; 3] = [
         (0, BEGIN, |lines| apart(lines, 0..4, load)),
-        // Lines 0 and 1 are in level 2; the first load leaves 1.1 to the second, which was under way meanwhile.
+        // Lines 0 and 1 are in level 2; the first load leaves 1.1 to the second, which was under
+        // way meanwhile.
         (0, 3_000, |lines| (0..2).for_each(|line| load(lines, line))),
-        // Idle: all in level 3. The second was issued with the first; its request has 5.15 of way left.
+        // Idle: all in level 3. The second was issued with the first; its request has 5.15 of way
+        // left.
         (0, 30_000, |lines| (0..2).for_each(|line| load(lines, line))),
     ];
     let topology = shape(1);
@@ -284,7 +289,8 @@ fn memory_that_is_used_anew_is_in_no_cache() {
 #[test]
 fn a_page_belongs_to_who_touches_it_first() {
     let topology = shape(1);
-    // CPUs 4 and 6 are in the CCXs of the second package; lines are of the first until somebody there touches their page.
+    // CPUs 4 and 6 are in the CCXs of the second package; lines are of the first until somebody
+    // there touches their page.
     let far: [Step; 2] = [(4, BEGIN, |lines| apart(lines, 0..2, add)), (6, 5_000, |lines| add(lines, 0))];
     let near: [Step; 3] = [
         (4, BEGIN, |lines| Simulated::first_touch(lines)),
@@ -309,7 +315,8 @@ fn burst(lines: &Lines) {
     }
 }
 
-/// What a burst costs on 2 x EPYC 9654 by where its lines are; `cargo test -p hitm-machine --test it -- --nocapture burst` prints it.
+/// What a burst costs on 2 x EPYC 9654 by where its lines are; `cargo test -p hitm-machine --test
+/// it -- --nocapture burst` prints it.
 #[test]
 fn a_burst_costs_by_where_its_lines_are() {
     let topology = Arc::new(hitm_topology::parse("epyc-9654-2x96").expect("a preset"));
@@ -337,9 +344,9 @@ fn a_burst_costs_by_where_its_lines_are() {
     }
     println!("{:?}", machine.results().totals.levels);
     let a_line: Vec<f64> = took.iter().map(|took| (took / 256.0 * 100.0).round() / 100.0).collect();
-    // A load and a store take 2.2 where level 1 has the line, 14 + 1.1 where level 3 has. Out of a core or another level 3 the load is a
-    // hand-off, 31.9, 116.8 or 225.4, and makes the line shared, so the store asks for it beside the next loads: only the last one is
-    // waited for.
+    // A load and a store take 2.2 where level 1 has the line, 14 + 1.1 where level 3 has. Out of a
+    // core or another level 3 the load is a hand-off, 31.9, 116.8 or 225.4, and makes the line
+    // shared, so the store asks for it beside the next loads: only the last one is waited for.
     let out_of = |handoff: f64| (((handoff + 1.1) * 256.0 + handoff - 1.1) / 256.0 * 100.0).round() / 100.0;
     let [same_ccx, other_ccx, other_package] = [31.882, 116.823, 225.411].map(out_of);
     let expect = [2.2, 2.2, 15.1, same_ccx, 15.1, other_ccx, other_ccx, other_package, other_package];

@@ -6,7 +6,8 @@ use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{Interrupts, Platform, Span, Time};
 use hitm_topology::CpuId;
 
-/// CPU 0 wakes CPU 1, which idles or computes: how long the one takes to send, and after how long the other goes on. Nanoseconds.
+/// CPU 0 wakes CPU 1, which idles or computes: how long the one takes to send, and after how long
+/// the other goes on. Nanoseconds.
 fn wake(idle_notice: f64, idles: bool) -> (u64, u64) {
     let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
     let mut costs = Costs::of(&topology, CostSet::Linux);

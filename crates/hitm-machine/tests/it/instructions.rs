@@ -1,9 +1,10 @@
-//! What a hit, a miss and a queued miss cost in instructions of the host, on the model alone and on the whole machine, beside
-//! what is recorded in `instructions.txt`.
+//! What a hit, a miss and a queued miss cost in instructions of the host, on the model alone and on
+//! the whole machine, beside what is recorded in `instructions.txt`.
 //!
-//! Times vary by a factor of two from run to run on a shared host; instructions under Callgrind do not. They are those of
-//! the release profile, which is what people run: inlining is half of the speed, and the test profile has little of it.
-//! `UPDATE_EXPECT=1 cargo test -p hitm-machine --test it` records anew.
+//! Times vary by a factor of two from run to run on a shared host; instructions under Callgrind do
+//! not. They are those of the release profile, which is what people run: inlining is half of the
+//! speed, and the test profile has little of it. `UPDATE_EXPECT=1 cargo test -p hitm-machine --test
+//! it` records anew.
 //!
 //! Where valgrind is not installed the test says so in one line and passes.
 
@@ -24,8 +25,8 @@ const OPERATIONS: [&str; 7] = [
 /// Of each operation; it is done this often, and twice as often.
 const TIMES: u64 = 8_000;
 
-/// What a count may differ from its record: another C library copies memory in another way, and a changed compiler inlines
-/// another function.
+/// What a count may differ from its record: another C library copies memory in another way, and a
+/// changed compiler inlines another function.
 const TOLERANCE: f64 = 0.03;
 
 /// Builds the example that does the operations.

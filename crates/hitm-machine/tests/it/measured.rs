@@ -13,7 +13,8 @@ described! {
     }
 }
 
-/// How often CPU 0 writes before, in and after the measured stretch, and how long it computes in each.
+/// How often CPU 0 writes before, in and after the measured stretch, and how long it computes in
+/// each.
 const TIMES: [u64; 3] = [7, 5, 3];
 const WORK: Span = Span::from_micros(10);
 

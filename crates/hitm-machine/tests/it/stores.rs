@@ -38,8 +38,9 @@ fn until(nanos: u64) {
     Simulated::delay(time.since(Simulated::now()));
 }
 
-/// The first line is shared with another package, the second is here alone, and a thread of the same core looks: nobody is nearer. It looks a little later each
-/// time, from before both stores to after them.
+/// The first line is shared with another package, the second is here alone, and a thread of the
+/// same core looks: nobody is nearer. It looks a little later each time, from before both stores to
+/// after them.
 #[test]
 fn a_store_that_finds_its_line_comes_after_one_that_does_not() {
     let shape = "pack:2 l3:1 core:1 pu:2";
@@ -53,7 +54,8 @@ fn a_store_that_finds_its_line_comes_after_one_that_does_not() {
             let is_near = topology.siblings(CpuId(0)).contains(&cpu);
             if cpu == CpuId(0) {
                 until(80_000);
-                // The core has a copy that its other thread finds until the store's request is granted.
+                // The core has a copy that its other thread finds until the store's request is
+                // granted.
                 _ = data.load(Ordering::Relaxed);
                 flag.fetch_add(1, Ordering::Relaxed);
                 until(100_000);
@@ -78,8 +80,9 @@ fn a_store_that_finds_its_line_comes_after_one_that_does_not() {
     assert!(seen.iter().all(|&(flag, data)| flag != 2 || data == 7), "{seen:?}");
 }
 
-/// A CPU that has looked at a lock, and waits for it to be let go, sees that a thread of its core does so just after its look: by that the line
-/// stays where it is. Another package has taken the line before, so that both ask for it; at times that differ a little each time.
+/// A CPU that has looked at a lock, and waits for it to be let go, sees that a thread of its core
+/// does so just after its look: by that the line stays where it is. Another package has taken the
+/// line before, so that both ask for it; at times that differ a little each time.
 #[test]
 fn a_lock_that_a_thread_of_the_core_lets_go_is_had() {
     let topology = Arc::new(hitm_topology::parse("pack:2 l3:1 core:2 pu:2").expect("a machine"));
@@ -161,8 +164,8 @@ fn what_a_cpu_stores_last_is_seen_after_the_run() {
     assert_eq!(machine.enter(|| words[0][0].load(Ordering::Relaxed)), 11);
 }
 
-/// Many CPUs fight for the line that CPU 0 stores to before it stores to another and interrupts CPU 1, which looks at the other when it
-/// has taken the interrupt.
+/// Many CPUs fight for the line that CPU 0 stores to before it stores to another and interrupts CPU
+/// 1, which looks at the other when it has taken the interrupt.
 #[test]
 fn who_takes_an_interrupt_sees_what_its_sender_stored() {
     // With as many others as have the line for longer than an interrupt is under way.

@@ -1,5 +1,6 @@
-//! The pinned stream that the benchmark replays: it is the one that its documentation describes, since figures of different
-//! days are comparable only while it is; and its result has the same bytes whatever the host.
+//! The pinned stream that the benchmark replays: it is the one that its documentation describes,
+//! since figures of different days are comparable only while it is; and its result has the same
+//! bytes whatever the host.
 
 #[path = "../../benches/pinned/mod.rs"]
 mod pinned;

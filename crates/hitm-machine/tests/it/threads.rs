@@ -15,7 +15,8 @@ enum Other {
 
 const WORK: Span = Span::from_micros(10);
 
-/// How long CPU 0 takes for [`WORK`], for a system call and for a delay as long as the work, on a machine of `shape`.
+/// How long CPU 0 takes for [`WORK`], for a system call and for a delay as long as the work, on a
+/// machine of `shape`.
 fn times(shape: &str, other: Other) -> [Span; 3] {
     let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);

@@ -1,4 +1,5 @@
-//! Words of every width, and every operation on them: values as natively, and one access each in the coherence model.
+//! Words of every width, and every operation on them: values as natively, and one access each in
+//! the coherence model.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use hitm_memory::{AtomicWord, Bits, Integer, Memory, PlacedSlice, Word};
 
 type Atomic<T> = <Simulated as Memory>::Atomic<T>;
 
-/// Runs `act` on both CPUs of a machine of two packages, each with the number of its CPU, over two words of `value`.
+/// Runs `act` on both CPUs of a machine of two packages, each with the number of its CPU, over two
+/// words of `value`.
 fn run<T: Word>(value: T, act: impl Fn(u32, &[Atomic<T>]) + 'static) -> Results {
     let topology = Arc::new(hitm_topology::parse("pack:2 core:1 pu:1").expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);
@@ -23,7 +25,8 @@ fn run<T: Word>(value: T, act: impl Fn(u32, &[Atomic<T>]) + 'static) -> Results 
     machine.results()
 }
 
-/// Each operation of a number returns and leaves what the native one does, and is one read-modify-write.
+/// Each operation of a number returns and leaves what the native one does, and is one
+/// read-modify-write.
 fn computes<T: Integer>(values: &'static [T]) {
     let pairs = values.iter().flat_map(|&first| values.iter().map(move |&second| (first, second)));
     for (first, second) in pairs {
@@ -109,7 +112,8 @@ fn pointers_arrive_with_what_they_point_to() {
             words[0].store(value, Release);
         } else {
             let arrived = Simulated::spin_while(&words[0], |seen| seen.is_null());
-            // SAFETY: the pointer is the box's, which nobody else touches until the machine has ended.
+            // SAFETY: the pointer is the box's, which nobody else touches until the machine has
+            // ended.
             unsafe { *arrived += 1 };
         }
     });

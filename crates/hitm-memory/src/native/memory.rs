@@ -9,9 +9,9 @@ use crate::memory::{Memory, Placement};
 use crate::plain::PlainWord;
 use crate::word::{AtomicWord, Word};
 
-/// How often a waiter looks at a word before it offers its CPU to other threads. A lock holder may have been preempted by
-/// the operating system, which a scheduler in user space cannot prevent; a hundred looks are several times the longest
-/// critical section.
+/// How often a waiter looks at a word before it offers its CPU to other threads. A lock holder may
+/// have been preempted by the operating system, which a scheduler in user space cannot prevent; a
+/// hundred looks are several times the longest critical section.
 const SPINS_BEFORE_YIELD: u32 = 100;
 
 /// The real machine.

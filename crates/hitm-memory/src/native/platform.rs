@@ -1,8 +1,9 @@
 //! [`Platform`] on the real machine: one thread a CPU.
 //!
-//! A thread becomes CPU `c` of a [`NativeWorkers`] by [`NativeWorkers::enter`]. Interrupts are bits in a word of the
-//! target; a worker that idles is unparked. There is no way to stop a thread from outside, so the running task looks at
-//! its word at checkpoints: the longest stretch without one bounds how late an interrupt is taken.
+//! A thread becomes CPU `c` of a [`NativeWorkers`] by [`NativeWorkers::enter`]. Interrupts are bits
+//! in a word of the target; a worker that idles is unparked. There is no way to stop a thread from
+//! outside, so the running task looks at its word at checkpoints: the longest stretch without one
+//! bounds how late an interrupt is taken.
 //!
 //! **Memory ordering.**
 //!
@@ -25,11 +26,13 @@ use crate::native::Native;
 use crate::platform::{Interrupts, Mode, PathCost, Platform};
 use crate::time::{Span, Time};
 
-/// Rounds of arithmetic between two looks at the pending interrupts while computing: about a microsecond.
+/// Rounds of arithmetic between two looks at the pending interrupts while computing: about a
+/// microsecond.
 const ROUNDS_BETWEEN_CHECKPOINTS: u32 = 1_000;
 
-/// How long an idle CPU looks for an interrupt before its thread sleeps: about what putting a thread to sleep and waking it
-/// costs, so that a CPU which spins in vain loses no more than it would have gained.
+/// How long an idle CPU looks for an interrupt before its thread sleeps: about what putting a
+/// thread to sleep and waking it costs, so that a CPU which spins in vain loses no more than it
+/// would have gained.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// The threads that stand for the CPUs of one runtime.
@@ -37,14 +40,15 @@ const SPIN: Duration = Duration::from_micros(20);
 pub struct NativeWorkers {
     start: Instant,
     workers: Box<[Worker]>,
-    /// Whether an idle CPU spins for a while: only where each has a core, or it would spin on the one that another needs.
+    /// Whether an idle CPU spins for a while: only where each has a core, or it would spin on the
+    /// one that another needs.
     spins: bool,
     /// Whether time is booked by mode: two clock reads more at every change.
     accounting: bool,
 }
 
-/// What others need to know of a worker. Written by every CPU that interrupts this one, so on two lines of its own (the
-/// prefetcher pulls pairs).
+/// What others need to know of a worker. Written by every CPU that interrupts this one, so on two
+/// lines of its own (the prefetcher pulls pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Worker {
@@ -71,8 +75,8 @@ impl NativeWorkers {
         Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), spins, accounting })
     }
 
-    /// Runs `f` with this thread as `cpu`, pinned to the operating system's CPU `os_index` if one is given. Where pinning
-    /// is refused or unknown the thread runs unpinned.
+    /// Runs `f` with this thread as `cpu`, pinned to the operating system's CPU `os_index` if one
+    /// is given. Where pinning is refused or unknown the thread runs unpinned.
     ///
     /// # Panics
     /// When the CPU has had a thread before.
@@ -98,8 +102,8 @@ impl NativeWorkers {
         WORKERS.with_borrow(|workers| workers.as_ref().is_some_and(|workers| Arc::ptr_eq(workers, self)))
     }
 
-    /// Runs `f` on a thread that is no worker, so that it can wake tasks: it counts as `cpu` where the scheduler asks
-    /// which CPU calls, and must not wait.
+    /// Runs `f` on a thread that is no worker, so that it can wake tasks: it counts as `cpu` where
+    /// the scheduler asks which CPU calls, and must not wait.
     pub fn visit<R>(self: &Arc<Self>, cpu: CpuId, f: impl FnOnce() -> R) -> R {
         /// Restores what the thread was, also when `f` panics.
         struct Restore(Option<Arc<NativeWorkers>>, u32, (Mode, Option<Instant>));
@@ -110,7 +114,8 @@ impl NativeWorkers {
                 MODE.set(self.2);
             }
         }
-        // A visitor's time is nobody's: a worker of another runtime that visits this one goes on in its own mode.
+        // A visitor's time is nobody's: a worker of another runtime that visits this one goes on in
+        // its own mode.
         let mode = MODE.replace((Mode::Kernel, None));
         let _restore = Restore(WORKERS.replace(Some(self.clone())), CPU.replace(cpu.0), mode);
         f()
@@ -170,7 +175,8 @@ fn pin(os_index: u32) {
     let mut cpus = rustix::thread::CpuSet::new();
     if (os_index as usize) < rustix::thread::CpuSet::MAX_CPU {
         cpus.set(os_index as usize);
-        // Refused in some containers: the thread then runs where it is put, which is slower and still right.
+        // Refused in some containers: the thread then runs where it is put, which is slower and
+        // still right.
         let _refused = rustix::thread::sched_setaffinity(None, &cpus);
     }
 }
@@ -178,8 +184,9 @@ fn pin(os_index: u32) {
 #[cfg(not(target_os = "linux"))]
 fn pin(_os_index: u32) {}
 
-/// Asks that the calling thread's timers expire as soon as they are due. Linux gathers those of ordinary threads for 50 us to
-/// save interrupts, and never those of real-time threads, which the tasks here stand for.
+/// Asks that the calling thread's timers expire as soon as they are due. Linux gathers those of
+/// ordinary threads for 50 us to save interrupts, and never those of real-time threads, which the
+/// tasks here stand for.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn wake_in_time() {
     // Refused under some filters of system calls: sleeps then end later.
@@ -220,7 +227,8 @@ impl Platform for Native {
             }
             let mut value = left.as_picos() as u32;
             for _ in 0..ROUNDS_BETWEEN_CHECKPOINTS {
-                // One multiplication that depends on the last: about three cycles, and nothing to skip.
+                // One multiplication that depends on the last: about three cycles, and nothing to
+                // skip.
                 value = std::hint::black_box(value.wrapping_mul(0x9E37_79B1) ^ 1);
             }
         }
@@ -297,10 +305,12 @@ impl Platform for Native {
     }
 
     fn park(word: &AtomicU32, expected: u32) {
-        // Relaxed: the check runs under the queue's lock, which `unpark` takes after its caller's store.
+        // Relaxed: the check runs under the queue's lock, which `unpark` takes after its caller's
+        // store.
         let still = || word.load(Ordering::Relaxed) == expected;
-        // SAFETY: the key is the address of a word that both sides hold a reference to, `park` and `unpark` here are the
-        // only users of such keys, and the callbacks neither panic nor call back into the parking lot.
+        // SAFETY: the key is the address of a word that both sides hold a reference to, `park` and
+        // `unpark` here are the only users of such keys, and the callbacks neither panic nor call
+        // back into the parking lot.
         unsafe {
             parking_lot_core::park(key(word), still, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None);
         }

@@ -1,33 +1,41 @@
-//! Where a line's copies stand when caches have sizes, and what becomes of them when there is no room.
+//! Where a line's copies stand when caches have sizes, and what becomes of them when there is no
+//! room.
 //!
-//! **Claim.** A valid copy of a core stands in the core, that is in its level 2 and perhaps in its level 1, or it has *fallen* to
-//! level 3 of its LLC domain. The line's state does not say which: a core owns a line whose copy has fallen.
+//! **Claim.** A valid copy of a core stands in the core, that is in its level 2 and perhaps in its
+//! level 1, or it has *fallen* to level 3 of its LLC domain. The line's state does not say which: a
+//! core owns a line whose copy has fallen.
 //!
-//! **Origin.** Level 3 holds what the second levels evict: AMD's since Zen, and as good as that Intel's since Skylake-SP, where a line
-//! may stay in both.
+//! **Origin.** Level 3 holds what the second levels evict: AMD's since Zen, and as good as that
+//! Intel's since Skylake-SP, where a line may stay in both.
 //!
-//! **Protocol.** (1) *Fill*: a granted line comes to level 2 and 1 of its core. (2) *Fall*: what level 2 has no room for goes to
-//! level 3 with its state, modified or not. (3) *Loss*: what level 3 has no room for goes to memory; its copies are no more, and a
-//! line without copies is nobody's. (4) *Fetch*: a core of the domain takes an owned line out of level 3. (5) *Flush*: a core that has
-//! idled for long lets fall all that it has; it is found out when somebody asks for one of its lines or when it wakes.
+//! **Protocol.** (1) *Fill*: a granted line comes to level 2 and 1 of its core. (2) *Fall*: what
+//! level 2 has no room for goes to level 3 with its state, modified or not. (3) *Loss*: what level
+//! 3 has no room for goes to memory; its copies are no more, and a line without copies is nobody's.
+//! (4) *Fetch*: a core of the domain takes an owned line out of level 3. (5) *Flush*: a core that
+//! has idled for long lets fall all that it has; it is found out when somebody asks for one of its
+//! lines or when it wakes.
 //!
 //! | an owned line whose copy has fallen, asked for by | costs | then |
 //! |---|---|---|
 //! | a core of the same domain, its owner too | `llc_read` | owned by who asked, in the core |
 //! | a core of another domain | as from a core: the hand-off | as from a core; after a load the copy stays in level 3 |
 //!
-//! The hand-offs between domains were measured between cores. What is left of them when a level 3 answers in place of a core was not
-//! published for any family; it is at most what looking into a core takes, 27 of 99 ns on Genoa, so the hand-off stands for both.
+//! The hand-offs between domains were measured between cores. What is left of them when a level 3
+//! answers in place of a core was not published for any family; it is at most what looking into a
+//! core takes, 27 of 99 ns on Genoa, so the hand-off stands for both.
 //!
-//! **Look-ahead.** Only what level 1 serves is done ahead of the others, and only by a core of one thread that asks for nothing: such a
-//! hit changes which line of its own level 1 goes first and nothing else, and others' takes and losses do not change that order.
+//! **Look-ahead.** Only what level 1 serves is done ahead of the others, and only by a core of one
+//! thread that asks for nothing: such a hit changes which line of its own level 1 goes first and
+//! nothing else, and others' takes and losses do not change that order.
 //!
-//! **Invariants.** (1) As the claim says, and nothing else stands in a cache. (2) An owned line stands in one place. (3) A line that is
-//! waited for is not lost.
+//! **Invariants.** (1) As the claim says, and nothing else stands in a cache. (2) An owned line
+//! stands in one place. (3) A line that is waited for is not lost.
 //!
-//! **Limits.** Levels have no bandwidth, evictions cost nothing. Level 1 and 2 evict by LRU, level 3 by the order in which lines fell and
-//! were asked for. A set is a line's number modulo the sets: no page is anywhere but where the program put it. A core that flushes does so
-//! at one instant, which is when it is found out. Caches of instructions, translations and prefetchers are not there.
+//! **Limits.** Levels have no bandwidth, evictions cost nothing. Level 1 and 2 evict by LRU, level
+//! 3 by the order in which lines fell and were asked for. A set is a line's number modulo the sets:
+//! no page is anywhere but where the program put it. A core that flushes does so at one instant,
+//! which is when it is found out. Caches of instructions, translations and prefetchers are not
+//! there.
 
 use super::super::caches::{Caches, Level, Moves};
 use super::super::line::{NO_THREAD, Packed, State};
@@ -48,7 +56,8 @@ impl Directory {
         self
     }
 
-    /// Whether caches have sizes. Then a hit depends on the level: see [`hit_by_level`](Self::hit_by_level).
+    /// Whether caches have sizes. Then a hit depends on the level: see
+    /// [`hit_by_level`](Self::hit_by_level).
     #[inline]
     #[must_use]
     pub fn has_capacity(&self) -> bool {
@@ -63,8 +72,9 @@ impl Directory {
         self.caches.as_ref().is_none_or(|caches| caches.level(core, line) == Some(Level::One))
     }
 
-    /// As [`hit`](Self::hit), where caches have sizes: an access that finds its line in level 1 or 2, and which of them served
-    /// it. A store costs the same in both: the store buffer hides the way.
+    /// As [`hit`](Self::hit), where caches have sizes: an access that finds its line in level 1 or
+    /// 2, and which of them served it. A store costs the same in both: the store buffer hides the
+    /// way.
     ///
     /// # Panics
     /// When caches have no sizes.
@@ -114,8 +124,9 @@ impl Directory {
         }
     }
 
-    /// A page fault of `cpu` has given `line` memory of package `home`, and the kernel has written it by `now`: it is the core's own. If
-    /// somebody asks for it at this moment only its home changes.
+    /// A page fault of `cpu` has given `line` memory of package `home`, and the kernel has written
+    /// it by `now`: it is the core's own. If somebody asks for it at this moment only its home
+    /// changes.
     pub fn first_touch(&mut self, line: u32, cpu: u32, home: u16, now: u64) {
         if self.is_asked_for(line) {
             self.lines[line as usize].home = home;
@@ -195,7 +206,8 @@ impl Directory {
         }
     }
 
-    /// `line`, which `core` has come to own, leaves level 3 of the core's domain and comes to the core.
+    /// `line`, which `core` has come to own, leaves level 3 of the core's domain and comes to the
+    /// core.
     #[inline]
     pub(super) fn arrives_alone(&mut self, core: u32, line: u32) {
         if let Some(caches) = &mut self.caches {
@@ -219,7 +231,8 @@ impl Directory {
         }
     }
 
-    /// Level 3 of `domain` has no room for `line` any more: the copies of the domain that are in no core are no more.
+    /// Level 3 of `domain` has no room for `line` any more: the copies of the domain that are in no
+    /// core are no more.
     fn lose(&mut self, domain: usize, line: u32) {
         let gone: Vec<u32> = self.cores_with(line);
         let fallen = |&core: &u32| self.latencies.domain_of(core) == domain && !self.is_in_core(core, line);
@@ -261,7 +274,8 @@ impl Directory {
         }
     }
 
-    /// As [`serve_from_core`](Self::serve_from_core) where caches have sizes, the line being free at `now`.
+    /// As [`serve_from_core`](Self::serve_from_core) where caches have sizes, the line being free
+    /// at `now`.
     #[cold]
     pub(super) fn serve_by_place(&mut self, request: Request, now: u64, queued: bool) -> Grant {
         let core = self.latencies.core_of(request.cpu);
@@ -282,7 +296,8 @@ impl Directory {
         grant
     }
 
-    /// Grants a line whose copy has fallen to level 3 of the domain of `core`, if it is one, the line being free at `now`.
+    /// Grants a line whose copy has fallen to level 3 of the domain of `core`, if it is one, the
+    /// line being free at `now`.
     fn serve_from_level_3(&mut self, request: Request, core: u32, now: u64) -> Option<Grant> {
         if let State::Owned(owner) = self.lines[request.line as usize].state() {
             self.settle_core(owner, now);
