@@ -82,7 +82,7 @@ fn range_layout(bytes: usize) -> Layout {
 }
 
 impl Arena {
-    /// An empty arena of `bytes` of address space. Pages that nobody touches cost nothing.
+    /// An empty arena of `bytes` of address space. Untouched pages cost nothing.
     pub(crate) fn new(bytes: usize) -> Arc<Self> {
         // SAFETY: the layout has a size.
         let range = unsafe { alloc_zeroed(range_layout(bytes)) };

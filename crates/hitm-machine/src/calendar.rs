@@ -69,11 +69,11 @@ pub(crate) enum Event {
     Commit { cpu: u32 },
     /// A request of a CPU for a line arrives; `slot` is where the machine keeps it.
     Arrive { cpu: u32, line: u32, is_store: bool, slot: u32 },
-    /// A line may serve who waits for it.
+    /// A line may serve its waiters.
     Decide { line: u32 },
     /// Interrupts arrive.
     Interrupt { cpu: u32, bits: u32 },
-    /// A timer expires, unless it was set anew since.
+    /// A timer expires, unless it was set again since.
     Timer { cpu: u32, generation: u32 },
 }
 

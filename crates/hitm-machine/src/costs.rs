@@ -1,4 +1,4 @@
-//! Cost tables: what a hit, a hand-off and a kernel path cost, each number with its source.
+//! Cost tables: what a hit, a transfer and a kernel path cost, each number with its source.
 //!
 //! The tables are data files in `costs/`: one a machine family (`gnr`, `genoa`, `icx`, `clx`,
 //! `bdw`), one of what is the same for every machine (`structure`), and the two sets of path costs
@@ -69,7 +69,7 @@ pub struct Family {
     own: Vec<Cpus>,
     /// Processors that have no table and for which this one is the nearest.
     near: Vec<Cpus>,
-    /// Whether a hand-off between LLC domains of a package pays the crossing when the line's home
+    /// Whether a transfer between LLC domains of a package pays the crossing when the line's home
     /// is elsewhere.
     pub home_matters: bool,
     /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes
@@ -82,21 +82,21 @@ pub struct Family {
     pub load_hit: Cost,
     /// A read-modify-write on a line that is owned.
     pub rmw_hit: Cost,
-    /// A hand-off between threads of a core.
+    /// A transfer between threads of a core.
     pub same_core: Cost,
-    /// A hand-off inside an LLC domain.
+    /// A transfer inside an LLC domain.
     pub same_llc: Cost,
-    /// A hand-off between LLC domains of a package, by hops.
+    /// A transfer between LLC domains of a package, by hops.
     pub same_package: CostByHops,
     /// The same with the line's home in another package, where that matters.
     #[serde(default)]
     pub same_package_remote_home: Option<Cost>,
-    /// A hand-off between packages.
+    /// A transfer between packages.
     pub other_package: Cost,
     /// The same between packages that are more than one hop apart, where a machine has such.
     #[serde(default)]
     pub other_package_far: Option<Cost>,
-    /// What a write to a line that is shared across packages costs, in hand-offs.
+    /// What a write to a line that is shared across packages costs, in transfers.
     #[serde(default = "one_hand_off")]
     pub upgrade_other_package_factor: Cost,
     /// Whether the directory knows who shares a line. If not, taking a shared line asks every core
@@ -134,7 +134,7 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Structure {
-    /// Service time of a queued hand-off over its latency.
+    /// Service time of a queued transfer over its latency.
     pub queued_factor: Cost,
     /// Operations beyond the one that missed before a wanted line moves on.
     pub follow_up_hits: Cost,
@@ -142,10 +142,10 @@ pub struct Structure {
     pub invalidation_each: Cost,
     /// Nanoseconds between two readers served in one LLC domain.
     pub refill_each: Cost,
-    /// Loads that one fill can serve when no locked operation stands between.
+    /// Loads that one fill can serve when no read-modify-write stands between.
     pub load_window: Cost,
-    /// Load misses of one CPU that are under way at once when no locked operation stands between; 1
-    /// for one after the other.
+    /// Load misses of one CPU that are under way at once when no read-modify-write stands between;
+    /// 1 for one after the other.
     pub overlapped_misses: Cost,
     /// Stores in flight before a CPU stalls.
     pub store_buffer: Cost,
@@ -406,7 +406,7 @@ impl Costs {
         self.sourced().flat_map(|cost| &cost.rows).chain(hops).any(|used| row.starts_with(used.as_str()))
     }
 
-    /// Hand-offs that a write to a line shared across packages costs.
+    /// Transfers that a write to a line shared across packages costs.
     #[must_use]
     pub fn upgrade_factor(&self) -> f64 {
         self.family.upgrade_other_package_factor.value

@@ -129,7 +129,7 @@ pub(crate) struct Overwritten {
     pub(crate) at: u64,
 }
 
-/// The lines that this CPU loaded since its last locked operation. Its reorder buffer issued the
+/// The lines that this CPU loaded since its last read-modify-write. Its reorder buffer issued the
 /// later loads together with the first, so one fill serves them all, also when the line has been
 /// taken away since.
 ///
@@ -180,7 +180,7 @@ impl LoadWindow {
         now - since
     }
 
-    /// A locked operation, a fence, a wait or work: nothing later was under way.
+    /// A read-modify-write, a fence, a wait or work: nothing later was under way.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.filled = NO_LINE;
@@ -194,7 +194,7 @@ impl LoadWindow {
         (self.filled, self.filled_by, *self.bytes) = (line, self.loads, bytes);
     }
 
-    /// The CPU missed, stored or read anew: what was filled before is not the latest any more.
+    /// The CPU missed, stored or read again: what was filled before is not the latest any more.
     #[inline]
     pub(crate) fn end_fill(&mut self) {
         self.filled = NO_LINE;
@@ -258,7 +258,7 @@ impl LineBytes {
     /// The bytes at `start`.
     ///
     /// # Safety
-    /// A whole line of live memory stands there, and nobody writes it meanwhile.
+    /// A whole line of live memory stands there, and no CPU writes it meanwhile.
     pub(crate) unsafe fn read(start: NonNull<u8>) -> Self {
         // SAFETY: the caller's duty; bytes of any content, initialised or not, may be copied as
         // `MaybeUninit`.

@@ -3,8 +3,8 @@
 //!
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU
 //! may run before others have their turn. [`levels`]: which cache serves an access, where caches
-//! have sizes. [`paths`]: what takes time but no line. [`spinners`]: who waits for a line to be
-//! written. [`stores`]: the way of plain stores to memory.
+//! have sizes. [`paths`]: what takes time but no line. [`spinners`]: CPUs that wait for a line to
+//! be written. [`stores`]: the way of plain stores to memory.
 
 mod access;
 mod ahead;
@@ -284,12 +284,12 @@ impl Engine {
     }
 
     /// The current CPU was left. Unless it said when it has its next turn, it has none until
-    /// somebody gives it one.
+    /// another CPU gives it one.
     pub(crate) fn end_turn(&mut self) {
         if !std::mem::take(&mut self.turn_entered) {
             self.calendar.set(self.current, NEVER);
         }
-        // Nobody's bounds are lowered until the next turn begins.
+        // No bounds are lowered until the next turn begins.
         self.ahead = Ahead::new();
     }
 

@@ -4,7 +4,7 @@
 //!
 //! **Aim.** A CPU is taken away most often just after a read-modify-write has taken effect. It is
 //! then between two steps of something that others can see: it has drawn the ticket of a lock,
-//! which nobody behind it gets before it does, or owns a mutex, or has said that it will do what
+//! which no waiter behind it gets before it does, or owns a mutex, or has said that it will do what
 //! another CPU now leaves to it. It is also taken away on the kernel's paths, between those steps.
 //!
 //! **Determinism.** Each CPU draws from a stream of its own, in the order of its own program, so

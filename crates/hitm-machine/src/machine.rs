@@ -101,7 +101,7 @@ impl Machine {
     /// # Errors
     /// When the machine stalls: what each CPU waited for. The stacks of CPUs that have not returned
     /// are leaked, here and when a CPU panics: what stands on them may be referred to by others,
-    /// and nobody can finish it.
+    /// and nothing can finish it.
     ///
     /// # Panics
     /// When `main` panics on a CPU, with the same payload. When the host has no memory for the

@@ -39,9 +39,9 @@ impl Simulated {
         inside.unwrap_or_else(|| (f.take().expect("not run yet"))())
     }
 
-    /// The measured stretch begins now: for a program of which nobody knows beforehand how long it
-    /// takes to get ready. Until then [`Config::measure_from`](crate::Config::measure_from) keeps
-    /// it from beginning.
+    /// The measured stretch begins now: for a program that takes an unknown time to get ready. Until
+    /// then [`Config::measure_from`](crate::Config::measure_from)
+    /// keeps it from beginning.
     ///
     /// What CPUs did ahead of the calling one is left out, as it is by its time: call it where the
     /// others idle. Outside a CPU it does nothing.
@@ -255,7 +255,7 @@ impl Memory for Simulated {
         let site = Location::caller();
         on_cpu(|world, cpu| world.set_spinning(cpu, true));
         let value = loop {
-            // Acquire: who waits for a word goes on to use what its writer published.
+            // Acquire: the waiter of a word goes on to use what its writer published.
             let value = word.load_at(Ordering::Acquire, site);
             if !again(value) {
                 break value;
@@ -334,8 +334,8 @@ impl Platform for Simulated {
             .unwrap_or(mode)
     }
 
-    /// Outside a CPU nobody is interrupted: what is dropped after a machine has ended or stalled
-    /// has nobody to wake.
+    /// Outside a CPU no CPU is interrupted: what is dropped after a machine has ended or stalled
+    /// has no waiter to wake.
     fn interrupt(target: CpuId, interrupts: Interrupts) {
         on_cpu(|world, cpu| {
             if world.engine.borrow().idle_cpus_notice() {

@@ -8,7 +8,7 @@ use std::io;
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
-/// Bytes of a CPU's stack. Pages that nobody touches cost address space only; a task is polled on
+/// Bytes of a CPU's stack. Untouched pages cost address space only; a task is polled on
 /// this stack, so what a poll needs must fit.
 const BYTES: usize = 256 << 10;
 

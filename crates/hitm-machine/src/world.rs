@@ -274,7 +274,7 @@ impl World {
         result
     }
 
-    /// Runs `f` as if no CPU ran: what it touches costs nothing, and nobody is told of it.
+    /// Runs `f` as if no CPU ran: what it touches costs nothing and is not recorded.
     pub(crate) fn aside<R>(&self, f: impl FnOnce() -> R) -> R {
         /// Goes on with the CPU, also when `f` panics.
         struct Back<'a>(&'a Cell<Option<u32>>, Option<u32>);

@@ -14,7 +14,7 @@ pub struct Field {
     pub size: usize,
     /// Elements: 1 for a plain field. Element `i` starts at `offset + i * size`.
     pub count: usize,
-    /// What the field is, who writes it and who reads it: its doc comment. Empty for padding.
+    /// What the field is, its writers and its readers: its doc comment. Empty for padding.
     pub doc: &'static str,
     /// The fields inside one element, with offsets from the element's start; empty for a word.
     pub fields: Vec<Self>,

@@ -41,7 +41,7 @@ use crate::word::AtomicWord;
 pub struct RawSpinLock<M: Memory> {
     /// Written by who arrives.
     next: M::Atomic<u16>,
-    /// Written by who holds the lock, read by all who wait.
+    /// Written by the holder, read by all waiters.
     served: M::Atomic<u16>,
 }
 
@@ -81,7 +81,7 @@ impl<M: Memory> RawSpinLock<M> {
         // Acquire: as in `lock`.
         let ticket = self.served.load(Ordering::Acquire);
         // Relaxed: as in `lock`. It succeeds only while the ticket that is served is the next one:
-        // nobody holds the lock.
+        // no CPU holds the lock.
         let taken = self.next.compare_exchange(ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
         taken.is_ok().then(|| RawGuard { lock: self, ticket, site: M::site() })
     }

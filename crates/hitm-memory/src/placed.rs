@@ -45,7 +45,7 @@ impl<M: Memory, T: Described> Placed<M, T> {
     pub fn named(object: impl Into<Cow<'static, str>>, value: T, index: Option<usize>, node: Option<NodeId>) -> Self {
         let placement = Placement { object: &object.into(), index, node, fields: &T::fields };
         let memory = M::allocate(whole_lines(Layout::new::<T>()), &placement).cast::<T>();
-        // SAFETY: the memory is fresh, of the layout of `T` or more, and nobody else has its
+        // SAFETY: the memory is fresh, of the layout of `T` or more, and nothing else has its
         // address.
         unsafe { memory.write(value) };
         Self { value: memory, owns: PhantomData }
@@ -65,7 +65,7 @@ impl<M: Memory, T> Deref for Placed<M, T> {
 
 impl<M: Memory, T> Drop for Placed<M, T> {
     fn drop(&mut self) {
-        // SAFETY: the value is initialised and, `self` being borrowed mutably, nobody else refers
+        // SAFETY: the value is initialised and, `self` being borrowed mutably, nothing else refers
         // to it.
         unsafe { self.value.drop_in_place() };
         // SAFETY: allocated in `new` with this layout; nothing uses it after this.
@@ -116,7 +116,7 @@ impl<M: Memory, T> Deref for PlacedSlice<M, T> {
 impl<M: Memory, T> Drop for PlacedSlice<M, T> {
     fn drop(&mut self) {
         let layout = Layout::array::<T>(self.count).expect("checked when it was made");
-        // SAFETY: the elements are initialised and, `self` being borrowed mutably, nobody else
+        // SAFETY: the elements are initialised and, `self` being borrowed mutably, nothing else
         // refers to them.
         unsafe { NonNull::slice_from_raw_parts(self.first, self.count).drop_in_place() };
         // SAFETY: allocated in `new` with this layout; nothing uses it after this.

@@ -130,7 +130,7 @@ pub trait Platform: Memory {
     /// Books `path`. No effect natively.
     fn charge(path: PathCost);
 
-    /// Says that the CPU touches `range` now, and that nobody has before: [`PathCost::PageFault`]
+    /// Says that the CPU touches `range` now, and that no CPU has before: [`PathCost::PageFault`]
     /// is booked for each page that so many bytes fill, and from now on the memory is that of the
     /// CPU's package, as the kernel places memory where it is first touched. What is in it stays.
     ///
@@ -160,10 +160,10 @@ pub trait Platform: Memory {
     /// [`Time::NEVER`].
     fn set_timer(at: Time);
 
-    /// Sleeps while `word` holds `expected`, until [`Platform::unpark`]; a store alone wakes
-    /// nobody. Returns at once when the word holds something else. May return early.
+    /// Sleeps while `word` holds `expected`, until [`Platform::unpark`]; a store alone wakes no
+    /// sleeper. Returns at once when the word holds something else. May return early.
     ///
-    /// Simulated, a CPU that nobody unparks is reported as a deadlock.
+    /// Simulated, a CPU that is never unparked is reported as a deadlock.
     #[track_caller]
     fn park(word: &Self::Atomic<u32>, expected: u32);
 

@@ -1,7 +1,7 @@
 //! Sets of CPUs with one byte a CPU, whole or split over the parts of a topology.
 //!
-//! **Claim.** A CPU enters and leaves with a plain store, which waits for nobody; a search reads
-//! the bytes of the CPUs that it allows, its own part first. Use
+//! **Claim.** A CPU enters and leaves with a plain store, which waits for no other CPU; a search
+//! reads the bytes of the CPUs that it allows, its own part first. Use
 //! [`ScopedBitmaps`](crate::ScopedBitmaps) where the set is searched as a whole much more often
 //! than it is written, or where one CPU must take another's bit.
 //!
@@ -10,11 +10,11 @@
 //!
 //! **State.** A byte is 1 when its CPU is in the set. There are rows (one a priority level, say);
 //! the bytes of a part's CPUs stand side by side in each row, from a line's start. Where a CPU's
-//! byte is in its part is a constant that nobody reads from shared memory.
+//! byte is in its part is a constant that is never read from shared memory.
 //!
 //! **Roles.** A byte has one writer at a time: its CPU, or whoever holds a lock that goes with the
 //! CPU. [`BytesRow::set`] and [`BytesRow::clear`] need nothing else. *Why a plain store is enough:*
-//! a byte holds one CPU's membership and nothing else, so nobody adds to what another has written;
+//! a byte holds one CPU's membership and nothing else, so no CPU adds to what another has written;
 //! its stores are in the order of that lock; and a byte store leaves the bytes beside it alone. A
 //! bit needs a read-modify-write because its word has the bits of others.
 //!
@@ -26,7 +26,7 @@
 //! one matches; eight times as many lines as bits would take. A kernel would read eight bytes at
 //! once, which words of one size cannot express.
 //!
-//! **Limits.** Nobody can claim another CPU's byte: that needs a read-modify-write by both.
+//! **Limits.** No CPU can claim another CPU's byte: that needs a read-modify-write by both.
 
 use std::sync::atomic::Ordering;
 

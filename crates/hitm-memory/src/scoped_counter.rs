@@ -15,7 +15,7 @@
 //! **Layout.** At machine scope the word is the caller's own, wherever its layout has it; otherwise
 //! one line a part, on the part's node.
 //!
-//! **Cost.** Add: one line. Read: one line a part until the limit is reached; parts that nobody
+//! **Cost.** Add: one line. Read: one line a part until the limit is reached; parts that no CPU
 //! changed hit.
 
 use std::sync::atomic::Ordering;

@@ -24,7 +24,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// One for all CPUs, in words: what nobody has split.
+    /// One for all CPUs, in words: what has not been split.
     pub const WHOLE: Self = Self::Words(Scope::Machine);
 
     /// Over what it is split.

@@ -89,7 +89,7 @@ impl Copies {
         self.valid.push(core);
     }
 
-    /// `core` has a valid copy no more, and nobody took it.
+    /// `core` has no valid copy any more, and no store invalidated it.
     pub(super) fn drop(&mut self, core: u32) {
         let copy = self.entry(core);
         debug_assert!(copy.valid, "core {core} had no copy");

@@ -5,7 +5,7 @@ mod check;
 
 use super::caches::Caches;
 use super::copies::Copies;
-use super::line::{Line, NO_THREAD, NOBODY, Packed, State};
+use super::line::{Line, NO_ENTRY, NO_THREAD, Packed, State};
 use super::queue::Queue;
 use super::{AccessId, Arbitration, Distance, Grant, Kind, Latencies, Miss, NO_ACCESS, Outcome, Request};
 
@@ -96,7 +96,7 @@ impl Directory {
         let line = Line {
             busy_until: 0,
             filled_at: 0,
-            contended: NOBODY,
+            contended: NO_ENTRY,
             state: Packed::UNCACHED,
             thread: NO_THREAD,
             home,
@@ -108,8 +108,8 @@ impl Directory {
         self.lines.resize(count.max(self.lines.len()), line);
     }
 
-    /// Gives a line a new home and forgets its copies: its memory was freed and is used anew.
-    /// Nobody may wait for it.
+    /// Gives a line a new home and forgets its copies: its memory was freed and is used again.
+    /// No CPU may wait for it.
     pub fn recycle(&mut self, line: u32, home: u16) {
         self.forget_places(line);
         let line = &mut self.lines[line as usize];
@@ -121,7 +121,7 @@ impl Directory {
         }
     }
 
-    /// Whether nothing is under way to `line` and nobody waits for it: then nothing that has not
+    /// Whether nothing is under way to `line` and no CPU waits for it: then nothing that has not
     /// been issued yet can touch it within [`Latencies::one_way`].
     #[inline]
     #[must_use]
@@ -159,12 +159,12 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn writer(&self, line: u32) -> Option<u32> {
-        // A line that nobody owns has no such thread.
+        // A line without an owner has no such thread.
         let thread = self.lines[line as usize].thread;
         (thread != NO_THREAD).then(|| u32::from(thread))
     }
 
-    /// Whether `cpu` has a copy of `line` that nobody has written since it came.
+    /// Whether `cpu` has a copy of `line` that no CPU has written since it came.
     #[inline]
     #[must_use]
     pub fn can_read(&self, cpu: u32, line: u32) -> bool {
@@ -337,7 +337,7 @@ impl Directory {
 
     fn make_contended(&mut self, index: u32) {
         let line = &mut self.lines[index as usize];
-        let (State::Owned(owner), NOBODY) = (line.state(), line.contended) else { return };
+        let (State::Owned(owner), NO_ENTRY) = (line.state(), line.contended) else { return };
         let domain = self.latencies.domain_of(owner);
         let mut domains = vec![DomainCopies::default(); self.latencies.domains()];
         domains[domain] = DomainCopies { count: 1, since: line.filled_at, next_refill: line.filled_at };
@@ -367,7 +367,7 @@ impl Directory {
         if self.arbitration.has_domains() { self.latencies.domain_of(self.latencies.core_of(cpu)) } else { 0 }
     }
 
-    /// Serves who waits for `line` at `now`, as far as the line allows. Returns when to decide
+    /// Serves the waiters of `line` at `now`, as far as the line allows. Returns when to decide
     /// again, if anybody still waits.
     pub fn decide(&mut self, line: u32, now: u64, grants: &mut Vec<Grant>) -> Option<u64> {
         loop {
@@ -444,7 +444,7 @@ impl Directory {
         Grant { request, at, done, miss: Miss { distance, dirty, invalidator, level_3: false } }
     }
 
-    /// When the line arrives, for a hand-off of `handoff` that starts at `now`.
+    /// When the line arrives, for a transfer of `handoff` that starts at `now`.
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
         let handoff = self.varied(handoff);
         let idle = request.left_of(self.latencies.idle(handoff));
@@ -531,8 +531,8 @@ impl Directory {
         (at, done)
     }
 
-    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where nobody
-    /// knows who shares, and a little for each sharer.
+    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where no directory
+    /// knows the sharers, and a little for each sharer.
     fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
         let domain = self.latencies.domain_of(core);
         let sharers = self.contended[contended].copies.valid();

@@ -56,7 +56,7 @@ pub struct Latencies {
     pub load_hit: u64,
     /// A read-modify-write on an owned line.
     pub rmw_hit: u64,
-    /// A hand-off between threads of a core.
+    /// A transfer between threads of a core.
     pub same_core: u64,
     /// A load served by the copy of its own LLC domain.
     pub llc_read: u64,
@@ -66,16 +66,16 @@ pub struct Latencies {
     pub invalidation_each: u64,
     /// Between two readers of a domain.
     pub refill_each: u64,
-    /// Thousandths: what a queued hand-off takes of an idle transfer.
+    /// Thousandths: what a queued transfer takes of an idle transfer.
     queued_permille: u64,
     /// Thousandths by which a transfer varies.
     spread_permille: u64,
-    /// The operations of one visit of a contended line, which the tables' hand-offs include.
+    /// The operations of one visit of a contended line, which the tables' transfers include.
     visit: u64,
-    /// By requester's domain: what asking every core of the machine takes, where nobody knows who
-    /// shares a line.
+    /// By requester's domain: what asking every core of the machine takes, where no directory knows
+    /// which core shares a line.
     broadcast: Option<Box<[u64]>>,
-    /// Thousandths: what invalidating a copy in another package takes of a hand-off.
+    /// Thousandths: what invalidating a copy in another package takes of a transfer.
     upgrade_permille: u64,
 }
 
@@ -215,7 +215,7 @@ impl Latencies {
         }
     }
 
-    /// A hand-off between threads of a core less the operation, which is charged by itself: from
+    /// A transfer between threads of a core less the operation, which is charged by itself: from
     /// issuing a request, or from the end of the other thread's operation for a request that waited
     /// for it.
     #[inline]
@@ -224,7 +224,7 @@ impl Latencies {
         self.same_core.saturating_sub(self.rmw_hit)
     }
 
-    /// A hand-off from a core of domain `from` to another core, of domain `to`, of a line whose
+    /// A transfer from a core of domain `from` to another core, of domain `to`, of a line whose
     /// home is in package `home`.
     #[inline]
     #[must_use]
@@ -259,7 +259,7 @@ impl Latencies {
         if self.package_of(to) == home { self.memory_local } else { self.memory_remote }
     }
 
-    /// The transfer of a line to a request that already waited, for a hand-off of `handoff`: that
+    /// The transfer of a line to a request that already waited, for a transfer of `handoff`: that
     /// less the operations of the visit, which are charged by themselves, and half of it at least.
     #[inline]
     #[must_use]
@@ -275,7 +275,7 @@ impl Latencies {
         transfer * permille / 1_000
     }
 
-    /// The transfer of an idle line, from issuing the request, for a hand-off of `handoff`.
+    /// The transfer of an idle line, from issuing the request, for a transfer of `handoff`.
     #[inline]
     #[must_use]
     pub fn idle(&self, handoff: u64) -> u64 {

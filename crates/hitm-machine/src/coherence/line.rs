@@ -1,7 +1,7 @@
 //! What is known of every line, in as few bytes as it takes.
 
 /// No entry among the contended lines.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_ENTRY: u32 = u32::MAX;
 
 /// No thread.
 pub(super) const NO_THREAD: u16 = u16::MAX;
@@ -11,12 +11,12 @@ pub(super) const NO_THREAD: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 #[repr(align(32))]
 pub(super) struct Line {
-    /// Before this time the line serves nobody: it is on its way, or its owner's operation is not
-    /// done.
+    /// Before this time the line serves no request: it is on its way, or its owner's operation is
+    /// not done.
     pub(super) busy_until: u64,
     /// When the owner's copy arrived.
     pub(super) filled_at: u64,
-    /// Index of the line's [`Contended`], or `NOBODY`.
+    /// Index of the line's [`Contended`], or `NO_ENTRY`.
     pub(super) contended: u32,
     /// See [`State`].
     pub(super) state: Packed,
@@ -25,7 +25,7 @@ pub(super) struct Line {
     pub(super) thread: u16,
     /// The package of the line's home.
     pub(super) home: u16,
-    /// CPUs that have issued accesses that have not taken effect: loads and locked operations, and
+    /// CPUs that have issued accesses that have not taken effect: loads and read-modify-writes, and
     /// stores, one for all of a CPU.
     pub(super) under_way: u16,
     /// Whether anybody waits in its queue.
@@ -40,7 +40,7 @@ const _: () = assert!(size_of::<Line>() == 32, "two lines fill one of the host")
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody has it.
+    /// No cache has it.
     Uncached,
     /// This core has it alone.
     Owned(u32),

@@ -5,11 +5,11 @@
 //! makes a contended line expensive is the queue, not the distance.
 //!
 //! **Origin.** The states are MESI of the primer (Nagarajan, Sorin, Hill, Wood 2020) without its
-//! transient states: a line in flight is its new state with a time before which it serves nobody.
-//! Costs and structural constants are data; see `costs/`.
+//! transient states: a line in flight is its new state with a time before which it serves no
+//! request. Costs and structural constants are data; see `costs/`.
 //!
 //! **Roles.** [`Directory`] is an ordinary object: `hit` serves an access that finds its line; any
-//! other is announced, and `arrive` says when it is granted; `decide` serves who waits. It has no
+//! other is announced, and `arrive` says when it is granted; `decide` serves the waiters. It has no
 //! clock and runs no code; the caller lets requests arrive in the order of time and calls `decide`
 //! when told to.
 //!
@@ -27,7 +27,7 @@
 //! | state | copies | load by a core with a copy | load by another | store or RMW by the owner | store or RMW by another |
 //! |---|---|---|---|---|---|
 //! | Uncached | none | - | memory; to Owned | - | memory; to Owned, dirty |
-//! | Owned | the owner's | hit | hand-off; to Shared | hit, dirty | hand-off; to Owned by it, dirty |
+//! | Owned | the owner's | hit | transfer; to Shared | hit, dirty | transfer; to Owned by it, dirty |
 //! | Shared | the sharers' | hit | from its domain or the nearest that has one | - | invalidation; to Owned by it, dirty |
 //!
 //! **Rules of the queue.** A request that finds the line busy, or others waiting, waits. A line

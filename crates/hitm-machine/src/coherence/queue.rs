@@ -1,4 +1,4 @@
-//! Who waits for a line, and who is next.
+//! The waiters of a line, and which of them is next.
 //!
 //! One queue an LLC domain under `local-first`, a single one under `fifo`, which is then the same
 //! rule with one domain. The line is in one domain, its *place*. Requests of that domain are served
@@ -22,7 +22,7 @@ pub(super) struct Queue {
     count: usize,
     place: usize,
     /// How many requests of the place are served before those from elsewhere get their turn; none
-    /// while nobody waits elsewhere.
+    /// while no CPU waits elsewhere.
     token: Option<usize>,
     /// How many of its own a domain serves in a row, whenever they arrived; none to honour the
     /// order of arrival.
@@ -37,7 +37,7 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Nobody waits; the line is in domain `place` of `domains`. See [`Self::bound`].
+    /// No CPU waits; the line is in domain `place` of `domains`. See [`Self::bound`].
     pub(super) fn new(domains: usize, place: usize, bound: Option<usize>) -> Self {
         Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None, bound }
     }
@@ -46,7 +46,7 @@ impl Queue {
         self.count == 0
     }
 
-    /// The line has moved to `place` while nobody waited.
+    /// The line has moved to `place` while no CPU waited.
     pub(super) fn move_to(&mut self, place: usize) {
         debug_assert!(self.is_empty(), "a line that is waited for moves by `pop`");
         self.place = place;

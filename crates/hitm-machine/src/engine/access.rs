@@ -19,7 +19,7 @@ use crate::faults::Taken;
 pub(crate) enum Issue {
     /// Its value is read or written now.
     Now,
-    /// A load of a word that this CPU has stored and nobody has seen yet: this is its value.
+    /// A load of a word that this CPU has stored and no other CPU has seen yet: this is its value.
     Forwarded(u128),
     /// The store is in the store buffer; the machine writes the value when it takes effect.
     Buffered,
@@ -215,14 +215,14 @@ impl Engine {
     fn read_fill(&mut self, touch: &Touch, line: u32) -> Option<u128> {
         let offset = touch.address() % LINE;
         // SAFETY: the word that is touched is a live one, and stood there when the line was filled:
-        // memory that is freed is reused only after a locked operation, which ends the window.
+        // memory that is freed is reused only after a read-modify-write, which ends the window.
         let value = unsafe { self.cpu().window.fill_of(line)?.word(offset, touch.size) };
         self.cpu().window.pass();
         self.hit(touch, line, self.clock() + self.directory.latencies().load_hit);
         Some(value)
     }
 
-    /// The line is elsewhere: asks for it, for a load or a locked operation.
+    /// The line is elsewhere: asks for it, for a load or a read-modify-write.
     fn send_request(&mut self, touch: &Touch, line: u32, clock: u64) -> Issue {
         self.accesses_without_progress += 1;
         let access = self.identify(touch);

@@ -14,7 +14,7 @@ pub(super) struct Ahead {
     horizon: TurnKey,
     /// Before this time it comes before everybody else.
     acts_before: u64,
-    /// Before this time nobody else's request, unless it is under way already, reaches a line that
+    /// Before this time no other CPU's request, unless it is under way already, reaches a line that
     /// the core does not own.
     sure_before: u64,
     /// The same for a line that the core owns, which a thread of the core reaches sooner; until it
@@ -138,7 +138,7 @@ impl Engine {
 
     /// A time up to which no interrupt reaches `number` that has not yet.
     fn interrupted_not_before(&self, number: u32) -> u64 {
-        // One that somebody sends from now on has its own way to go.
+        // One that a CPU sends from now on has its own way to go.
         let new = self.ahead.horizon().saturating_add(self.paths.least_delivery);
         self.cpus[number as usize].next_interrupt().min(new)
     }

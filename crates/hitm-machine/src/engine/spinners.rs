@@ -1,6 +1,6 @@
 //! The CPUs that wait for a write to a line.
 //!
-//! Every write asks whether somebody waits for its line, and hardly ever does somebody: a small
+//! Every write asks whether a CPU waits for its line, and hardly ever does one: a small
 //! table of counts says no at once.
 
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 /// Counts in the table; lines share them.
 const COUNTS: usize = 1 << 9;
 
-/// Who waits for which line.
+/// The waiters of each line.
 #[derive(Debug)]
 pub(super) struct Spinners {
     /// By line, in the order in which they began to wait.
@@ -26,7 +26,7 @@ impl Default for Spinners {
 }
 
 impl Spinners {
-    /// Whether nobody waits for anything.
+    /// Whether no CPU waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()

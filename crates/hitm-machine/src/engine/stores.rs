@@ -7,7 +7,7 @@
 //! when its turn comes, and both requests count as misses. The line is not held meanwhile: two CPUs
 //! that held one each for the other would never end.
 //!
-//! Until a store has taken effect the directory counts it as under way to its line, so that nobody
+//! Until a store has taken effect the directory counts it as under way to its line, so that no CPU
 //! looks ahead of it.
 
 use std::ptr::NonNull;
@@ -65,7 +65,7 @@ pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
 }
 
 impl Engine {
-    /// Before a locked operation or a fence, and when there is no room: waits until the current
+    /// Before a read-modify-write or a fence, and when there is no room: waits until the current
     /// CPU's stores have taken effect.
     pub(crate) fn drain_stores(&mut self) -> Step {
         if self.cpu().stores.is_empty() {

@@ -264,7 +264,7 @@ fn random_programs_see_the_same_from_small_caches() {
             *total += count;
         }
     });
-    // It is no test if lines stay where they are, or if nobody looks ahead.
+    // It is no test if lines stay where they are, or if no CPU looks ahead.
     let is_one = hitm_seeds::number("HITM_SEED").is_some();
     assert!(is_one || came.borrow().iter().all(|&total| total > 1_000), "what came: {came:?}");
 }

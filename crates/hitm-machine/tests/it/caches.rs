@@ -1,8 +1,8 @@
 //! Caches that have sizes: what each way of a line costs, computed by hand.
 //!
 //! Times are nanoseconds. A machine of Genoa's costs without anything that varies: a load that
-//! level 1 serves 1.1, level 2 3.8, level 3 14.0, memory 107.0 and 200.0, a locked operation 2.5
-//! more than its line's way, a hand-off over 0.85: in a CCX 27.1 / 0.85 = 31.9, between CCXs 99.3 /
+//! level 1 serves 1.1, level 2 3.8, level 3 14.0, memory 107.0 and 200.0, a read-modify-write 2.5
+//! more than its line's way, a transfer over 0.85: in a CCX 27.1 / 0.85 = 31.9, between CCXs 99.3 /
 //! 0.85 = 116.8, between packages 191.6 / 0.85 = 225.4.
 
 use std::sync::atomic::Ordering;
@@ -187,7 +187,7 @@ fn a_copy_in_level_3_is_near_for_its_domain_and_a_hand_off_for_others() {
             (1, 6_000, |lines| add(lines, 1)),
             (2, 7_000, |lines| add(lines, 2)),
             (4, 8_000, |lines| add(lines, 3)),
-            // In the core: hand-offs.
+            // In the core: transfers.
             (1, 9_000, |lines| add(lines, 5)),
             (2, 9_500, |lines| add(lines, 6)),
         ],
@@ -289,7 +289,7 @@ fn memory_that_is_used_anew_is_in_no_cache() {
 #[test]
 fn a_page_belongs_to_who_touches_it_first() {
     let topology = shape(1);
-    // CPUs 4 and 6 are in the CCXs of the second package; lines are of the first until somebody
+    // CPUs 4 and 6 are in the CCXs of the second package; lines are of the first until a CPU
     // there touches their page.
     let far: [Step; 2] = [(4, BEGIN, |lines| apart(lines, 0..2, add)), (6, 5_000, |lines| add(lines, 0))];
     let near: [Step; 3] = [
@@ -345,7 +345,7 @@ fn a_burst_costs_by_where_its_lines_are() {
     println!("{:?}", machine.results().totals.levels);
     let a_line: Vec<f64> = took.iter().map(|took| (took / 256.0 * 100.0).round() / 100.0).collect();
     // A load and a store take 2.2 where level 1 has the line, 14 + 1.1 where level 3 has. Out of a
-    // core or another level 3 the load is a hand-off, 31.9, 116.8 or 225.4, and makes the line
+    // core or another level 3 the load is a transfer, 31.9, 116.8 or 225.4, and makes the line
     // shared, so the store asks for it beside the next loads: only the last one is waited for.
     let out_of = |handoff: f64| (((handoff + 1.1) * 256.0 + handoff - 1.1) / 256.0 * 100.0).round() / 100.0;
     let [same_ccx, other_ccx, other_package] = [31.882, 116.823, 225.411].map(out_of);

@@ -4,7 +4,7 @@
 //! Times vary by a factor of two from run to run on a shared host; instructions under Callgrind do
 //! not. They are those of the release profile, which is what people run: inlining is half of the
 //! speed, and the test profile has little of it. `UPDATE_EXPECT=1 cargo test -p hitm-machine --test
-//! it` records anew.
+//! it` records again.
 //!
 //! Where valgrind is not installed the test says so in one line and passes.
 

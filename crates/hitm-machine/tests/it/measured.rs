@@ -40,7 +40,7 @@ fn counted(measure_from: Span, tells: bool, look_ahead: bool) -> Results {
                     2 if tells => Simulated::measure_until_now(),
                     _ => {}
                 }
-                // Relaxed: nobody else looks.
+                // Relaxed: no other thread looks.
                 (0..times).for_each(|_| _ = words.word.fetch_add(1, Ordering::Relaxed));
                 Simulated::compute(WORK);
             }

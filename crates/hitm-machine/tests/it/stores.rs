@@ -39,8 +39,8 @@ fn until(nanos: u64) {
 }
 
 /// The first line is shared with another package, the second is here alone, and a thread of the
-/// same core looks: nobody is nearer. It looks a little later each time, from before both stores to
-/// after them.
+/// same core looks: no other CPU is nearer. It looks a little later each time, from before both
+/// stores to after them.
 #[test]
 fn a_store_that_finds_its_line_comes_after_one_that_does_not() {
     let shape = "pack:2 l3:1 core:1 pu:2";

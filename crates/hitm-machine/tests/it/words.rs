@@ -112,7 +112,7 @@ fn pointers_arrive_with_what_they_point_to() {
             words[0].store(value, Release);
         } else {
             let arrived = Simulated::spin_while(&words[0], |seen| seen.is_null());
-            // SAFETY: the pointer is the box's, which nobody else touches until the machine has
+            // SAFETY: the pointer is the box's, which no other thread touches until the machine has
             // ended.
             unsafe { *arrived += 1 };
         }

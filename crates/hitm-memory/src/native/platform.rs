@@ -114,8 +114,8 @@ impl NativeWorkers {
                 MODE.set(self.2);
             }
         }
-        // A visitor's time is nobody's: a worker of another runtime that visits this one goes on in
-        // its own mode.
+        // A visitor's time belongs to no CPU: a worker of another runtime that visits this one goes
+        // on in its own mode.
         let mode = MODE.replace((Mode::Kernel, None));
         let _restore = Restore(WORKERS.replace(Some(self.clone())), CPU.replace(cpu.0), mode);
         f()

@@ -10,19 +10,19 @@
 //!
 //! **Protocol.** (1) *Fill*: a granted line comes to level 2 and 1 of its core. (2) *Fall*: what
 //! level 2 has no room for goes to level 3 with its state, modified or not. (3) *Loss*: what level
-//! 3 has no room for goes to memory; its copies are no more, and a line without copies is nobody's.
-//! (4) *Fetch*: a core of the domain takes an owned line out of level 3. (5) *Flush*: a core that
-//! has idled for long lets fall all that it has; it is found out when somebody asks for one of its
-//! lines or when it wakes.
+//! 3 has no room for goes to memory; its copies are no more, and a line without copies has no
+//! owner. (4) *Fetch*: a core of the domain takes an owned line out of level 3. (5) *Flush*: a core
+//! that has idled for long lets fall all that it has; it is found out when a CPU asks for one of
+//! its lines or when it wakes.
 //!
 //! | an owned line whose copy has fallen, asked for by | costs | then |
 //! |---|---|---|
 //! | a core of the same domain, its owner too | `llc_read` | owned by who asked, in the core |
-//! | a core of another domain | as from a core: the hand-off | as from a core; after a load the copy stays in level 3 |
+//! | a core of another domain | as from a core: the transfer | as from a core; after a load the copy stays in level 3 |
 //!
-//! The hand-offs between domains were measured between cores. What is left of them when a level 3
+//! The transfers between domains were measured between cores. What is left of them when a level 3
 //! answers in place of a core was not published for any family; it is at most what looking into a
-//! core takes, 27 of 99 ns on Genoa, so the hand-off stands for both.
+//! core takes, 27 of 99 ns on Genoa, so the transfer is used for both.
 //!
 //! **Look-ahead.** Only what level 1 serves is done ahead of the others, and only by a core of one
 //! thread that asks for nothing: such a hit changes which line of its own level 1 goes first and
@@ -125,7 +125,7 @@ impl Directory {
     }
 
     /// A page fault of `cpu` has given `line` memory of package `home`, and the kernel has written
-    /// it by `now`: it is the core's own. If somebody asks for it at this moment only its home
+    /// it by `now`: it is the core's own. If a CPU asks for it at this moment only its home
     /// changes.
     pub fn first_touch(&mut self, line: u32, cpu: u32, home: u16, now: u64) {
         if self.is_asked_for(line) {
