@@ -132,11 +132,11 @@ impl Target {
     }
 }
 
-/// What the operating system said, without the path of a temporary file, which means nothing to
-/// the user.
+/// What the operating system said, without the path of a temporary file, which `tempfile` adds and
+/// which means nothing to the user.
 fn plain(error: &io::Error) -> String {
-    let inner = error.get_ref().and_then(|inner| inner.source());
-    inner.map_or_else(|| error.to_string(), ToString::to_string)
+    let text = error.to_string();
+    text.split_once(" at path ").map_or(text.clone(), |(said, _)| said.to_owned())
 }
 
 /// Checks that the file of `flag` can be written, if one was given.
