@@ -1,4 +1,5 @@
-//! [`Simulated`]: the seam's other side. Its words are ordinary words that tell the machine before they are touched.
+//! [`Simulated`]: the simulated side of the seam. Its words are ordinary words that report each
+//! access to the machine beforehand.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -39,9 +40,8 @@ impl Simulated {
         inside.unwrap_or_else(|| (f.take().expect("not run yet"))())
     }
 
-    /// The measured stretch begins now: for a program that takes an unknown time to get ready. Until
-    /// then [`Config::measure_from`](crate::Config::measure_from)
-    /// keeps it from beginning.
+    /// The measured stretch begins now: for a program that takes an unknown time to get ready.
+    /// Until then [`Config::measure_from`](crate::Config::measure_from) keeps it from beginning.
     ///
     /// What CPUs did ahead of the calling one is left out, as it is by its time: call it where the
     /// others idle. Outside a CPU it does nothing.

@@ -1,4 +1,5 @@
-//! [`Platform`]: the machine around the memory: which CPU this is, time, work, interrupts and waiting.
+//! [`Platform`]: the machine around the memory: the current CPU, time, work, interrupts and
+//! waiting.
 
 use std::ops::{BitOr, BitOrAssign};
 

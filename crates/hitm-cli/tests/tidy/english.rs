@@ -53,20 +53,20 @@ fn is_due(file: &Text) -> bool {
     !NOT_YET.iter().any(|path| file.path.starts_with(path)) && !file.path.ends_with("tidy/english.rs")
 }
 
-/// The lines of a Rust file that are comments, from 1.
-fn comments(file: &Text) -> impl Iterator<Item = (usize, &str)> {
-    let lines = file.text.lines().enumerate().map(|(index, line)| (index + 1, line));
-    lines.filter(|(_, line)| line.trim_start().starts_with("//"))
-}
-
-/// The lines of a document that are text, from 1: neither tables nor blocks of code.
+/// The lines that are text, from 1: of a Rust file its comments, of a document all. Neither has
+/// tables or blocks of code.
 fn prose(file: &Text) -> impl Iterator<Item = (usize, &str)> {
+    let is_source = file.path.ends_with(".rs");
     let mut is_code = false;
     let lines = file.text.lines().enumerate().map(|(index, line)| (index + 1, line));
     lines.filter(move |(_, line)| {
-        let is_fence = line.trim_start().starts_with("```");
+        let is_comment = line.trim_start().starts_with("//");
+        let text = line.trim_start().trim_start_matches(['/', '!']).trim_start();
+        let is_fence = (is_comment || !is_source) && text.starts_with("```");
         is_code ^= is_fence;
-        !is_code && !is_fence && !line.starts_with('|')
+        // A block of code ends with its comment.
+        is_code &= is_comment || !is_source;
+        (is_comment || !is_source) && !is_code && !is_fence && !text.starts_with('|')
     })
 }
 
@@ -78,7 +78,7 @@ fn texts(check: impl Fn(&str) -> Option<String>) -> Vec<String> {
         broken.extend(check(text).map(|why| format!("{}:{line}: {why}", file.path)));
     };
     for file in sources.iter().filter(|file| is_due(file)) {
-        comments(file).for_each(|(line, text)| look(file, line, text));
+        prose(file).for_each(|(line, text)| look(file, line, text));
     }
     for file in documents.iter().filter(|file| is_due(file)) {
         prose(file).for_each(|(line, text)| look(file, line, text));

@@ -531,8 +531,8 @@ impl Directory {
         (at, done)
     }
 
-    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where no directory
-    /// knows the sharers, and a little for each sharer.
+    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where no
+    /// directory knows the sharers, and a little for each sharer.
     fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
         let domain = self.latencies.domain_of(core);
         let sharers = self.contended[contended].copies.valid();
