@@ -2,15 +2,20 @@
 
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::Path;
 
 use crate::error::{Error, Place, quote};
 use crate::file::describe;
+use crate::presets::Preset;
 use crate::topology::Topology;
 use crate::{presets, synthetic, sysfs, xml};
 
 /// The longest argument: an explicit list of OS indices in a synthetic string may be long, a path is shorter.
 const ARGUMENT_BYTES_MAX: usize = crate::limits::MAX_SYNTHETIC_BYTES;
+
+/// The name of the machine on which the program runs.
+const THIS: &str = "this";
 
 /// The machine that `arg` names. The first of these that fits:
 ///
@@ -42,7 +47,7 @@ const ARGUMENT_BYTES_MAX: usize = crate::limits::MAX_SYNTHETIC_BYTES;
 /// [`MAX_CPUS`](crate::MAX_CPUS) CPUs. Whatever the argument and the files behind it, reading ends within seconds and
 /// takes less than 256 MiB.
 pub fn parse(arg: &str) -> Result<Topology, Error> {
-    if arg == "this" {
+    if arg == THIS {
         return sysfs::read_this();
     }
     if let Some(preset) = presets::find(arg) {
@@ -67,13 +72,32 @@ pub fn parse(arg: &str) -> Result<Topology, Error> {
         Err(_) if synthetic::looks_like_one(arg) => synthetic::read(arg),
         Err(_) => {
             let names: Vec<String> = presets::all().iter().map(|preset| quote(preset.name())).collect();
+            let suggestion = nearest(arg).map(|name| format!("did you mean {}? otherwise ", quote(name)));
             let remedy = format!(
-                "name one of these, `this`, or a synthetic string such as `pack:2 core:4`: {}",
+                "{}name one of these, `this`, or a synthetic string such as `pack:2 core:4`: {}",
+                suggestion.unwrap_or_default(),
                 names.join(", ")
             );
             Err(Error::new(arg, Place::Whole, "there is no such preset or file", remedy))
         }
     }
+}
+
+/// Returns the machine's name that a misspelt name most likely stands for, or `None` when no name is
+/// similar.
+///
+/// The shortest name that begins with the text comes first: `epyc-9654` stands for `epyc-9654-2x96`.
+/// Otherwise it is the name with the fewest edits, which may be at most a third of its length. Case
+/// does not count. Of several equal names, the first in the list of presets is returned.
+fn nearest(text: &str) -> Option<&'static str> {
+    let text = text.to_lowercase();
+    let names = || iter::once(THIS).chain(presets::all().iter().map(Preset::name));
+    let begun = || names().filter(|name| !text.is_empty() && name.starts_with(&text)).min_by_key(|name| name.len());
+    let edited = || {
+        let edits = |name| strsim::osa_distance(name, &text);
+        names().min_by_key(|name| edits(name)).filter(|name| 3 * edits(name) <= name.len())
+    };
+    begun().or_else(edited)
 }
 
 /// Whether the text can only be meant as a path: no synthetic string has a slash, or ends in a file's extension.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use hitm_memory::{Platform, Span};
 use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
+use hitm_sched::fair::group::{GroupId, GroupWeight, WeightRefused};
 
 use crate::join::JoinHandle;
 use crate::runtime::{Handle, Inner};
@@ -104,23 +104,20 @@ impl Group {
     }
 
     /// Changes the group's weight against other groups and tasks, from 1 to 10,000. A new group has
-    /// weight 100, which equals one task of nice 0.
+    /// weight 100, which equals one task of nice 0. Returns the group, so that the call can follow
+    /// the call that makes it.
     ///
-    /// # Panics
-    /// When `weight` is not 1 to 10,000.
-    #[allow(
-        clippy::must_use_candidate,
-        reason = "the group is changed, and handed on so that it may be said where it is made"
-    )]
-    pub fn weight(self, weight: u32) -> Self {
-        self.0.owner.weigh(self.0.id, GroupWeight::new(weight));
-        self
+    /// # Errors
+    /// When `weight` is not 1 to 10,000. The old weight then remains.
+    pub fn weight(&self, weight: u32) -> Result<Self, WeightRefused> {
+        self.0.owner.weigh(self.0.id, GroupWeight::new(weight)?);
+        Ok(self.clone())
     }
 
     /// Limits the CPU time of the group's tasks, and of the tasks in all groups in it, to `quota`
     /// per `period`, summed over all CPUs. Half a CPU is 50 ms per 100 ms; two CPUs are 200 ms per
     /// 100 ms. The usual period is 100 ms. Another call changes the limit at any time and begins a
-    /// new period.
+    /// new period. Returns the group, as [`Group::weight`].
     ///
     /// When the quota is used up, the group's fair tasks wait for the next period on every CPU,
     /// even if CPUs idle. Tasks that have a real-time priority, their own or one lent by a
@@ -137,7 +134,7 @@ impl Group {
     /// let sum = runtime.run(|handle| async move {
     ///     let millis = |count: u64| Span::from_micros(count * 1_000);
     ///     // A fifth of a CPU.
-    ///     let batch = handle.group("batch").limit(millis(20), millis(100));
+    ///     let batch = handle.group("batch").limit(millis(20), millis(100)).unwrap();
     ///     let options = SpawnOptions {
     ///         priority: Priority::fair(0),
     ///         group: Some(batch.clone()),
@@ -150,23 +147,18 @@ impl Group {
     /// assert_eq!(sum.unwrap(), 4_950);
     /// ```
     ///
-    /// # Panics
-    /// When `quota` is not 1 ms to 4 hours, or `period` is not 1 ms to 1 s.
-    #[allow(
-        clippy::must_use_candidate,
-        reason = "the group is changed, and handed on so that it may be said where it is made"
-    )]
-    pub fn limit(self, quota: Span, period: Span) -> Self {
-        self.0.owner.limit(self.0.id, Some(GroupQuota::new(quota, period)));
-        self
+    /// # Errors
+    /// When `quota` is not 1 ms to 2^34 us (4.77 hours), or `period` is not 1 ms to 1 s. The old
+    /// limit then remains.
+    pub fn limit(&self, quota: Span, period: Span) -> Result<Self, QuotaRefused> {
+        self.0.owner.limit(self.0.id, Some(GroupQuota::new(quota, period)?));
+        Ok(self.clone())
     }
 
     /// Ends the group's [limit](Group::limit). Tasks that waited for the next period may run at
     /// once. The limits of enclosing groups remain.
-    #[allow(clippy::must_use_candidate, reason = "as above")]
-    pub fn unlimited(self) -> Self {
+    pub fn unlimited(&self) {
         self.0.owner.limit(self.0.id, None);
-        self
     }
 
     /// Returns how often and how long the limit throttled the group so far; all zero when the
@@ -179,7 +171,7 @@ impl Group {
     /// Limits the CPU time of the group's real-time tasks, and of those in all groups in it, to
     /// `runtime` per `period` on each CPU. 300 ms per second leave 700 ms per second to other
     /// tasks, including fair tasks. The usual period is one second. Another call changes the limit
-    /// at any time and begins a new period.
+    /// at any time and begins a new period. Returns the group, as [`Group::weight`].
     ///
     /// When the runtime is used up on a CPU, the group's real-time tasks there wait for the next
     /// period, even if the CPU idles. A task that wakes goes to a CPU where its group has runtime
@@ -195,9 +187,11 @@ impl Group {
     /// let sum = runtime.run(|handle| async move {
     ///     let millis = |count: u64| Span::from_micros(count * 1_000);
     ///     let audio = handle.group("audio").limit_real_time(millis(300), millis(1_000)).unwrap();
-    ///     let (mixer, refused) = (audio.group("mixer"), audio.group("meters"));
-    ///     let mixer = mixer.limit_real_time(millis(200), millis(1_000)).unwrap();
-    ///     assert!(refused.limit_real_time(millis(200), millis(1_000)).is_err());
+    ///     let mixer = audio.group("mixer").limit_real_time(millis(200), millis(1_000)).unwrap();
+    ///     // 100 ms are left of the 300 ms, so the group of the meters gets no more than that.
+    ///     let meters = audio.group("meters");
+    ///     assert!(meters.limit_real_time(millis(200), millis(1_000)).is_err());
+    ///     meters.limit_real_time(millis(100), millis(1_000)).unwrap();
     ///     let options = SpawnOptions {
     ///         priority: Priority::fifo(50),
     ///         group: Some(mixer),
@@ -209,24 +203,20 @@ impl Group {
     /// ```
     ///
     /// # Errors
+    /// When `period` is not 1 ms to 1 s, or `runtime` is less than 100 us or more than `period`.
     /// When the requested part of a CPU is larger than the part left in the next enclosing group
     /// with a real-time limit, or in the CPU. When it is smaller than the sum of the limits of the
     /// groups in it. The old limit then remains.
-    ///
-    /// # Panics
-    /// When `period` is not 1 ms to 1 s, or `runtime` is less than 100 us or more than `period`.
-    pub fn limit_real_time(self, runtime: Span, period: Span) -> Result<Self, QuotaRefused> {
-        self.0.owner.limit_real_time(self.0.id, Some(RealTimeQuota::new(runtime, period)))?;
-        Ok(self)
+    pub fn limit_real_time(&self, runtime: Span, period: Span) -> Result<Self, QuotaRefused> {
+        self.0.owner.limit_real_time(self.0.id, Some(RealTimeQuota::new(runtime, period)?))?;
+        Ok(self.clone())
     }
 
     /// Ends the [limit](Group::limit_real_time) of the group's real-time tasks. Tasks that waited
     /// for the next period may run at once. The limits of enclosing groups remain.
-    #[allow(clippy::must_use_candidate, reason = "as above")]
-    pub fn unlimited_real_time(self) -> Self {
+    pub fn unlimited_real_time(&self) {
         // Removing a limit never fails: what fitted before fits when there is more room.
         let _never_refused = self.0.owner.limit_real_time(self.0.id, None);
-        self
     }
 
     /// Returns how often and how long the real-time limit throttled the group so far, summed over
@@ -270,9 +260,9 @@ impl<P: Platform> Handle<P> {
     ///
     /// let runtime = NativeRuntime::with_cpus(2).unwrap();
     /// let sum = runtime.run(|handle| async move {
-    ///     let batch = handle.group("batch").weight(50);
-    ///     let served = handle.group("served").weight(300);
-    ///     let urgent = served.group("urgent").weight(1_000);
+    ///     let batch = handle.group("batch").weight(50).unwrap();
+    ///     let served = handle.group("served").weight(300).unwrap();
+    ///     let urgent = served.group("urgent").weight(1_000).unwrap();
     ///     let options = |group| SpawnOptions {
     ///         priority: Priority::fair(0),
     ///         group: Some(group),

@@ -59,6 +59,7 @@ pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
 pub use hitm_memory::{CpuSet, Span, Time};
+pub use hitm_sched::fair::group::WeightRefused;
 pub use hitm_sched::fair::group::quota::{GroupThrottling, QuotaRefused};
 pub use hitm_sched::mitigation::Mitigation;
 pub use hitm_sched::task::TaskId;

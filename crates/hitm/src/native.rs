@@ -13,6 +13,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::ptr::null;
@@ -24,7 +25,7 @@ use std::thread::{Builder, JoinHandle as JoinThread, Thread};
 use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::scheduler::Scheduling;
-use hitm_topology::{CpuId, Topology};
+use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
 use crate::host::Host;
 use crate::join::JoinError;
@@ -50,11 +51,32 @@ pub struct NativeRuntime {
 
 /// The reason why a runtime could not be made.
 #[derive(Debug)]
-pub struct NativeError(String);
+pub enum NativeError {
+    /// The number of CPUs is not 1 to [`MAX_CPUS`].
+    Cpus {
+        /// The requested number.
+        wanted: usize,
+    },
+    /// The topology of this machine cannot be read.
+    Topology(hitm_topology::Error),
+    /// The thread of a CPU cannot be started.
+    Thread {
+        /// The CPU.
+        cpu: CpuId,
+        /// The operating system's error.
+        error: io::Error,
+    },
+}
 
 impl fmt::Display for NativeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Cpus { wanted } => {
+                write!(f, "a runtime has one thread per CPU and 1 to {MAX_CPUS} CPUs, not {wanted}")
+            }
+            Self::Topology(error) => error.fmt(f),
+            Self::Thread { cpu, error } => write!(f, "no thread for CPU {cpu}: {error}"),
+        }
     }
 }
 
@@ -137,10 +159,12 @@ impl NativeRuntime {
     /// [`Mitigation::shipped`].
     ///
     /// # Errors
-    /// When no machine with `cpus` CPUs can be made, or a thread cannot be started.
+    /// When `cpus` is not 1 to 8,192 ([`MAX_CPUS`]), or a thread cannot be started.
     pub fn with_cpus(cpus: usize) -> Result<Self, NativeError> {
-        let machine =
-            hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(|error| NativeError(error.to_string()))?;
+        if !(1..=MAX_CPUS).contains(&cpus) {
+            return Err(NativeError::Cpus { wanted: cpus });
+        }
+        let machine = hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(NativeError::Topology)?;
         Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
     }
 
@@ -150,7 +174,7 @@ impl NativeRuntime {
     /// # Errors
     /// When the machine's topology cannot be read, or a thread cannot be started.
     pub fn this_machine() -> Result<Self, NativeError> {
-        let machine = hitm_topology::parse("this").map_err(|error| NativeError(error.to_string()))?;
+        let machine = hitm_topology::parse("this").map_err(NativeError::Topology)?;
         Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
     }
 
@@ -181,7 +205,7 @@ impl NativeRuntime {
             let os_index = pinned.then(|| topology.cpu(cpu).os_index);
             let main = move || crew.workers.enter(cpu, os_index, || crew.work(&handle, cpu));
             let thread = Builder::new().name(format!("hitm-cpu-{cpu}")).spawn(main);
-            runtime.threads.push(thread.map_err(|error| NativeError(format!("no thread for CPU {cpu}: {error}")))?);
+            runtime.threads.push(thread.map_err(|error| NativeError::Thread { cpu, error })?);
         }
         Ok(runtime)
     }

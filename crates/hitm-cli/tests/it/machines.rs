@@ -21,6 +21,12 @@ fn names_and_synthetic_strings() {
         "#]],
     );
     check(
+        "run ffmpeg --machine epyc-9654",
+        expect![[r#"
+        hitm: `epyc-9654`: there is no such preset or file; did you mean `epyc-9654-2x96`? otherwise name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+    "#]],
+    );
+    check(
         "run ffmpeg --machine ./missing.xml",
         expect![[r#"
         hitm: `./missing.xml`: there is no such file or directory; check the path

@@ -18,9 +18,13 @@ type Bench = bench::Bench<Sched>;
 /// Bits that a weight has more in queues.
 const FINE: u32 = 1_024;
 
+fn weight(weight: u32) -> GroupWeight {
+    GroupWeight::new(weight).expect("a weight")
+}
+
 impl Bench {
     fn group(&self, parent: Option<GroupId>, weight: u32) -> GroupId {
-        self.on(0, move |sched| sched.make_group(parent, GroupWeight::new(weight)))
+        self.on(0, move |sched| sched.make_group(parent, self::weight(weight)))
     }
 
     /// A task of nice 0 that runs on `cpu`, in a group, and may run on others.
@@ -110,8 +114,8 @@ fn a_weight_reaches_every_queue() {
     let outer = bench.group(None, 100);
     let inner = bench.group(Some(outer), 1);
     bench.runs(0, Some(inner), &[]);
-    bench.on(1, move |sched| sched.set_group_weight(inner, GroupWeight::new(GroupWeight::MAX)));
-    bench.on(1, move |sched| sched.set_group_weight(outer, GroupWeight::new(50)));
+    bench.on(1, move |sched| sched.set_group_weight(inner, weight(GroupWeight::MAX)));
+    bench.on(1, move |sched| sched.set_group_weight(outer, weight(50)));
     assert_eq!([inner, outer].map(|group| bench.load_on(group, 0).weight), [102_400 * FINE, 512 * FINE]);
 }
 

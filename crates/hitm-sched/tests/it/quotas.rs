@@ -2,9 +2,9 @@
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::fair::group::GroupId;
 use hitm_sched::fair::group::check::LimitSnapshot;
-use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling};
+use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
+use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Why;
@@ -18,7 +18,7 @@ const SLICE: u64 = 5 * MILLI;
 
 /// So many milliseconds of each so many.
 fn quota(quota: u64, period: u64) -> Option<GroupQuota> {
-    Some(GroupQuota::new(millis(quota), millis(period)))
+    Some(GroupQuota::new(millis(quota), millis(period)).expect("a limit"))
 }
 
 const FAIR: Policy = Policy::Fair(Nice::new(0));
@@ -314,4 +314,36 @@ fn groups_without_a_limit_touch_nothing_of_limits() {
     bench.limit(group, quota(1, 10));
     bench.pass(millis(20));
     assert!(touched());
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_and_the_error_names_the_range() {
+    let micros = Span::from_micros;
+    let refused = |result: Result<GroupQuota, QuotaRefused>| result.unwrap_err().to_string();
+    for quota in [Span::ZERO, micros(999), GroupQuota::QUOTA_MAX + micros(1_000_000)] {
+        let says = format!("a group's quota is 1.0 ms to 17179.87 s, not {quota}");
+        assert_eq!(refused(GroupQuota::new(quota, millis(100))), says);
+    }
+    for period in [Span::ZERO, micros(999), millis(1_001)] {
+        let says = format!("the period of a group's limit is 1.0 ms to 1.00 s, not {period}");
+        assert_eq!(refused(GroupQuota::new(millis(1), period)), says);
+        assert_eq!(RealTimeQuota::new(period, period).unwrap_err().to_string(), says);
+    }
+    for runtime in [Span::ZERO, micros(99), millis(11)] {
+        let says = format!("a group's runtime for real-time tasks is 100.0 us to its period of 10.0 ms, not {runtime}");
+        assert_eq!(RealTimeQuota::new(runtime, millis(10)).unwrap_err().to_string(), says);
+    }
+    for weight in [0, 10_001] {
+        let says = format!("a group's weight is 1 to 10000, not {weight}");
+        assert_eq!(GroupWeight::new(weight).unwrap_err().to_string(), says);
+    }
+    for (quota, period) in [(millis(1), millis(1)), (GroupQuota::QUOTA_MAX, millis(1_000))] {
+        GroupQuota::new(quota, period).expect("the ends of the ranges");
+    }
+    for (runtime, period) in [(micros(100), millis(1)), (millis(1_000), millis(1_000))] {
+        RealTimeQuota::new(runtime, period).expect("the ends of the ranges");
+    }
+    for weight in [1, GroupWeight::MAX] {
+        assert_eq!(GroupWeight::new(weight).expect("the ends of the range").get(), weight);
+    }
 }

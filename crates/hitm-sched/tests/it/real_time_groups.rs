@@ -22,7 +22,12 @@ const FAIR: Policy = Policy::Fair(Nice::new(0));
 
 /// So many milliseconds of each so many.
 fn quota(runtime: u64, period: u64) -> Option<RealTimeQuota> {
-    Some(RealTimeQuota::new(millis(runtime), millis(period)))
+    Some(RealTimeQuota::new(millis(runtime), millis(period)).expect("a limit"))
+}
+
+/// A limit of fair tasks, in milliseconds.
+fn fair_quota(quota: u64, period: u64) -> GroupQuota {
+    GroupQuota::new(millis(quota), millis(period)).expect("a limit")
 }
 
 impl Bench {
@@ -533,7 +538,7 @@ fn a_task_that_runs_learns_of_a_limit() {
 fn both_limits_of_a_group_hold() {
     let bench = Bench::new("core:1 pu:1", "baseline");
     let group = bench.limited(20, 100);
-    bench.on(0, move |sched| sched.set_group_quota(group, Some(GroupQuota::new(millis(30), millis(100)))));
+    bench.on(0, move |sched| sched.set_group_quota(group, Some(fair_quota(30, 100))));
     let urgent = bench.real_time(20, 0, Some(group), &[]);
     let fair = bench.task(0, Some(group), &[]);
     bench.wake(fair);
@@ -547,7 +552,7 @@ fn both_limits_of_a_group_hold() {
 fn groups_without_such_a_limit_touch_nothing_of_it() {
     let bench = Bench::new("core:2 pu:1", "baseline");
     let group = bench.group(None);
-    bench.on(0, move |sched| sched.set_group_quota(group, Some(GroupQuota::new(millis(5), millis(10)))));
+    bench.on(0, move |sched| sched.set_group_quota(group, Some(fair_quota(5, 10))));
     bench.real_time(20, 0, Some(group), &[1]);
     bench.wake(bench.task(1, Some(group), &[0]));
     bench.pass(millis(50));

@@ -24,13 +24,13 @@ fn nothing_of_the_kind() {
     check(
         "gnr",
         expect![[r#"
-            `gnr`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+            `gnr`: there is no such preset or file; did you mean `gnr-2x120`? otherwise name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
         "#]],
     );
     check(
         "GNR-2x120",
         expect![[r#"
-            `GNR-2x120`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+            `GNR-2x120`: there is no such preset or file; did you mean `gnr-2x120`? otherwise name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
         "#]],
     );
     check(
@@ -60,7 +60,7 @@ fn nothing_of_the_kind() {
     check(
         "gnr-2x120@48",
         expect![[r#"
-            `gnr-2x120@48`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
+            `gnr-2x120@48`: there is no such preset or file; did you mean `gnr-2x120`? otherwise name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
         "#]],
     );
     check(
@@ -69,6 +69,36 @@ fn nothing_of_the_kind() {
             `nul\u{0}byte`: there is no such preset or file; name one of these, `this`, or a synthetic string such as `pack:2 core:4`: `gnr-2x120`, `gnr-2x120-snc3`, `epyc-9654-2x96`, `icx-2x40`, `clx-2x20`, `bdw-2x20`, `epyc-9654-2x96-nosmt`, `epyc-9754-2x128`, `icx-2x24`, `spr-1x36`, `clx-2x24`, `skx-8x28`, `bdw-2x10`, `westmere-8x10`, `opteron-4x12`, `skl-1x4`, `icl-1x4`
         "#]],
     );
+}
+
+#[test]
+fn the_nearest_name_is_suggested() {
+    let suggested = |argument: &str| {
+        let error = parse(argument).unwrap_err().to_string();
+        let (_, after) = error.split_once("did you mean `")?;
+        Some(after.split_once("`? otherwise name one of these").expect("then the list").0.to_string())
+    };
+    let cases = [
+        ("epyc-9654", "epyc-9654-2x96"),
+        ("EPYC-9654", "epyc-9654-2x96"),
+        ("epyc-9654-2x96-", "epyc-9654-2x96-nosmt"),
+        ("epyc9654-2x96", "epyc-9654-2x96"),
+        ("epyc-9645-2x96", "epyc-9654-2x96"),
+        ("epyc-9754", "epyc-9754-2x128"),
+        ("gnr-2x12o", "gnr-2x120"),
+        ("skx", "skx-8x28"),
+        ("icx-2x04", "icx-2x40"),
+        ("This", "this"),
+        ("thsi", "this"),
+    ];
+    for (argument, name) in cases {
+        assert_eq!(suggested(argument).as_deref(), Some(name), "{argument}");
+    }
+    for argument in ["", "-", "x", "nope", "machine", "host", "threadripper-7995wx", "\u{130}\u{2028}", "2 x 96"] {
+        assert_eq!(suggested(argument), None, "{argument}");
+    }
+    // A long text costs time in proportion to its length.
+    assert_eq!(suggested(&"epyc-9654-2x96".repeat(9_000)), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitm::sync::PiMutex;
-use hitm::{Group, Handle, Priority, Span, SpawnOptions};
+use hitm::{Group, Handle, Priority, QuotaRefused, Span, SpawnOptions, WeightRefused};
 
 use crate::host::Host;
 use crate::stage::{Gate, joined};
@@ -15,6 +15,7 @@ every_host!(
     a_group_that_nobody_holds_is_there_for_its_tasks,
     groups_lend_no_urgency,
     tasks_move_between_groups_while_they_run_and_sleep,
+    refused_weights_and_limits_change_nothing,
 );
 
 /// Options for a fair task of nice 0 in `group`.
@@ -28,8 +29,8 @@ fn living<H: Host>(handle: &Handle<H>) -> usize {
 }
 
 async fn a_crowd_in_groups_ends<H: Host>(handle: Handle<H>) {
-    let outer = handle.group("outer").weight(300);
-    let groups = [outer.group("one"), outer.group("other").weight(1), outer, handle.group("beside")];
+    let outer = handle.group("outer").weight(300).unwrap();
+    let groups = [outer.group("one"), outer.group("other").weight(1).unwrap(), outer, handle.group("beside")];
     let work = |task: usize| {
         let clock = handle.clone();
         handle.spawn(within(&groups[task % groups.len()]), async move {
@@ -50,8 +51,8 @@ async fn a_crowd_in_groups_ends<H: Host>(handle: Handle<H>) {
 
 async fn a_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
     let [one, two] = [1, 2].map(|millis| Span::from_micros(millis * 1_000));
-    let outer = handle.group("outer").limit(one, two);
-    let groups = [outer.group("one").limit(one, one), outer.group("other"), outer.clone()];
+    let outer = handle.group("outer").limit(one, two).unwrap();
+    let groups = [outer.group("one").limit(one, one).unwrap(), outer.group("other"), outer.clone()];
     let work = |task: usize| {
         let clock = handle.clone();
         handle.spawn(within(&groups[task % groups.len()]), async move {
@@ -64,7 +65,7 @@ async fn a_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
     let (mut sum, half) = (0, H::OFTEN / 8);
     for (index, task) in tasks.into_iter().enumerate() {
         if index == half {
-            let _same = outer.clone().unlimited();
+            outer.unlimited();
         }
         sum += joined(task).await;
     }
@@ -92,7 +93,7 @@ async fn a_real_time_crowd_within_limits_ends<H: Host>(handle: Handle<H>) {
     let half = H::OFTEN / 8;
     for (index, task) in tasks.into_iter().enumerate() {
         if index == half {
-            let _same = outer.clone().unlimited_real_time();
+            outer.unlimited_real_time();
         }
         joined(task).await;
     }
@@ -111,14 +112,14 @@ async fn a_group_that_nobody_holds_is_there_for_its_tasks<H: Host>(handle: Handl
 }
 
 async fn groups_lend_no_urgency<H: Host>(handle: Handle<H>) {
-    let group = handle.group("heavy").weight(10_000);
+    let group = handle.group("heavy").weight(10_000).unwrap();
     let options = SpawnOptions { priority: Priority::fifo(3), ..within(&group) };
     let task = handle.spawn(options, async { 7 });
     assert_eq!(joined(task).await, 7, "a real-time task shares nothing, and runs");
 }
 
 async fn tasks_move_between_groups_while_they_run_and_sleep<H: Host>(handle: Handle<H>) {
-    let groups = [handle.group("one"), handle.group("other").weight(1_000)];
+    let groups = [handle.group("one"), handle.group("other").weight(1_000).unwrap()];
     let gate = Gate::new(&handle);
     let work = |task: usize| {
         let (own, waits, groups) = (handle.clone(), gate.clone(), groups.clone());
@@ -138,4 +139,27 @@ async fn tasks_move_between_groups_while_they_run_and_sleep<H: Host>(handle: Han
         joined(task).await;
     }
     drop(groups);
+}
+
+async fn refused_weights_and_limits_change_nothing<H: Host>(handle: Handle<H>) {
+    let [none, some, period] = [0, 2_000, 10_000].map(Span::from_micros);
+    let group = handle.group("group").weight(50).unwrap().limit(some, period).unwrap();
+    group.limit_real_time(some, period).unwrap();
+    let settings = || {
+        let groups = handle.scheduler().snapshot().groups;
+        let own = groups.into_iter().find(|own| own.id == group.id()).expect("the group lives");
+        (own.shares, own.limit.map(|limit| limit.quota), own.real_time.and_then(|limit| limit.share))
+    };
+    let before = settings();
+    assert_eq!(group.weight(0).unwrap_err(), WeightRefused { wanted: 0 });
+    assert_eq!(group.weight(10_001).unwrap_err(), WeightRefused { wanted: 10_001 });
+    assert_eq!(group.limit(none, period).unwrap_err(), QuotaRefused::Quota { wanted: none });
+    assert_eq!(group.limit(some, none).unwrap_err(), QuotaRefused::Period { wanted: none });
+    let refused = QuotaRefused::Runtime { wanted: none, period };
+    assert_eq!(group.limit_real_time(none, period).unwrap_err(), refused);
+    assert_eq!(group.limit_real_time(some, none).unwrap_err(), QuotaRefused::Period { wanted: none });
+    assert_eq!(settings(), before);
+    // The handle is still there, and takes settings that fit.
+    group.weight(200).unwrap();
+    assert_ne!(settings(), before);
 }

@@ -16,6 +16,7 @@ mod watch;
 mod abort;
 mod join;
 mod panics;
+mod refusals;
 mod shutdown;
 mod spawn;
 

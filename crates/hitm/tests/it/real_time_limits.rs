@@ -119,7 +119,7 @@ fn a_limit_that_ends_lets_those_run_that_wait() {
         });
         handle.sleep(millis(100)).await;
         let ends = handle.now();
-        let _same = group.unlimited_real_time();
+        group.unlimited_real_time();
         joined(task).await.since(ends)
     })
     .result;

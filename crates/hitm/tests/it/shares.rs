@@ -83,8 +83,8 @@ fn off(topology: &'static str, mitigation: &'static str, contest: Contest, windo
         let mut begun = Vec::new();
         for (weight, tasks) in contest.groups {
             // The outermost group has the weight; the inner groups are alone in theirs.
-            let outer = handle.group("outer").weight(weight);
-            let inner = |group: Group, level| group.group("inner").weight(1 + 70 * level as u32);
+            let outer = handle.group("outer").weight(weight).unwrap();
+            let inner = |group: Group, level| group.group("inner").weight(1 + 70 * level as u32).unwrap();
             let group = (1..contest.depth).fold(outer, inner);
             begun.push(work(&handle, &group, tasks, windows));
         }
@@ -223,7 +223,7 @@ fn limited(topology: &'static str, cpus: usize, [outer, inner]: [u64; 2]) -> (f6
     simulate(setup, move |handle| async move {
         handle.set_priority(Priority::fifo(90));
         let limited = |group: Group, millis: u64| {
-            group.limit(Span::from_micros(millis * MILLIS), Span::from_micros(100 * MILLIS))
+            group.limit(Span::from_micros(millis * MILLIS), Span::from_micros(100 * MILLIS)).unwrap()
         };
         let outer = limited(handle.group("outer"), outer);
         let inner = limited(outer.group("inner"), inner);
@@ -260,7 +260,8 @@ fn a_limit_that_ends_lets_those_run_that_wait() {
     let setup = Setup::of("core:2 pu:1");
     let waited = simulate(setup, move |handle| async move {
         handle.set_priority(Priority::fifo(90));
-        let group = handle.group("limited").limit(Span::from_micros(MILLIS), Span::from_micros(1_000 * MILLIS));
+        let limits = [1, 1_000].map(|millis| Span::from_micros(millis * MILLIS));
+        let group = handle.group("limited").limit(limits[0], limits[1]).unwrap();
         let clock = handle.clone();
         let task = handle.spawn(within(&group), async move {
             clock.compute(Span::from_micros(10 * MILLIS)).await;
@@ -269,7 +270,7 @@ fn a_limit_that_ends_lets_those_run_that_wait() {
         handle.sleep(Span::from_micros(100 * MILLIS)).await;
         assert_eq!(group.throttling().throttles, 1);
         let ends = handle.now();
-        let _same = group.unlimited();
+        group.unlimited();
         joined(task).await.since(ends)
     })
     .result;

@@ -88,13 +88,14 @@ impl Groups {
 
     pub(crate) fn weigh(&self, random: &mut Random) {
         if let Some(group) = self.any(random) {
-            group.weight(WEIGHTS[random.below(WEIGHTS.len() as u64) as usize]);
+            group.weight(WEIGHTS[random.below(WEIGHTS.len() as u64) as usize]).expect("a weight");
         }
     }
 
     pub(crate) fn limit(&self, random: &mut Random) {
         if let Some(group) = self.any(random) {
-            group.limit(Span::from_micros(QUOTAS[random.below(QUOTAS.len() as u64) as usize]), PERIOD);
+            let quota = Span::from_micros(QUOTAS[random.below(QUOTAS.len() as u64) as usize]);
+            group.limit(quota, PERIOD).expect("a limit");
         }
     }
 
@@ -109,21 +110,22 @@ impl Groups {
     /// Ends the limits of one group.
     pub(crate) fn end_limit(&self, random: &mut Random) {
         if let Some(group) = self.any(random) {
-            self.unlimit(group);
+            self.unlimit(&group);
         }
     }
 
-    fn unlimit(&self, group: Group) {
+    fn unlimit(&self, group: &Group) {
         for (count, of) in self.throttled.iter().zip([group.throttling(), group.throttling_real_time()]) {
             count.fetch_add(u64::from(of.throttles > 0), HOST);
         }
-        group.unlimited().unlimited_real_time();
+        group.unlimited();
+        group.unlimited_real_time();
     }
 
     /// Ends all limits.
     pub(crate) fn end_limits(&self) {
         let groups = self.groups().clone();
-        groups.into_iter().for_each(|group| self.unlimit(group));
+        groups.iter().for_each(|group| self.unlimit(group));
     }
 
     /// Replaces a group by a new one, in another group or in none.
@@ -134,7 +136,7 @@ impl Groups {
         let place = random.below(groups.len() as u64) as usize;
         let old = std::mem::replace(&mut groups[place], new);
         drop(groups);
-        self.unlimit(old);
+        self.unlimit(&old);
     }
 
     /// Returns the counts for the histogram.

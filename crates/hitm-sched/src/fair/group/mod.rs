@@ -103,14 +103,15 @@ impl GroupWeight {
     /// The most.
     pub const MAX: u32 = 10_000;
 
-    /// A weight.
+    /// Returns the weight of a number.
     ///
-    /// # Panics
-    /// When it is not 1 to [`GroupWeight::MAX`].
-    #[must_use]
-    pub const fn new(weight: u32) -> Self {
-        assert!(weight >= 1 && weight <= Self::MAX, "a group's weight is 1 to 10000");
-        Self(weight)
+    /// # Errors
+    /// When `weight` is not 1 to [`GroupWeight::MAX`].
+    pub const fn new(weight: u32) -> Result<Self, WeightRefused> {
+        match weight {
+            1..=Self::MAX => Ok(Self(weight)),
+            _ => Err(WeightRefused { wanted: weight }),
+        }
     }
 
     /// The number that it was made of.
@@ -131,6 +132,21 @@ impl Default for GroupWeight {
         Self::DEFAULT
     }
 }
+
+/// The error for a number that is not 1 to [`GroupWeight::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WeightRefused {
+    /// The requested weight.
+    pub wanted: u32,
+}
+
+impl fmt::Display for WeightRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a group's weight is 1 to {}, not {}", GroupWeight::MAX, self.wanted)
+    }
+}
+
+impl std::error::Error for WeightRefused {}
 
 /// Made when first used.
 type OnCpu<M> = OnceLock<Placed<M, GroupOnCpu<M>>>;

@@ -23,20 +23,20 @@ impl GroupQuota {
     /// The longest period: Linux's.
     pub const PERIOD_MAX: Span = Span::from_micros(1_000_000);
 
-    /// The largest quota: more than ten thousand CPUs in the longest period.
+    /// The largest quota, 4.77 hours: more than ten thousand CPUs in the longest period.
     pub const QUOTA_MAX: Span = Span::from_micros(1 << 34);
 
-    /// So much in each period.
+    /// Returns the limit of `quota` per `period`.
     ///
-    /// # Panics
-    /// When `quota` is not 1 ms to [`GroupQuota::QUOTA_MAX`], or `period` not 1 ms to 1 s.
-    #[must_use]
-    pub const fn new(quota: Span, period: Span) -> Self {
-        let (least, picos) = (Self::LEAST.as_picos(), quota.as_picos());
-        assert!(picos >= least && picos <= Self::QUOTA_MAX.as_picos(), "a group's quota is 1 ms at least, 4 h at most");
-        let picos = period.as_picos();
-        assert!(picos >= least && picos <= Self::PERIOD_MAX.as_picos(), "the period of a quota is 1 ms to 1 s");
-        Self { quota, period }
+    /// # Errors
+    /// When `quota` is not [`GroupQuota::LEAST`] to [`GroupQuota::QUOTA_MAX`], or `period` is not
+    /// [`GroupQuota::LEAST`] to [`GroupQuota::PERIOD_MAX`].
+    pub fn new(quota: Span, period: Span) -> Result<Self, QuotaRefused> {
+        check_period(period)?;
+        if !(Self::LEAST..=Self::QUOTA_MAX).contains(&quota) {
+            return Err(QuotaRefused::Quota { wanted: quota });
+        }
+        Ok(Self { quota, period })
     }
 
     /// The time that may be used in a period.
@@ -52,6 +52,12 @@ impl GroupQuota {
     }
 }
 
+/// Checks the period of a limit. Limits of fair tasks and of real-time tasks allow the same periods.
+fn check_period(period: Span) -> Result<(), QuotaRefused> {
+    let allowed = (GroupQuota::LEAST..=GroupQuota::PERIOD_MAX).contains(&period);
+    allowed.then_some(()).ok_or(QuotaRefused::Period { wanted: period })
+}
+
 /// A limit for real-time tasks: the time that those of a group together may run on each CPU in each period.
 ///
 /// Of that the groups in it may have parts, which together are not more.
@@ -63,10 +69,10 @@ pub struct RealTimeQuota {
 
 impl RealTimeQuota {
     /// The period that is usual: Linux's default.
-    pub const PERIOD: Span = Span::from_micros(1_000_000);
+    pub const PERIOD: Span = GroupQuota::PERIOD_MAX;
 
     /// The shortest period.
-    pub const PERIOD_LEAST: Span = Span::from_micros(1_000);
+    pub const PERIOD_LEAST: Span = GroupQuota::LEAST;
 
     /// The least that a group may be given: what is not meant to run at all need not be real-time.
     pub const RUNTIME_LEAST: Span = Span::from_micros(100);
@@ -74,21 +80,17 @@ impl RealTimeQuota {
     /// A whole CPU, as [`RealTimeQuota::part`] says it: Linux's.
     pub(super) const WHOLE: u64 = 1 << 20;
 
-    /// So much in each period.
+    /// Returns the limit of `runtime` per `period`.
     ///
-    /// # Panics
-    /// When `period` is not 1 ms to 1 s, or `runtime` less than 100 us or more than the period.
-    #[must_use]
-    pub const fn new(runtime: Span, period: Span) -> Self {
-        let (least, picos) = (Self::PERIOD_LEAST.as_picos(), period.as_picos());
-        assert!(picos >= least && picos <= Self::PERIOD.as_picos(), "the period of real-time tasks is 1 ms to 1 s");
-        let (least, most) = (Self::RUNTIME_LEAST.as_picos(), picos);
-        let picos = runtime.as_picos();
-        assert!(
-            picos >= least && picos <= most,
-            "the runtime of real-time tasks is 100 us at least, and no more than the period"
-        );
-        Self { runtime, period }
+    /// # Errors
+    /// When `period` is not [`RealTimeQuota::PERIOD_LEAST`] to [`RealTimeQuota::PERIOD`], or
+    /// `runtime` is not [`RealTimeQuota::RUNTIME_LEAST`] to `period`.
+    pub fn new(runtime: Span, period: Span) -> Result<Self, QuotaRefused> {
+        check_period(period)?;
+        if !(Self::RUNTIME_LEAST..=period).contains(&runtime) {
+            return Err(QuotaRefused::Runtime { wanted: runtime, period });
+        }
+        Ok(Self { runtime, period })
     }
 
     /// The time that may be run in a period.
@@ -109,21 +111,38 @@ impl RealTimeQuota {
     }
 }
 
-/// Why a group may not have a limit for its real-time tasks. All are in thousandths of a CPU.
+/// The reason why a group cannot have a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaRefused {
-    /// Less is left of what the group above may run, or the CPU has.
+    /// The quota is shorter than [`GroupQuota::LEAST`] or longer than [`GroupQuota::QUOTA_MAX`].
+    Quota {
+        /// The requested quota.
+        wanted: Span,
+    },
+    /// The period is shorter than [`GroupQuota::LEAST`] or longer than [`GroupQuota::PERIOD_MAX`].
+    Period {
+        /// The requested period.
+        wanted: Span,
+    },
+    /// The runtime is shorter than [`RealTimeQuota::RUNTIME_LEAST`] or longer than its period.
+    Runtime {
+        /// The requested runtime.
+        wanted: Span,
+        /// The requested period.
+        period: Span,
+    },
+    /// The enclosing group with a real-time limit, or the CPU, has less left.
     TooMuch {
-        /// What was wanted.
+        /// The requested part of a CPU, in thousandths.
         wanted: u64,
-        /// What is left.
+        /// The part that is left, in thousandths of a CPU.
         left: u64,
     },
-    /// The groups in it may run more.
+    /// The groups in the group have more.
     TooLittle {
-        /// What was wanted.
+        /// The requested part of a CPU, in thousandths.
         wanted: u64,
-        /// What they may run.
+        /// The sum of the parts of the groups in the group, in thousandths of a CPU.
         below: u64,
     },
 }
@@ -131,6 +150,20 @@ pub enum QuotaRefused {
 impl fmt::Display for QuotaRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Quota { wanted } => {
+                write!(f, "a group's quota is {} to {}, not {wanted}", GroupQuota::LEAST, GroupQuota::QUOTA_MAX)
+            }
+            Self::Period { wanted } => write!(
+                f,
+                "the period of a group's limit is {} to {}, not {wanted}",
+                GroupQuota::LEAST,
+                GroupQuota::PERIOD_MAX
+            ),
+            Self::Runtime { wanted, period } => write!(
+                f,
+                "a group's runtime for real-time tasks is {} to its period of {period}, not {wanted}",
+                RealTimeQuota::RUNTIME_LEAST
+            ),
             Self::TooMuch { wanted, left } => write!(
                 f,
                 "{wanted} thousandths of a CPU are wanted for real-time tasks: {left} are left of what the group above, or the CPU, has"

@@ -235,7 +235,7 @@ fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
     let mut bench = Bench::new([0; 2].into_iter());
     let (light, heavy) = (Member(0), Member(1));
     bench.tasks[0].set_weight(2);
-    bench.tasks[1].set_weight(GroupWeight::new(GroupWeight::MAX).shares());
+    bench.tasks[1].set_weight(GroupWeight::new(GroupWeight::MAX).expect("a weight").shares());
     bench.line().enqueue(light, Arrival::Waits, bench.now);
     bench.switch();
     bench.line().enqueue(heavy, Arrival::Waits, bench.now);

@@ -70,14 +70,15 @@ pub(crate) fn quota(random: &mut Random) -> Option<GroupQuota> {
     let period = [1, 2, 5][random.below(3) as usize];
     let quota = 1 + random.below(2) * random.below(period);
     let millis = |count: u64| Span::from_micros(count * 1_000);
-    (random.below(4) > 0).then(|| GroupQuota::new(millis(quota), millis(period)))
+    (random.below(4) > 0).then(|| GroupQuota::new(millis(quota), millis(period)).expect("a limit"))
 }
 
 /// A limit for real-time tasks: mostly such that several groups may have one; or none.
 pub(crate) fn real_time_quota(random: &mut Random) -> Option<RealTimeQuota> {
     let period = [1_000, 2_000, 5_000][random.below(3) as usize];
     let runtime = period / [10, 4, 2, 1][random.below(4) as usize];
-    (random.below(5) > 0).then(|| RealTimeQuota::new(Span::from_micros(runtime), Span::from_micros(period)))
+    let quota = RealTimeQuota::new(Span::from_micros(runtime), Span::from_micros(period)).expect("a limit");
+    (random.below(5) > 0).then_some(quota)
 }
 
 /// A weight: now and then an extreme one.
@@ -87,6 +88,7 @@ pub(crate) fn weight(random: &mut Random) -> GroupWeight {
         1 => GroupWeight::MAX,
         _ => 1 + random.below(400) as u32,
     })
+    .expect("a weight")
 }
 
 impl<P: Platform> Driver<P> {
