@@ -7,6 +7,7 @@ mod cid_storms;
 mod command;
 mod compare;
 mod cyclic;
+mod documents;
 mod errors;
 mod failures;
 mod hackbench;
