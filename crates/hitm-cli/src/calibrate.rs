@@ -4,6 +4,7 @@
 //! gives a share between 0.19 and 0.21, the two sides of the step are reported.
 
 use hitm_memory::Span;
+use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::Calibration;
 use hitm_workloads::ffmpeg::{Config, Profile};
 use hitm_workloads::meter::Window;
@@ -13,8 +14,6 @@ use crate::failure::Failure;
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 
-/// The published share of the baseline.
-const TARGET: f64 = 0.20;
 /// Shares that will do.
 const WITHIN: f64 = 0.01;
 /// Factors to begin with: between them, or near, the share crosses the target on the machines tried.
@@ -34,6 +33,18 @@ type Trial = (f64, f64);
 /// Runs that a calibration takes at most.
 pub(crate) const RUNS: usize = FIRST.len() * (1 + ROUNDS);
 
+/// Returns the published share of the baseline, with its publication.
+fn published() -> (f64, &'static Citation) {
+    let (on, quantity) = (On::Cpus(480), Quantity::KernelShare);
+    let key = Key { workload: "ffmpeg", on, load: None, mitigation: "baseline", quantity };
+    published::figure(&key).expect("a test of it finds it")
+}
+
+/// Returns the published share of the baseline.
+fn target() -> f64 {
+    published().0
+}
+
 /// Finds the factor for `config` on the machine and under the policy of `case`, which is a baseline.
 ///
 /// # Errors
@@ -49,31 +60,32 @@ pub(crate) fn burst_factor(
     for round in 0..=ROUNDS {
         trials.extend(try_factors(case, config, factors, threads, progress)?);
         trials.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if trials.iter().any(|(_, share)| (share - TARGET).abs() <= WITHIN) || round == ROUNDS {
+        if trials.iter().any(|(_, share)| (share - target()).abs() <= WITHIN) || round == ROUNDS {
             break;
         }
         factors = next_factors(&trials);
     }
     let &(factor, reached) = trials
         .iter()
-        .min_by(|a, b| (a.1 - TARGET).abs().total_cmp(&(b.1 - TARGET).abs()))
+        .min_by(|a, b| (a.1 - target()).abs().total_cmp(&(b.1 - target()).abs()))
         .expect("the first round has trials");
     let mut notes = Vec::new();
-    if (reached - TARGET).abs() > WITHIN {
+    if (reached - target()).abs() > WITHIN {
         notes.push(step(&trials));
     }
     if factor * RATE_FACTOR < 1.0 {
         notes.push(format!("bursts this short mean {:.0} times the wakeup rates measured of FFmpeg", 1.0 / factor));
     }
+    let (target, citation) = published();
     let calibration = Calibration {
         workload: "ffmpeg".to_owned(),
         machine: case.topology.name().to_owned(),
         arbitration: case.arbitration.name().into_owned(),
         parameter: "burst_factor".to_owned(),
         value: factor,
-        target: format!("kernel share of the baseline = {TARGET:.2}"),
+        target: format!("kernel share of the baseline = {target:.2}"),
         reached,
-        source: "001_7075fcb7a302ea89.txt".to_owned(),
+        source: citation.to_string(),
         notes,
         trials,
     };
@@ -110,8 +122,8 @@ fn try_factors(
 /// The trials nearest to the target on both sides, of trials by factor: the share falls with the factor, so the last that
 /// is above and the first that is not.
 fn sides(trials: &[Trial]) -> (Option<&Trial>, Option<&Trial>) {
-    let above = trials.iter().rev().find(|(_, share)| *share > TARGET);
-    let below = trials.iter().find(|(_, share)| *share <= TARGET);
+    let above = trials.iter().rev().find(|(_, share)| *share > target());
+    let below = trials.iter().find(|(_, share)| *share <= target());
     (above, below)
 }
 
@@ -120,7 +132,7 @@ fn next_factors(trials: &[Trial]) -> [f64; 2] {
     let clamp = |factor: f64| factor.clamp(LIMITS.0, LIMITS.1);
     match sides(trials) {
         (Some(&(low, more)), Some(&(high, less))) if low < high => {
-            let weight = (more.ln() - TARGET.ln()) / (more.ln() - less.max(1e-6).ln());
+            let weight = (more.ln() - target().ln()) / (more.ln() - less.max(1e-6).ln());
             let met = low.ln() + weight * (high.ln() - low.ln());
             // One where the line says, one half-way to the farther side.
             let other = if weight < 0.5 { high.ln() } else { low.ln() };
@@ -137,12 +149,17 @@ fn step(trials: &[Trial]) -> String {
         trial.map_or("nothing tried".to_owned(), |(factor, share)| format!("{share:.3} at factor {factor:.4}"))
     };
     let (above, below) = sides(trials);
-    format!("no factor gave a share within {WITHIN} of {TARGET}: {} and {}", side(above), side(below))
+    format!("no factor gave a share within {WITHIN} of {}: {} and {}", target(), side(above), side(below))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_target_was_published() {
+        assert_eq!(target(), 0.2);
+    }
 
     #[test]
     fn the_next_factors_close_in_on_the_target() {
@@ -153,7 +170,7 @@ mod tests {
             trials.sort_by(|a, b| a.0.total_cmp(&b.0));
             trials.extend(next_factors(&trials).map(|factor| (factor, share(factor))));
         }
-        assert!(trials.iter().any(|(_, share)| (share - TARGET).abs() <= WITHIN), "{trials:?}");
+        assert!(trials.iter().any(|(_, share)| (share - target()).abs() <= WITHIN), "{trials:?}");
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl Case {
         Ok(Run {
             workload: workload.name().to_owned(),
             profile: workload.profile(),
+            load: workload.load(),
             mitigation: self.mitigation.name().to_owned(),
             host: "native".to_owned(),
             machine: self.topology.name().to_owned(),

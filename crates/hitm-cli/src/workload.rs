@@ -3,7 +3,8 @@
 use hitm::{Handle, Roles};
 use hitm_memory::{Platform, Span};
 use hitm_report::latency::{self, percentile};
-use hitm_report::published::{self, Published};
+use hitm_report::load::{Kind, Load};
+use hitm_report::published::{self, Key, On, Published, Quantity};
 use hitm_report::result::Metric;
 use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_sched::mitigation::Mitigation;
@@ -94,31 +95,56 @@ impl Workload {
         }
     }
 
-    /// What was published of it with groups: of 160 pairs in one, on the machine that was measured.
-    fn published_of_groups(&self, topology: &Topology, mitigation: &Mitigation) -> Option<(Published, f64)> {
-        let Self::Context1(config) = self else { return None };
-        let alike = config.pairs == 160 && config.depth == 1 && topology.name() == "icx-2x40";
-        published::task_group(mitigation.name()).filter(|_| alike)
+    /// Returns its load; `None` for a workload with one load, and for one with an unusual option.
+    pub(crate) fn load(&self) -> Option<Load> {
+        let (kind, depth) = match self {
+            Self::Loopback(loopback::Config { test, pairs, depth, .. }) => {
+                let kind = match *test {
+                    Test::Tbench => Kind::Clients(*pairs),
+                    Test::RequestReply => Kind::RequestReply(*pairs),
+                    Test::Stream(bytes) => Kind::UdpStream { bytes, clients: *pairs },
+                };
+                (kind, *depth)
+            }
+            Self::Schbench(config) if unusual_schbench_options(config).is_empty() => {
+                (Kind::MessageThreads(config.messengers), config.depth)
+            }
+            Self::Context1(config) => (Kind::Pairs(config.pairs), config.depth),
+            Self::Schbench(_) | Self::Ffmpeg(_) | Self::Cyclic(_) | Self::PiStress(_) | Self::CidStorms(_) => {
+                return None;
+            }
+        };
+        Some(Load { kind, depth })
+    }
+
+    /// The name of what was published of it: of context1 on a machine, of the others with a number of CPUs.
+    fn key<'a>(&self, topology: &Topology, mitigation: &'a Mitigation) -> Key<'a> {
+        let on = match self {
+            Self::Context1(_) => On::Machine(topology.name().to_owned()),
+            _ => On::Cpus(topology.cpus()),
+        };
+        let (workload, load, mitigation) = (self.name(), self.load(), mitigation.name());
+        Key { workload, on, load, mitigation, quantity: Quantity::Relative }
     }
 
     /// What share of the cycles went where a mitigation moves fields, in words, if it is about that.
     pub(crate) fn task_group_note(&self, topology: &Topology, mitigation: &Mitigation, share: f64) -> Option<String> {
         let Self::Context1(_) = self else { return None };
-        let published = self.published_of_groups(topology, mitigation);
-        let published = published.map_or_else(String::new, |(_, share)| format!(", published {:.1}", 100.0 * share));
+        let key = Key { quantity: Quantity::GroupCycles, ..self.key(topology, mitigation) };
+        let published =
+            published::figure(&key).map_or_else(String::new, |(share, _)| format!(", published {:.1}", 100.0 * share));
         Some(format!("of the busy cycles {:.1} % went to rt_se and rt_rq{published}", 100.0 * share))
     }
 
     /// What was published of it: of 480 CPUs, and of cyclic with the usual sleeps.
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
-            Self::Context1(_) => return Some(self.published_of_groups(topology, mitigation)?.0),
-            Self::Ffmpeg(_) => true,
+            Self::Context1(_) | Self::Ffmpeg(_) => true,
             Self::CidStorms(_) | Self::Loopback(_) | Self::Schbench(_) => false,
             Self::PiStress(config) => config.groups.is_none(),
             Self::Cyclic(config) => config.sleep == cyclic::Config::SLEEP && config.instances.is_none(),
         };
-        published::of(self.name(), mitigation.name()).filter(|_| alike && topology.cpus() == 480)
+        published::of(&self.key(topology, mitigation)).filter(|_| alike)
     }
 
     /// When it is measured.

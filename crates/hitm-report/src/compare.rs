@@ -279,6 +279,7 @@ fn figures_of(run: &Run, other: &Run) -> Value {
     let mut run = run.clone();
     run.wall_seconds = 0.0;
     run.profile.clear();
+    run.load = None;
     run.notes.clear();
     run.published = None;
     if other.roles.is_empty() {

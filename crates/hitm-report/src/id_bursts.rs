@@ -1,7 +1,4 @@
 //! `cid-bursts`: what a burst takes, by what its area is looked up by, beside what was published.
-//!
-//! Source of the published figures: Mathieu Desnoyers, "sched: Improve cache locality of RSEQ concurrency IDs for intermittent workloads",
-//! October 2024 (`003_4e4ec8561283ef1a.txt`), 2 x EPYC 9654.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,29 +33,6 @@ pub struct Kind {
     pub share: f64,
     /// Nanoseconds of one.
     pub nanos: f64,
-}
-
-/// Threads, milliseconds, nanoseconds a burst: by CPU, v6.12, as posted.
-const PUBLISHED: [(&str, f64, [f64; 3]); 8] = [
-    ("8-core/1-L3", 200.0, [1374.0, 19289.0, 1336.0]),
-    ("24-core/24-L3", 200.0, [2423.0, 26721.0, 1594.0]),
-    ("192-core/24-L3", 200.0, [2291.0, 15826.0, 2153.0]),
-    ("384-thread/24-L3", 200.0, [1874.0, 13234.0, 1907.0]),
-    ("8-core/1-L3", 10.0, [662.0, 756.0, 686.0]),
-    ("24-core/24-L3", 10.0, [1378.0, 3648.0, 1035.0]),
-    ("192-core/24-L3", 10.0, [1439.0, 10833.0, 1482.0]),
-    ("384-thread/24-L3", 10.0, [1503.0, 10570.0, 1556.0]),
-];
-
-/// The columns of [`PUBLISHED`].
-const COLUMNS: [&str; 3] = [PER_CPU, "baseline", "cid-recent"];
-
-/// What was published of these threads, `delay` milliseconds apart, on the machine that it was measured on.
-#[must_use]
-pub fn published(threads: &str, delay: f64, column: &str) -> Option<f64> {
-    let column = COLUMNS.iter().position(|&name| name == column)?;
-    let row = PUBLISHED.iter().find(|row| row.0 == threads && (row.1 - delay).abs() < 1e-9)?;
-    Some(row.2[column])
 }
 
 fn number(value: f64) -> String {
@@ -161,17 +135,4 @@ fn kinds(group: &[(&Run, &Bursts)], width: usize) -> String {
         columns.row(row);
     }
     format!("\nBursts by the last user of the area: share of all bursts, ns per burst.\n{}", columns.render(width))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn published_figures_are_found_by_threads_and_delay() {
-        assert_eq!(published("24-core/24-L3", 200.0, "baseline"), Some(26721.0));
-        assert_eq!(published("384-thread/24-L3", 10.0, "cid-recent"), Some(1556.0));
-        assert_eq!(published("384-thread/24-L3", 10.0, "shipped"), None);
-        assert_eq!(published("24-core/24-L3", 100.0, "baseline"), None);
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::columns::{Align, Columns, short};
 use crate::latency::{self, Unit};
-use crate::published::idle_search;
+use crate::published::{Key, On, Quantity, figure};
 use crate::reordered;
 use crate::result::{Conservation, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
         self.loads.iter().map(table).collect()
     }
 
-    /// What the seed has, where both of its kernels were run.
+    /// The published figures, where both of their kernels were run.
     fn published(&self) -> String {
         let mut columns = Columns::new(&[
             ("load", Align::Left),
@@ -152,10 +152,9 @@ impl<'a> Table<'a> {
         let mut any = false;
         for load in &self.loads {
             let of = |name: &str| load.iter().find(|run| run.mitigation == name);
-            let known = idle_search(&load[0].workload, &load[0].machine, &load[0].profile);
-            let (Some(upon), Some(posted), Some((before, after))) = (of(POSTED_UPON), of(POSTED), known) else {
-                continue;
-            };
+            let known = |mitigation| throughput(load[0], mitigation);
+            let (Some(upon), Some(posted)) = (of(POSTED_UPON), of(POSTED)) else { continue };
+            let (Some(before), Some(after)) = (known(POSTED_UPON), known(POSTED)) else { continue };
             any = true;
             let change = ratio(metric(posted), metric(upon));
             columns.row(vec![
@@ -188,6 +187,13 @@ impl<'a> Table<'a> {
         let names = heads.iter().chain(mitigations).enumerate();
         Columns::new(&names.map(|(index, name)| (*name, align(index))).collect::<Vec<_>>())
     }
+}
+
+/// Returns the published throughput of a run's load with `mitigation`.
+fn throughput(run: &Run, mitigation: &str) -> Option<f64> {
+    let on = On::Machine(run.machine.clone());
+    let key = Key { workload: &run.workload, on, load: run.load, mitigation, quantity: Quantity::Throughput };
+    figure(&key).map(|(value, _)| value)
 }
 
 /// How often `what` was done, a task that was placed.
@@ -268,7 +274,9 @@ mod tests {
     fn a_row_a_load_beside_what_was_published() {
         let mut file = ResultFile { version: "0.1.0".to_owned(), ..ResultFile::default() };
         for (load, upon, posted) in [("1 client", 502.0, 500.0), ("64 clients", 15_000.0, 14_000.0)] {
-            file.runs.extend([run(load, POSTED_UPON, upon), run(load, POSTED, posted)]);
+            let key = load.split(' ').next().and_then(|count| format!("clients-{count}").parse().ok());
+            let runs = [run(load, POSTED_UPON, upon), run(load, POSTED, posted)];
+            file.runs.extend(runs.map(|run| Run { load: key, ..run }));
         }
         expect_test::expect![[r#"
             tbench simulated on clx-2x20, seeds [1], arbitration local-first, coherence full, hitm 0.1.0

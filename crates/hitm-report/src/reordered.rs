@@ -1,7 +1,7 @@
 //! What the reordered group gives workloads that it is not for, beside what was published of it.
 
 use crate::columns::{Align, Columns};
-use crate::published::reordered_group;
+use crate::published::{Key, On, Quantity, figures};
 use crate::result::Run;
 use crate::statistics::{Mean, ratio};
 
@@ -20,14 +20,12 @@ pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>, width: 
     let mut any = false;
     for load in loads {
         let of = |name: &str| load.iter().find(|run| run.mitigation == name);
-        let published = reordered_group(&load[0].workload, &load[0].machine, &load[0].profile);
+        let published: Vec<String> = published_of(load[0]).collect();
         let (Some(before), Some(after), false) = (of(BEFORE), of(AFTER), published.is_empty()) else { continue };
         any = true;
         let metric = |run: &Run| Mean { value: run.metric.value, interval: run.metric.interval };
         let change = ratio(metric(after), metric(before));
         let sign = if before.metric.better == "lower" { -1.0 } else { 1.0 };
-        let published: Vec<String> =
-            published.iter().map(|(name, change, deviation)| format!("{name}{change:+.2} ({deviation:.2})")).collect();
         columns.row(vec![
             load[0].profile.clone(),
             format!("{:+.1} ±{:.1}", 100.0 * sign * (change.value - 1.0), 100.0 * change.interval),
@@ -37,6 +35,17 @@ pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>, width: 
     if any { format!("\n{AFTER}, beside what was published\n{}", columns.render(width)) } else { String::new() }
 }
 
+/// What was published of a run's load, a cell per test.
+fn published_of(run: &Run) -> impl Iterator<Item = String> {
+    let on = On::Machine(run.machine.clone());
+    let key = Key { workload: &run.workload, on, load: run.load, mitigation: AFTER, quantity: Quantity::BetterBy };
+    figures(&key).map(|(figure, _)| {
+        let test = figure.test.as_ref().map_or_else(String::new, |test| format!("{test} "));
+        let deviation = figure.deviation.map_or_else(String::new, |deviation| format!(" ({deviation:.2})"));
+        format!("{test}{:+.2}{deviation}", figure.value)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,20 +53,21 @@ mod tests {
 
     #[test]
     fn what_is_lower_may_be_better() {
-        let run = |mitigation: &str, value: f64, better: &str, workload: &str, profile: &str| Run {
+        let run = |mitigation: &str, value: f64, better: &str, workload: &str, load: &str, profile: &str| Run {
             workload: workload.to_owned(),
             mitigation: mitigation.to_owned(),
             machine: "icx-2x40".to_owned(),
             profile: profile.to_owned(),
+            load: Some(load.parse().unwrap()),
             metric: Metric { value, interval: 0.0, better: better.to_owned(), ..Metric::default() },
             ..Run::default()
         };
-        let load = |better: &str, workload: &str, profile: &str| {
-            [run(BEFORE, 100.0, better, workload, profile), run(AFTER, 98.0, better, workload, profile)]
+        let load = |better: &str, workload: &str, load: &str, profile: &str| {
+            [run(BEFORE, 100.0, better, workload, load, profile), run(AFTER, 98.0, better, workload, load, profile)]
         };
         let (late, replies) = (
-            load("lower", "schbench", "8 message threads, in a group"),
-            load("higher", "netperf", "rr, 80 clients, in a group"),
+            load("lower", "schbench", "message-threads-8-depth-1", "8 message threads, in a group"),
+            load("higher", "netperf", "rr-clients-80-depth-1", "rr, 80 clients, in a group"),
         );
         let [late, replies] = [&late, &replies].map(|load| load.iter().collect::<Vec<_>>());
         expect_test::expect![[r#"

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::id_bursts::Bursts;
 use crate::json::json_text;
 use crate::latency::Latency;
+use crate::load::Load;
 use crate::published::Published;
 
 /// The form's name and number.
@@ -117,6 +118,10 @@ pub struct Run {
     /// Which program the workload is like; empty where it is like one only, and in earlier files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub profile: String,
+    /// The load, by which published figures are found; absent where the workload has one load, where an
+    /// option has a value of which nothing can be published, and in earlier files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
     /// The mitigation.
     pub mitigation: String,
     /// `simulated` or `native`.

@@ -1,9 +1,8 @@
 //! The table of a workload's mitigations: a row a run, what was published beside what came out.
 
 use crate::columns::{Align, Columns, short};
-use crate::published::{
-    MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, NAMED_LINES, NamedLine, Place, measured_role,
-};
+use crate::measured::{MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, measured_role};
+use crate::published::{NAMED_LINES, NamedLine, Place};
 use crate::result::{Line, Machine, ResultFile, Role, Run};
 use crate::{latency, loads};
 
@@ -102,7 +101,7 @@ pub(crate) fn calibration(file: &ResultFile, run: &Run) -> String {
     let mut text = String::new();
     for calibration in file.calibrations.iter().filter(fits) {
         text.push_str(&format!(
-            "calibration: {} = {:.4} for {} (reached {:.3}; {})\n",
+            "calibration: {} = {:.4} for {} (reached {:.3})\n  published by {}\n",
             calibration.parameter, calibration.value, calibration.target, calibration.reached, calibration.source
         ));
         for note in &calibration.notes {

@@ -1,129 +1,139 @@
-//! The outputs in documents are what the commands print.
+//! Every output and table in the documents comes from a command or from saved results.
 //!
-//! A block of a document that shows a command's output is marked by a comment above it:
-//!
-//! - `<!-- output: hitm ARGUMENTS -->`: the block is what this command prints, after the lines that
-//!   begin with `$`. A line `[...]` stands for any number of lines. The command runs in the
-//!   workspace's folder at 100 columns, so it may read a saved result below `results`.
-//! - `<!-- by hand: REASON -->`: no command of this test prints the block.
-//!
-//! To add a block, write the comment and the lines with `$`, and run this test: it prints what the
-//! block should be.
+//! `UPDATE_EXPECT=1 cargo test -p hitm-cli --test it documents` writes them again. How a block is added:
+//! `results/README.md`.
 
+mod page;
+mod saved;
+
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use self::page::{Source, rewritten};
 use crate::command::{end, hitm, words};
 
-/// Languages of blocks that show what a program prints. Others are code.
-const OUTPUTS: [&str; 2] = ["console", "text"];
+/// Pages that another test writes as a whole, each with that test.
+const GENERATED: [(&str, &str); 3] = [
+    ("docs/costs.md", "crates/hitm-sched/tests/it/costs.rs"),
+    ("docs/groups.md", "crates/hitm-sched/tests/it/group_costs.rs"),
+    ("docs/idle-search.md", "crates/hitm-sched/tests/it/idle_costs.rs"),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The documents: beside the workspace's manifest, in `docs`, and each crate's page.
-fn documents() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![root(), root().join("docs"), root().join("docs/results")];
-    let crates = fs::read_dir(root().join("crates")).expect("crates");
-    folders.extend(crates.map(|entry| entry.expect("a crate").path()).filter(|path| path.is_dir()));
-    for folder in folders {
-        let entries = fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-        found.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+fn add_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of the workspace") {
+        let path = entry.expect("the folder can be read").path();
+        if path.is_dir() {
+            add_pages(&path, pages);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
     }
-    found.sort();
-    found
 }
 
-/// A block that shows an output.
-struct Block {
-    /// Its first line in the document, from 1.
-    line: usize,
-    /// The comment above it, without its marks.
-    mark: Option<String>,
-    text: Vec<String>,
+/// Returns the README, the pages in `docs` but for those in [`GENERATED`], and the crates' own.
+fn pages() -> Vec<PathBuf> {
+    let crates = fs::read_dir(root().join("crates")).expect("the crates");
+    let mut pages: Vec<PathBuf> = crates.map(|own| own.expect("a crate").path().join("README.md")).collect();
+    pages.push(root().join("README.md"));
+    add_pages(&root().join("docs"), &mut pages);
+    let generated = GENERATED.map(|(page, _)| root().join(page));
+    pages.retain(|page| !generated.contains(page));
+    pages.sort();
+    pages
 }
 
-fn blocks(text: &str) -> Vec<Block> {
-    let lines: Vec<&str> = text.lines().collect();
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < lines.len() {
-        let Some(language) = lines[at].strip_prefix("```") else {
-            at += 1;
+/// Returns what `line` prints in the workspace's folder, 100 columns wide.
+fn printed(line: &str) -> Result<String, String> {
+    let words = words(line);
+    let Some(("hitm", arguments)) = words.split_first().map(|(name, arguments)| (name.as_str(), arguments)) else {
+        return Err(format!("`{line}`: no command of hitm"));
+    };
+    let ended = end(hitm().env("COLUMNS", "100").current_dir(root()).args(arguments));
+    match ended.status {
+        // 1: the command found what it was asked about, as `hitm compare` does.
+        Some(0 | 1) => Ok(ended.stdout),
+        status => Err(format!("`{line}`: status {status:?}: {}", ended.stderr.trim_end())),
+    }
+}
+
+fn text_of(source: &Source) -> Result<page::Block, String> {
+    match source {
+        Source::Output { command, lines } => {
+            Ok(page::Block::Console { command: command.clone(), text: lines.cut(&printed(command)?) })
+        }
+        Source::Saved { file, name } => {
+            saved::block(&root().join(file), name).map_err(|error| format!("{file}: {error}"))
+        }
+    }
+}
+
+#[test]
+fn blocks_of_documents_are_current() {
+    let update = env::var_os("UPDATE_EXPECT").is_some();
+    let mut broken = Vec::new();
+    for path in pages() {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let page = rewritten(&text, text_of);
+        let name = path.strip_prefix(root()).expect("found below it").display();
+        broken.extend(page.errors.iter().map(|error| format!("{name}:{error}")));
+        if page.text == text {
             continue;
-        };
-        let end = (at + 1..lines.len()).find(|&line| lines[line] == "```").expect("a block ends");
-        if OUTPUTS.contains(&language) {
-            let above = at.checked_sub(1).map(|above| lines[above].trim());
-            let mark = above.and_then(|above| above.strip_prefix("<!-- ")?.strip_suffix(" -->"));
-            let text = lines[at + 1..end].iter().map(|line| (*line).to_owned()).collect();
-            found.push(Block { line: at + 1, mark: mark.map(str::to_owned), text });
         }
-        at = end + 1;
+        if update {
+            fs::write(&path, page.text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        } else {
+            let first = text.lines().zip(page.text.lines()).position(|(old, new)| old != new).unwrap_or(0);
+            let (old, new) = (text.lines().nth(first), page.text.lines().nth(first));
+            broken.push(format!("{name}:{}: stale\n    is      {old:?}\n    should be {new:?}", first + 1));
+        }
     }
-    found
-}
-
-/// Whether `shown` is `printed`, where `[...]` stands for any number of lines.
-fn is_shown(shown: &[String], printed: &[&str]) -> bool {
-    match shown {
-        [] => printed.is_empty(),
-        [first, rest @ ..] if first == "[...]" => (0..=printed.len()).any(|from| is_shown(rest, &printed[from..])),
-        [first, rest @ ..] => printed.first() == Some(&first.as_str()) && is_shown(rest, &printed[1..]),
-    }
-}
-
-/// What is wrong with a block, if something is.
-fn fault(block: &Block) -> Option<String> {
-    let Some(mark) = &block.mark else {
-        return Some("no comment above says which command prints it, or why none does".to_owned());
-    };
-    if mark.strip_prefix("by hand: ").is_some_and(|reason| !reason.is_empty()) {
-        return None;
-    }
-    let Some(command) = mark.strip_prefix("output: hitm ") else {
-        return Some(format!("the comment `{mark}` is neither `output: hitm ...` nor `by hand: ...`"));
-    };
-    let mut command_line = hitm();
-    let ended = end(command_line.current_dir(root()).env("COLUMNS", "100").args(words(command)));
-    if ended.status != Some(0) {
-        return Some(format!("`hitm {command}` ends with {:?}: {}", ended.status, ended.stderr));
-    }
-    let shown: Vec<String> = block.text.iter().filter(|line| !line.starts_with("$ ")).cloned().collect();
-    let printed: Vec<&str> = ended.stdout.lines().collect();
-    (!is_shown(&shown, &printed)).then(|| format!("`hitm {command}` prints something else:\n{}", ended.stdout))
+    assert!(
+        broken.is_empty(),
+        "blocks without a source, or stale ones (`UPDATE_EXPECT=1 cargo test -p hitm-cli --test it documents` \
+         writes them again; results/README.md has the markers):\n  {}\n",
+        broken.join("\n  ")
+    );
 }
 
 #[test]
-fn outputs_in_documents_are_what_commands_print() {
-    let mut seen = 0;
-    let mut faults = Vec::new();
-    for path in documents() {
-        let text = fs::read_to_string(&path).expect("a document");
-        for block in blocks(&text) {
-            seen += 1;
-            let name = path.strip_prefix(root()).unwrap_or(&path).display();
-            faults.extend(fault(&block).map(|fault| format!("{name}:{}: {fault}", block.line)));
-        }
+fn generated_pages_have_their_tests() {
+    for (page, test) in GENERATED {
+        let source = fs::read_to_string(root().join(test)).unwrap_or_else(|error| panic!("{test}: {error}"));
+        assert!(source.contains(&format!("expect_file![\"../../../../{page}\"]")), "{test}: does not write {page}");
     }
-    assert!(seen > 10, "the test finds only {seen} blocks: it looks at the wrong places");
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Saved results of which no page has a block are not kept.
 #[test]
-fn a_changed_output_is_noticed() {
-    let block = |mark: &str, text: &[&str]| Block {
-        line: 1,
-        mark: Some(mark.to_owned()),
-        text: text.iter().map(|line| (*line).to_owned()).collect(),
-    };
-    let version = format!("hitm {}", env!("CARGO_PKG_VERSION"));
-    assert_eq!(fault(&block("output: hitm --version", &["$ hitm --version", &version])), None);
-    assert_eq!(fault(&block("output: hitm --version", &["[...]"])), None);
-    assert!(fault(&block("output: hitm --version", &["hitm 0.0.0"])).is_some());
-    assert!(fault(&block("output: hitm list nothing", &["[...]"])).is_some());
-    assert!(fault(&block("by hand: ", &[])).is_some());
-    assert!(fault(&Block { line: 1, mark: None, text: Vec::new() }).is_some());
+fn saved_results_are_shown() {
+    let pages: String = pages().iter().map(|path| fs::read_to_string(path).expect("read above")).collect();
+    for file in fs::read_dir(root().join("results")).expect("results").map(|file| file.expect("a file").path()) {
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            let stem = file.file_name().expect("a file").to_string_lossy().into_owned();
+            for name in saved::names(&file) {
+                assert!(pages.contains(&format!("<!-- rendered: results/{stem} {name} -->")), "{stem}: {name}");
+            }
+        }
+    }
+}
+
+/// Every command of hitm in a `console` block is one that parses.
+#[test]
+fn commands_of_documents_parse() {
+    let mut count = 0;
+    for path in pages() {
+        let text = fs::read_to_string(&path).expect("read above");
+        for line in page::commands(&text) {
+            count += 1;
+            // With `--help` at its end nothing runs, but the options before it are parsed.
+            let help = printed(&format!("{line} --help")).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert!(help.contains("Usage: hitm"), "{}: {line}", path.display());
+        }
+    }
+    assert!(count > 20, "{count}");
 }

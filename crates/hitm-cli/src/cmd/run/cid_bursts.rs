@@ -9,6 +9,8 @@ use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Capacity, Config as MachineConfig, Costs, Machine, Simulated};
 use hitm_memory::Span;
 use hitm_report::id_bursts::{self, Bursts, Kind, PER_CPU};
+use hitm_report::load::{self, Load};
+use hitm_report::published::{Key, On, Quantity, figure};
 use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
 use hitm_sched::mitigation::Mitigation;
@@ -72,8 +74,8 @@ enum Threads {
 }
 
 impl Threads {
-    /// The CPUs, and their name as the seed gives it.
-    fn on(self, topology: &Topology) -> (String, Vec<CpuId>) {
+    /// Returns the threads, and their CPUs.
+    fn on(self, topology: &Topology) -> (load::Threads, Vec<CpuId>) {
         let firsts = |scope| (0..topology.parts(scope)).map(move |part| topology.cpus_of(scope, part)[0]);
         let in_first_llc = |cpu: &CpuId| topology.part_of(Scope::Llc, *cpu) == 0;
         let cpus: Vec<CpuId> = match self {
@@ -83,8 +85,8 @@ impl Threads {
             Self::All => topology.cpu_ids().collect(),
         };
         let llcs = if self == Self::Llc { 1 } else { topology.llcs() };
-        let kind = if self == Self::All && topology.cpus() > topology.cores() { "thread" } else { "core" };
-        (format!("{}-{kind}/{llcs}-L3", cpus.len()), cpus)
+        let all_cpus = self == Self::All && topology.cpus() > topology.cores();
+        (load::Threads { count: cpus.len(), all_cpus, llcs }, cpus)
     }
 }
 
@@ -103,7 +105,7 @@ struct Case {
     costs: Costs,
     capacity: Option<Capacity>,
     arbitration: Arbitration,
-    threads: String,
+    threads: load::Threads,
     lookup: Lookup,
     config: Config,
 }
@@ -258,15 +260,15 @@ impl CidBursts {
     ) {
         let pass = if self.host == HostArg::Native { Pass::WHOLE } else { Pass::BY_LINE };
         // On small machines two of them may be the same.
-        let mut groups: Vec<(String, Vec<CpuId>)> = Vec::new();
+        let mut groups: Vec<(load::Threads, Vec<CpuId>)> = Vec::new();
         for threads in &self.threads {
-            let (name, cpus) = threads.on(topology);
+            let (threads, cpus) = threads.on(topology);
             if groups.iter().all(|(_, others)| *others != cpus) {
-                groups.push((name, cpus));
+                groups.push((threads, cpus));
             }
         }
         for &delay in &self.delay {
-            for (name, cpus) in &groups {
+            for (threads, cpus) in &groups {
                 for lookup in lookups {
                     cases.extend(self.seeds().into_iter().map(|seed| Case {
                         host: self.host,
@@ -274,7 +276,7 @@ impl CidBursts {
                         costs: costs.clone(),
                         capacity,
                         arbitration,
-                        threads: name.clone(),
+                        threads: *threads,
                         lookup: lookup.clone(),
                         config: Config { cpus: cpus.clone(), delay, index: lookup.index, pass, seed },
                     }));
@@ -296,10 +298,12 @@ impl CidBursts {
         let means: Vec<f64> = outcomes.iter().map(|outcome| nanos(&outcome.bursts).value).collect();
         let metric = mean(&means);
         let delay = config.delay.as_nanos_f64() / 1e6;
-        let is_published_machine = topology.name() == "epyc-9654-2x96" && self.host == HostArg::Simulated;
+        let load = load_of(*threads, config.delay);
+        let published = || figure(&key(topology, load?, &lookup.name)).map(|(value, _)| value);
         let run = Run {
             workload: "cid-bursts".to_owned(),
             profile: format!("{threads}, {delay} ms"),
+            load,
             mitigation: lookup.name.clone(),
             machine: topology.name().to_owned(),
             seed: self.machine.seed,
@@ -315,15 +319,38 @@ impl CidBursts {
             kernel_share: f64::NAN,
             simulated_seconds: config.duration().as_secs_f64() * outcomes.len() as f64,
             bursts: Some(Bursts {
-                threads: threads.clone(),
+                threads: threads.to_string(),
                 delay,
                 period: config.period().as_nanos_f64() / 1e6,
-                published: id_bursts::published(threads, delay, &lookup.name).filter(|_| is_published_machine),
+                published: if self.host == HostArg::Simulated { published() } else { None },
                 kinds: kinds(topology, outcomes),
             }),
             ..Run::default()
         };
         on_host(self.host, *arbitration, CoherenceArg::Full, run)
+    }
+}
+
+/// Returns the load; `None` where the delay is no whole number of milliseconds.
+fn load_of(threads: load::Threads, delay: Span) -> Option<Load> {
+    const MILLISECOND: u64 = 1_000_000_000;
+    let picos = delay.as_picos();
+    let kind = load::Kind::Bursts { threads, delay: picos / MILLISECOND };
+    picos.is_multiple_of(MILLISECOND).then_some(Load { kind, depth: 0 })
+}
+
+/// Returns the name of the published figure.
+fn key<'a>(topology: &Topology, load: Load, lookup: &'a str) -> Key<'a> {
+    let on = On::Machine(topology.name().to_owned());
+    Key { workload: "cid-bursts", on, load: Some(load), mitigation: lookup, quantity: Quantity::Burst }
+}
+
+#[cfg(test)]
+impl CidBursts {
+    /// Returns the loads on `topology`.
+    pub(super) fn loads(&self, topology: &Topology) -> Vec<Load> {
+        let threads = self.threads.iter().map(|threads| threads.on(topology).0);
+        threads.flat_map(|threads| self.delay.iter().filter_map(move |&delay| load_of(threads, delay))).collect()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use hitm_memory::Span;
-use hitm_report::published::{TASK_GROUP_CYCLES, TASK_GROUP_SOURCE};
+use hitm_report::load::{Kind, Load};
+use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::Calibration;
 use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
 use hitm_topology::Topology;
@@ -99,7 +100,7 @@ impl Context1 {
     /// # Errors
     /// When a run cannot be made.
     fn fit_work(&self, case: &Case, progress: &Progress) -> Result<(Span, Calibration), Failure> {
-        let target = TASK_GROUP_CYCLES[0];
+        let (target, citation) = target();
         let baseline = self.adapt(Mitigation::baseline());
         let published = Case { mitigation: baseline, roles: false, ..self.series.case_on(MACHINE, case)? };
         let mut trials: Vec<(f64, f64)> = Vec::new();
@@ -133,12 +134,20 @@ impl Context1 {
             value: work_us,
             target: format!("{target} of the busy cycles in rt_se and rt_rq, {PAIRS} pairs of baseline on {MACHINE}"),
             reached,
-            source: TASK_GROUP_SOURCE.to_owned(),
+            source: citation.to_string(),
             notes,
             trials,
         };
         Ok((Span::from_nanos_f64(work_us * 1e3), calibration))
     }
+}
+
+/// Returns the published share of the baseline's cycles in two fields, with its publication.
+pub(super) fn target() -> (f64, &'static Citation) {
+    let (on, load) = (On::Machine(MACHINE.to_owned()), Some(Load { kind: Kind::Pairs(PAIRS as usize), depth: 1 }));
+    let quantity = Quantity::GroupCycles;
+    published::figure(&Key { workload: "context1", on, load, mitigation: "baseline", quantity })
+        .expect("a test of `published` finds every target")
 }
 
 impl Program for Context1 {

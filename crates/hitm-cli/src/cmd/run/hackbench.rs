@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Config as MachineConfig, Costs, Machine, Results, Simulated};
 use hitm_memory::{Span, Time};
+use hitm_report::load::{Kind, Load};
 use hitm_report::messaging;
 use hitm_report::result::{Metric, ResultFile, Run, relate};
 use hitm_report::statistics::mean;
@@ -45,7 +46,7 @@ pub(crate) struct Hackbench {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4", value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     groups: Vec<u32>,
     /// Senders per group; there are as many receivers.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=200), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = PAIRS, value_parser = clap::value_parser!(u32).range(1..=200), allow_negative_numbers = true)]
     fds: u32,
     /// Messages from each sender to each receiver.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000_000), allow_negative_numbers = true)]
@@ -124,6 +125,19 @@ impl Named for Case {
         let Self { topology, mitigation, config, seed, .. } = self;
         format!("hackbench on {}, {}, {}, seed {seed}", topology.name(), profile(config), mitigation.name())
     }
+}
+
+/// The original's senders per group, and receivers.
+const PAIRS: u32 = 20;
+
+/// Returns the load; `None` with another number of tasks than the original's default.
+pub(super) fn load(config: &Config) -> Option<Load> {
+    let Config { groups, pairs, channels, depth, .. } = *config;
+    let kind = match channels {
+        Channels::Pipes => Kind::PipeThreads(groups),
+        Channels::Sockets => Kind::SocketThreads(groups),
+    };
+    (pairs == PAIRS as usize).then_some(Load { kind, depth })
 }
 
 /// What is run, in words.
@@ -298,6 +312,7 @@ impl Hackbench {
         let run = Run {
             workload: messaging::WORKLOAD.to_owned(),
             profile: profile(config),
+            load: load(config),
             mitigation: mitigation.name().to_owned(),
             machine: topology.name().to_owned(),
             seed: self.machine.seed,

@@ -4,6 +4,7 @@
 //! The rate of one pair is the inverse of its operation's time, and work adds to that: each trial's time tells how much is missing.
 
 use hitm_memory::Span;
+use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::{Calibration, Metric};
 use hitm_report::statistics::mean_of_batches;
 use hitm_sched::mitigation::Mitigation;
@@ -41,9 +42,16 @@ pub(crate) struct Target {
     pub(crate) mitigation: &'static str,
     /// What was measured.
     pub(crate) load: Load,
-    /// In the metric's unit.
-    pub(crate) value: f64,
-    pub(crate) source: &'static str,
+}
+
+impl Target {
+    /// Returns the figure in the metric's unit, with its publication.
+    pub(super) fn published(&self, workload: &Workload) -> (f64, &'static Citation) {
+        let on = On::Machine(self.machine.to_owned());
+        let (workload, load, quantity) = (workload.name(), workload.load(), Quantity::Throughput);
+        published::figure(&Key { workload, on, load, mitigation: self.mitigation, quantity })
+            .expect("a test of `published` finds every target")
+    }
 }
 
 /// What a command asked for.
@@ -79,6 +87,7 @@ impl Loopback {
         // In no group, whatever was asked for.
         let config = |work| Config { depth: 0, ..self.config(target.load, work, &published.topology) };
         let of_target = |work| Workload::Loopback(config(work));
+        let (value, citation) = target.published(&of_target(WORK_NATIVELY));
         let mut work = WORK_NATIVELY;
         let mut trials: Vec<(f64, f64)> = Vec::new();
         let mut nearest: Option<(f64, Span, Metric)> = None;
@@ -88,7 +97,7 @@ impl Loopback {
             let rate = mean_of_batches(&run_one(&trial, progress)?.batches);
             let metric = workload.metric(rate);
             trials.push((work.as_nanos_f64() / 1e3, metric.value));
-            let over = metric.value / target.value - 1.0;
+            let over = metric.value / value - 1.0;
             if nearest.as_ref().is_none_or(|(least, ..)| over.abs() < *least) {
                 nearest = Some((over.abs(), work, metric));
             }
@@ -114,14 +123,14 @@ impl Loopback {
             value: work.as_nanos_f64() / 1e3,
             target: format!(
                 "{} {} of {} with {} on {}",
-                target.value,
+                value,
                 metric.unit,
                 fitted.profile(),
                 target.mitigation,
                 target.machine
             ),
             reached: metric.value,
-            source: target.source.to_owned(),
+            source: citation.to_string(),
             notes,
             trials,
         };

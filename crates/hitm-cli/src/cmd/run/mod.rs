@@ -9,6 +9,8 @@ mod hackbench;
 mod loopback;
 mod netperf;
 mod pi_stress;
+#[cfg(test)]
+mod published;
 mod schbench;
 mod series;
 mod session;

@@ -331,6 +331,7 @@ impl SeriesArgs {
         RunResult {
             workload: case.workload.name().to_owned(),
             profile: case.workload.profile(),
+            load: case.workload.load(),
             mitigation: case.mitigation.name().to_owned(),
             host: "simulated".to_owned(),
             machine: case.topology.name().to_owned(),

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use hitm_memory::Span;
-use hitm_report::published::IDLE_SEARCH_SOURCE;
 use hitm_sched::mitigation::IDLE_SEARCHES;
 use hitm_workloads::loopback::Test;
 
@@ -37,14 +36,8 @@ pub(crate) struct Tbench {
     session: SessionArgs,
 }
 
-/// The seed's row of one client, of the kernel that its patch was posted upon.
-const TARGET: Target = Target {
-    machine: "clx-2x20",
-    mitigation: "idle-candidate",
-    load: (Test::Tbench, 1),
-    value: 502.05,
-    source: IDLE_SEARCH_SOURCE,
-};
+/// The published row of one client, of the kernel that the patch was posted upon.
+const TARGET: Target = Target { machine: "clx-2x20", mitigation: "idle-candidate", load: (Test::Tbench, 1) };
 
 impl Tbench {
     /// What is run.
