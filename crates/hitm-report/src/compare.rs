@@ -278,6 +278,7 @@ fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
 fn figures_of(run: &Run, other: &Run) -> Value {
     let mut run = run.clone();
     run.wall_seconds = 0.0;
+    run.cycles_waited = 0.0;
     run.profile.clear();
     run.load = None;
     run.notes.clear();

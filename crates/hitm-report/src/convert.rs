@@ -18,9 +18,15 @@ pub fn run(results: &Results, functions: &Functions, most: usize) -> Run {
         accesses: results.totals.accesses(),
         misses: results.totals.misses,
         switches: results.totals.resumes,
+        cycles_waited: cycles_waited(results),
         lines: lines(results.hottest(most), results.clock_ghz, functions),
         ..Run::default()
     }
+}
+
+/// Cycles that all CPUs together waited for the lines of `results`.
+pub(crate) fn cycles_waited(results: &Results) -> f64 {
+    results.lines.iter().flat_map(|line| &line.accesses).map(|access| access.cycles).sum()
 }
 
 /// These lines of a machine with this clock, as a report shows them.

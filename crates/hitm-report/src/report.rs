@@ -111,7 +111,6 @@ impl fmt::Display for Report<'_> {
         let shown = |line: &&LineResult| self.object.as_ref().is_none_or(|object| line.object == *object);
         let hottest = self.results.hottest(usize::MAX).into_iter().filter(shown).take(self.lines);
         let lines = convert::lines(hottest, self.results.clock_ghz, &self.functions);
-        let waits = self.results.lines.iter().flat_map(|line| &line.accesses).map(|access| access.cycles).sum();
-        f.write_str(&c2c::render_lines(&self.title, &lines, waits, self.layout))
+        f.write_str(&c2c::render_lines(&self.title, &lines, convert::cycles_waited(self.results), self.layout))
     }
 }

@@ -185,6 +185,9 @@ pub struct Run {
     /// How far work was conserved, where that was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conservation: Option<Conservation>,
+    /// Cycles that all CPUs together waited for the lines of the run.
+    #[serde(default)]
+    pub cycles_waited: f64,
     /// The lines, most waited for first.
     pub lines: Vec<Line>,
     /// Whether nothing of what the metric counts happened in the measured stretch.
