@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::page::{Source, rewritten};
-use crate::command::{end, hitm, words};
+use crate::command::{end, hitm, words, workspace};
 
 /// Pages that another test writes as a whole, each with that test.
 const GENERATED: [(&str, &str); 3] = [
@@ -19,10 +19,6 @@ const GENERATED: [(&str, &str); 3] = [
     ("docs/groups.md", "crates/hitm-sched/tests/it/group_costs.rs"),
     ("docs/idle-search.md", "crates/hitm-sched/tests/it/idle_costs.rs"),
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 fn add_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a folder of the workspace") {
@@ -37,11 +33,11 @@ fn add_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
 
 /// Returns the README, the pages in `docs` but for those in [`GENERATED`], and the crates' own.
 fn pages() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).expect("the crates");
+    let crates = fs::read_dir(workspace("crates")).expect("the crates");
     let mut pages: Vec<PathBuf> = crates.map(|own| own.expect("a crate").path().join("README.md")).collect();
-    pages.push(root().join("README.md"));
-    add_pages(&root().join("docs"), &mut pages);
-    let generated = GENERATED.map(|(page, _)| root().join(page));
+    pages.push(workspace("README.md"));
+    add_pages(&workspace("docs"), &mut pages);
+    let generated = GENERATED.map(|(page, _)| workspace(page));
     pages.retain(|page| !generated.contains(page));
     pages.sort();
     pages
@@ -53,7 +49,7 @@ fn printed(line: &str) -> Result<String, String> {
     let Some(("hitm", arguments)) = words.split_first().map(|(name, arguments)| (name.as_str(), arguments)) else {
         return Err(format!("`{line}`: no command of hitm"));
     };
-    let ended = end(hitm().env("COLUMNS", "100").current_dir(root()).args(arguments));
+    let ended = end(hitm().env("COLUMNS", "100").current_dir(workspace("")).args(arguments));
     match ended.status {
         // 1: the command found what it was asked about, as `hitm compare` does.
         Some(0 | 1) => Ok(ended.stdout),
@@ -67,7 +63,7 @@ fn text_of(source: &Source) -> Result<page::Block, String> {
             Ok(page::Block::Console { command: command.clone(), text: lines.cut(&printed(command)?) })
         }
         Source::Saved { file, name } => {
-            saved::block(&root().join(file), name).map_err(|error| format!("{file}: {error}"))
+            saved::block(&workspace(file), name).map_err(|error| format!("{file}: {error}"))
         }
     }
 }
@@ -79,7 +75,7 @@ fn blocks_of_documents_are_current() {
     for path in pages() {
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let page = rewritten(&text, text_of);
-        let name = path.strip_prefix(root()).expect("found below it").display();
+        let name = path.strip_prefix(workspace("")).expect("found below it").display();
         broken.extend(page.errors.iter().map(|error| format!("{name}:{error}")));
         if page.text == text {
             continue;
@@ -103,7 +99,7 @@ fn blocks_of_documents_are_current() {
 #[test]
 fn generated_pages_have_their_tests() {
     for (page, test) in GENERATED {
-        let source = fs::read_to_string(root().join(test)).unwrap_or_else(|error| panic!("{test}: {error}"));
+        let source = fs::read_to_string(workspace(test)).unwrap_or_else(|error| panic!("{test}: {error}"));
         assert!(source.contains(&format!("expect_file![\"../../../../{page}\"]")), "{test}: does not write {page}");
     }
 }
@@ -112,7 +108,7 @@ fn generated_pages_have_their_tests() {
 #[test]
 fn saved_results_are_shown() {
     let pages: String = pages().iter().map(|path| fs::read_to_string(path).expect("read above")).collect();
-    for file in fs::read_dir(root().join("results")).expect("results").map(|file| file.expect("a file").path()) {
+    for file in fs::read_dir(workspace("results")).expect("results").map(|file| file.expect("a file").path()) {
         if file.extension().is_some_and(|extension| extension == "toml") {
             let stem = file.file_name().expect("a file").to_string_lossy().into_owned();
             for name in saved::names(&file) {

@@ -1,11 +1,15 @@
-//! Saved results: tables and outputs in `results/*.toml`, as Markdown.
+//! Saved results as Markdown: tables and outputs in `results/*.toml`, and files that `--json` wrote.
 
 use std::fs;
 use std::path::Path;
 
+use hitm_report::columns::fit;
+use hitm_report::result::ResultFile;
+use hitm_report::{loads, summary};
 use toml::{Table, Value};
 
-use super::page::Block;
+use super::page::{Block, Lines};
+use crate::command::{end, folder, hitm, words};
 
 /// What every table and output says of itself, beside its name.
 const FACTS: [&str; 4] = ["command", "version", "measured", "unit"];
@@ -35,8 +39,29 @@ pub(super) fn names(file: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the table or output `name` of a file.
+/// Returns the tables that `hitm run` printed when it wrote `file`, 100 columns wide.
+fn summary_of(file: &Path) -> Result<Block, String> {
+    const WIDTH: usize = 100;
+    let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let result = ResultFile::read(&text).map_err(|error| error.to_string())?;
+    let text = summary::render(&result, WIDTH) + &loads::render(&result, WIDTH);
+    let command = result.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    Ok(Block::Console { command: format!("hitm {command}"), text: Lines::default().cut(&fit(&text, WIDTH)) })
+}
+
+fn quoted(word: &str) -> String {
+    if word.contains(' ') { format!("'{word}'") } else { word.to_owned() }
+}
+
+/// Returns the table or output `name` of a file; `summary` names the tables of a file of `--json`.
 pub(super) fn block(file: &Path, name: &str) -> Result<Block, String> {
+    if file.extension().is_some_and(|extension| extension == "json") {
+        return if name == "summary" {
+            summary_of(file)
+        } else {
+            Err(format!("`{name}`: a result file has `summary`"))
+        };
+    }
     let entries = entries(file)?;
     let (kind, own) = entries
         .iter()
@@ -70,4 +95,39 @@ fn row(cells: &[String]) -> String {
     let cells: String =
         cells.iter().map(|cell| if cell.is_empty() { " |".into() } else { format!(" {cell} |") }).collect();
     format!("|{cells}\n")
+}
+
+/// What a page shows of a saved result file is what the command printed.
+#[test]
+fn a_result_file_is_shown_as_it_was_printed() {
+    let folder = folder();
+    let file = folder.path().join("r.json");
+    let line = "run cyclic --cpus 4 --mitigation baseline,shipped --seeds 1 --duration 1ms --warm-up 1ms --lines 0";
+    let json = format!("--json={}", file.display());
+    let ended = end(hitm().env("COLUMNS", "100").args(words(line)).arg(json));
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let Ok(Block::Console { text, .. }) = block(&file, "summary") else { panic!("no block") };
+    assert_eq!(text, Lines::default().cut(&ended.stdout));
+    assert!(text.contains("\nshipped "), "{text}");
+    assert_eq!(block(&file, "other").err().as_deref(), Some("`other`: a result file has `summary`"));
+}
+
+#[test]
+fn what_is_incomplete_says_what_is_missing() {
+    let folder = folder();
+    let file = folder.path().join("a.toml");
+    let of = |text: &str| {
+        fs::write(&file, text).expect("a folder of our own");
+        block(&file, "t").err().unwrap_or_default()
+    };
+    let facts = "name = 't'\ncommand = 'c'\nversion = '1'\nmeasured = 'm'\n";
+    assert_eq!(of("[[table]]\nname = 'other'"), "no table and no output `t`");
+    assert_eq!(of("[[table]]\nname = 't'"), "`t`: no `command`");
+    assert_eq!(of(&format!("[[table]]\n{facts}")), "`t`: no `unit`");
+    assert_eq!(of(&format!("[[output]]\n{facts}")), "`t`: no `text`");
+    let table = format!("[[table]]\n{facts}unit = 's'\ncolumns = ['a', 'b']\n");
+    assert_eq!(of(&table), "`t`: no `rows`");
+    assert_eq!(of(&format!("{table}rows = [['1', '2'], ['1']]")), "`t`, row 2: not 2 texts");
+    assert_eq!(of(&format!("{table}rows = [['1', '']]")), "");
+    assert!(of("[[tables]]").starts_with("tables: a file has"), "{}", of("[[tables]]"));
 }
