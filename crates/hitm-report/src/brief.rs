@@ -24,23 +24,9 @@ pub(crate) fn render(lines: &[Line], waits: f64) -> String {
     text
 }
 
-/// Cycles that all CPUs together waited for `site`.
-fn waited(site: &Site) -> f64 {
-    site.misses as f64 * site.cycles.2
-}
-
-fn waited_for(line: &Line) -> f64 {
-    c2c::places(line).map(|(_, site)| waited(site)).sum()
-}
-
 /// `part` of `whole`, in percent.
 fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1}", 100.0 * part / whole) } else { "-".to_owned() }
-}
-
-/// Cycles that all CPUs together waited for these lines.
-pub(crate) fn waits(lines: &[Line]) -> f64 {
-    lines.iter().map(waited_for).sum()
 }
 
 fn table(lines: &[Line], all: f64) -> String {
@@ -56,8 +42,8 @@ fn table(lines: &[Line], all: f64) -> String {
     for line in lines {
         columns.row(vec![
             shortened(&format!("{}, {}", line.name(), line.line)),
-            percent(waited_for(line), all),
-            short(waited_for(line) / (line.misses as f64).max(1.0)),
+            percent(line.waited(), all),
+            short(line.waited() / (line.misses as f64).max(1.0)),
             short(line.hitm_local as f64),
             short(line.hitm_remote as f64),
             short(line.loads as f64),
@@ -70,8 +56,8 @@ fn table(lines: &[Line], all: f64) -> String {
 /// What is on a line, which functions wait for it, and the store that most often invalidated the
 /// copy that they had.
 fn fields(line: &Line) -> String {
-    let all = waited_for(line);
-    let is_listed = |site: &Site| site.misses > 0 && waited(site) >= SHARE_MIN * all;
+    let all = line.waited();
+    let is_listed = |site: &Site| site.misses > 0 && site.waited() >= SHARE_MIN * all;
     let listed = line.fields.iter().map(|field| (field, field.sites.iter().filter(|site| is_listed(site)).collect()));
     let listed: Vec<(&Field, Vec<&Site>)> = listed.filter(|(_, sites): &(_, Vec<_>)| !sites.is_empty()).collect();
     let mut columns = Columns::new(&[
@@ -88,7 +74,7 @@ fn fields(line: &Line) -> String {
         invalidators.push(None);
         for site in sites {
             let function = shortened(&format!("  {} ({})", site.function, kind(site)));
-            let figures = [percent(waited(site), all), short(site.cycles.2), short(site.misses as f64)];
+            let figures = [percent(site.waited(), all), short(site.cycles.2), short(site.misses as f64)];
             columns.row([String::new(), function].into_iter().chain(figures).collect());
             invalidators.push(site.invalidated_by.first());
         }

@@ -34,7 +34,7 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
         run.machine,
         if run.arbitration.is_empty() { String::new() } else { format!(", arbitration {}", run.arbitration) }
     );
-    let mut text = render_lines(&heading, hottest, run.cycles_waited.max(brief::waits(&run.lines)), layout);
+    let mut text = render_lines(&heading, hottest, run.waited(), layout);
     let left = run.lines.len() - hottest.len();
     if left > 0 {
         push(&mut text, "");

@@ -206,7 +206,29 @@ pub struct Run {
     pub bursts: Option<Bursts>,
 }
 
+impl Site {
+    /// Cycles that all CPUs together waited here.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        self.misses as f64 * self.cycles.2
+    }
+}
+
+impl Line {
+    /// Cycles that all CPUs together waited for the line.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        self.fields.iter().flat_map(|field| &field.sites).map(Site::waited).sum()
+    }
+}
+
 impl Run {
+    /// Cycles that all CPUs together waited for lines; of earlier files, for those that are kept.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        self.cycles_waited.max(self.lines.iter().map(Line::waited).sum())
+    }
+
     /// What an operation of this name touched, if it was counted.
     #[must_use]
     pub fn cost(&self, name: &str) -> Option<&OperationCost> {

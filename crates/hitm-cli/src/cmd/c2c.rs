@@ -85,6 +85,7 @@ impl C2c {
 fn kept(file: &ResultFile, runs: &[&Run], lines: usize) -> ResultFile {
     let shorter = |run: &&Run| {
         let mut run = Run::clone(run);
+        run.cycles_waited = run.waited();
         run.lines.truncate(lines);
         for field in run.lines.iter_mut().flat_map(|line| &mut line.fields) {
             field.invalidated_by.truncate(INVALIDATORS_KEPT);
