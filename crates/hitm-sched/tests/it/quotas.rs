@@ -320,24 +320,25 @@ fn groups_without_a_limit_touch_nothing_of_limits() {
 fn numbers_out_of_range_are_refused_and_the_error_names_the_range() {
     let micros = Span::from_micros;
     let refused = |result: Result<GroupQuota, QuotaRefused>| result.unwrap_err().to_string();
-    for quota in [Span::ZERO, micros(999), GroupQuota::QUOTA_MAX + micros(1_000_000)] {
-        let says = format!("a group's quota is 1.0 ms to 17179.87 s, not {quota}");
+    let longest = GroupQuota::QUOTA_MAX;
+    for (quota, shown) in [(micros(0), "0"), (micros(999), "0.999"), (longest + micros(1), "17179869.185")] {
+        let says = format!("a group's quota is 1 ms to 17179869.184 ms, not {shown} ms");
         assert_eq!(refused(GroupQuota::new(quota, millis(100))), says);
     }
-    for period in [Span::ZERO, micros(999), millis(1_001)] {
-        let says = format!("the period of a group's limit is 1.0 ms to 1.00 s, not {period}");
+    for (period, shown) in [(micros(0), "0"), (micros(999), "0.999"), (millis(1_001), "1001")] {
+        let says = format!("the period of a group's limit is 1 ms to 1000 ms, not {shown} ms");
         assert_eq!(refused(GroupQuota::new(millis(1), period)), says);
         assert_eq!(RealTimeQuota::new(period, period).unwrap_err().to_string(), says);
     }
-    for runtime in [Span::ZERO, micros(99), millis(11)] {
-        let says = format!("a group's runtime for real-time tasks is 100.0 us to its period of 10.0 ms, not {runtime}");
+    for (runtime, shown) in [(micros(0), "0"), (micros(99), "0.099"), (millis(11), "11")] {
+        let says = format!("a group's runtime for real-time tasks is 0.1 ms to its period of 10 ms, not {shown} ms");
         assert_eq!(RealTimeQuota::new(runtime, millis(10)).unwrap_err().to_string(), says);
     }
     for weight in [0, 10_001] {
         let says = format!("a group's weight is 1 to 10000, not {weight}");
         assert_eq!(GroupWeight::new(weight).unwrap_err().to_string(), says);
     }
-    for (quota, period) in [(millis(1), millis(1)), (GroupQuota::QUOTA_MAX, millis(1_000))] {
+    for (quota, period) in [(millis(1), millis(1)), (longest, millis(1_000))] {
         GroupQuota::new(quota, period).expect("the ends of the ranges");
     }
     for (runtime, period) in [(micros(100), millis(1)), (millis(1_000), millis(1_000))] {

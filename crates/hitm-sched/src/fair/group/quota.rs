@@ -147,23 +147,29 @@ pub enum QuotaRefused {
     },
 }
 
+/// Returns the span in milliseconds, so that a message has the limit and the request in one unit.
+fn millis(span: Span) -> f64 {
+    span.as_picos() as f64 / 1e9
+}
+
 impl fmt::Display for QuotaRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quota { wanted } => {
-                write!(f, "a group's quota is {} to {}, not {wanted}", GroupQuota::LEAST, GroupQuota::QUOTA_MAX)
+                let [least, most, wanted] = [GroupQuota::LEAST, GroupQuota::QUOTA_MAX, *wanted].map(millis);
+                write!(f, "a group's quota is {least} ms to {most} ms, not {wanted} ms")
             }
-            Self::Period { wanted } => write!(
-                f,
-                "the period of a group's limit is {} to {}, not {wanted}",
-                GroupQuota::LEAST,
-                GroupQuota::PERIOD_MAX
-            ),
-            Self::Runtime { wanted, period } => write!(
-                f,
-                "a group's runtime for real-time tasks is {} to its period of {period}, not {wanted}",
-                RealTimeQuota::RUNTIME_LEAST
-            ),
+            Self::Period { wanted } => {
+                let [least, most, wanted] = [GroupQuota::LEAST, GroupQuota::PERIOD_MAX, *wanted].map(millis);
+                write!(f, "the period of a group's limit is {least} ms to {most} ms, not {wanted} ms")
+            }
+            Self::Runtime { wanted, period } => {
+                let [least, period, wanted] = [RealTimeQuota::RUNTIME_LEAST, *period, *wanted].map(millis);
+                write!(
+                    f,
+                    "a group's runtime for real-time tasks is {least} ms to its period of {period} ms, not {wanted} ms"
+                )
+            }
             Self::TooMuch { wanted, left } => write!(
                 f,
                 "{wanted} thousandths of a CPU are wanted for real-time tasks: {left} are left of what the group above, or the CPU, has"
