@@ -105,11 +105,11 @@ mod tests {
         relate(&mut file.runs);
         expect_test::expect![[r#"
             hackbench simulated on clx-2x20, threads over pipes, 1 group of 20 and 20, arbitration local-first, hitm 0.1.0
-                           time   ±95 %    over the    wakeups  CPUs looked at  migrations   switches  lines missed on   idle  % idle beside  at most
-            mitigation      [s]     [s]  baseline's  a message        a wakeup    a wakeup  a message     to place one  share      who waits     [us]
-            -----------  ------  ------  ----------  ---------  --------------  ----------  ---------  ---------------  -----  -------------  -------
-            baseline     0.2000  0.0010       1.000       0.50           10.00        0.10       1.20                -  0.000          0.400     83.0
-            idle-merged  0.1500  0.0010       0.750       0.50            8.00        0.10       1.20                -  0.000          0.400     83.0
+                           time   ±95 %    over the      wakeups  CPUs examined  migrations     switches   misses per   idle  % idle beside  at most
+            mitigation      [s]     [s]  baseline's  per message     per wakeup  per wakeup  per message  placed task  share  waiting tasks     [us]
+            -----------  ------  ------  ----------  -----------  -------------  ----------  -----------  -----------  -----  -------------  -------
+            baseline     0.2000  0.0010       1.000         0.50          10.00        0.10         1.20            -  0.000          0.400     83.0
+            idle-merged  0.1500  0.0010       0.750         0.50           8.00        0.10         1.20            -  0.000          0.400     83.0
         "#]].assert_eq(&render(&file, 200));
     }
 }

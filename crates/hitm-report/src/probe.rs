@@ -226,21 +226,21 @@ mod tests {
         expect![[r#"
             probe mask, simulated on m (), seeds [], arbitration local-first, hitm v
             mask
-                            ns a    ns a  misses a  misses a      ns an         misses an  ns between two,
-            scope    parts   set  search       set    search  operation  ±95 %  operation    whole machine
-            -------  -----  ----  ------  --------  --------  ---------  -----  ---------  ---------------
-            machine      2  50.0       -     0.500     0.500       50.0    1.0      1.000             0.25
-            llc          2  10.0       -     0.500     0.500       10.0    1.0      1.000             0.25
-            core         2  11.5       -     0.500     0.500       11.5    1.0      1.000             0.25
+                            ns per  ns per  misses per  misses per     ns per         misses per  ns between two,
+            scope    parts     set  search         set      search  operation  ±95 %   operation    whole machine
+            -------  -----  ------  ------  ----------  ----------  ---------  -----  ----------  ---------------
+            machine      2    50.0       -       0.500       0.500       50.0    1.0       1.000             0.25
+            llc          2    10.0       -       0.500       0.500       10.0    1.0       1.000             0.25
+            core         2    11.5       -       0.500       0.500       11.5    1.0       1.000             0.25
 
             probe mask, simulated on m (), seeds [], arbitration fifo, hitm v
             mask
-                            ns a    ns a  misses a  misses a      ns an         misses an  ns between two,
-            scope    parts   set  search       set    search  operation  ±95 %  operation    whole machine
-            -------  -----  ----  ------  --------  --------  ---------  -----  ---------  ---------------
-            machine      2  50.0       -     0.500     0.500       50.0    1.0      1.000             0.25
-            llc          2  10.0       -     0.500     0.500       10.0    1.0      1.000             0.25
-            core         2  11.5       -     0.500     0.500       11.5    1.0      1.000             0.25
+                            ns per  ns per  misses per  misses per     ns per         misses per  ns between two,
+            scope    parts     set  search         set      search  operation  ±95 %   operation    whole machine
+            -------  -----  ------  ------  ----------  ----------  ---------  -----  ----------  ---------------
+            machine      2    50.0       -       0.500       0.500       50.0    1.0       1.000             0.25
+            llc          2    10.0       -       0.500       0.500       10.0    1.0       1.000             0.25
+            core         2    11.5       -       0.500       0.500       11.5    1.0       1.000             0.25
 
             best on m, local-first: llc and core, equal within the interval, 10.0 ns an operation; times as much: machine 5.00, core 1.15
             best on m, fifo: llc and core, equal within the interval, 10.0 ns an operation; times as much: machine 5.00, core 1.15

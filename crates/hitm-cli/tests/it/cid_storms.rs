@@ -18,7 +18,7 @@ fn every_load_says_what_ids_cost() {
     for load in ["create-few", "create-many", "migrate-few", "migrate-many", "affinity"] {
         let (text, runs) = result_of(&format!("{SMALL} --load {load} --lines 0"));
         assert!(text.starts_with("cid-storms simulated on pack:2 l3:2 core:4 pu:2 "), "{text}");
-        assert!(text.contains(", and concurrency ids an operation\n"), "{text}");
+        assert!(text.contains("; of concurrency ids per operation\n"), "{text}");
         let names: Vec<&str> = runs.iter().map(|run| run["mitigation"].as_str().unwrap()).collect();
         assert_eq!(names, ["baseline", "cid-recent", "cid-owned", "cid-shipped", "shipped"]);
         for run in &runs {

@@ -159,8 +159,8 @@ fn what_moved_is_shown_and_decides_nothing() {
     expect_file!["data/compare/full.txt"].assert_eq(&ended.stdout);
     assert!(ended.stdout.contains(" 2 -> 0 "), "{}", ended.stdout);
     let slower = |file: &mut Value| times(file, 0, 1.2);
-    assert!(compared(slower, &[]).stdout.contains("misses a frame"));
-    assert!(!compared(slower, &["--threshold", "1000"]).stdout.contains("misses a frame"));
+    assert!(compared(slower, &[]).stdout.contains("misses per frame"));
+    assert!(!compared(slower, &["--threshold", "1000"]).stdout.contains("misses per frame"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn a_run_says_how_often_it_slept_and_how_late_it_woke() {
     let (text, runs) = result_of(&format!("{SMALL} --mitigation baseline,all --roles --lines 1"));
     assert!(text.starts_with("cyclic simulated on pack:2 l3:1 core:4 pu:2 "), "{text}");
     assert!(text.contains("\nwakeup delays of instance 0, in nanoseconds\n"), "{text}");
-    assert!(text.contains("\ncyclic simulated, baseline: a bogo operation\n"), "{text}");
+    assert!(text.contains("\ncyclic simulated, baseline: per bogo operation\n"), "{text}");
     assert!(!text.contains("FFmpeg"), "nothing of it was measured of FFmpeg: {text}");
     assert_eq!(runs.len(), 2);
     for run in &runs {

@@ -91,7 +91,7 @@ fn a_run_is_saved_and_the_same_again() {
     };
     let (text, file) = run();
     assert_eq!((text.clone(), file.clone()), run());
-    assert!(text.contains("pi_stress simulated, baseline: an inversion\n"), "{text}");
+    assert!(text.contains("pi_stress simulated, baseline: per inversion\n"), "{text}");
     let runs = file["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 4);
     for run in runs {

@@ -106,8 +106,8 @@ fn result_files() {
         &saved[..saved.len() / 2],
         "",
         expect![[r#"
-        hitm: result file `result.json`: not JSON at line 1378, column 11: it may be cut short; write it again with `hitm run --json`
-    "#]],
+            hitm: result file `result.json`: not JSON at line 1375, column 11: it may be cut short; write it again with `hitm run --json`
+        "#]],
     );
 }
 

@@ -13,7 +13,7 @@ fn every_load_has_a_row_with_every_search() {
     let (text, runs) = result_of(&line);
     assert!(text.starts_with("schbench simulated on icx-2x40@16 "), "{text}");
     assert!(text.contains("\nwakeup latency p99: us, then over that of baseline ±95 %; lower is better\n"), "{text}");
-    assert!(text.contains("began until those woken ran, in microseconds\n"), "{text}");
+    assert!(text.contains("delay from the start of the wakeup until the task ran, in microseconds\n"), "{text}");
     assert!(text.contains(" 50 %  75 %  90 %  95 %  99 %  99.5 %  99.9 %\n"), "{text}");
     assert!(text.contains("CPUs idle although a waiting task could have run there"), "{text}");
     assert!(!text.contains("NaN"), "{text}");

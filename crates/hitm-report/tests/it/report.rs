@@ -48,13 +48,17 @@ fn a_report_is_written_and_displayed() {
     report.write(&mut written).expect("a vector takes all");
     expect_test::expect![[r#"
         mine
-        ------- ------- ------ ------ ------ ------ ------------------------
-        Rmt     Lcl     Store  Data   Load   Total  Symbol
-        Hitm%   Hitm%   L1 Hit% offset cycles records
-        ------- ------- ------ ------ ------ ------ ------------------------
-        1       2       4      0xff11000000000000  flags of 0[0], line 0
-        ------- ------- ------ ------ ------ ------ ------------------------
-        100.00% 100.00% 0.00%  0x1    969    4       results                   most; invalidated by -
+                          waits    cycles  local  remote
+        object, line        [%]  per miss  HITMs   HITMs  loads  stores
+        ----------------  -----  --------  -----  ------  -----  ------
+        flags of 0[0], 0   59.5       969      2       1      8       8
+
+        flags of 0[0], line 0
+                                 waits    cycles
+        offset  field, function    [%]  per miss  misses
+        ------  ---------------  -----  --------  ------
+           0x1  most
+                  results (RMW)  100.0       969       4
     "#]]
     .assert_eq(std::str::from_utf8(&written).expect("text"));
     assert_eq!(report.to_string().as_bytes(), written);

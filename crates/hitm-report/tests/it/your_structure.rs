@@ -17,34 +17,44 @@ fn the_example_is_short() {
 fn a_report_names_fields_and_functions_of_ones_own() {
     expect_test::expect![[r#"
         packed: ring
-        ------- ------- ------ ------ ------ ------ ------------------------
-        Rmt     Lcl     Store  Data   Load   Total  Symbol
-        Hitm%   Hitm%   L1 Hit% offset cycles records
-        ------- ------- ------ ------ ------ ------ ------------------------
-        54      0       396    0xff11000000000000  ring, line 0
-        ------- ------- ------ ------ ------ ------ ------------------------
-        46.30%  0.00%   44.19% 0x0    1314   200     pop                       head
-                                                       invalidated by tail in push (100%)
-        0.00%   0.00%   0.00%  0x0    733    211     push                      head; invalidated by -
-        0.00%   0.00%   0.00%  0x0    736    41      pop                       head; invalidated by -
-        44.44%  0.00%   50.00% 0x8    1316   227     push                      tail
-                                                       invalidated by head in pop (100%)
-        9.26%   0.00%   0.00%  0x8    1229   205     pop                       tail
-                                                       invalidated by tail in push (80%)
-        0.00%   0.00%   0.00%  0x8    845    17      push                      tail; invalidated by -
-        0.00%   0.00%   0.76%  0x10   894    4       push                      slots[0]; invalidated by -
+                      waits    cycles  local  remote
+        object, line    [%]  per miss  HITMs   HITMs  loads  stores
+        ------------  -----  --------  -----  ------  -----  ------
+        ring, 0        31.1      1.2K      0      54    498     451
+
+        ring, line 0
+                                 waits    cycles
+        offset  field, function    [%]  per miss  misses
+        ------  ---------------  -----  --------  ------
+           0x0  head
+                  pop (store)     37.8      1.3K      25
+                    invalidated by tail in push (100 %)
+                  push (load)      8.4       733      10
+           0x8  tail
+                  push (store)    43.9      1.3K      29
+                    invalidated by head in pop (100 %)
+                  pop (load)       7.1      1.2K       5
+                    invalidated by tail in push (80 %)
+          0x10  slots[0]
+                  push (store)     1.0       894       1
+                2 more places, each with less than 1 % of the waits
 
         packed: counter
-        ------- ------- ------ ------ ------ ------ ------------------------
-        Rmt     Lcl     Store  Data   Load   Total  Symbol
-        Hitm%   Hitm%   L1 Hit% offset cycles records
-        ------- ------- ------ ------ ------ ------ ------------------------
-        103     0       296    0xff11000000000240  counter, line 0
-        ------- ------- ------ ------ ------ ------ ------------------------
-        50.49%  0.00%   50.00% 0x8    1429   200     work                      shards[1].count
-                                                       invalidated by shards[3].count in work (100%)
-        49.51%  0.00%   50.00% 0x18   1428   200     work                      shards[3].count
-                                                       invalidated by shards[1].count in work (100%)
+                      waits    cycles  local  remote
+        object, line    [%]  per miss  HITMs   HITMs  loads  stores
+        ------------  -----  --------  -----  ------  -----  ------
+        counter, 0     53.1      1.4K      0     103    400     400
+
+        counter, line 0
+                                 waits    cycles
+        offset  field, function    [%]  per miss  misses
+        ------  ---------------  -----  --------  ------
+           0x8  shards[1].count
+                  work (RMW)      50.0      1.4K      52
+                    invalidated by shards[3].count in work (100 %)
+          0x18  shards[3].count
+                  work (RMW)      50.0      1.4K      52
+                    invalidated by shards[1].count in work (100 %)
     "#]]
     .assert_eq(&example::simulate::<()>("packed", MACHINE, 2, 200));
 }
@@ -53,13 +63,17 @@ fn a_report_names_fields_and_functions_of_ones_own() {
 fn padding_ends_the_contention_of_the_counter() {
     let padded = example::simulate::<LineStart>("padded", MACHINE, 2, 200);
     expect_test::expect![[r#"
-        ------- ------- ------ ------ ------ ------ ------------------------
-        Rmt     Lcl     Store  Data   Load   Total  Symbol
-        Hitm%   Hitm%   L1 Hit% offset cycles records
-        ------- ------- ------ ------ ------ ------ ------------------------
-        0       0       199    0xff11000000000340  counter, line 3
-        ------- ------- ------ ------ ------ ------ ------------------------
-        0.00%   0.00%   100.00% 0x0    736    200     work                      shards[3].count; invalidated by -
+                      waits    cycles  local  remote
+        object, line    [%]  per miss  HITMs   HITMs  loads  stores
+        ------------  -----  --------  -----  ------  -----  ------
+        counter, 3      0.8       736      0       0    200     200
+
+        counter, line 3
+                                 waits    cycles
+        offset  field, function    [%]  per miss  misses
+        ------  ---------------  -----  --------  ------
+           0x0  shards[3].count
+                  work (RMW)     100.0       736       1
     "#]]
     .assert_eq(padded.split_once("padded: counter\n").expect("both objects").1);
 }
