@@ -5,24 +5,27 @@
 //! | `reads` | reading which slot is this thread's, on one thread |
 //! | `counters` | adding one to a counter, with 1 to 16 threads that do nothing else |
 //!
-//! A round runs every contender once, in an order that turns by one each round, so that what disturbs the machine disturbs all
-//! of them. Shown are the median and the least of the rounds, each over that of the first row. In `counters` a figure is the time from the first thread's start to the last
-//! one's end, over all that was added: half the time of one add where two CPUs add side by side.
+//! A round runs every contender once. The order rotates by one each round, so that a disturbance of
+//! the machine affects all of them. The output has the median and the minimum of the rounds, each
+//! over that of the first row. In `counters` a figure is the time from the first thread's start to the
+//! last one's end, divided by the number of adds: half the time of one add when two CPUs add side by
+//! side.
 //!
 //! Rivals in `counters`:
 //!
 //! | rival | what it is |
 //! |---|---|
 //! | `one atomic` | `fetch_add` on a word that all share |
-//! | `slot a thread` | `fetch_add` on a padded slot of the thread's own, which is found by a const thread-local number |
-//! | `slot a thread, plain` | the same with a load and a store, as only a single writer may: it needs a slot for every live thread, and says what the read-modify-write costs |
+//! | `slot per thread` | `fetch_add` on a padded slot of the thread's own, which is found by a const thread-local number |
+//! | `slot per thread, plain` | the same with a load and a store, as only a single writer may: it needs a slot for every live thread, and says what the read-modify-write costs |
 //! | `ShardedLock` | crossbeam's: a shared `fetch_add` under the read lock, as for a statistic in a structure behind one |
 //! | `fast-counter` | a counter of as many shards as CPUs, found by a number of the thread's |
 //!
-//! **Bytes** are those that the counter had taken by the end. Those of slots a thread grow with the threads, ours with how many ran
-//! at once.
+//! **Bytes** are the counter's memory at the end. With one slot per thread they grow with the number
+//! of threads, ours with the number that ran at once.
 //!
-//! **What it does not show.** More than a few CPUs, other kernels, and programs whose threads do something between two adds.
+//! **What it does not show.** More than a few CPUs, other kernels, and programs whose threads do
+//! something between two adds.
 
 use std::cell::Cell;
 use std::hint::black_box;

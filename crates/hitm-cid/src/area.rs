@@ -1,19 +1,21 @@
 //! The kernel's id: where in a thread's memory it stands, and reading it.
 //!
-//! Linux writes a few fields into an area of each thread that has registered one (`rseq`, since 4.18), before the thread goes on
-//! in user space after it was preempted, migrated or interrupted by a signal. The C library registers the area (glibc since
-//! 2.35) and says where it is, as an offset from the thread pointer that is the same in every thread. This crate reads two of
-//! the fields. It registers nothing and writes nothing.
+//! Linux writes a few fields into an area of each thread that has registered one (`rseq`, since
+//! 4.18), before the thread goes on in user space after it was preempted, migrated or interrupted
+//! by a signal. The C library registers the area (glibc since 2.35) and says where it is, as an
+//! offset from the thread pointer that is the same in every thread. This crate reads two of the
+//! fields. It registers nothing and writes nothing.
 //!
 //! | offset | field | meaning here |
 //! |---|---|---|
 //! | 4 | `cpu_id` | a CPU's number where the area is live; -1 before it is registered, -2 where that failed |
 //! | 24 | `mm_cid` | the id, where the fields that the kernel fills in reach 28 bytes (6.3 and later) |
 //!
-//! **The size rule** is librseq's. The C library's size says how far the live fields reach, but with two exceptions: 20 and 32
-//! both stand for the first form of the area, 32 bytes large, since versions of glibc name either without asking the kernel,
-//! which fills in whatever it knows of the 32. There the kernel's own word counts, an entry of the auxiliary vector that is
-//! absent before 6.3.
+//! **The size rule** is librseq's. The C library's size says how far the live fields reach, but
+//! with two exceptions: 20 and 32 both stand for the first form of the area, 32 bytes large, since
+//! versions of glibc name either without asking the kernel, which fills in whatever it knows of the
+//! 32. There the kernel's own word counts, an entry of the auxiliary vector that is absent before
+//! 6.3.
 
 use std::arch::asm;
 use std::ffi::{CStr, c_ulong, c_void};
@@ -28,7 +30,8 @@ const FIRST_FEATURES: u64 = 20;
 const FIRST_AREA: u64 = 32;
 /// Where the id ends.
 const ID_END: u64 = 28;
-/// The auxiliary vector's entry for how many bytes of the area the kernel fills in (`AT_RSEQ_FEATURE_SIZE`).
+/// The auxiliary vector's entry for how many bytes of the area the kernel fills in
+/// (`AT_RSEQ_FEATURE_SIZE`).
 const FEATURE_SIZE: c_ulong = 27;
 const _: () = assert!(
     offset_of!(Fields, cpu_id) == 4
@@ -38,13 +41,13 @@ const _: () = assert!(
     "the fields stand where the kernel has them"
 );
 
-/// Where the areas are, from the thread pointer; a multiple of four. Proof that the C library has an area in every thread that
-/// it made, at least [`ID_END`] bytes large.
+/// Where the areas are, from the thread pointer; a multiple of four. Proof that the C library has
+/// an area in every thread that it made, at least [`ID_END`] bytes large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area(isize);
 
-/// The size rule: how far the live fields reach, by what the C library names and by what the kernel says it fills in, 0 where it
-/// says nothing.
+/// The size rule: how far the live fields reach, by what the C library names and by what the kernel
+/// says it fills in, 0 where it says nothing.
 fn live_bytes(library: u64, kernel: u64) -> u64 {
     match library {
         FIRST_FEATURES | FIRST_AREA => kernel.clamp(FIRST_FEATURES, FIRST_AREA),
@@ -56,7 +59,8 @@ fn live_bytes(library: u64, kernel: u64) -> u64 {
 fn variable<T: Copy>(name: &CStr) -> Option<T> {
     // SAFETY: the name is a C string, and the handle stands for the whole program.
     let address: *mut c_void = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // SAFETY: the caller names a variable of this type, which the C library sets before any code of ours runs and never after.
+    // SAFETY: the caller names a variable of this type, which the C library sets before any code of
+    // ours runs and never after.
     (!address.is_null()).then(|| unsafe { address.cast::<T>().read() })
 }
 
@@ -79,10 +83,12 @@ impl Area {
         unsafe { Self::of_offset(offset) }.ok_or(Support::NoArea)
     }
 
-    /// The areas that stand `offset` from the thread pointer, or none for a number that is no multiple of four.
+    /// The areas that stand `offset` from the thread pointer, or none for a number that is no
+    /// multiple of four.
     ///
     /// # Safety
-    /// In every thread, an area of [`ID_END`] bytes or more stands at `offset`, if it is a multiple of four.
+    /// In every thread, an area of [`ID_END`] bytes or more stands at `offset`, if it is a multiple
+    /// of four.
     pub(crate) const unsafe fn of_offset(offset: isize) -> Option<Self> {
         if offset & 3 == 0 { Some(Self(offset)) } else { None }
     }
@@ -94,7 +100,8 @@ impl Area {
     /// Has the running thread read its id from its area from here on.
     pub(crate) fn attach(self) {
         let area = std::ptr::with_exposed_provenance(thread_pointer().wrapping_add_signed(self.0));
-        // SAFETY: `self` is proof that an area stands there, which lasts as long as the thread, and reaches up to the id's end.
+        // SAFETY: `self` is proof that an area stands there, which lasts as long as the thread, and
+        // reaches up to the id's end.
         unsafe { fields::read_from(area) };
     }
 }
@@ -103,7 +110,8 @@ impl Area {
 fn thread_pointer() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the word at the base of `fs` is the thread pointer itself (the processor's ABI supplement on thread-local storage).
+    // SAFETY: the word at the base of `fs` is the thread pointer itself (the processor's ABI
+    // supplement on thread-local storage).
     unsafe {
         asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }

@@ -1,4 +1,5 @@
-//! Where the kernel's ids are not read: not Linux, another processor, or Miri, which knows no assembly.
+//! Where the kernel's ids are not read: not Linux, another processor, or Miri, which knows no
+//! assembly.
 
 use std::convert::Infallible;
 

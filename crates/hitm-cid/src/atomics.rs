@@ -1,6 +1,8 @@
-//! The atomic words that the table and the bitmap are generic over: the standard library's, and the model checker's in tests.
+//! The atomic words that the table and the bitmap are generic over: the standard library's, and the
+//! model checker's in tests.
 //!
-//! Every method carries `#[track_caller]`, so that a test can name an operation by the file that performs it.
+//! Every method carries `#[track_caller]`, so that a test can name an operation by the file that
+//! performs it.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
@@ -23,8 +25,9 @@ pub(crate) trait AtomicBits: Default + Send + Sync {
 /// A pointer that is set at most once. The default is null.
 ///
 /// # Safety
-/// `load` and the error of `set` return null, or a pointer that was handed to `set` of the same object; `set` succeeds at most
-/// once. Both synchronise as the standard library's atomics do with the same orderings.
+/// `load` and the error of `set` return null, or a pointer that was handed to `set` of the same
+/// object; `set` succeeds at most once. Both synchronise as the standard library's atomics do with
+/// the same orderings.
 pub(crate) unsafe trait AtomicPointer<T>: Default {
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T;
@@ -59,7 +62,8 @@ impl AtomicBits for AtomicU64 {
     }
 }
 
-// SAFETY: nothing but `set` changes the pointer, from null alone, and what it is given is never null (a box).
+// SAFETY: nothing but `set` changes the pointer, from null alone, and what it is given is never
+// null (a box).
 unsafe impl<T> AtomicPointer<T> for AtomicPtr<T> {
     #[inline(always)]
     fn load(&self, order: Ordering) -> *mut T {

@@ -1,30 +1,32 @@
-//! [`Cid`]: an id, and where it is from.
+//! [`Cid`]: an id and its source.
 
 use std::fmt;
 
-/// As many ids as a source can have: Linux has at most 4,194,304 tasks at once (`PID_MAX_LIMIT` of 64-bit kernels), and far
-/// fewer CPUs.
+/// The most ids that a source can have: Linux has at most 4,194,304 tasks at once (`PID_MAX_LIMIT`
+/// of 64-bit kernels), and far fewer CPUs.
 pub(crate) const IDS_MAX: u32 = 1 << 22;
 
-/// Where an id is from.
+/// The source of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The kernel: the id is unique among the threads of the process that **run**.
     Kernel,
-    /// This crate: the id is unique among the threads of the process that **live** and have asked for one.
+    /// This crate: the id is unique among the threads of the process that **live** and have asked
+    /// for one.
     Own,
 }
 
 /// An id: a small integer that no two running threads of the process have at the same moment.
 ///
-/// Ids are equal when both their source and their index are: the two sources count independently, so that a thread which the
-/// kernel gives no id can never be taken for one that it does. What is indexed by ids should be indexed by
-/// [`key`](Self::key), which is unique across both, or be a [`PerCid`](crate::PerCid), which does that.
+/// Ids are equal when their sources and their indices are. The two sources count independently, so
+/// a thread without a kernel id is never mistaken for a thread with one. Index data by
+/// [`key`](Self::key), which is unique across both sources, or use a [`PerCid`](crate::PerCid).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cid(u32);
 
 impl Cid {
-    /// The kernel's id `index`, which is below [`IDS_MAX`] as long as the kernel keeps its word: that is not checked here.
+    /// The kernel's id `index`. It is below [`IDS_MAX`] by the kernel's contract, which is not
+    /// checked here.
     #[inline(always)]
     pub(crate) const fn kernel(index: u32) -> Self {
         Self(index << 1)
@@ -40,21 +42,21 @@ impl Cid {
         Self(key as u32)
     }
 
-    /// Where it is from.
+    /// Returns the source of the id.
     #[must_use]
     #[inline]
     pub const fn source(self) -> Source {
         if self.0 & 1 == 0 { Source::Kernel } else { Source::Own }
     }
 
-    /// The id as its source counts, from 0.
+    /// Returns the id as its source counts, from 0.
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
         (self.0 >> 1) as usize
     }
 
-    /// The id as one number across both sources: twice the index, and one more for our own.
+    /// Returns the id as one number across both sources: twice the index, plus one for our own.
     #[must_use]
     #[inline(always)]
     pub const fn key(self) -> usize {

@@ -1,13 +1,13 @@
-//! [`Counter`]: a number that many threads add to and few read.
+//! [`Counter`]: a number to which many threads add and which few read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::per_cid::PerCid;
 
-/// A statistics counter: adding is cheap, reading adds up the slots.
+/// A statistics counter: an add is cheap, a read sums the slots.
 ///
-/// Adding writes a line that, most of the time, this CPU has already. Nothing added is ever lost or counted twice, whatever
-/// threads and ids do meanwhile.
+/// An add writes a line that this CPU's cache usually has already. No add is lost or counted twice,
+/// whatever threads and ids do meanwhile.
 ///
 /// ```
 /// use hitm_cid::Counter;
@@ -27,28 +27,30 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter at zero, without memory of its own until it is used.
+    /// Creates a counter at zero. It allocates when it is first used.
     #[must_use]
     pub const fn new() -> Self {
         Self { slots: PerCid::new(|| AtomicU64::new(0)) }
     }
 
-    /// Adds, modulo 2^64. Orders nothing: what else the thread did before may be seen by others later.
+    /// Adds `count`, modulo 2^64. An add orders nothing: other threads may see earlier writes of
+    /// this thread later.
     #[inline]
     pub fn add(&self, count: u64) {
-        // Relaxed: a statistic. Read-modify-write: the slot may be another thread's too by now.
+        // Relaxed: a statistic. A read-modify-write, since another thread may use the slot too by
+        // now.
         self.slots.get().fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The sum, modulo 2^64, of all that was added before; of what others add meanwhile, any part. It is no snapshot: of two
-    /// adds of one thread meanwhile, the later alone may be in it.
+    /// Returns the sum, modulo 2^64, of all earlier adds and of any part of the concurrent ones. It
+    /// is no snapshot: of two concurrent adds of one thread it may contain only the later one.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        // Relaxed: what happened before the call is seen without it.
+        // Relaxed: the call sees what happened before it in any case.
         self.slots.fold(0, |sum: u64, _, slot| sum.wrapping_add(slot.load(Ordering::Relaxed)))
     }
 
-    /// The slots, for who wants the parts or the memory.
+    /// Returns the slots, for their parts or their memory.
     #[must_use]
     pub const fn slots(&self) -> &PerCid<AtomicU64> {
         &self.slots

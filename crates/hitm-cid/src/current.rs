@@ -1,4 +1,4 @@
-//! [`current`]: the running thread's id, and which source it is from.
+//! [`current`]: the running thread's id and its source.
 
 use std::sync::atomic::{AtomicIsize, Ordering};
 
@@ -8,8 +8,9 @@ use crate::fields;
 use crate::own;
 use crate::support::Support;
 
-/// Where the kernel's id is, or why there is none: an area's offset, which is a multiple of four, or one of the odd numbers
-/// below. Written once by each thread that finds it undecided, all with the same value.
+/// The place of the kernel's id, or the reason why there is none: an area's offset, which is a
+/// multiple of four, or one of the odd numbers below. Every thread that finds it undecided writes
+/// it once; all write the same value.
 static SOURCE: AtomicIsize = AtomicIsize::new(UNDECIDED);
 
 const UNDECIDED: isize = 1;
@@ -18,15 +19,17 @@ const NOT_REGISTERED: isize = 5;
 const NO_ID: isize = 7;
 const PLATFORM: isize = 9;
 
-const _: () = assert!(UNDECIDED & NO_AREA & NOT_REGISTERED & NO_ID & PLATFORM & 1 == 1, "what is no offset is odd");
+const _: () =
+    assert!(UNDECIDED & NO_AREA & NOT_REGISTERED & NO_ID & PLATFORM & 1 == 1, "numbers that are no offset are odd");
 
-/// The running thread's id.
+/// Returns the running thread's id.
 ///
-/// What it promises, and what not, is said [in the crate's documentation](crate#what-an-id-promises). In short: at the moment of
-/// the call no other running thread had it, and that may have changed before the caller looks at it.
+/// At the moment of the call no other running thread had this id. That may have changed before the
+/// caller looks at it: [the crate's documentation](crate#what-an-id-promises) has the details.
 ///
-/// It takes about as long as reading a thread-local variable. The first call of a process looks for the kernel's id; where there
-/// is none, the first call of a thread takes an id of our own, which goes back when the thread has ended.
+/// A call takes about as long as reading a thread-local variable. The first call of a process looks
+/// for the kernel's ids. Where there are none, the first call of a thread takes one of our own ids,
+/// which is returned when the thread has ended.
 ///
 /// # Panics
 /// When more than 4,194,304 threads hold ids of our own.
@@ -39,11 +42,11 @@ pub fn current() -> Cid {
     }
 }
 
-/// As `current`, where this thread has not asked yet, or its area is no longer live.
+/// [`current`] for a thread that has not asked yet, or whose area is no longer live.
 #[inline(never)]
 #[cold]
 fn other() -> Cid {
-    // SAFETY: `decide` is the only one to make this number: an area's offset, or an odd number.
+    // SAFETY: only `decide` makes this number: an area's offset, or an odd number.
     if let Some(area) = unsafe { Area::of_offset(decide()) } {
         area.attach();
         if let Some(cid) = fields::read() {
@@ -53,9 +56,10 @@ fn other() -> Cid {
     Cid::own(own::take())
 }
 
-/// What [`SOURCE`] holds, decided if it was not.
+/// Returns what [`SOURCE`] holds, and decides it first if needed.
 fn decide() -> isize {
-    // Relaxed: the number is all there is, no memory is published with it; who sees it undecided decides the same again.
+    // Relaxed: no memory is published with the number; a thread that sees it undecided decides the
+    // same.
     let known = SOURCE.load(Ordering::Relaxed);
     if known != UNDECIDED {
         return known;
@@ -72,13 +76,14 @@ fn decide() -> isize {
     found
 }
 
-/// Whether the kernel's ids can be had in this process, and if not, why.
+/// Returns whether this process has the kernel's ids, and if not, why.
 ///
-/// A single thread may be without one all the same, when somebody else has ended its registration; the
-/// [`source`](Cid::source) of its ids says so. Such a thread has one of our own until it ends.
+/// A single thread may be without a kernel id even then, if other code has ended its registration.
+/// The [`source`](Cid::source) of its ids says so. Such a thread has one of our own ids until it
+/// ends.
 ///
 /// ```
-/// // Printed once at the start, it explains a good deal later.
+/// // Printed once at the start, it explains later measurements.
 /// println!("concurrency ids: {}", hitm_cid::support());
 /// ```
 #[must_use]

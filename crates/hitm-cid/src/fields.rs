@@ -8,18 +8,19 @@
 //! | fields of its own | it holds an id of our own |
 //! | [`NOT_LIVE`] | it has not asked yet, or has given its id back |
 //!
-//! so that an id is three loads and one branch, whatever its source. The two sources differ in the id's uppermost bit, which
-//! no id of the kernel has.
+//! so that an id is three loads and one branch, whatever its source. The two sources differ in the
+//! id's uppermost bit, which no id of the kernel has.
 
 use std::cell::Cell;
 
 use crate::cid::Cid;
 
-/// The form of the area, as the kernel's interface fixes it (`struct rseq`, include/uapi/linux/rseq.h).
+/// The form of the area, as the kernel's interface fixes it (`struct rseq`,
+/// include/uapi/linux/rseq.h).
 #[repr(C, align(32))]
 pub(crate) struct Fields {
     pub(crate) _cpu_id_start: u32,
-    /// A CPU's number, or negative (as an i32) when nobody keeps the id up to date.
+    /// A CPU's number, or negative (as an i32) when the id is not kept up to date.
     pub(crate) cpu_id: u32,
     pub(crate) _rseq_cs: u64,
     pub(crate) _flags: u32,
@@ -40,7 +41,8 @@ static NOT_LIVE: Fields = fields(u32::MAX, 0);
 
 // None of these has a destructor, so they can be used until the thread is gone.
 thread_local! {
-    /// What this thread reads its id from. It lasts as long as the thread, and reaches up to the id's end.
+    /// What this thread reads its id from. It lasts as long as the thread, and reaches up to the
+    /// id's end.
     static READ: Cell<*const Fields> = const { Cell::new(&raw const NOT_LIVE) };
 
     /// Fields of its own.
@@ -49,14 +51,16 @@ thread_local! {
 
 /// The running thread's id, if its fields are live.
 ///
-/// The kernel may give the thread another id right after it was read: it is an id that this thread has had during the call.
+/// The kernel may give the thread another id right after it was read: it is an id that this thread
+/// has had during the call.
 #[inline(always)]
 pub(crate) fn read() -> Option<Cid> {
     let fields = READ.get();
     // SAFETY: what `READ` points to lasts as long as the thread.
     let cpu = unsafe { &raw const (*fields).cpu_id };
-    // SAFETY: as above. The kernel writes for this thread alone and not while it runs, so the word is read whole. Volatile,
-    // since it may have changed since the last call behind the compiler's back.
+    // SAFETY: as above. The kernel writes for this thread alone and not while it runs, so the word
+    // is read whole. Volatile, since it may have changed since the last call behind the compiler's
+    // back.
     let cpu = unsafe { cpu.read_volatile() };
     if cpu.cast_signed() < 0 {
         return None;
@@ -71,7 +75,8 @@ pub(crate) fn read() -> Option<Cid> {
 /// Has this thread read its id from `fields` from here on.
 ///
 /// # Safety
-/// They last as long as the thread, reach up to the end of the id, and nobody writes to them while this thread runs.
+/// They last as long as the thread, reach up to the end of the id, and no code writes to them while
+/// this thread runs.
 #[allow(dead_code, reason = "where the kernel's ids are not read nobody calls it")]
 pub(crate) unsafe fn read_from(fields: *const Fields) {
     READ.set(fields);

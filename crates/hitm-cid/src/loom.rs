@@ -1,4 +1,5 @@
-//! Model checks: the code of the table and the bitmap over the model checker's words, in every order that C11 allows.
+//! Model checks: the code of the table and the bitmap over the model checker's words, in every
+//! order that C11 allows.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ impl<T> Default for Pointer<T> {
     }
 }
 
-// SAFETY: as the standard library's; the number is null or the exposed address of what `set` was given.
+// SAFETY: as the standard library's; the number is null or the exposed address of what `set` was
+// given.
 unsafe impl<T> AtomicPointer<T> for Pointer<T> {
     #[track_caller]
     fn load(&self, order: Ordering) -> *mut T {

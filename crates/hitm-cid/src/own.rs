@@ -1,8 +1,10 @@
-//! Our own ids, for threads that the kernel gives none: the lowest that is free, held from the first call until the thread ends.
+//! Our own ids, for threads that the kernel gives none: the lowest that is free, held from the
+//! first call until the thread ends.
 //!
-//! **While a thread ends** its id stays its own: destructors of thread-local variables may ask for it, in any order. It goes
-//! back as late as [`at_thread_end`](crate::at_thread_end) can make it. Destructors that run later still get an id that nobody
-//! else has, a new one; it goes back too if the C library runs another round of destructors, and is lost to the process if not.
+//! **While a thread ends** its id stays its own: destructors of thread-local variables may ask for
+//! it, in any order. It goes back as late as [`at_thread_end`](crate::at_thread_end) can make it.
+//! Destructors that run later still get an id that no other thread has, a new one; it goes back too
+//! if the C library runs another round of destructors, and is lost to the process if not.
 //!
 //! **After a fork** the child has one thread, and the ids of the others are free in it.
 
@@ -30,11 +32,13 @@ static IDS: Ids =
 const NONE: u32 = u32::MAX;
 
 thread_local! {
-    /// The id that this thread holds, or [`NONE`]. It has no destructor, so it can be read until the thread is gone.
+    /// The id that this thread holds, or [`NONE`]. It has no destructor, so it can be read until
+    /// the thread is gone.
     static HELD: Cell<u32> = const { Cell::new(NONE) };
 }
 
-/// Takes an id for this thread, which reads it from here on. It holds none, since it would have read that.
+/// Takes an id for this thread, which reads it from here on. It holds none, since it would have
+/// read that.
 pub(crate) fn take() -> u32 {
     let Some(id) = IDS.take() else { panic!("no more than {IDS_MAX} threads can have a concurrency id") };
     HELD.set(id);

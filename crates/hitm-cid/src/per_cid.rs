@@ -1,4 +1,4 @@
-//! [`PerCid`]: a slot for each id, made when the id is first used.
+//! [`PerCid`]: one slot per id, made when the id is first used.
 
 use std::fmt;
 use std::sync::atomic::AtomicPtr;
@@ -7,9 +7,9 @@ use crate::cid::{Cid, IDS_MAX};
 use crate::current::current;
 use crate::table::{OnceBox, Table};
 
-/// Bytes of two cache lines, and a power of two: slots of different ids share neither a line nor the pair of lines that
-/// prefetchers of x86-64 processors pull together, nor the lines of 128 bytes that some aarch64 processors have
-/// (crossbeam-utils' `CachePadded` gives the same reasons).
+/// Bytes of two cache lines, and a power of two. Slots of different ids share no line, no pair of
+/// lines that x86-64 prefetchers load together, and no line of 128 bytes on aarch64 processors that
+/// have these (crossbeam-utils' `CachePadded` gives the same reasons).
 const PAD: usize = 128;
 
 /// Pointers in place: the first eight ids of either source.
@@ -28,21 +28,23 @@ type Pointers<T> =
 
 const _: () = assert!(Pointers::<()>::CAPACITY == 2 * IDS_MAX as usize, "there is a slot for every key");
 
-/// A value for each concurrency id: as many as threads ever ran at once, instead of one a thread or one a CPU of the machine.
+/// One value per concurrency id: as many as threads ever ran at once, instead of one per thread or
+/// one per CPU of the machine.
 ///
-/// [`get`](Self::get) gives the slot of the running thread's id, and makes it when it is the first to use it. A slot never moves and
-/// is never dropped before the whole `PerCid`, whichever threads come and go.
+/// [`get`](Self::get) returns the slot of the running thread's id, and makes it on first use. A
+/// slot never moves. It is dropped only with the whole `PerCid`.
 ///
-/// **A slot is not the thread's own.** Between `get` and the use of what it returned, the thread may be preempted, and another
-/// one that gets the same id uses the same slot; so slots are shared (`T: Sync`), as in `PerCid<AtomicU64>` or
-/// `PerCid<Mutex<T>>` with `try_lock`. Such a meeting is rare: what is gained is that a line is seldom wanted by two at once. No
-/// safety depends on ids.
+/// **A slot does not belong to the thread.** The thread may be preempted between `get` and the use
+/// of the slot, and another thread with the same id may use the same slot. Slots are therefore
+/// shared (`T: Sync`), as in `PerCid<AtomicU64>`, or `PerCid<Mutex<T>>` with `try_lock`. Such
+/// collisions are rare, so a line is seldom wanted by two CPUs at once. No safety depends on ids.
 ///
-/// **Placement.** A slot begins a multiple of 128 bytes and ends before another begins. It is allocated and first written by the first
-/// thread that uses its id, so it stands in memory of that thread's node as far as the allocator hands out local memory to a
-/// thread: fresh pages do, memory that was used before need not. An id may be used on another node later, and the slot stays.
+/// **Placement.** A slot begins at a multiple of 128 bytes and shares these with no other slot. The
+/// first thread that uses its id allocates and first writes it. It is then in memory of that
+/// thread's node if the allocator returns local memory: fresh pages are local, reused memory may
+/// not be. The slot stays there when its id is later used on another node.
 ///
-/// **Memory.** The slots that were used, and eight bytes for each id up to the largest, by powers of two.
+/// **Memory.** The used slots, and eight bytes per id up to the largest id, in powers of two.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -52,14 +54,14 @@ const _: () = assert!(Pointers::<()>::CAPACITY == 2 * IDS_MAX as usize, "there i
 ///
 /// std::thread::scope(|scope| {
 ///     for word in ["one", "two", "three"] {
-///         // Locks that are hardly ever waited for.
+///         // Threads rarely wait for these locks.
 ///         scope.spawn(move || WORDS.get().lock().unwrap().push(word.to_owned()));
 ///     }
 /// });
 /// assert_eq!(WORDS.fold(0, |count, _, words| count + words.lock().unwrap().len()), 3);
 /// ```
-// Aligned so that a neighbour's writes do not take away the pointers, which every access reads; in this order, so that those in
-// place begin a line.
+// Aligned so that a neighbour's writes do not invalidate the pointers, which every access reads; in
+// this order, so that the pointers in place begin a line.
 #[repr(C, align(128))]
 pub struct PerCid<T, F = fn() -> T> {
     slots: Pointers<T>,
@@ -67,14 +69,14 @@ pub struct PerCid<T, F = fn() -> T> {
 }
 
 impl<T, F> PerCid<T, F> {
-    /// No slots yet; `make` makes the value of each when it is first used. If two threads come first at once, both call it,
-    /// and one value is dropped.
+    /// Creates a `PerCid` without slots. `make` makes the value of a slot on first use. If two
+    /// threads use a slot first at once, both call `make` and one value is dropped.
     pub const fn new(make: F) -> Self {
         let first = [const { OnceBox::new(AtomicPtr::new(std::ptr::null_mut())) }; FIRST];
         Self { slots: Table::new(first, [const { AtomicPtr::new(std::ptr::null_mut()) }; SEGMENTS]), make }
     }
 
-    /// The slot of `cid`, if it was ever used.
+    /// Returns the slot of `cid`, if that was ever used.
     #[must_use]
     pub fn of(&self, cid: Cid) -> Option<&T> {
         self.of_key(cid.key())
@@ -85,30 +87,32 @@ impl<T, F> PerCid<T, F> {
         self.slots.get(key).and_then(OnceBox::get).map(|slot| &slot.0)
     }
 
-    /// The slots that were used so far, with their ids. Slots that are made meanwhile may be missed.
+    /// Iterates over the slots used so far, with their ids. It may miss slots that are made
+    /// meanwhile.
     pub fn iter(&self) -> impl Iterator<Item = (Cid, &T)> {
         let used = self.slots.iter().filter_map(|(key, slot)| Some((key, slot.get()?)));
         used.map(|(key, slot)| (Cid::of_key(key), &slot.0))
     }
 
-    /// Joins the slots that were used so far, in the order of their ids.
+    /// Folds the slots used so far, in the order of their ids.
     pub fn fold<A>(&self, start: A, mut join: impl FnMut(A, Cid, &T) -> A) -> A {
         self.iter().fold(start, |joined, (cid, value)| join(joined, cid, value))
     }
 
-    /// How many slots were used so far.
+    /// Returns the number of slots used so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether no slot was used so far.
+    /// Returns whether no slot was used so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// Bytes of memory that the slots and their table take, this object included; what the values own besides, not.
+    /// Returns the bytes of the slots, their table and this object, without what the values own
+    /// elsewhere.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let pointers = self.slots.iter().count() - FIRST;
@@ -117,7 +121,7 @@ impl<T, F> PerCid<T, F> {
 }
 
 impl<T, F: Fn() -> T> PerCid<T, F> {
-    /// The slot of the running thread's id.
+    /// Returns the slot of the running thread's id.
     ///
     /// # Panics
     /// As [`current`] does, and when making the value panics; the next call then tries again.
@@ -130,8 +134,8 @@ impl<T, F: Fn() -> T> PerCid<T, F> {
         }
     }
 
-    /// Calls `f` with the slot of the running thread's id. The thread may have another id before `f` is over, and `f` still
-    /// has the first one's slot.
+    /// Calls `f` with the slot of the running thread's id. `f` keeps that slot even if the thread
+    /// gets another id meanwhile.
     ///
     /// # Panics
     /// As [`get`](Self::get) does.

@@ -1,4 +1,4 @@
-//! [`Pool`]: objects that are dear to make, kept where they were last used.
+//! [`Pool`]: objects that are expensive to make, kept where they were last used.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -7,15 +7,17 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::per_cid::PerCid;
 
-/// A shelf of objects for each id.
+/// One shelf of objects per id.
 ///
-/// [`take`](Self::take) gives the object that was put last on the running thread's shelf, whose lines this CPU likely still has, or
-/// a fresh one. When it is dropped it goes to the shelf of the id that its thread has **then**; where that shelf is full, it is
-/// dropped. Objects come back as they were left.
+/// [`take`](Self::take) returns the object that was last put on the running thread's shelf, whose
+/// lines this CPU likely still has, or a fresh one. A dropped [`Pooled`] goes to the shelf of the
+/// id that its thread has **then**; if that shelf is full, the object is dropped. Objects return in
+/// the state in which they were left.
 ///
-/// Nobody waits: a shelf that another thread holds at this moment, which takes a preemption at a bad time, counts as empty to who
-/// takes and as full to who puts back. Objects never go from one shelf to another by themselves, so threads that only take and
-/// threads that only put back do not supply each other unless they share ids.
+/// No thread waits. A shelf that another thread holds at this moment, which happens after a badly
+/// timed preemption, counts as empty for a take and as full for a put. Objects never move between
+/// shelves. Threads that only take therefore get nothing from threads that only put, unless they
+/// share ids.
 ///
 /// ```
 /// use hitm_cid::Pool;
@@ -33,16 +35,17 @@ pub struct Pool<T, F = fn() -> T> {
 }
 
 impl<T, F> Pool<T, F> {
-    /// A pool that keeps at most `capacity` objects an id, and makes those that are missing by `make`.
+    /// Creates a pool that keeps at most `capacity` objects per id and makes missing ones by
+    /// `make`.
     pub const fn new(capacity: usize, make: F) -> Self {
         Self { shelves: PerCid::new(|| Mutex::new(Vec::new())), capacity, make }
     }
 
-    /// This thread's shelf, unless somebody else holds it at this moment.
+    /// This thread's shelf, unless another thread holds it at this moment.
     fn shelf(&self) -> Option<MutexGuard<'_, Vec<T>>> {
         match self.shelves.get().try_lock() {
             Ok(shelf) => Some(shelf),
-            // Nobody's code runs under the lock but ours, which leaves the shelf whole.
+            // Only our code runs under the lock, and it leaves the shelf whole.
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -55,7 +58,7 @@ impl<T, F> Pool<T, F> {
     pub fn put(&self, object: T) -> Result<(), T> {
         match self.shelf() {
             Some(mut shelf) if shelf.len() < self.capacity => {
-                // At once, so that a shelf allocates once, on the thread that uses it.
+                // Reserved at once: a shelf allocates once, on the thread that uses it.
                 if shelf.capacity() == 0 {
                     shelf.reserve_exact(self.capacity);
                 }
@@ -66,13 +69,13 @@ impl<T, F> Pool<T, F> {
         }
     }
 
-    /// How many objects are kept, on all shelves that nobody holds at this moment.
+    /// Returns the number of objects on all shelves that no thread holds at this moment.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.shelves.fold(0, |kept, _, shelf| kept + shelf.try_lock().map_or(0, |shelf| shelf.len()))
     }
 
-    /// Drops the objects that are kept, on all shelves that nobody holds at this moment.
+    /// Drops the objects on all shelves that no thread holds at this moment.
     pub fn clear(&self) {
         for (_, shelf) in self.shelves.iter() {
             // Taken out first: an object's destructor may use the pool.
@@ -83,7 +86,7 @@ impl<T, F> Pool<T, F> {
 }
 
 impl<T, F: Fn() -> T> Pool<T, F> {
-    /// An object from this thread's shelf, or a fresh one.
+    /// Returns an object from this thread's shelf, or a fresh one.
     ///
     /// # Panics
     /// When making one panics, and as [`current`](crate::current) does.

@@ -10,14 +10,16 @@ use std::fmt;
 pub enum Support {
     /// They can: every thread whose area is live has the kernel's id.
     Kernel,
-    /// The C library names no area: musl, glibc before 2.35, or a program that is linked statically.
+    /// The C library names no area: musl, glibc before 2.35, or a program that is linked
+    /// statically.
     NoArea,
-    /// The C library has not registered its area: the kernel, a sandbox or an emulator refused it, or the tunable
-    /// `glibc.pthread.rseq=0` forbade it.
+    /// The C library has not registered its area: the kernel, a sandbox or an emulator refused it,
+    /// or the tunable `glibc.pthread.rseq=0` forbade it.
     NotRegistered,
     /// The kernel has no ids: Linux before 6.3.
     NoId,
-    /// This crate does not know how to read them on this platform: it does on Linux, on x86-64 and aarch64.
+    /// This crate does not know how to read them on this platform: it does on Linux, on x86-64 and
+    /// aarch64.
     Platform,
 }
 

@@ -1,10 +1,13 @@
-//! A table that grows and whose elements never move: reads are a load or two, nobody waits for who makes it grow.
+//! A table that grows and whose elements never move: reads are a load or two, no thread waits for
+//! one that makes it grow.
 //!
-//! **Roles.** Anybody may read and make it grow, all at once; only the owner of the whole table ends it.
+//! **Roles.** Anybody may read and make it grow, all at once; only the owner of the whole table
+//! ends it.
 //!
-//! **State.** `FIRST` elements stand in the table itself. Behind them come segments, each as large as all that stands before
-//! it: segment `s` holds the elements from `FIRST << s` up to twice that. A segment is a pointer that is null until somebody
-//! needs one of its elements, and is then set once. [`OnceBox`] is the same with one element, made by its first user.
+//! **State.** `FIRST` elements stand in the table itself. Behind them come segments, each as large
+//! as all that stands before it: segment `s` holds the elements from `FIRST << s` up to twice that.
+//! A segment is a pointer that is null until a thread needs one of its elements, and is then set
+//! once. [`OnceBox`] is the same with one element, made by its first user.
 //!
 //! **Memory ordering.**
 //!
@@ -12,8 +15,8 @@
 //! |---|---|---|
 //! | `set` in [`publish`] | `load` in [`found`], the failed `set` in [`publish`] | the elements of the segment, the value in the box |
 //!
-//! **Limits.** Nothing shrinks before the whole table goes. Of two threads that need a segment or a box at once both make it,
-//! and the one that comes second drops what it made.
+//! **Limits.** Nothing shrinks before the whole table goes. Of two threads that need a segment or a
+//! box at once both make it, and the one that comes second drops what it made.
 
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -24,11 +27,12 @@ use crate::atomics::AtomicPointer;
 /// What `pointer` is set to, if it is.
 #[inline(always)]
 fn found<T, P: AtomicPointer<T>>(pointer: &P) -> Option<NonNull<T>> {
-    // Acquire: pairs with the Release in `publish`; without it the elements could be seen as they were before they were made.
+    // Acquire: pairs with the Release in `publish`; without it the elements could be seen as they
+    // were before they were made.
     NonNull::new(pointer.load(Ordering::Acquire))
 }
 
-/// Sets `pointer` to `fresh`. An error gives `fresh` back, and whatever somebody else had set.
+/// Sets `pointer` to `fresh`. An error gives `fresh` back, and whatever another thread had set.
 fn publish<T, P: AtomicPointer<T>>(pointer: &P, fresh: NonNull<T>) -> Result<(), (NonNull<T>, NonNull<T>)> {
     // Release: publishes what stands behind `fresh`; pairs with the Acquire in `found` and below.
     // Acquire on failure: what the other thread made is used from here on.
@@ -43,7 +47,7 @@ pub(crate) struct OnceBox<T, P: AtomicPointer<T>> {
 }
 
 impl<T, P: AtomicPointer<T>> OnceBox<T, P> {
-    /// A box that nobody has filled: `pointer` is null.
+    /// An empty box: `pointer` is null.
     pub(crate) const fn new(pointer: P) -> Self {
         Self { pointer, owns: PhantomData }
     }
@@ -51,8 +55,8 @@ impl<T, P: AtomicPointer<T>> OnceBox<T, P> {
     /// The value, if it was made.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: a pointer that is set came from `Box::leak` in `get_or_make`, and only `drop` takes it back. The Acquire
-        // in `found` makes the value's making happen before.
+        // SAFETY: a pointer that is set came from `Box::leak` in `get_or_make`, and only `drop`
+        // takes it back. The Acquire in `found` makes the value's making happen before.
         found(&self.pointer).map(|value| unsafe { value.as_ref() })
     }
 
@@ -65,7 +69,7 @@ impl<T, P: AtomicPointer<T>> OnceBox<T, P> {
         let value = match publish(&self.pointer, fresh) {
             Ok(()) => fresh,
             Err((fresh, other)) => {
-                // SAFETY: leaked above, and handed to nobody: `set` has failed.
+                // SAFETY: leaked above, and handed out to no thread: `set` has failed.
                 drop(unsafe { Box::from_raw(fresh.as_ptr()) });
                 other
             }
@@ -84,7 +88,7 @@ impl<T, P: AtomicPointer<T>> Default for OnceBox<T, P> {
 impl<T, P: AtomicPointer<T>> Drop for OnceBox<T, P> {
     fn drop(&mut self) {
         if let Some(value) = found(&self.pointer) {
-            // SAFETY: leaked by `get_or_make`; with `&mut self` nobody refers to it any more.
+            // SAFETY: leaked by `get_or_make`; with `&mut self` nothing refers to it any more.
             drop(unsafe { Box::from_raw(value.as_ptr()) });
         }
     }
@@ -102,7 +106,8 @@ enum Place {
     Segment { number: usize, offset: usize },
 }
 
-/// The table; see the module. In this order, so that the elements in place begin where the table does.
+/// The table; see the module. In this order, so that the elements in place begin where the table
+/// does.
 #[repr(C)]
 pub(crate) struct Table<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> {
     first: [E; FIRST],
@@ -146,8 +151,9 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E,
     #[inline]
     fn segment(&self, number: usize) -> Option<&[E]> {
         let first = found(self.segments.get(number)?)?;
-        // SAFETY: a segment that is set came from a box of `segment_len(number)` elements in `grow`, and only `drop` takes
-        // it back. The Acquire in `found` makes their making happen before.
+        // SAFETY: a segment that is set came from a box of `segment_len(number)` elements in
+        // `grow`, and only `drop` takes it back. The Acquire in `found` makes their making happen
+        // before.
         Some(unsafe { std::slice::from_raw_parts(first.as_ptr(), Self::segment_len(number)) })
     }
 
@@ -160,7 +166,8 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E,
 }
 
 impl<E: Default, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Table<E, P, FIRST, SEGMENTS> {
-    /// Element `index`, made with its whole segment if there is none; none beyond the table's capacity.
+    /// Element `index`, made with its whole segment if there is none; none beyond the table's
+    /// capacity.
     pub(crate) fn get_or_grow(&self, index: usize) -> Option<&E> {
         if index >= Self::CAPACITY {
             return None;
@@ -176,7 +183,7 @@ impl<E: Default, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize>
         let fresh = NonNull::from(Box::leak(fresh)).cast::<E>();
         if let Err((fresh, _)) = publish(&self.segments[number], fresh) {
             let whole = ptr::slice_from_raw_parts_mut(fresh.as_ptr(), Self::segment_len(number));
-            // SAFETY: leaked above with this length, and handed to nobody: `set` has failed.
+            // SAFETY: leaked above with this length, and handed out to no thread: `set` has failed.
             drop(unsafe { Box::from_raw(whole) });
         }
     }
@@ -187,7 +194,8 @@ impl<E, P: AtomicPointer<E>, const FIRST: usize, const SEGMENTS: usize> Drop for
         for (number, segment) in self.segments.iter().enumerate() {
             if let Some(first) = found(segment) {
                 let whole = ptr::slice_from_raw_parts_mut(first.as_ptr(), Self::segment_len(number));
-                // SAFETY: leaked by `grow` with this length; with `&mut self` nobody refers to the elements any more.
+                // SAFETY: leaked by `grow` with this length; with `&mut self` nothing refers to the
+                // elements any more.
                 drop(unsafe { Box::from_raw(whole) });
             }
         }

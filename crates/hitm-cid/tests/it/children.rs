@@ -56,7 +56,8 @@ fn answers_are_right_under_valgrind() {
         println!("skipped: there is no valgrind");
         return;
     }
-    // Memcheck notices reads of memory that is not there or was never written, and what is still lost at the end.
+    // Memcheck notices reads of memory that is not there or was never written, and what is still
+    // lost at the end.
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
     // It runs one thread at a time, and fairly only if asked to: some tests wait in a loop.

@@ -38,8 +38,9 @@ fn a_child_begins_with_one_id_held() {
         if n != HOLDERS - 1 {
             return None;
         }
-        // SAFETY: the child uses what may be used after a fork on Linux (the C library makes memory and threads usable), prints
-        // nothing, and ends without running what was registered for the parent's end.
+        // SAFETY: the child uses what may be used after a fork on Linux (the C library makes memory
+        // and threads usable), prints nothing, and ends without running what was registered for the
+        // parent's end.
         let child = unsafe { libc::fork() };
         assert_ne!(child, -1, "fork: {}", std::io::Error::last_os_error());
         if child == 0 {

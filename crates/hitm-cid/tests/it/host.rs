@@ -8,20 +8,23 @@ pub(crate) fn slow() -> bool {
     cfg!(miri) || std::env::var_os("HITM_CID_SLOW").is_some()
 }
 
-/// `count`, or less where everything is slow: valgrind takes some 50 times as long, Miri some thousand times.
+/// `count`, or less where everything is slow: valgrind takes some 50 times as long, Miri some
+/// thousand times.
 pub(crate) fn scaled(count: usize) -> usize {
     let part = if cfg!(miri) { 1_000 } else { 20 };
     if slow() { (count / part).max(2) } else { count }
 }
 
-/// CPUs that may ever exist on this machine: the kernel's ids are below. More than any machine where it cannot be known.
+/// CPUs that may ever exist on this machine: the kernel's ids are below. More than any machine
+/// where it cannot be known.
 pub(crate) fn possible_cpus() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
     last.map_or(usize::MAX, |last| last + 1)
 }
 
-/// Runs `body(n)` on `count` threads that all live until the last of them is done; what they return.
+/// Runs `body(n)` on `count` threads that all live until the last of them is done; what they
+/// return.
 pub(crate) fn together<R: Send>(count: usize, body: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let (start, end) = (Barrier::new(count), Barrier::new(count));
     thread::scope(|scope| {
@@ -42,7 +45,8 @@ pub(crate) fn together<R: Send>(count: usize, body: impl Fn(usize) -> R + Sync) 
 /// The C library's area of the running thread, ended and begun again behind the crate's back.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) mod area {
-    /// What the kernel expects before an abort handler, and wants to hear again here; x86-64's and aarch64's (kernel headers).
+    /// What the kernel expects before an abort handler, and wants to hear again here; x86-64's and
+    /// aarch64's (kernel headers).
     const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") { 0x5305_3053 } else { 0xd428_bc00 };
     const UNREGISTER: i32 = 1;
 
@@ -76,8 +80,8 @@ pub(crate) mod area {
         pointer
     }
 
-    /// The kernel gives this thread no ids from here on, until the area is live again. (A thread that such a thread makes has
-    /// none either: glibc passes it on.)
+    /// The kernel gives this thread no ids from here on, until the area is live again. (A thread
+    /// that such a thread makes has none either: glibc passes it on.)
     pub(crate) fn end() {
         if hitm_cid::current().source() == hitm_cid::Source::Kernel {
             rseq(UNREGISTER);

@@ -10,8 +10,8 @@ use hitm_cid::{Cid, PerCid, Source, Support, current, support};
 
 use crate::host::{area, possible_cpus, scaled, slow, together};
 
-/// Threads of all tests of this binary that may hold an own id at the same time, with room: libtest runs as many tests as
-/// there are CPUs, each with at most 64 threads.
+/// Threads of all tests of this binary that may hold an own id at the same time, with room: libtest
+/// runs as many tests as there are CPUs, each with at most 64 threads.
 fn own_bound() -> usize {
     70 * thread::available_parallelism().map_or(1, usize::from) + 70
 }
@@ -57,7 +57,8 @@ fn own_ids_belong_to_one_live_thread_each() {
             area::end();
             let cid = current();
             assert_eq!(cid.source(), Source::Own);
-            // Nobody else may be there before all threads are done; a thread that had the id before is gone.
+            // No other thread may be there before all threads are done; a thread that had the id before
+            // is gone.
             let before = owners.get().swap(n + 1, Ordering::Relaxed);
             thread::yield_now();
             assert_eq!(current(), cid, "it does not change while the thread lives");
@@ -149,8 +150,9 @@ fn switches() -> i64 {
     usage.ru_nivcsw + usage.ru_nvcsw
 }
 
-/// Two threads meet again and again, each with the id that it has. Where neither has lost its CPU between reading its own and
-/// seeing the other's, both ran with their ids at the same moment, so the ids differ.
+/// Two threads meet again and again, each with the id that it has. Where neither has lost its CPU
+/// between reading its own and seeing the other's, both ran with their ids at the same moment, so
+/// the ids differ.
 #[cfg(target_os = "linux")]
 #[test]
 fn two_threads_that_run_at_once_have_different_ids() {

@@ -1,4 +1,5 @@
-//! What the crate promises, on the kernel's ids where this machine has them, on our own, and on both at once.
+//! What the crate promises, on the kernel's ids where this machine has them, on our own, and on
+//! both at once.
 
 #[cfg(unix)]
 mod children;

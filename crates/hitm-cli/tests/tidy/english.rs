@@ -30,9 +30,8 @@ const WORDS: [(&str, &str); 20] = [
 ];
 
 /// Folders and files whose text is still to be rewritten. The list only ever gets shorter.
-const NOT_YET: [&str; 16] = [
+const NOT_YET: [&str; 15] = [
     "CHANGELOG.md",
-    "crates/hitm-cid/",
     "crates/hitm-cli/",
     "crates/hitm-lab/",
     "crates/hitm-loom/",
