@@ -259,8 +259,8 @@ type Adder = (&'static str, fn(usize, u64) -> (f64, usize));
 const ADDERS: [Adder; 7] = [
     ("PerCid counter", |threads, adds| time_adds(&Counter::new(), threads, adds)),
     ("one atomic", |threads, adds| time_adds(&OneAtomic(CachePadded::default()), threads, adds)),
-    ("slot a thread", |threads, adds| time_adds(&slots::<false>(threads), threads, adds)),
-    ("slot a thread, plain", |threads, adds| time_adds(&slots::<true>(threads), threads, adds)),
+    ("slot per thread", |threads, adds| time_adds(&slots::<false>(threads), threads, adds)),
+    ("slot per thread, plain", |threads, adds| time_adds(&slots::<true>(threads), threads, adds)),
     ("ShardedLock", |threads, adds| time_adds(&ShardedLock::new(AtomicU64::new(0)), threads, adds)),
     ("fast-counter", |threads, adds| time_adds(&sharded(cpus()), threads, adds)),
     ("fast-counter, by threads", |threads, adds| time_adds(&sharded(threads), threads, adds)),
