@@ -66,10 +66,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes results. A closed pipe is not an error: the reader has seen enough.
+/// Writes results, with control characters made visible.
 fn print(text: &str) -> Result<(), Failure> {
+    print_as_it_is(visible(text).as_bytes())
+}
+
+/// Writes to stdout. A closed pipe is not an error: the reader has seen enough.
+fn print_as_it_is(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(visible(text).as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(format!("stdout: {error}; free the place that it is written to, or write elsewhere")))
         }

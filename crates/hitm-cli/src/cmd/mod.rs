@@ -2,8 +2,10 @@
 
 mod c2c;
 mod compare;
+mod completions;
 mod layout;
 mod list;
+mod man;
 mod probe;
 mod run;
 mod sweep;
@@ -30,6 +32,10 @@ pub(crate) enum Command {
     Validate(validate::Validate),
     /// Show the memory layout of an object.
     Layout(layout::Layout),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
+    /// Print the manual page.
+    Man(man::Man),
 }
 
 impl Command {
@@ -42,6 +48,8 @@ impl Command {
             Self::Compare(compare) => compare.run(),
             Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),
+            Self::Completions(completions) => completions.run(),
+            Self::Man(man) => man.run(),
         }
     }
 }

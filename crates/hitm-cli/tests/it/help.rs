@@ -33,7 +33,7 @@ fn every_command_has_help_with_examples() {
         let text = stdout_of(&format!("{verb} --help"));
         let examples: Vec<&str> = examples(&text).collect();
         assert!(!examples.is_empty(), "{verb}");
-        // One that is too long goes on in the next line, where nobody can copy it.
+        // One that is too long goes on in the next line, where it cannot be copied.
         assert!(examples.iter().all(|line| line.starts_with("  hitm ")), "{verb}: {examples:#?}");
         assert!(text.lines().all(|line| line.len() <= 120), "{verb}");
         let file = if verb.is_empty() { "hitm".to_owned() } else { verb.replace([' ', '_'], "-") };
@@ -55,8 +55,9 @@ fn examples_are_commands() {
     for verb in verbs() {
         let text = stdout_of(&format!("{verb} --help"));
         for example in examples(&text).filter_map(|line| line.trim().strip_prefix("hitm ")) {
-            let command = example.split("  ").next().unwrap_or(example);
-            // With `--help` at its end nothing runs, but what stands before it is parsed.
+            // What follows is for the shell, or for the reader.
+            let command = example.split("  ").next().and_then(|text| text.split(['>', '|']).next()).unwrap_or(example);
+            // With `--help` at its end nothing runs, but the options before it are parsed.
             let help = stdout_of(&format!("{command} --help"));
             assert!(help.contains("Usage: hitm"), "{example}");
         }
@@ -66,4 +67,23 @@ fn examples_are_commands() {
 #[test]
 fn the_version_is_one_line() {
     assert_eq!(stdout_of("--version"), format!("hitm {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn completions_and_manual_pages_are_of_every_command() {
+    let script = stdout_of("completions bash");
+    let page = stdout_of("man");
+    for verb in ["run", "sweep", "list", "c2c", "compare", "validate", "layout", "completions", "man"] {
+        assert!(
+            script.contains(&format!("hitm__subcmd__{verb}")) || script.contains(&format!("hitm__{verb}")),
+            "{verb}"
+        );
+        assert!(page.contains(&format!("hitm\\-{verb}(1)")), "{verb}: {page}");
+    }
+    let folder = crate::command::folder();
+    let ended = crate::command::end(crate::command::hitm().arg("man").arg("--to").arg(folder.path()));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert!(folder.path().join("hitm-run-ffmpeg.1").is_file());
+    let ended = crate::command::run(["man", "--to", "missing-folder"]);
+    assert_eq!(ended.status, Some(2), "{}", ended.stderr);
 }
