@@ -7,9 +7,9 @@
 //!
 //! A round runs every contender once. The order rotates by one each round, so that a disturbance of
 //! the machine affects all of them. The output has the median and the minimum of the rounds, each
-//! over that of the first row. In `counters` a figure is the time from the first thread's start to the
-//! last one's end, divided by the number of adds: half the time of one add when two CPUs add side by
-//! side.
+//! over that of the first row. In `counters` a figure is the time from the first thread's start to
+//! the last one's end, divided by the number of adds: half the time of one add when two CPUs add
+//! side by side.
 //!
 //! Rivals in `counters`:
 //!
@@ -21,8 +21,8 @@
 //! | `ShardedLock` | crossbeam's: a shared `fetch_add` under the read lock, as for a statistic in a structure behind one |
 //! | `fast-counter` | a counter of as many shards as CPUs, found by a number of the thread's |
 //!
-//! **Bytes** are the counter's memory at the end. With one slot per thread they grow with the number
-//! of threads, ours with the number that ran at once.
+//! **Bytes** are the counter's memory at the end. With one slot per thread they grow with the
+//! number of threads, ours with the number that ran at once.
 //!
 //! **What it does not show.** More than a few CPUs, other kernels, and programs whose threads do
 //! something between two adds.
