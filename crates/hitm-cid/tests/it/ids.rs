@@ -57,8 +57,8 @@ fn own_ids_belong_to_one_live_thread_each() {
             area::end();
             let cid = current();
             assert_eq!(cid.source(), Source::Own);
-            // No other thread may be there before all threads are done; a thread that had the id before
-            // is gone.
+            // No other thread may be there before all threads are done; a thread that had the id
+            // before is gone.
             let before = owners.get().swap(n + 1, Ordering::Relaxed);
             thread::yield_now();
             assert_eq!(current(), cid, "it does not change while the thread lives");
