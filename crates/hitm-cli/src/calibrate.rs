@@ -9,8 +9,9 @@ use hitm_report::result::Calibration;
 use hitm_workloads::ffmpeg::{Config, Profile};
 use hitm_workloads::meter::Window;
 
-use crate::campaign::{self, Progress};
+use crate::campaign;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 

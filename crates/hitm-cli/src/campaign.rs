@@ -4,58 +4,17 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
+use hitm_machine::Clock;
+use hitm_memory::Span;
 use hitm_report::result::Run;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::HostArg;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::simulate::{Case, Outcome};
-use crate::terminal::visible;
-
-/// A bar on a terminal, nothing otherwise.
-pub(crate) struct Progress(ProgressBar);
-
-impl Progress {
-    /// A bar of `runs` runs.
-    pub(crate) fn new(runs: usize) -> Self {
-        // Draws to stderr, and only when that is a terminal.
-        let bar = ProgressBar::new(runs as u64);
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left: {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.enable_steady_tick(Duration::from_millis(500));
-        Self(bar)
-    }
-
-    /// There are `runs` more than was thought.
-    pub(crate) fn expect_more(&self, runs: usize) {
-        self.0.inc_length(runs as u64);
-    }
-
-    /// `done` of `steps` steps are done, and `what` begins.
-    pub(crate) fn at(&self, done: usize, steps: usize, what: &str) {
-        self.0.set_length(steps as u64);
-        self.0.set_position(done as u64);
-        self.begin(what);
-    }
-
-    fn begin(&self, what: &str) {
-        self.0.set_message(visible(what).into_owned());
-    }
-
-    fn end(&self) {
-        self.0.inc(1);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}
 
 /// Host threads for simulated runs, all cores unless so many were asked for; natively one run follows the other.
 pub(crate) fn threads(host: HostArg, jobs: Option<u64>) -> usize {
@@ -93,15 +52,25 @@ impl<O, T: FnMut(usize, O)> Arrivals<O, T> {
     }
 }
 
-/// Something that can be run, and named while it runs.
-pub(crate) trait Named {
-    /// What the progress shows.
+/// A run of a campaign, as the progress shows it.
+pub(crate) trait Job {
+    /// Its name.
     fn name(&self) -> String;
+
+    /// The time that it simulates, where that is known.
+    fn length(&self) -> Option<Span> {
+        None
+    }
 }
 
-impl Named for Case {
+impl Job for Case {
     fn name(&self) -> String {
         self.name()
+    }
+
+    fn length(&self) -> Option<Span> {
+        let window = self.workload.window();
+        Some(window.warm_up + window.measured)
     }
 }
 
@@ -109,11 +78,11 @@ impl Named for Case {
 /// cases and as soon as those before have been taken: what is not kept takes no memory.
 ///
 /// Returns the failures, in the order of the cases: a case that fails, or panics, takes nothing from the others.
-pub(crate) fn run<C: Named + Sync, O: Send>(
+pub(crate) fn run<C: Job + Sync, O: Send>(
     cases: &[C],
     threads: usize,
     progress: &Progress,
-    run: impl Fn(&C) -> Result<O, Failure> + Sync,
+    run: impl Fn(&C, &Arc<Clock>) -> Result<O, Failure> + Sync,
     take: impl FnMut(usize, O) + Send,
 ) -> Vec<Failure> {
     let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
@@ -123,10 +92,10 @@ pub(crate) fn run<C: Named + Sync, O: Send>(
         loop {
             let Some(index) = lock(&waiting).pop_front() else { return };
             let case = &cases[index];
-            progress.begin(&case.name());
+            let begun = progress.begin(case.name(), case.length());
             // Nothing of a machine that panicked is used again.
-            let ended = catch_unwind(AssertUnwindSafe(|| run(case)));
-            progress.end();
+            let ended = catch_unwind(AssertUnwindSafe(|| run(case, begun.clock())));
+            drop(begun);
             let ended = ended.unwrap_or_else(|payload| {
                 let what = payload.downcast_ref::<String>().map(String::as_str);
                 let what = what.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("without a message");
@@ -161,11 +130,11 @@ pub(crate) fn run_one(case: &Case, progress: &Progress) -> Result<Outcome, Failu
 }
 
 /// Runs all cases on `threads` host threads, and makes a run of each row of `width` of them. Also returns the failures, in words.
-pub(crate) fn run_rows<C: Named + Sync, O: Send>(
+pub(crate) fn run_rows<C: Job + Sync, O: Send>(
     cases: &[C],
     width: usize,
     threads: usize,
-    run_case: impl Fn(&C) -> Result<O, Failure> + Sync,
+    run_case: impl Fn(&C, &Arc<Clock>) -> Result<O, Failure> + Sync,
     row: impl Fn(&[C], &[&O]) -> Run,
 ) -> (Vec<Run>, Vec<String>) {
     let mut outcomes: Vec<Option<O>> = cases.iter().map(|_| None).collect();
@@ -198,7 +167,7 @@ pub(crate) fn ended(failures: &[String]) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    impl Named for u32 {
+    impl Job for u32 {
         fn name(&self) -> String {
             format!("case {self}")
         }
@@ -206,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_case_that_fails_takes_nothing_from_the_others() {
-        let run_one = |&case: &u32| match case {
+        let run_one = |&case: &u32, _: &Arc<Clock>| match case {
             2 => Err(Failure::wanting("case 2: stalled")),
             3 => std::panic::resume_unwind(Box::new("broken".to_owned())),
             case => Ok(case * 10),

@@ -16,6 +16,7 @@ mod native;
 mod operations;
 mod output;
 mod plots;
+mod progress;
 mod record;
 mod simulate;
 mod terminal;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
-use hitm_machine::{Arbitration, Config, Costs, Machine, Results, Simulated};
+use hitm_machine::{Arbitration, Clock, Config, Costs, Machine, Results, Simulated};
 use hitm_memory::{Span, Time};
 use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
@@ -112,13 +112,13 @@ impl Case {
         }
     }
 
-    /// Runs it.
+    /// Runs it, on a machine that keeps `clock`.
     ///
     /// # Errors
     /// When the machine stalls.
-    pub(crate) fn run(&self) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&self, clock: &Arc<Clock>) -> Result<Outcome, Failure> {
         let begin = Instant::now();
-        let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config());
+        let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config()).with_clock(clock.clone());
         let runtime = machine.enter(|| {
             let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
             let Window { warm_up, measured } = self.workload.window();

@@ -12,6 +12,7 @@ use hitm_memory::Time;
 use hitm_topology::{CpuId, Topology};
 
 use crate::calendar::{TIME_END, Turn};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
@@ -25,6 +26,7 @@ use crate::world::World;
 pub struct Machine {
     // Boxed: running code finds it by its address.
     world: Box<World>,
+    clock: Arc<Clock>,
 }
 
 /// Why a machine ended before its CPUs returned.
@@ -86,7 +88,13 @@ impl Machine {
     /// A machine whose CPUs have not started.
     #[must_use]
     pub fn new(topology: Arc<Topology>, costs: Costs, config: Config) -> Self {
-        Self { world: Box::new(World::new(Engine::new(topology, costs, config))) }
+        Self { world: Box::new(World::new(Engine::new(topology, costs, config))), clock: Arc::default() }
+    }
+
+    /// The same machine, which keeps `clock` at its time while it runs.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// Runs `f` with this as the thread's machine: objects that it makes are placed here, and
@@ -154,6 +162,7 @@ impl Machine {
                     return Ok(Err(self.stalled(StallKind::OutOfTime)));
                 }
                 Turn::Cpu(cpu, time) => {
+                    self.clock.set(time);
                     if let Some(result) = self.resume(cpu, time, &mut coroutines[cpu as usize]) {
                         result?;
                         alive -= 1;

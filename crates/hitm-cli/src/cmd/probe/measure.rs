@@ -13,7 +13,7 @@ use hitm_workloads::probe::{Measured, Roles, Share};
 
 use super::plan::{Plan, Variant};
 use crate::args::HostArg;
-use crate::campaign::Named;
+use crate::campaign::Job;
 use crate::failure::Failure;
 
 /// One program on one machine with one seed.
@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     seconds: f64,
 }
 
-impl Named for Case {
+impl Job for Case {
     fn name(&self) -> String {
         let machine = self.topology.name();
         match self.host {
@@ -76,7 +76,7 @@ impl Case {
         let config = Config { livelock_after: self.livelock_after.unwrap_or(default.livelock_after), ..default };
         let setting = Setting { topology: self.topology.clone(), costs: self.costs.clone(), config };
         hitm_lab::simulate(&setting, &self.cpus, program)
-            .map_err(|stalled| Failure::wanting(format!("{}: {stalled}", Named::name(self))))
+            .map_err(|stalled| Failure::wanting(format!("{}: {stalled}", Job::name(self))))
     }
 }
 

@@ -19,9 +19,10 @@ use self::measure::{Case, Outcome};
 use self::plan::Plan;
 use self::programs::What;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
-use crate::campaign::{self, Progress};
+use crate::campaign;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress::Progress;
 use crate::record::{empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
 
@@ -146,7 +147,7 @@ impl Probe {
         let mut outcomes: Vec<Option<Outcome>> = cases.iter().map(|_| None).collect();
         let progress = Progress::new(cases.len());
         let take = |index: usize, outcome| outcomes[index] = Some(outcome);
-        let failures = campaign::run(&cases, threads, &progress, Case::run, take);
+        let failures = campaign::run(&cases, threads, &progress, |case, _| case.run(), take);
         let mut file = empty_file();
         file.failures = failures.iter().map(ToString::to_string).collect();
         for (topology, costs, _) in machines {

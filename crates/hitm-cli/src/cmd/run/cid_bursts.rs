@@ -18,7 +18,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::cid_bursts::{self, Burst, Config, Index, Pass};
 
 use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span_above_zero};
-use crate::campaign::{self, Named};
+use crate::campaign::{self, Job};
 use crate::failure::Failure;
 use crate::output;
 use crate::record::{empty_file, machine_of, on_host, report};
@@ -116,7 +116,7 @@ struct Outcome {
     seconds: f64,
 }
 
-impl Named for Case {
+impl Job for Case {
     fn name(&self) -> String {
         let Self { topology, threads, lookup, config, .. } = self;
         format!("cid-bursts on {}, {threads}, {}, {}, seed {}", topology.name(), config.delay, lookup.name, config.seed)
@@ -287,8 +287,13 @@ impl CidBursts {
 
     fn measure(&self, cases: &[Case], file: &mut ResultFile) {
         let row = |cases: &[Case], outcomes: &[&Outcome]| self.row(&cases[0], outcomes);
-        (file.runs, file.failures) =
-            campaign::run_rows(cases, self.seeds().len(), campaign::threads(self.host, None), Case::run, row);
+        (file.runs, file.failures) = campaign::run_rows(
+            cases,
+            self.seeds().len(),
+            campaign::threads(self.host, None),
+            |case, _| case.run(),
+            row,
+        );
         relate(&mut file.runs);
     }
 

@@ -8,8 +8,8 @@ use hitm_workloads::meter::Window;
 use super::series::{Fitted, Program, SeriesArgs};
 use crate::args::factor;
 use crate::calibrate;
-use crate::campaign::Progress;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::simulate::Case;
 use crate::workload::Workload;
 

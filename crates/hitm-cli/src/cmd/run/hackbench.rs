@@ -20,7 +20,7 @@ use hitm_workloads::nested;
 
 use super::session::SessionArgs;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_natively};
-use crate::campaign::{self, Named};
+use crate::campaign::{self, Job};
 use crate::failure::Failure;
 use crate::record::{by_name, conservation, empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
@@ -120,7 +120,7 @@ struct Watched {
     conservation: Option<Conservation>,
 }
 
-impl Named for Case {
+impl Job for Case {
     fn name(&self) -> String {
         let Self { topology, mitigation, config, seed, .. } = self;
         format!("hackbench on {}, {}, {}, seed {seed}", topology.name(), profile(config), mitigation.name())
@@ -296,7 +296,7 @@ impl Hackbench {
     fn measure(&self, cases: &[Case], file: &mut ResultFile) {
         let row = |cases: &[Case], outcomes: &[&Outcome]| self.row(&cases[0], outcomes);
         let threads = campaign::threads(self.host, self.jobs);
-        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), threads, Case::run, row);
+        (file.runs, file.failures) = campaign::run_rows(cases, self.seeds().len(), threads, |case, _| case.run(), row);
         relate(&mut file.runs);
     }
 

@@ -14,8 +14,9 @@ use hitm_workloads::meter::Window;
 
 use super::series::{Fitted, Program, SeriesArgs};
 use super::session::SessionArgs;
-use crate::campaign::{Progress, run_one};
+use crate::campaign::run_one;
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::simulate::Case;
 use crate::workload::Workload;
 

@@ -14,10 +14,11 @@ use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
 use crate::args::{CoherenceArg, HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
-use crate::campaign::{self, Progress};
+use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::convert::{self, LINES_KEPT};
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use hitm_machine::Part;
+use hitm_machine::{Clock, Part};
 use hitm_memory::Span;
 use hitm_report::plot::Plot;
 use hitm_report::statistics::mean_of_batches;
@@ -18,11 +18,12 @@ use hitm_workloads::meter::Window;
 
 use self::state::StateFile;
 use crate::args::{HostArg, factor};
-use crate::campaign::{self, Progress};
+use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions, USUAL_PI_STRESS_WINDOW};
 use crate::failure::Failure;
 use crate::output::{self, Target};
+use crate::progress::Progress;
 use crate::record::{empty_file, machine_of, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
@@ -289,8 +290,8 @@ impl SweepArgs {
             let _closed = writeln!(io::stderr(), "hitm: resumed: {done} of {all} runs were finished before");
         }
         let progress = Progress::new(left.len());
-        let run = |case: &Case| {
-            let run = finished(case, &case.run()?);
+        let run = |case: &Case, clock: &Arc<Clock>| {
+            let run = finished(case, &case.run(clock)?);
             state.add(&run)?;
             Ok(run)
         };

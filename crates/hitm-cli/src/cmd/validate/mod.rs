@@ -3,16 +3,19 @@
 mod this;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use hitm_lab::this::Options;
 use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict, lacks, recorded};
-use hitm_machine::{Arbitration, CostSet, Costs};
+
+use hitm_machine::{Arbitration, Clock, CostSet, Costs};
 use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
 
 use crate::args::{HostArg, arbitration, parameter};
-use crate::campaign::{self, Named, Progress};
+use crate::campaign::{self, Job};
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::terminal::{fitted, width};
 use crate::{output, print};
 
@@ -94,7 +97,7 @@ struct Pass {
     bench: Bench,
 }
 
-impl Named for Pass {
+impl Job for Pass {
     fn name(&self) -> String {
         format!("{} {}, {}", self.experiment.id, self.experiment.title, self.bench.arbitration.name())
     }
@@ -218,7 +221,7 @@ impl Validate {
         let threads = campaign::threads(HostArg::Simulated, self.jobs);
         let progress = Progress::new(passes.len());
         let mut found = Vec::new();
-        let run = |pass: &Pass| {
+        let run = |pass: &Pass, _: &Arc<Clock>| {
             pass.experiment.run(&pass.bench).map_err(|stalled| Failure::wanting(format!("{}: {stalled}", pass.name())))
         };
         let take = |index: usize, findings: Vec<Finding>| {

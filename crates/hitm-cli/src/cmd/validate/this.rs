@@ -6,10 +6,10 @@ use hitm_lab::this::{self, Options};
 use hitm_machine::{CostSet, Costs};
 use hitm_report::this_machine::{Quantity, Row, SCHEMA, Sample, ThisMachine};
 
-use crate::campaign::Progress;
 use crate::failure::Failure;
 use crate::output::Target;
 use crate::print;
+use crate::progress::Progress;
 use crate::terminal::{fitted, width};
 
 /// Measures, simulates, compares, prints, and writes to `target` if there is one.
