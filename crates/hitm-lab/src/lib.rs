@@ -12,3 +12,8 @@ pub mod validate;
 
 pub use host::{Given, Setting, mean_nanos, measure, simulate};
 pub use program::Program;
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -69,3 +69,8 @@ pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
 
 /// The functions of this crate.
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

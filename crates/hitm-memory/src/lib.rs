@@ -51,3 +51,8 @@ pub type FunctionTable = &'static [(&'static str, &'static [(u32, u32, &'static 
 
 /// The functions of this crate.
 pub static FUNCTIONS: FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
