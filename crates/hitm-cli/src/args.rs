@@ -1,4 +1,4 @@
-//! Flags that verbs share, each on the type that it sets.
+//! Options that commands share, each on the type that it sets.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl CoherenceArg {
         }
     }
 
-    /// As a machine is told.
+    /// Returns the machine's setting.
     pub(crate) fn model(self) -> Coherence {
         match self {
             Self::Full => Coherence::Full,
@@ -81,18 +81,18 @@ impl From<LayoutArg> for Layout {
 /// The machine of a run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MachineArgs {
-    /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may be
-    /// given several times [default: the workload's or gnr-2x120 when simulated, this natively].
+    /// A preset's name, an hwloc synthetic string, an hwloc XML file, a sysfs dump, or `this`; may
+    /// be given several times [default: the workload's or gnr-2x120 when simulated, this natively].
     #[arg(long = "machine", value_name = "M", global = true)]
     machines: Vec<String>,
-    /// Number of CPUs, taken as whole cores, dies and packages; packages are added for more CPUs than
-    /// the machine has. Several are separated by commas; `2..480` stands for 2, the powers of two
-    /// between, and 480.
+    /// Number of CPUs, taken as whole cores, dies and packages; packages are added for more CPUs
+    /// than the machine has. Several are separated by commas; `2..480` stands for 2, the powers of
+    /// two between, and 480.
     #[arg(long, value_name = "N", global = true, value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
     cpus: Vec<CpuCounts>,
     /// Which CPU a contended line serves next: local-first (the CPUs of the same LLC domain first;
-    /// machines of 2017 and later), local-first:K (at most K of them in a row), or fifo (in order of
-    /// arrival; machines of 2010). Several are separated by commas [default: local-first].
+    /// machines of 2017 and later), local-first:K (at most K of them in a row), or fifo (in order
+    /// of arrival; machines of 2010). Several are separated by commas [default: local-first].
     #[arg(long, value_name = "POLICY", value_delimiter = ',', global = true, value_parser = arbitration)]
     arbitration: Vec<Arbitration>,
     /// Give a parameter of the model another value, as in `follow_up_hits=0`; may be given several
@@ -104,28 +104,28 @@ pub(crate) struct MachineArgs {
     pub(crate) seed: u64,
 }
 
-/// The machine of a simulated run when nobody says.
+/// The default machine of a simulated run.
 pub(crate) const USUAL_MACHINE: &str = "gnr-2x120";
 
-/// A machine, and those with as many of its CPUs as were asked for.
+/// A machine, and its parts with the numbers of CPUs that were asked for.
 pub(crate) type Sizes = (Arc<Topology>, Vec<Arc<Topology>>);
 
 impl MachineArgs {
-    /// The machines, each once.
+    /// Returns the machines, each once.
     ///
     /// # Errors
-    /// When one cannot be read or made, is there twice, or is not this one and the run is native.
+    /// When one cannot be read or made, is given twice, or is not this machine in a native run.
     pub(crate) fn topologies(&self, host: HostArg) -> Result<Vec<Arc<Topology>>, Failure> {
         let sizes = self.sizes(host, &|whole| vec![whole.cpus()])?;
         Ok(sizes.into_iter().flat_map(|(_, parts)| parts).collect())
     }
 
-    /// So many seeds, from the first one on.
+    /// Returns `count` random seeds from the first one on.
     pub(crate) fn seeds(&self, count: u64) -> Vec<u64> {
         (0..count).map(|seed| self.seed.saturating_add(seed)).collect()
     }
 
-    /// As these, and `machine` when simulated and nobody said.
+    /// Returns the same arguments with `machine` as the default of a simulated run.
     pub(crate) fn or(&self, host: HostArg, machine: &str) -> Self {
         let mut args = self.clone();
         if args.machines.is_empty() && host == HostArg::Simulated {
@@ -134,8 +134,8 @@ impl MachineArgs {
         args
     }
 
-    /// The machines, each once, with the machines of as many CPUs of it as were asked for; of the `usual` numbers when nobody
-    /// said.
+    /// Returns the machines, each once, with their parts: of the numbers of CPUs that were asked
+    /// for, else of the `usual` ones.
     ///
     /// # Errors
     /// As [`MachineArgs::topologies`].
@@ -166,7 +166,7 @@ impl MachineArgs {
         wholes.into_iter().map(sizes).collect()
     }
 
-    /// The numbers of CPUs that were asked for, each once; none for whole machines.
+    /// Returns the numbers of CPUs that were asked for, each once; none for whole machines.
     fn counts(&self) -> Result<Vec<usize>, Failure> {
         let counts: Vec<usize> = self.cpus.iter().flat_map(|CpuCounts(counts)| counts).copied().collect();
         each_once("--cpus", &counts)?;
@@ -182,10 +182,10 @@ impl MachineArgs {
         Ok(hitm_topology::parse(name)?)
     }
 
-    /// What `topology` costs, with the parameters that were asked for.
+    /// Returns the cost table of `topology`, with the parameters of `--model`.
     ///
     /// # Errors
-    /// When there is no such parameter.
+    /// When a parameter does not exist.
     pub(crate) fn costs(&self, topology: &Topology) -> Result<Costs, Failure> {
         let mut costs = Costs::of(topology, CostSet::Linux);
         for (name, value) in &self.model {
@@ -195,10 +195,10 @@ impl MachineArgs {
         Ok(costs)
     }
 
-    /// The policies, each once.
+    /// Returns the policies, each once.
     ///
     /// # Errors
-    /// When one is there twice.
+    /// When one is given twice.
     pub(crate) fn arbitrations(&self) -> Result<Vec<Arbitration>, Failure> {
         if self.arbitration.is_empty() {
             return Ok(vec![Arbitration::LocalFirst]);
@@ -213,13 +213,13 @@ impl MachineArgs {
         Ok(policies)
     }
 
-    /// What was asked for that only a simulated machine has a use for.
+    /// Returns the options that only a simulated machine uses, and whether each was given.
     pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
         [("--arbitration", !self.arbitration.is_empty()), ("--model", !self.model.is_empty())]
     }
 }
 
-/// `whole` with `cpus` CPUs.
+/// Returns the part of `whole` with `cpus` CPUs.
 fn part(whole: &Topology, cpus: usize, host: HostArg) -> Result<Topology, Failure> {
     if host == HostArg::Native && cpus > whole.cpus() {
         return Err(Failure::new(format!(
@@ -230,10 +230,10 @@ fn part(whole: &Topology, cpus: usize, host: HostArg) -> Result<Topology, Failur
     whole.restrict(cpus).map_err(|error| Failure::new(format!("--cpus {cpus}: {error}")))
 }
 
-/// Whether each of the `values` of `option` is given once.
+/// Checks that each of the `values` of `option` is given once.
 ///
 /// # Errors
-/// When one is there twice.
+/// When one is given twice.
 pub(crate) fn each_once<T: Display + PartialEq>(option: &str, values: &[T]) -> Result<(), Failure> {
     match values.iter().enumerate().find(|(index, value)| values[..*index].contains(value)) {
         Some((_, value)) => Err(Failure::new(format!("{option}: {value} is there twice; give it once"))),
@@ -241,10 +241,10 @@ pub(crate) fn each_once<T: Display + PartialEq>(option: &str, values: &[T]) -> R
     }
 }
 
-/// Options that a native run has no use for: `given` has those that were asked for.
+/// Refuses, in a native run, options that only a simulated run uses: `given` says which were given.
 ///
 /// # Errors
-/// When there is one.
+/// When one was given.
 pub(crate) fn refuse_natively(host: HostArg, given: &[(&str, bool)]) -> Result<(), Failure> {
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) if host == HostArg::Native => Err(Failure::new(format!(
@@ -254,7 +254,7 @@ pub(crate) fn refuse_natively(host: HostArg, given: &[(&str, bool)]) -> Result<(
     }
 }
 
-/// What is printed and written.
+/// The output of a run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct OutputArgs {
     /// Number of contended lines to show, hottest first; 0 for no line report [default: 5].
@@ -268,16 +268,16 @@ pub(crate) struct OutputArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Lines that are shown when nobody says.
+/// Lines in the line report by default.
 const LINES_SHOWN: usize = 5;
 
 impl OutputArgs {
-    /// What only simulated runs have a use for, and whether it was given.
+    /// Returns the options that only simulated runs use, and whether each was given.
     pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
         [("--lines", self.lines.is_some()), ("--layout", self.layout.is_some())]
     }
 
-    /// The line report of the file's first run, if that was simulated and lines are to be shown.
+    /// Returns the line report of the file's first run; empty for a native run and for no lines.
     pub(crate) fn lines_of(&self, file: &ResultFile) -> String {
         let lines = self.lines.unwrap_or(LINES_SHOWN);
         match file.runs.first().filter(|run| run.host == "simulated" && lines > 0) {
@@ -287,7 +287,7 @@ impl OutputArgs {
     }
 }
 
-/// Who is served next: `local-first`, `local-first:8`, `fifo`.
+/// Parses a policy: `local-first`, `local-first:8`, `fifo`.
 pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
     let bound = |text: &str| text.parse().ok().filter(|&bound: &u32| bound > 0);
     match (text, text.strip_prefix("local-first:")) {
@@ -300,11 +300,11 @@ pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
     }
 }
 
-/// Numbers of CPUs: one, or those that a range stands for.
+/// Numbers of CPUs: one, or the members of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CpuCounts(Vec<usize>);
 
-/// A number of CPUs, or a range: its ends and the powers of two between them.
+/// Parses a number of CPUs, or a range: its ends and the powers of two between them.
 fn cpu_counts(text: &str) -> Result<CpuCounts, String> {
     let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
     let Some((first, last)) = text.split_once("..") else { return Ok(CpuCounts(vec![number(text)?])) };
@@ -320,17 +320,17 @@ fn cpu_counts(text: &str) -> Result<CpuCounts, String> {
     Ok(CpuCounts(counts))
 }
 
-/// A parameter of the model and its value.
+/// Parses a parameter of the model and its value.
 pub(crate) fn parameter(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("give a name and a value, as in `follow_up_hits=0`")?;
     let value = value.parse().map_err(|_| format!("`{value}` is no number"))?;
     Ok((name.to_owned(), value))
 }
 
-/// Longest time on the command line: twenty of them are still a number of picoseconds.
+/// The longest time on the command line. Twenty times as much still fits a number of picoseconds.
 const DAYS_MAX: u64 = 10;
 
-/// A length of time, as `24ms` or `500us`.
+/// Parses a length of time, as in `24ms` or `500us`.
 pub(crate) fn span(text: &str) -> Result<Span, String> {
     let duration = humantime::parse_duration(text).map_err(|_| {
         "not a length of time: give a number and a unit, as in `24ms`, no finer than a nanosecond".to_owned()
@@ -342,7 +342,7 @@ pub(crate) fn span(text: &str) -> Result<Span, String> {
     Ok(Span::from_picos(duration.as_nanos() as u64 * 1_000))
 }
 
-/// A length of time that is not zero.
+/// Parses a length of time above zero.
 pub(crate) fn span_above_zero(text: &str) -> Result<Span, String> {
     match span(text)? {
         Span::ZERO => Err("no time at all: give more, as in `24ms`".to_owned()),
@@ -350,10 +350,10 @@ pub(crate) fn span_above_zero(text: &str) -> Result<Span, String> {
     }
 }
 
-/// Factors beyond these give bursts that are no time at all, or longer than any run.
+/// Smaller and larger factors give bursts of no time, or bursts longer than any run.
 const FACTORS: (f64, f64) = (1e-6, 1e6);
 
-/// A factor above zero.
+/// Parses a factor above zero.
 pub(crate) fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (FACTORS.0..=FACTORS.1).contains(&factor) => Ok(factor),

@@ -1,7 +1,9 @@
-//! The one calibration: a factor on all burst lengths, so that the baseline's kernel share is the published one.
+//! The calibration of ffmpeg: a factor on all burst lengths with which the baseline's kernel share
+//! is the published one.
 //!
-//! A handful of short baseline runs. The share falls as bursts grow, in steps where the machine saturates: where no factor
-//! gives a share between 0.19 and 0.21, the two sides of the step are reported.
+//! It takes a few short baseline runs. The share falls as bursts grow, in steps where the machine
+//! saturates. Where no factor gives a share between 0.19 and 0.21, both sides of the step are
+//! reported.
 
 use hitm_memory::Span;
 use hitm_report::published::{self, Citation, Key, On, Quantity};
@@ -15,23 +17,24 @@ use crate::progress::Progress;
 use crate::simulate::{Case, Outcome};
 use crate::workload::Workload;
 
-/// Shares that will do.
+/// The error of the share at which the fit stops.
 const WITHIN: f64 = 0.01;
-/// Factors to begin with: between them, or near, the share crosses the target on the machines tried.
+/// The first factors. On the machines that were tried the share crosses the target between them or
+/// near them.
 const FIRST: [f64; 2] = [0.15, 0.05];
-/// Rounds after the first; each tries two factors side by side.
+/// Rounds after the first; each tries two factors at once.
 const ROUNDS: usize = 3;
-/// Factors are not tried beyond these.
+/// The least and the largest factor that is tried.
 const LIMITS: (f64, f64) = (1e-3, 10.0);
-/// Pictures of an instance before a run is measured: the pipeline holds some twenty.
+/// Pictures of an instance before a run is measured: the pipeline holds about twenty.
 pub(crate) const WARM_UP_PICTURES: u64 = 20;
-/// Rates beyond this many times those of the sources are reported.
+/// Rates above this many times those of the sources are reported.
 const RATE_FACTOR: f64 = 10.0;
 
 /// A factor and the share that it gave.
 type Trial = (f64, f64);
 
-/// Runs that a calibration takes at most.
+/// The largest number of runs of a calibration.
 pub(crate) const RUNS: usize = FIRST.len() * (1 + ROUNDS);
 
 /// Returns the published share of the baseline, with its publication.
@@ -46,10 +49,11 @@ fn target() -> f64 {
     published().0
 }
 
-/// Finds the factor for `config` on the machine and under the policy of `case`, which is a baseline.
+/// Finds the factor for `config` on the machine and under the policy of `case`, which is a
+/// baseline.
 ///
 /// # Errors
-/// When a run cannot be made.
+/// When a run fails.
 pub(crate) fn burst_factor(
     case: &Case,
     config: Config,
@@ -93,7 +97,7 @@ pub(crate) fn burst_factor(
     Ok((factor, calibration))
 }
 
-/// The time of `count` pictures with bursts of `burst_factor`.
+/// Returns the time of `count` pictures with bursts of `burst_factor`.
 pub(crate) fn pictures(profile: Profile, burst_factor: f64, count: u64) -> Span {
     Span::from_nanos_f64(profile.picture().as_nanos_f64() * burst_factor) * count
 }
@@ -106,7 +110,7 @@ fn try_factors(
     progress: &Progress,
 ) -> Result<Vec<Trial>, Failure> {
     let cases = factors.map(|factor| {
-        // Short, but past the start-up.
+        // Short, but longer than the start.
         let pictures = pictures(config.profile, factor, WARM_UP_PICTURES);
         let window = Window { warm_up: pictures, measured: pictures };
         let workload = Workload::Ffmpeg(Config { burst_factor: factor, window, ..config });
@@ -120,22 +124,23 @@ fn try_factors(
     }
 }
 
-/// The trials nearest to the target on both sides, of trials by factor: the share falls with the factor, so the last that
-/// is above and the first that is not.
+/// Returns the trials on both sides of the target. Trials are ordered by factor and the share falls
+/// with the factor: the last that is above, and the first that is not.
 fn sides(trials: &[Trial]) -> (Option<&Trial>, Option<&Trial>) {
     let above = trials.iter().rev().find(|(_, share)| *share > target());
     let below = trials.iter().find(|(_, share)| *share <= target());
     (above, below)
 }
 
-/// Two factors for the next round: around where a line through the nearest trials, in logarithms, meets the target.
+/// Returns two factors for the next round, around the point where a line through the nearest
+/// trials, in logarithms, meets the target.
 fn next_factors(trials: &[Trial]) -> [f64; 2] {
     let clamp = |factor: f64| factor.clamp(LIMITS.0, LIMITS.1);
     match sides(trials) {
         (Some(&(low, more)), Some(&(high, less))) if low < high => {
             let weight = (more.ln() - target().ln()) / (more.ln() - less.max(1e-6).ln());
             let met = low.ln() + weight * (high.ln() - low.ln());
-            // One where the line says, one half-way to the farther side.
+            // One on the line, one half-way to the farther side.
             let other = if weight < 0.5 { high.ln() } else { low.ln() };
             [met.exp(), ((met + other) / 2.0).exp()]
         }

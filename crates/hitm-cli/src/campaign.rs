@@ -1,5 +1,5 @@
-//! Many runs side by side: a host thread runs one machine at a time, and results keep the order of the cases whatever the
-//! number of threads.
+//! Many runs at once. A host thread runs one machine at a time, and results keep the order of the
+//! cases whatever the number of threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::simulate::{Case, Outcome};
 
-/// Host threads for simulated runs, all cores unless so many were asked for; natively one run follows the other.
+/// Returns the number of host threads: `jobs`, else one per core. Native runs follow each other.
 pub(crate) fn threads(host: HostArg, jobs: Option<u64>) -> usize {
     match host {
         HostArg::Simulated => {
@@ -31,11 +31,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Outcomes on their way to whoever takes them, in the order of the cases.
+/// Delivers outcomes in the order of the cases.
 struct Arrivals<O, T> {
-    /// The case whose outcome is taken next.
+    /// The case whose outcome is delivered next.
     next: usize,
-    /// Of later cases; none where the case failed.
+    /// Outcomes of later cases; `None` for a case that failed.
     early: BTreeMap<usize, Option<O>>,
     take: T,
 }
@@ -54,10 +54,10 @@ impl<O, T: FnMut(usize, O)> Arrivals<O, T> {
 
 /// A run of a campaign, as the progress shows it.
 pub(crate) trait Job {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> String;
 
-    /// The time that it simulates, where that is known.
+    /// Returns the time that it simulates, where that is known.
     fn length(&self) -> Option<Span> {
         None
     }
@@ -74,10 +74,12 @@ impl Job for Case {
     }
 }
 
-/// Runs all cases on `threads` host threads and gives each outcome to `take`, with the case's index, in the order of the
-/// cases and as soon as those before have been taken: what is not kept takes no memory.
+/// Runs all cases on `threads` host threads. Gives each outcome with its case's index to `take`, in
+/// the order of the cases and as early as that order allows: an outcome that is not kept takes no
+/// memory.
 ///
-/// Returns the failures, in the order of the cases: a case that fails, or panics, takes nothing from the others.
+/// Returns the failures in the order of the cases. A case that fails or panics does not affect the
+/// others.
 pub(crate) fn run<C: Job + Sync, O: Send>(
     cases: &[C],
     threads: usize,
@@ -93,7 +95,7 @@ pub(crate) fn run<C: Job + Sync, O: Send>(
             let Some(index) = lock(&waiting).pop_front() else { return };
             let case = &cases[index];
             let begun = progress.begin(case.name(), case.length());
-            // Nothing of a machine that panicked is used again.
+            // A machine that panicked is not used again.
             let ended = catch_unwind(AssertUnwindSafe(|| run(case, begun.clock())));
             drop(begun);
             let ended = ended.unwrap_or_else(|payload| {
@@ -120,7 +122,7 @@ pub(crate) fn run<C: Job + Sync, O: Send>(
 /// Runs one case.
 ///
 /// # Errors
-/// When it fails, or panics.
+/// When it fails or panics.
 pub(crate) fn run_one(case: &Case, progress: &Progress) -> Result<Outcome, Failure> {
     let mut only = None;
     match run(std::slice::from_ref(case), 1, progress, Case::run, |_, outcome| only = Some(outcome)).pop() {
@@ -129,7 +131,8 @@ pub(crate) fn run_one(case: &Case, progress: &Progress) -> Result<Outcome, Failu
     }
 }
 
-/// Runs all cases on `threads` host threads, and makes a run of each row of `width` of them. Also returns the failures, in words.
+/// Runs all cases on `threads` host threads, and makes a run of each row of `width` cases. Also
+/// returns the failures, in words.
 pub(crate) fn run_rows<C: Job + Sync, O: Send>(
     cases: &[C],
     width: usize,
@@ -143,7 +146,7 @@ pub(crate) fn run_rows<C: Job + Sync, O: Send>(
     let mut runs = Vec::new();
     for (cases, outcomes) in cases.chunks(width).zip(outcomes.chunks(width)) {
         let own: Vec<&O> = outcomes.iter().flatten().collect();
-        // A row with a case missing would be another row.
+        // A row without one of its cases would be another row.
         if own.len() == width {
             runs.push(row(cases, &own));
         }
@@ -151,10 +154,10 @@ pub(crate) fn run_rows<C: Job + Sync, O: Send>(
     (runs, failures.iter().map(ToString::to_string).collect())
 }
 
-/// How a command ends of whose runs these failed.
+/// Returns the result of a command with these failures.
 ///
 /// # Errors
-/// When one did.
+/// When there is one.
 pub(crate) fn ended(failures: &[String]) -> Result<(), Failure> {
     match failures {
         [] => Ok(()),

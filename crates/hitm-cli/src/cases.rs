@@ -1,4 +1,5 @@
-//! Which cases a workload is run in: machines, policies, mitigations, seeds, and for how long. What `run` and `sweep` share.
+//! The cases of a workload: machines, policies, mitigations, random seeds and lengths of time.
+//! `run` and `sweep` share them.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::workload::Workload;
 pub(crate) struct CaseArgs {
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
-    /// Mitigations to run, separated by commas; `+` combines several in one run. `as-posted` stands for the patches stacked as they were posted.
+    /// Mitigations to run, separated by commas; `+` combines several in one run. `as-posted` stands
+    /// for the patches stacked as they were posted.
     #[arg(long, value_name = "A,B+C", value_delimiter = ',', default_values_t = DEFAULT_MITIGATIONS.map(str::to_owned))]
     mitigation: Vec<String>,
     /// Which objects have costs in the coherence model [default: full].
@@ -45,7 +47,7 @@ pub(crate) struct CaseArgs {
     livelock_after: Option<u64>,
 }
 
-/// The rows of the seeds' table.
+/// The mitigations of the published table.
 const DEFAULT_MITIGATIONS: [&str; 7] = [
     "baseline",
     "cpupri-split",
@@ -56,37 +58,37 @@ const DEFAULT_MITIGATIONS: [&str; 7] = [
     "all",
 ];
 
-/// Runs of each mitigation when nobody says.
+/// Runs per mitigation by default.
 const SEEDS: u64 = 3;
 
-/// What `as-posted` alone stands for.
+/// The mitigations that `as-posted` alone stands for.
 const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-posted", "all+as-posted"];
 
 impl CaseArgs {
-    /// The first seed.
+    /// Returns the first random seed.
     pub(crate) fn seed(&self) -> u64 {
         self.machine.seed
     }
 
-    /// How many seeds.
+    /// Returns the number of random seeds.
     pub(crate) fn seeds(&self) -> u64 {
         self.seeds.unwrap_or(SEEDS)
     }
 
-    /// Host threads.
+    /// Returns the number of host threads.
     pub(crate) fn threads(&self) -> usize {
         campaign::threads(HostArg::Simulated, self.jobs)
     }
 
-    /// When to measure: as was asked for, else as is `usual`.
+    /// Returns the measured window: the options' times, `usual` for those not given.
     pub(crate) fn window(&self, usual: Window) -> Window {
         Window { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured: self.duration.unwrap_or(usual.measured) }
     }
 
-    /// Whether there are `most` seeds.
+    /// Checks that `most` seeds exist from the first one on.
     ///
     /// # Errors
-    /// When there are not.
+    /// When they do not.
     pub(crate) fn check_seeds(&self, most: u64) -> Result<(), Failure> {
         match self.machine.seed.checked_add(most) {
             Some(_) => Ok(()),
@@ -97,10 +99,10 @@ impl CaseArgs {
         }
     }
 
-    /// Whether a simulated machine has time enough for `window`.
+    /// Checks that a simulated machine's time is long enough for `window`.
     ///
     /// # Errors
-    /// When it has not.
+    /// When it is not.
     pub(crate) fn check_window(&self, window: Window) -> Result<(), Failure> {
         let Window { warm_up, measured } = window;
         let end = Time::START + TIME_END;
@@ -112,15 +114,15 @@ impl CaseArgs {
         )))
     }
 
-    /// What each of `topologies` costs.
+    /// Returns each of `topologies` with its cost table.
     ///
     /// # Errors
-    /// When a parameter was asked for that one has not.
+    /// When `--model` names a parameter that one of the tables does not have.
     pub(crate) fn with_costs(&self, topologies: &[Arc<Topology>]) -> Result<Vec<(Arc<Topology>, Costs)>, Failure> {
         topologies.iter().map(|topology| Ok((topology.clone(), self.machine.costs(topology)?))).collect()
     }
 
-    /// `workload` on a machine of these, without counts by role.
+    /// Makes a case of `workload` on one of these machines, without counts by role.
     pub(crate) fn case(
         &self,
         (topology, costs): &(Arc<Topology>, Costs),
@@ -140,10 +142,10 @@ impl CaseArgs {
         }
     }
 
-    /// The mitigations, each once.
+    /// Returns the mitigations, each once.
     ///
     /// # Errors
-    /// When one is unknown, cannot be joined so, or is there twice.
+    /// When a name is unknown, a combination is impossible, or a mitigation is given twice.
     pub(crate) fn mitigations(&self) -> Result<Vec<Mitigation>, Failure> {
         let mut names: Vec<&str> = Vec::new();
         for name in &self.mitigation {
@@ -156,7 +158,7 @@ impl CaseArgs {
         let mut mitigations = Vec::new();
         for name in names {
             mitigations.push(Mitigation::parse(name)?);
-            // Joined in another order they are the same.
+            // The order of the parts makes no difference.
             let mut parts: Vec<&str> = name.split('+').collect();
             parts.sort_unstable();
             if let Some(twice) = parts.windows(2).find(|pair| pair[0] == pair[1]) {

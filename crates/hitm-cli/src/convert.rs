@@ -1,4 +1,4 @@
-//! From what a machine counted to a run in a result file.
+//! From a machine's counts to a run in a result file.
 
 use hitm_machine::Results;
 use hitm_report::convert;
@@ -8,16 +8,17 @@ use hitm_sched::stats::Count;
 
 use crate::operations;
 
-/// Lines that a result file keeps of a run.
+/// Lines per run that a result file keeps.
 pub(crate) const LINES_KEPT: usize = 100;
 
-/// Fills the parts of `Run` that come from the machine's counters, and what the operations in `done` touched.
+/// Fills the parts of `Run` that come from the machine's counters, and what the operations in
+/// `done` touched.
 pub(crate) fn run(results: &Results, done: &[(Count, u64)]) -> Run {
     let functions = functions();
     Run { costs: operations::costs(results, done, &functions), ..convert::run(results, &functions, LINES_KEPT) }
 }
 
-/// The functions of all crates whose code runs on the machine.
+/// Returns the functions of all crates whose code runs on the machine.
 pub(crate) fn functions() -> Functions {
     Functions::of(&[
         hitm_memory::FUNCTIONS,

@@ -1,4 +1,4 @@
-//! What the tool could not do, in one line.
+//! A failure of the tool, in one line.
 
 use std::fmt;
 
@@ -12,29 +12,30 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The tool could not do it. `line` as it is; anything that was several lines becomes one.
+    /// The tool could not do what was asked. Several lines are joined to one.
     pub(crate) fn new(line: impl Into<String>) -> Self {
         let line = line.into();
         let parts = line.split('\n').map(str::trim).filter(|part| !part.is_empty());
         Self { line: parts.collect::<Vec<_>>().join("; "), status: 2 }
     }
 
-    /// The tool did it, and what was asked about was found wanting.
+    /// The tool did what was asked, and the answer is a failure: exit status 1.
     pub(crate) fn wanting(line: impl Into<String>) -> Self {
         Self { status: 1, ..Self::new(line) }
     }
 
-    /// The tool did it, and what was asked about could not be compared.
+    /// The tool did what was asked, and the results cannot be compared: exit status 3.
     pub(crate) fn not_comparable(line: impl Into<String>) -> Self {
         Self { status: 3, ..Self::new(line) }
     }
 
-    /// What the process ends with.
+    /// Returns the exit status of the process.
     pub(crate) fn status(&self) -> u8 {
         self.status
     }
 
-    /// Of arguments that do not parse: the first line of what the parser says, its tips, and where help is.
+    /// Makes a failure of arguments that do not parse: the first line of the parser's message, its
+    /// tips, and where the help is.
     pub(crate) fn usage(error: &clap::Error) -> Self {
         let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
         let (verbs, command) = known_verbs(words);
@@ -63,7 +64,7 @@ impl Failure {
     }
 }
 
-/// The standard library's words for bad numbers are a programmer's.
+/// Replaces the standard library's words for bad numbers: they are a programmer's.
 fn plain(line: &str) -> String {
     [
         ("invalid digit found in string", "not a whole number"),
@@ -74,7 +75,8 @@ fn plain(line: &str) -> String {
     .fold(line.to_owned(), |line, (theirs, ours)| line.replace(theirs, ours))
 }
 
-/// The leading words that are verbs, after the command's own name, and the command that they lead to.
+/// Returns the leading words that are verbs, after the command's own name, and the command that
+/// they lead to.
 fn known_verbs(words: Vec<String>) -> (Vec<String>, clap::Command) {
     let mut verbs = vec!["hitm".to_owned()];
     let mut command = <crate::Hitm as clap::CommandFactory>::command();

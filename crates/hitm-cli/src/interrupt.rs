@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: what is kept, and which command goes on.
+//! Ctrl-C and SIGTERM: a line says what is kept, and which command goes on.
 
 use std::io::{self, Write};
 use std::process;
@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::failure::Failure;
 
-/// The status by convention of a process that SIGINT ended.
+/// The conventional status of a process that SIGINT ended.
 const STATUS: i32 = 130;
 
-/// What the user is told of results so far.
+/// What the line says of the results so far.
 static KEPT: Mutex<Option<String>> = Mutex::new(None);
 /// Held while a file is moved to its place.
 static WHOLE: Mutex<()> = Mutex::new(());
@@ -24,7 +24,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// When the operating system refuses.
 pub(crate) fn install() -> Result<(), Failure> {
     ctrlc::set_handler(|| {
-        // A file that is being moved to its place gets there: nothing hidden is left beside it.
+        // A file that is being moved to its place gets there, so nothing hidden is left beside it.
         let _whole = lock(&WHOLE);
         let kept = lock(&KEPT).take();
         let kept = kept.unwrap_or_else(|| "nothing was written; the same command starts again".to_owned());

@@ -1,8 +1,8 @@
-//! The command `hitm`: one file a verb in [`cmd`].
+//! The command `hitm`: one file per verb in [`cmd`].
 //!
-//! Results go to stdout, messages to stderr. Exit status: 0 done, 1 what was asked about was found
-//! wanting, 2 the tool could not do it, 3 the results cannot be compared. A failure is one line that
-//! names the input, the place in it, the cause and what to do.
+//! Results go to stdout and messages to stderr. Exit status 0: done. 1: the answer is a failure. 2:
+//! the tool could not do what was asked. 3: the results cannot be compared. A failure is one line
+//! that names the input, the place in it, the cause and what to do.
 
 mod args;
 mod calibrate;
@@ -32,8 +32,8 @@ use crate::cmd::Command;
 use crate::failure::Failure;
 use crate::terminal::visible;
 
-/// Finds contended cache lines in schedulers and data structures, on a simulated machine that you do
-/// not own or on this one.
+/// Finds contended cache lines in schedulers and data structures, on a simulated machine that you
+/// do not own or on this one.
 #[derive(Debug, Parser)]
 #[command(name = "hitm", version, max_term_width = 100, args_override_self = true, after_help = EXAMPLES)]
 struct Hitm {
@@ -72,7 +72,7 @@ fn print(text: &str) -> Result<(), Failure> {
     print_as_it_is(visible(text).as_bytes())
 }
 
-/// Writes to stdout. A closed pipe is not an error: the reader has seen enough.
+/// Writes to stdout. A closed pipe is not an error: its reader needs no more.
 fn print_as_it_is(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! The workload for real, on this machine.
+//! Native runs of a workload.
 
 use std::sync::Arc;
 use std::thread;
@@ -54,7 +54,7 @@ pub(crate) fn run(cases: &[Case]) -> ResultFile {
     file
 }
 
-/// Longer than a window can be missed by.
+/// A window's end is missed by less than this.
 fn until(runtime: &NativeRuntime, time: Time) {
     while runtime.now() < time {
         let left = time.since(runtime.now());

@@ -1,16 +1,17 @@
-//! What the scheduler's operations touched: from what a machine counted by place in the source, and how often each was done.
+//! What the scheduler's operations touched: made from a machine's counts per place in the source,
+//! and from the number of operations.
 //!
-//! A search and a look are the readers' side of what mitigations split, a change of level and an announcement the writers'; to place is to
-//! choose the CPU of a fair task that wakes. Each is
-//! one or a few functions; the machine charges an access to the place that asked for it. Accesses are counted and not lines: how many different
-//! lines an event touches stands in `docs/costs.md`.
+//! A search and a look are the readers of the words that mitigations split; a change of level and
+//! an announcement are the writers. A placement chooses the CPU of a fair task that wakes. Each
+//! operation is one or a few functions, and the machine charges an access to the calling place.
+//! Accesses are counted, not lines: `docs/costs.md` has the number of different lines per event.
 
 use hitm_machine::{PlaceResult, Results};
 use hitm_report::functions::Functions;
 use hitm_report::result::OperationCost;
 use hitm_sched::stats::Count;
 
-/// An operation: its name in reports, what counts it, and its functions by file.
+/// An operation: its name in reports, its counter, and its functions by file.
 struct Operation {
     name: &'static str,
     counts: &'static [Count],
@@ -87,7 +88,7 @@ const OPERATIONS: [Operation; 5] = [
     },
 ];
 
-/// What each operation touched, of those that were done.
+/// Returns the cost of each operation that was done.
 pub(crate) fn costs(results: &Results, operations: &[(Count, u64)], functions: &Functions) -> Vec<OperationCost> {
     let cost = |operation: &Operation| {
         let counted = operations.iter().filter(|(count, _)| operation.counts.contains(count));
@@ -107,7 +108,7 @@ pub(crate) fn costs(results: &Results, operations: &[(Count, u64)], functions: &
     OPERATIONS.iter().filter_map(cost).collect()
 }
 
-/// What concurrency ids touched, a unit of work, of which there were `units`.
+/// Returns the cost of concurrency ids per unit of work, of which there were `units`.
 pub(crate) fn ids(results: &Results, units: f64) -> Option<OperationCost> {
     let mut touched = PlaceResult::default();
     for (_, did) in results.places.iter().filter(|(place, _)| place.file.starts_with(IDS)) {
@@ -116,7 +117,7 @@ pub(crate) fn ids(results: &Results, units: f64) -> Option<OperationCost> {
     (units > 0.0).then(|| each("ids", units, &touched))
 }
 
-/// What was touched, of something that was done so many times.
+/// Returns the mean over `times` operations.
 fn each(name: &str, times: f64, touched: &PlaceResult) -> OperationCost {
     OperationCost {
         name: name.to_owned(),
@@ -127,7 +128,7 @@ fn each(name: &str, times: f64, touched: &PlaceResult) -> OperationCost {
     }
 }
 
-/// Where ids are handed out.
+/// The files that hand out ids.
 const IDS: &str = "hitm-sched/src/cid/";
 
 #[cfg(test)]

@@ -21,8 +21,8 @@ use crate::interrupt;
 pub(crate) struct Target {
     flag: &'static str,
     path: PathBuf,
-    /// Whether the file is replaced as a whole. What is no ordinary file (`/dev/stdout`, a pipe) is
-    /// written where it is.
+    /// Whether the file is replaced as a whole. A target that is no ordinary file (`/dev/stdout`, a
+    /// pipe) is written in place.
     is_replaced: bool,
 }
 
@@ -100,7 +100,7 @@ impl Target {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt as _;
-            // The umask takes its bits from a new file's, as from every file's.
+            // The umask applies, as it does to every new file.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         let beside = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
@@ -132,8 +132,8 @@ impl Target {
     }
 }
 
-/// What the operating system said, without the path of a temporary file, which `tempfile` adds and
-/// which means nothing to the user.
+/// Returns the operating system's message, without the path of the temporary file that `tempfile`
+/// adds: it means nothing to the user.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split_once(" at path ").map_or(text.clone(), |(said, _)| said.to_owned())

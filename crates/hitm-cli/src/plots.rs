@@ -10,7 +10,7 @@ use hitm_report::validation::{Row, Validation};
 use crate::failure::Failure;
 use crate::output::Target;
 
-/// A folder that can be written to: found out before the run, not after it.
+/// A folder that can be written to. This is checked before the run.
 pub(crate) struct Folder(PathBuf);
 
 fn failure(path: &Path, why: &dyn Display) -> Failure {
@@ -18,7 +18,7 @@ fn failure(path: &Path, why: &dyn Display) -> Failure {
 }
 
 impl Folder {
-    /// Makes the folder, if it is not there.
+    /// Makes the folder if it does not exist.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -1,4 +1,4 @@
-//! Parts of a result file that both hosts write alike.
+//! Parts of a result file that both hosts write in the same way.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::output::Target;
 use crate::terminal::fitted;
 use crate::{campaign, print};
 
-/// A file of this command without runs.
+/// Returns a file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
     ResultFile {
         schema: SCHEMA.to_owned(),
@@ -31,25 +31,26 @@ pub(crate) fn empty_file() -> ResultFile {
     }
 }
 
-/// The fields of a group that the reordering moves: what a change of CPU reads for the real-time class.
+/// The fields of a group that the reordering moves. The real-time class reads them when a task
+/// changes its CPU.
 const MOVED: [&str; 2] = ["rt_se", "rt_rq"];
 
-/// Cycles that were waited for these.
+/// Returns the cycles that CPUs waited for these fields.
 pub(crate) fn task_group_cycles(results: &Results) -> f64 {
     let of_groups = results.lines.iter().filter(|line| line.object == "task_group");
     let moved = of_groups.flat_map(|line| &line.accesses).filter(|access| MOVED.contains(&&*access.field));
     moved.map(|access| access.cycles).fold(0.0, |sum, cycles| sum + cycles)
 }
 
-/// `cycles` as a share of all that were not idle.
+/// Returns `cycles` as a share of all cycles that were not idle.
 pub(crate) fn share_of_busy(results: &Results, cycles: f64) -> f64 {
     cycles / (results.busy() as f64 * 1e-3 * results.clock_ghz).max(1.0)
 }
 
-/// Options that results do not depend on: where they go, and how many host threads there are.
+/// Options that results do not depend on: output files, and the number of host threads.
 const WHERE_TO: [&str; 5] = ["--json", "--csv", "--plot", "--state", "--jobs"];
 
-/// A command's words without those that results do not depend on.
+/// Returns a command's words without the options that results do not depend on.
 fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words;
@@ -64,7 +65,7 @@ fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// Counts by their names, those of several seeds together.
+/// Returns counts by name, summed over random seeds.
 pub(crate) fn by_name<'a>(counts: impl IntoIterator<Item = &'a (Count, u64)>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (count, times) in counts {
@@ -73,7 +74,7 @@ pub(crate) fn by_name<'a>(counts: impl IntoIterator<Item = &'a (Count, u64)>) ->
     sums
 }
 
-/// What was lost on `cpus` CPUs in `seconds`, all seeds together.
+/// Returns the lost time on `cpus` CPUs in `seconds`, over all random seeds.
 pub(crate) fn conservation(found: &[Conservation], cpus: usize, seconds: f64) -> Option<result::Conservation> {
     let longest = found.iter().map(|found| found.longest).max()?;
     let lost = found.iter().fold(Span::ZERO, |sum, found| sum + found.lost);
@@ -83,7 +84,8 @@ pub(crate) fn conservation(found: &[Conservation], cpus: usize, seconds: f64) ->
     })
 }
 
-/// What a file says of a machine: natively no model is at work, and `costs` only name its family.
+/// Returns the machine's entry in a file. A native run uses no model; `costs` then only names the
+/// family.
 pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> Machine {
     let (model, note, unknown_processor) = match host {
         HostArg::Simulated => (costs.parameters(), costs.note.clone(), costs.is_of_unknown_processor()),
@@ -104,7 +106,7 @@ pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> M
     }
 }
 
-/// `run`, and what a file says of the host that it took place on.
+/// Returns `run` with the entries about its host.
 pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: CoherenceArg, run: Run) -> Run {
     let (host, arbitration, coherence) = match host {
         HostArg::Simulated => ("simulated", arbitration.name().into_owned(), coherence.name()),
@@ -113,8 +115,8 @@ pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: Cohere
     Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
 }
 
-/// Prints the finished runs by `render`, writes them to `target`, and ends as the failures have it.
-/// A file that cannot be written takes nothing from what is printed, nor the other way round.
+/// Prints the finished runs by `render`, writes them to `target`, and returns the failures. A file
+/// that cannot be written does not prevent the print, and the reverse.
 ///
 /// # Errors
 /// When something cannot be written, or a run failed.
@@ -129,7 +131,8 @@ pub(crate) fn report(
     campaign::ended(&file.failures)
 }
 
-/// The rate under `mitigation` over the baseline's. Of itself the baseline is no estimate.
+/// Returns the rate under `mitigation` over the baseline's. The baseline over itself has no
+/// interval.
 pub(crate) fn relative_to(baseline: Mean, mitigation: &Mitigation, rate: Mean) -> Mean {
     match mitigation.name() {
         "baseline" => Mean { value: 1.0, interval: 0.0 },
@@ -137,17 +140,17 @@ pub(crate) fn relative_to(baseline: Mean, mitigation: &Mitigation, rate: Mean) -
     }
 }
 
-/// What the tasks of each role did a work unit.
+/// Returns the activity of each role per work unit.
 pub(crate) fn native_roles(roles: Option<&Roles>, units: f64) -> Vec<Role> {
     roles.map_or_else(Vec::new, |roles| per_unit(&[roles.counts()], units))
 }
 
-/// Who woke whom, times a work unit.
+/// Returns the wakeups by the roles of waker and wakee, per work unit.
 pub(crate) fn native_wakes(roles: Option<&Roles>, units: f64) -> Vec<(String, String, f64)> {
     roles.map_or_else(Vec::new, |roles| pairs_per_unit(roles.wakes().into_iter(), units))
 }
 
-/// What the tasks of each role did a work unit, over runs with several seeds.
+/// Returns the activity of each role per work unit, over runs with several random seeds.
 pub(crate) fn per_unit(runs: &[Vec<RoleCounts>], units: f64) -> Vec<Role> {
     let Some(first) = runs.first().filter(|_| units > 0.0) else { return Vec::new() };
     let role = |index: usize| {
@@ -168,7 +171,8 @@ pub(crate) fn per_unit(runs: &[Vec<RoleCounts>], units: f64) -> Vec<Role> {
     (0..first.len()).map(role).collect()
 }
 
-/// Who woke whom, times a work unit; a timer where nobody did.
+/// Returns the wakeups by the roles of waker and wakee, per work unit. The waker of a task that a
+/// timer wakes is the timer.
 pub(crate) fn pairs_per_unit(
     wakes: impl Iterator<Item = (Option<&'static str>, &'static str, u64)>,
     units: f64,

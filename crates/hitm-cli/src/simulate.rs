@@ -1,4 +1,4 @@
-//! One simulated run: a machine, a scheduler, the runtime and the workload, from start to end on one host thread.
+//! One simulated run: a machine, a scheduler, the runtime and the workload, on one host thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -31,36 +31,36 @@ pub(crate) struct Case {
     pub(crate) livelock_after: Option<u64>,
 }
 
-/// Who woke whom, how often.
+/// Wakeups by the roles of waker and wakee.
 pub(crate) type Wakes = Vec<(Option<&'static str>, &'static str, u64)>;
 
-/// What came of it, with one seed or several.
+/// The outcome of a run, with one random seed or several.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// The seeds.
+    /// The random seeds.
     pub(crate) seeds: Vec<u64>,
-    /// What it is judged by, by batch, with each seed: work units per second, mostly.
+    /// The figure of merit per batch, for each seed: mostly work units per second.
     pub(crate) batches: Vec<[f64; BATCHES]>,
-    /// With all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
+    /// Of all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
-    /// Cycles that were waited for the fields of groups that a mitigation moves.
+    /// Cycles that CPUs waited for the fields of groups that a mitigation moves.
     pub(crate) task_group_cycles: f64,
     pub(crate) operations: Vec<(Count, u64)>,
-    /// Of the measured stretch.
+    /// Counts of the measured stretch.
     pub(crate) measured: Vec<(Count, u64)>,
-    /// With each seed, where that is watched.
+    /// For each seed, where it is watched.
     pub(crate) conservation: Vec<Conservation>,
-    /// With each seed.
+    /// For each seed.
     pub(crate) roles: Vec<Vec<RoleCounts>>,
     pub(crate) wakes: Wakes,
-    /// Of the root domain's words, and of all that they lead to.
+    /// Bytes of the root domain's words, and of everything that they point to.
     pub(crate) bytes: (usize, usize),
     pub(crate) wall_seconds: f64,
 }
 
 impl Outcome {
-    /// Adds what came of it with another seed.
+    /// Adds the outcome with another random seed.
     pub(crate) fn merge(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
         self.batches.extend(other.batches);
@@ -77,16 +77,16 @@ impl Outcome {
 }
 
 impl Case {
-    /// What the progress shows.
+    /// Returns the name that the progress shows.
     pub(crate) fn name(&self) -> String {
         let Self { topology, arbitration, mitigation, workload, .. } = self;
         format!("{} on {}, {}, seed {}", mitigation.name(), topology.name(), arbitration.name(), workload.seed())
     }
 
-    /// How to see it again, alone.
+    /// Returns the command that repeats this run alone.
     fn again(&self) -> String {
         let Self { topology, arbitration, coherence, mitigation, workload, .. } = self;
-        // A part of a machine is named by what it is a part of, and its CPUs.
+        // A part of a machine is given by the machine's name and the number of CPUs.
         let part = topology.name().rsplit_once('@').filter(|(_, cpus)| *cpus == topology.cpus().to_string());
         let cpus = part.map_or_else(String::new, |(_, cpus)| format!("--cpus {cpus} "));
         format!(

@@ -1,4 +1,4 @@
-//! What a terminal is given: text that fits its width, and no character that controls it.
+//! Text for a terminal: lines that fit its width, and no control characters.
 
 use std::borrow::Cow;
 use std::env;
@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 
 use hitm_report::columns;
 
-/// Columns of text for a reader that is no terminal: a file, a pipe, a mail.
+/// Columns of text for a file, a pipe or a mail.
 const WIDTH: usize = 100;
 /// Narrower terminals get this width: the tables have columns that cannot be cut.
 const WIDTH_MIN: usize = 60;
@@ -30,7 +30,7 @@ pub(crate) fn fitted(text: &str) -> String {
 /// `\u{1b}`: results and arguments may come from anywhere. Line feeds stay.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     let is_hidden = |char: char| {
-        // Controls, and what changes the direction of the text after it.
+        // Control characters, and marks that turn the direction of the text after them.
         (char.is_control() && char != '\n')
             || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };

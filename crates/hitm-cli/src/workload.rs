@@ -1,4 +1,4 @@
-//! What is run: one of the workloads with its parameters, and what both hosts need of whichever it is.
+//! The workloads with their parameters, and what both hosts need of each.
 
 use hitm::{Handle, Roles};
 use hitm_memory::{Platform, Span};
@@ -45,7 +45,7 @@ pub(crate) enum Running {
 }
 
 impl Workload {
-    /// Its name in commands and reports.
+    /// Returns the name in commands and reports.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ffmpeg(_) => "ffmpeg",
@@ -59,7 +59,8 @@ impl Workload {
         }
     }
 
-    /// Which program it is like, as its options say it; empty where it is like one only.
+    /// Returns the modelled program, as options say it; empty for a workload that models one
+    /// program only.
     pub(crate) fn profile(&self) -> String {
         match self {
             Self::Ffmpeg(config) if config.scale => format!("{} --scale", config.profile.name()),
@@ -72,7 +73,8 @@ impl Workload {
         }
     }
 
-    /// The options, beside those that all workloads have, that make it again: each with a space before it.
+    /// Returns the options that make this workload again, beside those that all workloads have.
+    /// Each has a space before it.
     pub(crate) fn options(&self) -> String {
         match self {
             Self::Ffmpeg(ffmpeg::Config { profile, scale, burst_factor, .. }) => {
@@ -117,7 +119,8 @@ impl Workload {
         Some(Load { kind, depth })
     }
 
-    /// The name of what was published of it: of context1 on a machine, of the others with a number of CPUs.
+    /// Returns the key of the published figures: by machine for context1, by number of CPUs for the
+    /// others.
     fn key<'a>(&self, topology: &Topology, mitigation: &'a Mitigation) -> Key<'a> {
         let on = match self {
             Self::Context1(_) => On::Machine(topology.name().to_owned()),
@@ -127,7 +130,8 @@ impl Workload {
         Key { workload, on, load, mitigation, quantity: Quantity::Relative }
     }
 
-    /// What share of the cycles went where a mitigation moves fields, in words, if it is about that.
+    /// Returns a note on the share of cycles that went to the fields that a mitigation moves, for
+    /// workloads about that.
     pub(crate) fn task_group_note(&self, topology: &Topology, mitigation: &Mitigation, share: f64) -> Option<String> {
         let Self::Context1(_) = self else { return None };
         let key = Key { quantity: Quantity::GroupCycles, ..self.key(topology, mitigation) };
@@ -136,7 +140,7 @@ impl Workload {
         Some(format!("of the busy cycles {:.1} % went to rt_se and rt_rq{published}", 100.0 * share))
     }
 
-    /// What was published of it: of 480 CPUs, and of cyclic with the usual sleeps.
+    /// Returns the published figures: on 480 CPUs, and for cyclic with the usual sleeps.
     pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
         let alike = match self {
             Self::Context1(_) | Self::Ffmpeg(_) => true,
@@ -147,7 +151,7 @@ impl Workload {
         published::of(&self.key(topology, mitigation)).filter(|_| alike)
     }
 
-    /// When it is measured.
+    /// Returns the measured window.
     pub(crate) fn window(&self) -> Window {
         match self {
             Self::Ffmpeg(config) => config.window,
@@ -160,7 +164,7 @@ impl Workload {
         }
     }
 
-    /// The seed of its random numbers.
+    /// Returns the random seed.
     pub(crate) fn seed(&self) -> u64 {
         match self {
             Self::Ffmpeg(config) => config.seed,
@@ -173,7 +177,7 @@ impl Workload {
         }
     }
 
-    /// The same with another seed.
+    /// Returns the same workload with another random seed.
     pub(crate) fn with_seed(mut self, seed: u64) -> Self {
         match &mut self {
             Self::Ffmpeg(config) => config.seed = seed,
@@ -187,7 +191,7 @@ impl Workload {
         self
     }
 
-    /// Counters for what its tasks are for.
+    /// Returns counters for the roles of its tasks.
     pub(crate) fn roles(&self) -> Roles {
         match self {
             Self::Ffmpeg(_) => ffmpeg::roles(),
@@ -200,7 +204,8 @@ impl Workload {
         }
     }
 
-    /// Per cents of the samples that its report has, where it has samples.
+    /// Returns the percentiles that its report shows of the samples; empty for a workload without
+    /// samples.
     pub(crate) fn percents(&self) -> &'static [f64] {
         match self {
             Self::Schbench(_) => &latency::SCHBENCH,
@@ -208,37 +213,40 @@ impl Workload {
         }
     }
 
-    /// Whether what a work unit takes of each operation belongs to its report.
+    /// Returns whether its report has the operations per work unit.
     pub(crate) fn counts_operations(&self) -> bool {
         matches!(self, Self::PiStress(_))
     }
 
-    /// Whether its tasks are fair ones, of whom it is of interest whether they wait beside CPUs that idle.
+    /// Returns whether its tasks are fair. The report then says how much of the CPUs' time was lost
+    /// while a task waited.
     pub(crate) fn is_fair(&self) -> bool {
         matches!(self, Self::Loopback(_) | Self::Schbench(_) | Self::Context1(_))
     }
 
-    /// Whether its tasks have concurrency ids, whose cost belongs to its report.
+    /// Returns whether its tasks have concurrency ids. The report then has their cost.
     pub(crate) fn has_ids(&self) -> bool {
         matches!(self, Self::CidStorms(_))
     }
 
-    /// What it is judged by, before [`Workload::metric`] gives it a unit: of `batches` as [`Running::batches`] has them with each seed, and the
-    /// `latencies` of all.
+    /// Returns the figure of merit before [`Workload::metric`] gives it a unit: from `batches` as
+    /// [`Running::batches`] has them for each seed, and from the `latencies` of all seeds.
     pub(crate) fn mean(&self, batches: &[[f64; BATCHES]], latencies: &[Span]) -> Mean {
         let Self::Schbench(_) = self else { return mean_of_batches(batches) };
-        // The mean of the batches' would be too low: few samples seldom have what one in a hundred is. A batch without any says nothing.
+        // The mean over batches would be too low for a percentile: a batch has few samples. Batches
+        // without samples are left out.
         let finite = |own: &[f64; BATCHES]| own.iter().copied().filter(|own| own.is_finite()).collect::<Vec<_>>();
         let interval = mean_of_batches(&batches.iter().map(finite).collect::<Vec<_>>()).interval;
         Mean { value: late(latencies), interval }
     }
 
-    /// How many units its report takes counts by, in so many seconds: what it counts, or its samples where it counts nothing.
+    /// Returns the number of units that the report's counts are divided by: work units in
+    /// `seconds`, or samples for a workload that has no rate.
     pub(crate) fn units(&self, mean: Mean, seconds: f64, samples: usize) -> f64 {
         if let Self::Schbench(_) = self { samples as f64 } else { mean.value * seconds }
     }
 
-    /// What it is judged by.
+    /// Returns the figure of merit.
     pub(crate) fn metric(&self, mean: Mean) -> Metric {
         let (name, unit, each) = match self {
             Self::Ffmpeg(_) => ("frames_per_second", "1/s", 1.0),
@@ -263,7 +271,7 @@ impl Workload {
         }
     }
 
-    /// Starts it. It shuts the runtime down at the end of its window.
+    /// Starts the workload, which shuts the runtime down at the end of its window.
     pub(crate) fn start<P: Platform>(&self, runtime: &Handle<P>) -> Running {
         match *self {
             Self::Ffmpeg(config) => Running::Ffmpeg(Ffmpeg::start(runtime, config)),
@@ -277,7 +285,7 @@ impl Workload {
     }
 }
 
-/// What the pairs do, and how many there are.
+/// Returns the operation of the pairs and their number, in words.
 fn loopback_profile(config: &loopback::Config) -> String {
     let plural = if config.pairs == 1 { "" } else { "s" };
     let test = match config.test {
@@ -298,13 +306,13 @@ fn loopback_options(config: &loopback::Config) -> String {
     format!("{test} --clients {}{depth} --work {}", config.pairs, nanos(config.work))
 }
 
-/// How many pairs there are, and what else is not the usual.
+/// Returns the number of pairs and the unusual options, in words.
 fn context1_profile(config: &context1::Config) -> String {
     let plural = if config.pairs == 1 { "" } else { "s" };
     format!("{} pair{plural}{}", config.pairs, nested::in_words(config.depth, 1))
 }
 
-/// How many messengers there are, and what else is not the usual.
+/// Returns the number of message threads and the unusual options, in words.
 fn schbench_profile(config: &schbench::Config) -> String {
     let plural = if config.messengers == 1 { "" } else { "s" };
     let groups = nested::in_words(config.depth, 0);
@@ -321,27 +329,27 @@ fn unusual_schbench_options(config: &schbench::Config) -> String {
     ])
 }
 
-/// The 99th percentile in microseconds.
+/// Returns the 99th percentile in microseconds.
 fn late(latencies: &[Span]) -> f64 {
     percentile(latencies, 99.0).map_or(f64::NAN, |latency| latency.as_nanos_f64() / 1e3)
 }
 
-/// A time, as an option takes it.
+/// Returns a time as an option takes it.
 fn nanos(span: Span) -> String {
     format!("{}ns", span.as_picos() / 1_000)
 }
 
-/// A number that is not the usual one.
+/// Returns a number that is not the usual one.
 fn unusual(number: usize, usual: usize) -> Option<String> {
     (number != usual).then(|| number.to_string())
 }
 
-/// Those that have a value, each with a space before it.
+/// Returns the options that have a value, each with a space before it.
 fn options(options: &[(&str, Option<String>)]) -> String {
     options.iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value.as_ref()?))).collect()
 }
 
-/// What was asked for that is not the usual, as options: each with a space before it.
+/// Returns the unusual options, each with a space before it.
 fn cyclic_options(config: &cyclic::Config) -> String {
     let usual = cyclic::Config::new(config.seed, config.window);
     options(&[
@@ -362,7 +370,7 @@ fn pi_stress_options(config: &pi_stress::Config) -> String {
 }
 
 impl Running {
-    /// What it is judged by, by batch; no number for a batch that has none.
+    /// Returns the figure of merit per batch; not a number for a batch without one.
     pub(crate) fn batches(&self) -> [f64; BATCHES] {
         match self {
             Self::Ffmpeg(ffmpeg) => ffmpeg.frames_per_second(),
@@ -375,7 +383,7 @@ impl Running {
         }
     }
 
-    /// How late what it sleeps for came, or who was woken ran, where it says so.
+    /// Returns the delays of wakeups, for workloads that record them.
     pub(crate) fn latencies(&self) -> Vec<Span> {
         match self {
             Self::Cyclic(cyclic) => cyclic.latencies(),
@@ -386,7 +394,7 @@ impl Running {
         }
     }
 
-    /// What it found wrong with its own run.
+    /// Returns the fault that the workload found in its own run.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match self {
             Self::PiStress(pi_stress) if pi_stress.is_stuck() => Some(

@@ -9,7 +9,7 @@ use hitm_workloads::probe::{Measured, Probe};
 
 use crate::program::Program;
 
-/// A simulated machine: its shape, what it costs, and how it is set up.
+/// A simulated machine: its shape, its costs and its setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The shape.
@@ -21,27 +21,30 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// `topology` at its own costs or the nearest family's, with the kernel's path costs.
+    /// Returns `topology` with its own cost table, or the nearest family's, and the kernel's path
+    /// costs.
     #[must_use]
     pub fn of(topology: &Arc<Topology>, config: Config) -> Self {
         Self { topology: topology.clone(), costs: Costs::of(topology, CostSet::Linux), config }
     }
 }
 
-/// What a program gave.
+/// The outcome of a program.
 #[derive(Debug)]
 pub struct Given {
     /// Each participant's figures, in the order of the CPUs given.
     pub measured: Vec<Measured>,
-    /// What single participants waited, of probes that say so: see [`Probe::delays`].
+    /// Delays of single participants, from the probes that record them: see [`Probe::delays`].
     pub delays: Vec<(usize, Span)>,
-    /// What the machine counted, if it was simulated.
+    /// The machine's counts, if it was simulated.
     pub results: Option<Results>,
-    /// How long the operating system kept participants waiting for their CPUs, all together, where it says so.
+    /// Time for which the operating system kept participants waiting for their CPUs, summed, where
+    /// it says so.
     pub kept_waiting: Span,
 }
 
-/// Nanoseconds between two operations of a CPU, on the mean over all operations: who is slow has few.
+/// Returns the nanoseconds between two operations of a CPU: the mean over all operations, in which
+/// a slow CPU has few.
 #[must_use]
 pub fn mean_nanos(measured: &[Measured]) -> f64 {
     let rate: f64 = measured.iter().map(|measured| 1.0 / measured.nanos_each()).sum();
@@ -55,8 +58,8 @@ pub fn mean_nanos(measured: &[Measured]) -> f64 {
 pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Given, Stalled> {
     let mut config = setting.config.clone();
     if let Some(time) = program.time() {
-        // Probes do nothing but access memory: what is too long for a program with work to do is their whole life. An
-        // access takes a tenth of a nanosecond at least. Round trips have an end of their own.
+        // A probe does nothing but access memory, so the usual limit of a livelock would end it. An
+        // access takes at least a tenth of a nanosecond. Round trips end by their number.
         let longest = time.as_picos().saturating_mul(20) / 100;
         config.livelock_after = longest.saturating_mul(cpus.len() as u64).max(config.livelock_after);
     }
@@ -74,7 +77,8 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
     Ok(Given { measured, delays: body.delays(), results: Some(machine.results()), kept_waiting: Span::ZERO })
 }
 
-/// Runs `program` here, a thread for each of `cpus`, each on its CPU when `topology` is this machine's.
+/// Runs `program` here, with one thread per CPU of `cpus`. Each thread is pinned to its CPU if
+/// `topology` is this machine's.
 ///
 /// # Panics
 /// When a probe panics, which none does.
@@ -86,8 +90,9 @@ pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> G
     Given { measured, delays: body.delays(), results: None, kept_waiting }
 }
 
-/// Runs `body` for each of `cpus` on a thread of its own, on its CPU when `topology` is this machine's. Besides what they give: how
-/// long the operating system kept them waiting for their CPUs, all together, once all had begun.
+/// Runs `body` for each of `cpus` on a thread of its own, pinned to its CPU if `topology` is this
+/// machine's. Also returns the time for which the operating system kept the threads waiting for
+/// their CPUs, summed, after all had begun.
 pub(crate) fn on_threads<R: Send>(
     workers: &Arc<NativeWorkers>,
     topology: &Topology,
@@ -113,10 +118,12 @@ pub(crate) fn on_threads<R: Send>(
     (given.into_iter().map(|(given, _)| given).collect(), waited)
 }
 
-/// How long the thread whose scheduler statistics Linux has in `path` could have run and did not; zero where nothing is known.
+/// Returns the time for which a thread was runnable and did not run, from its scheduler statistics
+/// at `path`; zero where Linux does not provide them.
 pub(crate) fn kept_waiting(path: &str) -> Span {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    // Time on a CPU, time waiting for one, both in nanoseconds, and turns.
+    // The file has the time on a CPU and the time waiting for one, both in nanoseconds, and the
+    // number of turns.
     let nanos = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
     Span::from_nanos(nanos.unwrap_or(0))
 }

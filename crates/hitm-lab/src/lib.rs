@@ -1,9 +1,10 @@
-//! Experiments: the place that knows both the programs and the machines that they run on.
+//! Experiments: programs on machines.
 //!
-//! - [`Program`]: which probe, with its parameters. Data, so that an experiment can be a row of a table.
-//! - [`simulate`] and [`measure`]: the same program on a simulated machine, and on this one.
-//! - [`this`]: this machine beside a simulation of it, built from what is measured here.
-//! - [`validate`]: published experiments beside what the model gives.
+//! - [`Program`]: a probe with its parameters. It is data, so that an experiment can be a row of a
+//!   table.
+//! - [`simulate`] and [`measure`]: run a program on a simulated machine, and on this one.
+//! - [`this`]: compares this machine with a simulation that is built from its measurements.
+//! - [`validate`]: compares published experiments with the model.
 
 mod host;
 mod program;

@@ -1,4 +1,4 @@
-//! Which probe, with its parameters.
+//! A probe with its parameters.
 
 use hitm_memory::{Platform, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
@@ -7,14 +7,15 @@ use hitm_workloads::probe::{
     Refcount, Roles, RwLock, Search, Transfer, TransferOperation, Waiting, WriteKind, WriterReaders,
 };
 
-/// A probe and its parameters. The participants are the host's business: see [`simulate`](crate::simulate).
+/// A probe and its parameters. The host chooses the participants: see
+/// [`simulate`](crate::simulate).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {
     /// See [`PingPong`].
     PingPong {
         /// Round trips that are timed.
         rounds: u64,
-        /// The home of the word; the host's choice when none.
+        /// The home of the word; `None` leaves it to the host.
         home: Option<NodeId>,
         /// How a player waits for its turn.
         waiting: Waiting,
@@ -23,9 +24,9 @@ pub enum Program {
     Counter {
         /// How it is split.
         scope: Scope,
-        /// How it is added to.
+        /// The operation that adds.
         operation: CounterOperation,
-        /// How long everybody adds.
+        /// Length of the run.
         time: Span,
         /// Work after each operation.
         pause: Span,
@@ -34,13 +35,13 @@ pub enum Program {
     Mask {
         /// How it is split.
         scope: Scope,
-        /// What a CPU has in it.
+        /// The entry of a CPU.
         form: MaskForm,
-        /// What a search looks for.
+        /// The result of a search.
         search: Search,
-        /// Who searches.
+        /// The CPUs that search.
         roles: Roles,
-        /// How long everybody goes on.
+        /// Length of the run.
         time: Span,
         /// Work after each operation.
         pause: Span,
@@ -49,11 +50,11 @@ pub enum Program {
     Mix {
         /// How the word is split.
         scope: Scope,
-        /// How it is written.
+        /// The operation that writes.
         kind: WriteKind,
-        /// Who reads.
+        /// The readers.
         roles: Roles,
-        /// How long everybody goes on.
+        /// Length of the run.
         time: Span,
         /// Work after each operation.
         pause: Span,
@@ -62,47 +63,47 @@ pub enum Program {
     RwLock {
         /// How the readers are counted.
         scope: Scope,
-        /// Who reads.
+        /// The readers.
         roles: Roles,
-        /// How long everybody goes on.
+        /// Length of the run.
         time: Span,
         /// Work after each section.
         pause: Span,
     },
     /// See [`Refcount`].
     Refcount {
-        /// How references are counted.
+        /// The scope of a count of references.
         scope: Scope,
         /// Elements of the list.
         elements: usize,
-        /// How long everybody goes on.
+        /// Length of the run.
         time: Span,
         /// Work after each look-up.
         pause: Span,
     },
     /// See [`Locks`].
     Lock {
-        /// Which lock.
+        /// The kind of lock.
         kind: LockKind,
-        /// How long a turn of back-off is.
+        /// The length of a turn of back-off.
         turn: Span,
-        /// How long everybody goes on.
+        /// Length of the run.
         time: Span,
         /// Work after each section.
         pause: Span,
     },
     /// See [`WriterReaders`]: the first CPU writes.
     WriterReaders {
-        /// How often it writes.
+        /// Number of writes.
         rounds: u32,
-        /// How long it works before each.
+        /// Work of the writer before each write.
         gap: Span,
     },
     /// See [`Transfer`]: the first CPU is timed.
     Transfer {
         /// The state of the line before.
         state: LineState,
-        /// What the first CPU does.
+        /// The operation of the first CPU.
         operation: TransferOperation,
         /// Lines, one after the other.
         rounds: u64,
@@ -111,13 +112,14 @@ pub enum Program {
     },
     /// See [`Reads`].
     Reads {
-        /// How long everybody reads.
+        /// Length of the run.
         time: Span,
     },
 }
 
 impl Program {
-    /// Its shared memory and what each of `cpus` does; called inside the machine that it is for.
+    /// Makes its shared memory, with what each of `cpus` does. Called inside the machine that it is
+    /// for.
     #[must_use]
     pub fn make<P: Platform>(&self, topology: &Topology, cpus: &[CpuId]) -> Box<dyn Probe<P>> {
         let participants = cpus.len();
@@ -150,7 +152,7 @@ impl Program {
         }
     }
 
-    /// The same program, going on for `new`, where it goes on for a time.
+    /// Returns the same program with the length `new`, if it has a length.
     #[must_use]
     pub fn lasting(&self, new: Span) -> Self {
         let mut program = self.clone();
@@ -160,7 +162,7 @@ impl Program {
         program
     }
 
-    /// How long the participants go on, where that is a time.
+    /// Returns the length of the run, for programs that run for a time.
     #[must_use]
     pub fn time(&self) -> Option<Span> {
         self.clone().time_mut().copied()

@@ -34,10 +34,10 @@ pub(crate) struct C2c {
     json: Option<PathBuf>,
 }
 
-/// Stores that are named as having invalidated a copy, in a file that `--json` writes.
+/// Stores that are named per field as having invalidated a copy, in a file that `--json` writes.
 const INVALIDATORS_KEPT: usize = 3;
 
-/// The largest file that is read: a run keeps some hundred kilobytes.
+/// The largest file that is read. A run keeps a few hundred kilobytes.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Reads a result file.
@@ -81,7 +81,7 @@ impl C2c {
     }
 }
 
-/// `file` with these runs alone, and of each as many lines.
+/// Returns `file` with these runs alone, and with at most `lines` lines per run.
 fn kept(file: &ResultFile, runs: &[&Run], lines: usize) -> ResultFile {
     let shorter = |run: &&Run| {
         let mut run = Run::clone(run);

@@ -38,7 +38,7 @@ pub(crate) struct Compare {
     json: Option<PathBuf>,
 }
 
-/// Which form the comparison has.
+/// Form of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// Tables of runs, then of what changed in each.
@@ -115,7 +115,7 @@ impl Compare {
     }
 }
 
-/// What is worse: the first figure of it, and how many more there are.
+/// Returns the first figure that is worse, and the number of others.
 fn worse(comparison: &Comparison) -> String {
     let figures = comparison.pairs.iter().flat_map(|pair| pair.judged.iter().map(move |judged| (pair, judged)));
     let worse: Vec<String> = figures

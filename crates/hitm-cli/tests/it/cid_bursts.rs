@@ -16,7 +16,8 @@ fn nanos(run: &Value) -> f64 {
     run["metric"]["value"].as_f64().unwrap()
 }
 
-/// With 240 ms between two bursts of a thread the baseline's ids expire while other threads warm up; the others' stay.
+/// With 240 ms between two bursts of a thread the baseline's ids expire while other threads warm
+/// up; the others' stay.
 #[test]
 fn ids_that_move_make_bursts_slow() {
     let (text, runs) = result_of("run cid-bursts --threads one-per-llc --delay 10ms --seeds 2");

@@ -28,7 +28,8 @@ fn every_load_says_what_ids_cost() {
             // A switch to a thread and one away from it are two accesses at the least.
             assert!(ids(run, "accesses") > 2.0 && ids(run, "misses") < ids(run, "accesses"), "{run}");
         }
-        // The same ids over two schedulers take about the same accesses, where as many wake as often.
+        // The same ids over two schedulers take about the same accesses, where as many wake as
+        // often.
         let [alone, within] = [3, 4].map(|run| ids(&runs[run], "accesses"));
         assert!((0.5..2.0).contains(&(alone / within)), "{load}: {alone} and {within}");
     }

@@ -20,7 +20,8 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// The command without a terminal, with nothing of the environment that could change what it prints.
+/// The command without a terminal, with nothing of the environment that could change what it
+/// prints.
 pub(crate) fn hitm() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hitm"));
     // Tables in one piece: how they fit a narrow terminal is a test of its own, `reports`.
@@ -43,7 +44,8 @@ pub(crate) fn run(words: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
     end(hitm().args(words))
 }
 
-/// The words of a line as a shell has them: separated by blanks, `'` around those with blanks in them.
+/// The words of a line as a shell has them: separated by blanks, `'` around those with blanks in
+/// them.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (index, piece) in line.split('\'').enumerate() {

@@ -35,7 +35,8 @@ fn a_run_says_how_often_it_slept_and_how_late_it_woke() {
     }
 }
 
-/// What differs from stress-ng's defaults is named, does what it says, and has nothing published beside it.
+/// What differs from stress-ng's defaults is named, does what it says, and has nothing published
+/// beside it.
 #[test]
 fn options_change_the_workload_and_are_named() {
     let rate = |options: &str, profile: &str| {

@@ -1,7 +1,7 @@
 //! Every output and table in the documents comes from a command or from saved results.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p hitm-cli --test it documents` writes them again. How a block is added:
-//! `results/README.md`.
+//! `UPDATE_EXPECT=1 cargo test -p hitm-cli --test it documents` writes them again. How a block is
+//! added: `results/README.md`.
 
 mod page;
 mod saved;

@@ -1,4 +1,5 @@
-//! Words that the tool cannot do: each message names the input, the place in it, the cause, and what to do.
+//! Words that the tool cannot do: each message names the input, the place in it, the cause, and
+//! what to do.
 
 use expect_test::expect;
 

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::command::{check_refused, end, folder, hitm, run, words};
 
-/// Starting the workload on one CPU takes about 4,000 accesses where there are others to help and 6,000 where there are few:
-/// with a limit between them the larger machine gets past it and the smaller one does not.
+/// Starting the workload on one CPU takes about 4,000 accesses where there are others to help and
+/// 6,000 where there are few: with a limit between them the larger machine gets past it and the
+/// smaller one does not.
 const BETWEEN: u64 = 5_000;
 
 /// Pairs that only hand a number over get something done, although they never compute and no CPU

@@ -62,7 +62,7 @@ fn a_probe_says_which_scope_is_best() {
     }
 }
 
-/// A search with nobody to write, and writers with nobody to search, have no figure rather than a wrong one.
+/// A search without writers has no figure for writes, and the reverse.
 #[test]
 fn a_mask_may_have_readers_alone() {
     for readers in [0, 2] {

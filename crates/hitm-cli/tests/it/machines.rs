@@ -1,4 +1,5 @@
-//! Machines that cannot be had. The reader's own tests have many more; these show that its messages reach the user.
+//! Machines that cannot be had. The reader's own tests have many more; these show that its messages
+//! reach the user.
 
 use std::fs;
 

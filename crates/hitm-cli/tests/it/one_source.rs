@@ -1,8 +1,8 @@
-//! One source makes both worlds: one memory operation of cpupri is another one, and both the native instructions and the
-//! simulated line report change, at that operation and in the kind of access.
+//! One source makes both worlds: one memory operation of cpupri is another one, and both the native
+//! instructions and the simulated line report change, at that operation and in the kind of access.
 //!
-//! The feature `other-operation` of `hitm-sched` turns the add to a level's count into a load and a compare-exchange. The test
-//! builds with it, in a target folder of its own.
+//! The feature `other-operation` of `hitm-sched` turns the add to a level's count into a load and a
+//! compare-exchange. The test builds with it, in a target folder of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,8 @@ enum Operation {
     Other,
 }
 
-/// Cargo with settings that build fast: our crates optimised a little, since instructions are looked at, the others not at all.
+/// Cargo with settings that build fast: our crates optimised a little, since instructions are
+/// looked at, the others not at all.
 fn cargo(target: &Path, verb: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(workspace("")).arg(verb).args(["--quiet", "--locked"]);
@@ -43,7 +44,8 @@ fn succeed(command: &mut Command) {
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The instructions of the function `change` of the example and of what it calls in cpupri, by name.
+/// The instructions of the function `change` of the example and of what it calls in cpupri, by
+/// name.
 fn instructions(target: &Path, operation: Operation) -> Vec<String> {
     let mut command = with_feature(cargo(target, "rustc"), operation, "other-operation");
     let assembly = target.join(format!("{operation:?}.s"));

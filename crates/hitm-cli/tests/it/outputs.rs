@@ -1,4 +1,5 @@
-//! Result files under bad luck: several writers, a sweep that is refused, a full disk, an interrupt.
+//! Result files under bad luck: several writers, a sweep that is refused, a full disk, an
+//! interrupt.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The same command, the same bytes: whatever the number of host threads, the folder and where things lie in memory.
+//! The same command, the same bytes: whatever the number of host threads, the folder and where
+//! things lie in memory.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,8 @@ use serde_json::Value;
 
 use crate::command::{Ended, end, folder, hitm, words};
 
-/// Two packages, so that lines are near and far, and calibration, so that runs depend on earlier ones.
+/// Two packages, so that lines are near and far, and calibration, so that runs depend on earlier
+/// ones.
 const LINE: &str = "run ffmpeg --machine 'package:2 l3:1 core:4 pu:2' --mitigation baseline,all,cpupri-mask=llc --seeds 2 \
                     --duration 2ms --warm-up 1ms --roles --lines 3";
 
@@ -45,7 +47,8 @@ fn host_threads_folders_and_addresses_change_nothing() {
     }
 }
 
-/// The command under the one address-space layout that it has without randomisation, where that can be switched off.
+/// The command under the one address-space layout that it has without randomisation, where that can
+/// be switched off.
 fn without_randomisation() -> Option<Command> {
     let works = Command::new("setarch").args(["-R", "true"]).output().is_ok_and(|output| output.status.success());
     works.then(|| {
@@ -55,7 +58,8 @@ fn without_randomisation() -> Option<Command> {
     })
 }
 
-/// What the lines cost that are free in a run was paid in what was published, which a calibration aims at.
+/// What the lines cost that are free in a run was paid in what was published, which a calibration
+/// aims at.
 #[test]
 fn what_is_fitted_does_not_depend_on_which_lines_are_free() {
     let fitted = |coherence: &str| {

@@ -45,7 +45,8 @@ fn a_curve_has_a_point_a_number_of_cpus_and_mitigation() {
     let expect = [2, 4, 8, 16].map(|cpus| [(cpus, "baseline"), (cpus, "all")]).concat();
     assert_eq!(keys, expect);
     for point in points {
-        // Every instance on a CPU of its own: twice the CPUs, twice the operations, less what the kernel adds.
+        // Every instance on a CPU of its own: twice the CPUs, twice the operations, less what the
+        // kernel adds.
         let per_cpu = point["metric"]["value"].as_f64().unwrap() / point["cpus"].as_f64().unwrap();
         assert!((9_000.0..9_750.0).contains(&per_cpu), "{point}");
     }

@@ -1,4 +1,5 @@
-//! `hitm validate`: the recorded score is what is reached, the README says the same, and every miss is explained.
+//! `hitm validate`: the recorded score is what is reached, the README says the same, and every miss
+//! is explained.
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,7 +57,8 @@ fn a_changed_model_says_so() {
     assert!(ended.stdout.contains("(used, off)"), "80 sharers at 10 ns each are not within 5 %: {}", ended.stdout);
 }
 
-/// What this machine gives is asserted nowhere: only that all is there, and that rows which set a number never count.
+/// What this machine gives is asserted nowhere: only that all is there, and that rows which set a
+/// number never count.
 #[test]
 fn this_machine_stands_beside_its_own_simulation() {
     let folder = folder();
@@ -75,7 +77,8 @@ fn this_machine_stands_beside_its_own_simulation() {
             name
         })
         .collect();
-    // Which ones depends on how busy the machine is: a quantity of which no run gave a figure sets nothing.
+    // Which ones depends on how busy the machine is: a quantity of which no run gave a figure sets
+    // nothing.
     assert!(!sets.is_empty(), "no number of the machine was measured");
     let rows = file["rows"].as_array().expect("rows");
     if sets.contains(&"same_llc_ns") {

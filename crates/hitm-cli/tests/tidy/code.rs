@@ -16,7 +16,8 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Files that may be longer, and why.
 const LONG_FILES: [(&str, &str); 0] = [];
-/// How far above an operation its reason may stand: one comment settles the steps of one transition.
+/// How far above an operation its reason may stand: one comment settles the steps of one
+/// transition.
 const REASON_LINES: usize = 8;
 
 #[test]
@@ -83,7 +84,8 @@ fn functions_fit_on_a_screen() {
 
 const ORDERINGS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 
-/// Orderings that are handed to an operation or named as a constant: not those that are matched or compared.
+/// Orderings that are handed to an operation or named as a constant: not those that are matched or
+/// compared.
 #[derive(Default)]
 struct Orderings {
     /// Line, ordering, and where the item around it begins.
@@ -148,8 +150,8 @@ impl<'ast> Visit<'ast> for Orderings {
     }
 }
 
-/// Whether a comment within reach of `line` names `ordering`: on it, in the lines above, or in the doc of the item around it,
-/// which begins on line `item`.
+/// Whether a comment within reach of `line` names `ordering`: on it, in the lines above, or in the
+/// doc of the item around it, which begins on line `item`.
 fn has_reason(lines: &[&str], line: usize, item: usize, ordering: &str) -> bool {
     let names = |text: &&str| text.split_once("//").is_some_and(|(_, comment)| comment.contains(ordering));
     let near = &lines[line.saturating_sub(REASON_LINES + 1)..line];
@@ -258,7 +260,8 @@ fn add_names(fields: &[Field], names: &mut BTreeSet<String>) {
     }
 }
 
-/// Names of the scheduler's fields and objects of more than one word: those of one word are everyone's.
+/// Names of the scheduler's fields and objects of more than one word: those of one word are
+/// everyone's.
 fn scheduler_names() -> BTreeSet<String> {
     let mut names: BTreeSet<String> = OBJECTS.map(str::to_owned).into();
     for mitigation in ["baseline", "all", "all+as-posted", "cpupri-split-compact"] {

@@ -30,10 +30,8 @@ const WORDS: [(&str, &str); 20] = [
 ];
 
 /// Folders and files whose text is still to be rewritten. The list only ever gets shorter.
-const NOT_YET: [&str; 15] = [
+const NOT_YET: [&str; 13] = [
     "CHANGELOG.md",
-    "crates/hitm-cli/",
-    "crates/hitm-lab/",
     "crates/hitm-loom/",
     "crates/hitm-report/",
     "crates/hitm-sched/",

@@ -1,6 +1,7 @@
 //! What we mean by tidy, enforced: the rules that neither the compiler nor clippy knows.
 //!
-//! Each rule lists everything that breaks it, by file and line. An exception stands in a list, with its reason.
+//! Each rule lists everything that breaks it, by file and line. An exception stands in a list, with
+//! its reason.
 
 mod code;
 mod english;

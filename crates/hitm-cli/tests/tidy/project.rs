@@ -51,7 +51,8 @@ fn every_crate_has_a_page_and_a_licence() {
     }
 }
 
-/// One binary, so that `cargo run` can choose; no default members, so that `cargo test` tests every crate.
+/// One binary, so that `cargo run` can choose; no default members, so that `cargo test` tests every
+/// crate.
 #[test]
 fn two_commands_are_enough() {
     let workspace = manifest(&root());

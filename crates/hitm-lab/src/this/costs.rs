@@ -1,26 +1,26 @@
-//! What an access costs here, and a simulated machine of that.
+//! The costs of accesses on this machine, and a simulated machine made of them.
 //!
-//! | quantity | how it is measured | which number it sets |
+//! | quantity | how it is measured | the number that it sets |
 //! |---|---|---|
 //! | clock | additions that depend on each other | `clock_ghz`, which only turns time into cycles |
-//! | look at the clock | many of them | none; probes take care that looks are a fiftieth of the time |
-//! | load that hits | loads of few lines, none of which waits for another | `load_hit_ns` |
+//! | read of the clock | many of them | none; reads take a fiftieth of a probe's time |
+//! | load that hits | independent loads of few lines | `load_hit_ns` |
 //! | load that hits, after another | a chase through few lines | none |
-//! | read-modify-write that hits | additions to an own word | `rmw_hit_ns` |
-//! | read from the LLC | a chase through lines that the second-level cache has lost and the LLC not | `llc_read_ns` |
+//! | read-modify-write that hits | additions to a private word | `rmw_hit_ns` |
+//! | read from the LLC | a chase through lines that the L2 has lost and the LLC has not | `llc_read_ns` |
 //! | read from memory | a chase through a block well beyond the LLC | `memory_local_ns` |
-//! | hand-off, by distance | ping-pong whose players wait by trying | `same_core_ns`, `same_llc_ns`, ... |
-//! | idle transfer | a chase through lines that the other CPU has written | `queued_factor`: the hand-off over it |
-//! | operations a visit | two CPUs add: hand-off over the time between two adds | `follow_up_hits`: those beyond the first |
-//! | interrupt, sending | two idle CPUs wake each other in turn: what the call takes | `interrupt_send_ns` |
-//! | interrupt to an idle CPU | the same: from the call to the next one | `interrupt_delivery_ns`: less the call and the entry; `idle_exit_ns`: nothing, an idle CPU looks for interrupts |
+//! | transfer, by distance | ping-pong whose players wait by trying | `same_core_ns`, `same_llc_ns`, ... |
+//! | idle transfer | a chase through lines that the other CPU has written | `queued_factor`: the transfer over it |
+//! | operations per visit | two CPUs add: transfer over the time between two adds | `follow_up_hits`: those after the first |
+//! | interrupt, sending | two idle CPUs wake each other in turn: the time of the call | `interrupt_send_ns` |
+//! | interrupt to an idle CPU | the same: from the call to the next one | `interrupt_delivery_ns`: minus call and entry; `idle_exit_ns`: zero, an idle CPU polls for interrupts |
 //!
-//! **Loads that hit.** The simulated CPU does one access after the other, so what an access costs has to be what it adds to the
-//! time of a program. Few loads give the address of the next one; a processor does the others side by side. The time from load
-//! to load of a chase is shown beside it.
+//! **Loads that hit.** The simulated CPU makes one access after the other, so the cost of an access
+//! must be the time that it adds to a program. Few loads give the address of the next one, and a
+//! processor overlaps the others. The time per load of a chase is shown beside it.
 //!
-//! A hand-off is that of the ping-pong loop, as in every cost table of `hitm-machine`. What is not here keeps the value of the
-//! nearest family's table.
+//! A transfer is that of the ping-pong loop, as in every cost table of `hitm-machine`. A number
+//! that is not measured here has the value of the nearest family's table.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,31 +40,31 @@ use crate::{Given, Program, mean_nanos, measure};
 /// A quantity of this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// The unit.
     pub unit: &'static str,
-    /// What was measured; none where it cannot be.
+    /// The measurement; `None` where there cannot be one.
     pub measured: Option<Sample>,
-    /// The numbers of the simulated machine that were set from it, and to what.
+    /// The numbers of the simulated machine that it sets, with their values.
     pub sets: Vec<(String, f64)>,
-    /// What has to be known of it.
+    /// A remark for the reader.
     pub note: Option<String>,
 }
 
-/// Pairs of a distance that take turns, so that the quartiles show how different they are.
+/// Pairs per distance, in turn, so that the quartiles show their differences.
 const PAIRS: usize = 5;
 
-/// A block beyond this is not taken however large the LLC is.
+/// The largest block, whatever the size of the LLC.
 const MOST_BYTES: usize = 512 << 20;
-/// A block where nobody says how large the LLC is.
+/// The block where the size of the LLC is unknown.
 const SOME_BYTES: usize = 256 << 20;
 
-/// Loads of a repetition from the LLC, and from memory: less than half a millisecond.
+/// Loads per repetition from the LLC and from memory: less than half a millisecond.
 const LLC_STEPS: u32 = 16_000;
 const MEMORY_STEPS: u32 = 4_000;
 
-/// How a quantity is measured.
+/// The method of a quantity.
 #[derive(Debug)]
 enum Means {
     Clock,
@@ -82,7 +82,7 @@ enum Means {
 }
 
 impl Means {
-    /// The program that gives it and the figure of that, on CPUs that take turns; none where it is a loop of this crate.
+    /// Returns the program, with CPUs that take turns; `None` for a loop of this crate.
     fn program(&self, time: Span) -> Option<(Vec<Vec<CpuId>>, Program)> {
         let pairs = |class: &Class| class.pairs.iter().map(|pair| pair.to_vec()).collect();
         match self {
@@ -92,7 +92,7 @@ impl Means {
         }
     }
 
-    /// The figure of what its program gave.
+    /// Returns the figure of a program's outcome.
     fn figure(&self, given: &Given) -> f64 {
         match self {
             Self::Adds(_) => mean_nanos(&given.measured) / given.measured.len() as f64,
@@ -101,7 +101,7 @@ impl Means {
     }
 }
 
-/// The quantities of a machine, with what is needed to measure them.
+/// The quantities of a machine, with what their measurement needs.
 #[derive(Debug)]
 pub(super) struct Bench {
     topology: Arc<Topology>,
@@ -113,7 +113,7 @@ pub(super) struct Bench {
     written: Written,
 }
 
-/// The bytes of the data caches of a CPU as Linux has them, by level from the first.
+/// Returns the sizes in bytes of a CPU's data caches, from L1 on, as Linux lists them.
 fn cache_sizes(os_index: u32) -> Vec<usize> {
     let path = |index: usize, file: &str| format!("/sys/devices/system/cpu/cpu{os_index}/cache/index{index}/{file}");
     let read = |index, file| fs::read_to_string(path(index, file)).ok();
@@ -132,11 +132,11 @@ fn cache_sizes(os_index: u32) -> Vec<usize> {
 }
 
 impl Bench {
-    /// Everything that can be measured on `topology`, in loops of `time`.
+    /// Returns everything that can be measured on `topology`, in loops of `time`.
     pub(super) fn new(topology: &Arc<Topology>, time: Span) -> Self {
         let sizes = cache_sizes(topology.cpu(CpuId(0)).os_index);
         let llc = match sizes[..] {
-            // Every second line of a ring is loaded: these are twice what the second-level cache holds.
+            // Every second line of a ring is loaded, so the loaded lines are twice the L2's size.
             [.., second, last] if last >= 8 * second => Some(Ring::new(4 * second)),
             _ => None,
         };
@@ -181,12 +181,13 @@ impl Bench {
         self.quantities.push((name.to_owned(), unit, means));
     }
 
-    /// How many quantities there are.
+    /// Returns the number of quantities.
     pub(super) fn len(&self) -> usize {
         self.quantities.len()
     }
 
-    /// Measures quantity `index` once more, for the `round`th time; and how long the operating system kept it waiting.
+    /// Measures quantity `index` once more, for the `round`th time. Also returns the time for which
+    /// the operating system kept it waiting.
     pub(super) fn measure(&mut self, index: usize, round: usize) -> (f64, Span) {
         let Self { topology, time, quantities, near, llc, memory, written } = self;
         let means = &quantities[index].2;
@@ -227,7 +228,7 @@ impl Bench {
         }
     }
 
-    /// The machine that was measured, given a sample of each quantity.
+    /// Builds the machine from a sample of each quantity.
     pub(super) fn machine(&self, samples: &[Option<Sample>]) -> (Costs, Vec<Quantity>) {
         let mut costs = Costs::of(&self.topology, CostSet::Runtime);
         let family = costs.family.name.clone();
@@ -252,7 +253,7 @@ impl Bench {
         (costs, quantities)
     }
 
-    /// Whether one of `quantities` set a number of the machine from what `body` does.
+    /// Returns whether one of `quantities` set a number of the machine from the program of `body`.
     pub(super) fn were_set_from(&self, quantities: &[Quantity], body: &Body) -> bool {
         let Body::Probe(cpus, program) = body else { return false };
         let mut set = self.quantities.iter().zip(quantities).filter(|(_, quantity)| !quantity.sets.is_empty());
@@ -263,7 +264,7 @@ impl Bench {
         })
     }
 
-    /// What this machine has not, so that nothing was measured of it.
+    /// Returns the quantities that this machine does not have.
     pub(super) fn not_measured(&self) -> Vec<String> {
         let topology = &self.topology;
         let mut missing = Vec::new();
@@ -283,12 +284,12 @@ impl Bench {
     }
 }
 
-/// What later quantities need of earlier ones.
+/// Values that later quantities need of earlier ones.
 #[derive(Debug)]
 struct Known {
-    /// The parameter of the distance over which the structure is measured.
+    /// The parameter of the distance at which the structure is measured.
     structural: Option<String>,
-    /// Hand-offs by parameter.
+    /// Transfer times by parameter.
     hand_offs: Vec<(String, f64)>,
 }
 
@@ -297,7 +298,7 @@ impl Known {
         self.hand_offs.iter().find(|(parameter, _)| *parameter == class.parameter).map(|(_, nanos)| *nanos)
     }
 
-    /// The numbers of the machine that follow from a quantity.
+    /// Returns the numbers of the machine that follow from a quantity.
     fn numbers(&mut self, means: &Means, median: f64, costs: &Costs) -> Vec<(String, f64)> {
         let number = |name: &str, value: f64| vec![(name.to_owned(), value)];
         match means {
@@ -313,7 +314,7 @@ impl Known {
             }
             Means::Transfer(class) => {
                 match self.hand_off(class) {
-                    // A queued hand-off that takes longer than an idle one: the model knows none.
+                    // The model has no queued transfer that takes longer than an idle one.
                     Some(hand_off) if self.structural.as_deref() == Some(&class.parameter) => {
                         number("queued_factor", (hand_off / median).min(1.0))
                     }
@@ -335,8 +336,8 @@ impl Known {
 
 #[cfg(test)]
 impl Bench {
-    /// What this would measure on the simulated machine `setting`: programs are run there, and what is a loop natively is
-    /// looked up in its costs.
+    /// Returns the figures that this would measure on the simulated machine `setting`: it runs the
+    /// programs there, and looks up native loops in the costs.
     pub(super) fn on_simulated(&self, setting: &crate::Setting) -> Vec<Option<Sample>> {
         use hitm_workloads::probe::{LineState, TransferOperation};
         let numbers = setting.costs.parameters();
@@ -378,7 +379,7 @@ mod tests {
         Bench::new(&Arc::new(topology), Span::from_micros(10))
     }
 
-    /// A machine on which each quantity is as `of` says.
+    /// A machine on which each quantity has the value `of`.
     fn machine(bench: &Bench, of: impl Fn(&str) -> Option<f64>) -> (Costs, Vec<Quantity>) {
         let samples: Vec<Option<Sample>> = bench.quantities.iter().map(|(name, ..)| Sample::of(&[of(name)?])).collect();
         bench.machine(&samples)
@@ -415,7 +416,7 @@ mod tests {
             ("queued_factor", 0.8),
             ("follow_up_hits", 3.0),
             ("interrupt_send_ns", 150.0),
-            // Less the call, and 10 ns to take it.
+            // Minus the call, and 10 ns to take it.
             ("interrupt_delivery_ns", 240.0),
             ("idle_exit_ns", 0.0),
         ] {

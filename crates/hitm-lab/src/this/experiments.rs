@@ -1,4 +1,5 @@
-//! What is done on both hosts, and which figures come of it. None of them set a number of the simulated machine, but for those that say so.
+//! The experiments that run on both hosts, and their figures. None of them set a number of the
+//! simulated machine, apart from those that say so.
 
 use hitm_machine::{CostSet, Costs, Distance, Latencies};
 use hitm_memory::Span;
@@ -12,13 +13,13 @@ use crate::{Given, Program, mean_nanos};
 /// Round trips of a ping-pong.
 const ROUNDS: u64 = 2_000;
 
-/// Rounds of the writer that readers wait for, and its work between.
+/// Rounds of the writer that readers wait for.
 const NEWS: u32 = 40;
-/// Many times what a thread that waits here takes to offer its CPU to others once, after a hundred looks: else most news would
-/// come while it does, or none.
+/// The writer's work between two rounds. It is many times as long as one yield of a waiting thread,
+/// which follows a hundred reads. Otherwise most writes would come during a yield, or none.
 const GAP: Span = Span::from_micros(20);
 
-/// What is run.
+/// The program of an experiment.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
     /// A probe on these CPUs.
@@ -28,7 +29,8 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// How long the operating system may keep its threads waiting before a repetition is done again.
+    /// Returns the time for which the operating system may keep its threads waiting before a
+    /// repetition is made again.
     pub(super) fn tolerated_wait(&self, topology: &Topology) -> Span {
         match self {
             Self::Probe(..) => Span::ZERO,
@@ -36,7 +38,7 @@ impl Body {
         }
     }
 
-    /// How often a repetition is done at most until it is left alone.
+    /// Returns the largest number of tries of a repetition.
     pub(super) fn tries(&self) -> usize {
         match self {
             Self::Probe(..) => TRIES,
@@ -45,14 +47,14 @@ impl Body {
     }
 }
 
-/// A figure of what a probe gave.
+/// A figure of a probe's outcome.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Figure {
-    /// Nanoseconds an operation of those who come first, so many.
+    /// Nanoseconds per operation of the first participants: their number.
     First(usize),
-    /// The same of those who come after so many.
+    /// Nanoseconds per operation of the participants after the first ones: the number of those.
     After(usize),
-    /// The median of what single participants waited, in nanoseconds.
+    /// The median of the delays of single participants, in nanoseconds.
     MedianDelay,
 }
 
@@ -70,15 +72,16 @@ impl Figure {
     }
 }
 
-/// Something that is run, and the rows that come of it.
+/// A program, and the rows that come of it.
 #[derive(Clone, Debug)]
 pub(super) struct Experiment {
     pub(super) body: Body,
-    /// Name and figure; one that is no probe has one figure, which it gives itself.
+    /// Name and figure. An exercise has one figure, which it returns itself.
     pub(super) rows: Vec<(String, Figure)>,
 }
 
-/// Two CPUs of each distance that the machine has, of each up to `most` pairs, and the parameter of the cost table that is the hand-off between such.
+/// Returns the distances that the machine has: for each, up to `most` pairs of CPUs, and the
+/// parameter of the cost table for a transfer.
 pub(super) fn classes(topology: &Topology, most: usize) -> Vec<Class> {
     let costs = Costs::of(topology, CostSet::Runtime);
     let latencies = Latencies::new(topology, &costs);
@@ -90,7 +93,7 @@ pub(super) fn classes(topology: &Topology, most: usize) -> Vec<Class> {
                 Distance::SameCore => ("same core".to_owned(), "same_core_ns".to_owned()),
                 Distance::SameLlc => ("same LLC".to_owned(), "same_llc_ns".to_owned()),
                 Distance::SamePackage => {
-                    // The table's last value stands for all that are farther.
+                    // The table's last value applies to all farther distances.
                     let known = costs.family.same_package.values.len();
                     let hops = (position(one).abs_diff(position(other)) as usize).min(known);
                     (format!("same package, {hops} apart"), format!("same_package_ns_hop_{hops}"))
@@ -110,24 +113,24 @@ pub(super) fn classes(topology: &Topology, most: usize) -> Vec<Class> {
 /// CPUs that are equally far from each other.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
-    /// How far, in words.
+    /// The distance, in words.
     pub(super) name: String,
     /// The parameter of the cost table.
     pub(super) parameter: String,
     pub(super) pairs: Vec<[CpuId; 2]>,
 }
 
-/// The loop of the measuring tools, from which hand-offs are set.
+/// The loop of the measuring tools, which sets transfer times.
 pub(super) fn hand_off(waiting: Waiting) -> Program {
     Program::PingPong { rounds: ROUNDS, home: None, waiting }
 }
 
-/// Everybody adds: from which operations a visit are set.
+/// All CPUs add: this sets the operations per visit.
 pub(super) fn blind_adds(time: Span) -> Program {
     Program::Counter { scope: Scope::Machine, operation: CounterOperation::Add, time, pause: Span::ZERO }
 }
 
-/// Every experiment; probes that go on for a time do it for `time`.
+/// Returns every experiment. Probes that run for a time run for `time`.
 pub(super) fn all(topology: &Topology, time: Span) -> Vec<Experiment> {
     let everybody = first_cpus(topology, topology.cpus());
     let mut experiments = Vec::new();
@@ -141,7 +144,7 @@ pub(super) fn all(topology: &Topology, time: Span) -> Vec<Experiment> {
     }
     let programs = [counters(time), words(&everybody, time), locks(time), lists(time)].concat();
     experiments.extend(programs.into_iter().filter_map(|(rows, program)| {
-        // Of one CPU there are no others to wait for.
+        // With one CPU there is no other participant.
         let needs_two = rows.iter().any(|(_, figure)| !matches!(figure, Figure::First(_)));
         let whole = |(name, figure): (&str, Figure)| (name.to_owned(), whole(figure, everybody.len()));
         (everybody.len() > 1 || !needs_two).then(|| Experiment {
@@ -155,7 +158,7 @@ pub(super) fn all(topology: &Topology, time: Span) -> Vec<Experiment> {
     experiments
 }
 
-/// Of nobody means of everybody.
+/// Participants of "the first none" are all.
 fn whole(figure: Figure, participants: usize) -> Figure {
     match figure {
         Figure::First(0) => Figure::First(participants),
@@ -163,10 +166,10 @@ fn whole(figure: Figure, participants: usize) -> Figure {
     }
 }
 
-/// Rows and the program that gives them.
+/// Rows, and the program that gives them.
 type Programs = Vec<(Vec<(&'static str, Figure)>, Program)>;
 
-/// Nanoseconds an operation of everybody.
+/// Nanoseconds per operation of all participants.
 fn of_all(name: &'static str, program: Program) -> (Vec<(&'static str, Figure)>, Program) {
     (vec![(name, Figure::First(0))], program)
 }
@@ -186,8 +189,8 @@ fn counters(time: Span) -> Programs {
     ]
 }
 
-/// Words and masks, of which the first of `everybody` reads; with one CPU alone nobody does. A search asks for anybody: one for
-/// all would mostly time how their set is made.
+/// Words and masks, which the first of `everybody` reads; a CPU that is alone does not read. A
+/// search is for any CPU: a search for all would mostly time the making of their set.
 fn words(everybody: &[CpuId], time: Span) -> Programs {
     let mix = |kind, roles| Program::Mix { scope: Scope::Machine, kind, roles, time, pause: Span::ZERO };
     let mask = |scope, form, search, roles| Program::Mask { scope, form, search, roles, time, pause: Span::ZERO };
@@ -233,12 +236,12 @@ fn locks(time: Span) -> Programs {
         LockKind::Mcs => "lock, MCS",
         LockKind::Queued => "lock, queued",
     };
-    // With no time to back off the two kinds of ticket lock are one.
+    // Without time to back off, the two kinds of ticket lock are the same.
     let kinds = LockKind::ALL.into_iter().filter(|kind| *kind != LockKind::TicketBackOff);
     kinds.map(|kind| of_all(name(kind), lock(kind))).collect()
 }
 
-/// Elements of the list that references are taken in.
+/// Elements of the list whose references are counted.
 const ELEMENTS: usize = 4;
 
 fn lists(time: Span) -> Programs {

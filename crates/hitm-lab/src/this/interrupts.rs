@@ -1,4 +1,4 @@
-//! What it takes to wake an idle CPU: two send each other interrupts in turn.
+//! The cost of waking an idle CPU: two CPUs send each other interrupts in turn.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use hitm_topology::CpuId;
 
 use super::loops::look_nanos;
 
-/// Round trips of a repetition: some hundred microseconds.
+/// Round trips per repetition: some hundred microseconds.
 const ROUNDS: u32 = 400;
 
 /// Two CPUs that wake each other.
@@ -32,8 +32,8 @@ impl Wakes {
         }
     }
 
-    /// What participant `index` of two does; the first says how many nanoseconds pass between a sending and the one that it
-    /// wakes somebody for.
+    /// Runs participant `index` of two. The first returns the nanoseconds between a send and the
+    /// send of the CPU that it wakes.
     pub(super) fn one_way(&self, index: usize) -> f64 {
         let begin = Instant::now();
         for _ in 0..ROUNDS {
@@ -48,7 +48,7 @@ impl Wakes {
         begin.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS)
     }
 
-    /// The same; how many nanoseconds a sending takes, less the look at the clock that times it.
+    /// The same; returns the nanoseconds of a send, minus the read of the clock that times it.
     pub(super) fn sending(&self, index: usize) -> f64 {
         let mut nanos = 0.0;
         let mut timed = || {

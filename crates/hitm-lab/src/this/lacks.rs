@@ -1,5 +1,6 @@
-//! Why the simulated machine does not do what this one does: the effect that the model lacks, and the experiment that shows it.
-//! All were made on two CPUs of an EPYC of 2021 (Zen 3) under a hypervisor; README.md has the figures.
+//! Why the simulated machine differs from this one: the effect that the model lacks, and the
+//! experiment that shows it. All experiments were made on two CPUs of an EPYC of 2021 (Zen 3) under
+//! a hypervisor; README.md has the figures.
 
 /// Whether the simulated figure is too small, or too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ const READ_FIRST: &str =
 const NEWS: &str =
     "a thread that waits here offers its CPU to others after a hundred looks, and news that come meanwhile wait";
 
-/// Rows whose names begin so, in which direction they are off, and why; the first that fits.
+/// Prefixes of rows' names, the direction of the error, and the reason; the first match counts.
 const REASONS: [(&str, Off, &str); 19] = [
     ("ping-pong", TooLarge, READ_FIRST),
     ("one counter, load and compare-exchange", TooLarge, VISIT),
@@ -53,13 +54,13 @@ const REASONS: [(&str, Off, &str); 19] = [
     ("", TooSmall, INSTRUCTIONS),
 ];
 
-/// What explains that a row named so fails, its simulated figure being `ratio` times the measured one, on one CPU or several; none
-/// when it is not known.
+/// Returns the reason why a row of this name fails when its simulated figure is `ratio` times the
+/// measured one; `None` when it is not known.
 pub(super) fn lacks(row: &str, ratio: f64, is_alone: bool) -> Option<&'static str> {
     let off = if ratio < 1.0 { TooSmall } else { TooLarge };
     let fits = |(name, direction, _): &&(&str, Off, &str)| row.starts_with(name) && *direction == off;
     let reason = REASONS.iter().find(fits).map(|(.., reason)| *reason);
-    // Nobody takes a line away from one that is alone.
+    // The lines of a CPU that runs alone are not invalidated.
     let is_own = |reason: &&str| *reason == INSTRUCTIONS || *reason == RUNTIME;
     match reason {
         Some(_) if is_alone && off == TooSmall => reason.filter(is_own).or(Some(INSTRUCTIONS)),

@@ -1,19 +1,20 @@
-//! This machine beside a simulation of it: the costs are measured here, a machine is built from them, and the same programs run on
-//! both.
+//! Compares this machine with a simulation of it: measures the costs here, builds a machine from
+//! them, and runs the same programs on both.
 //!
-//! | what | file |
+//! | contents | file |
 //! |---|---|
 //! | the smallest loops | `loops.rs`, `interrupts.rs` |
-//! | what is measured, and which number of the machine it sets | `costs.rs` |
-//! | what then runs on both | `experiments.rs`, tasks in `runtime.rs` |
+//! | the measured quantities, and the numbers that they set | `costs.rs` |
+//! | the programs that run on both | `experiments.rs`, tasks in `runtime.rs` |
 //! | repetitions, and which of them count | `tally.rs` |
 //! | median, quartiles, outliers | `sample.rs` |
-//! | a figure on both hosts, and whether they agree | `row.rs` |
-//! | why they do not | `lacks.rs` |
+//! | a figure on both hosts, and the verdict | `row.rs` |
+//! | reasons of failures | `lacks.rs` |
 //!
-//! **What is honest here.** The simulated machine has no number that was chosen by a row that it is to predict; rows that set a number say so
-//! and count for nothing. Every measurement is repeated, one repetition of each after the other, so that a slow minute is everybody's;
-//! a repetition in which Linux took a CPU away is done again. What a hypervisor takes away nobody tells.
+//! **Honesty.** No number of the simulated machine was chosen by a row that it is to predict. A row
+//! that set a number says so and does not count. Measurements are repeated in rounds, so that a
+//! slow minute affects all of them alike. A repetition in which Linux preempted a thread is made
+//! again. Preemption by a hypervisor is not visible.
 
 mod costs;
 mod experiments;
@@ -39,54 +40,57 @@ use costs::Bench;
 use experiments::{Body, Experiment, Figure};
 use tally::{Series, Tally};
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Repetitions of every measurement; one at least.
     pub runs: usize,
-    /// Seeds of every simulation, from 1; one at least.
+    /// Random seeds per simulation, from 1; one at least.
     pub seeds: u64,
-    /// Who is served next on a contended line of the simulated machine.
+    /// The arbitration policy of the simulated machine.
     pub arbitration: Arbitration,
-    /// Numbers of the simulated machine that are given and not measured.
+    /// Numbers of the simulated machine that are given, not measured.
     pub model: Vec<(String, f64)>,
 }
 
 impl Default for Options {
-    /// Under a minute on two CPUs that are left alone.
+    /// Under a minute on two idle CPUs.
     fn default() -> Self {
         Self { runs: 30, seeds: 3, arbitration: Arbitration::default(), model: Vec::new() }
     }
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The machine's name and shape.
     pub machine: String,
-    /// Its processor, as it calls itself.
+    /// Its processor's name.
     pub processor: Option<String>,
-    /// Processes that wanted a CPU on the mean of the last minute, before and after, where Linux says so.
+    /// The load average of one minute, before and after, where Linux has it.
     pub load: Option<[f64; 2]>,
-    /// The part of the CPUs' time that a hypervisor gave to others meanwhile, where Linux is told.
+    /// The share of the CPUs' time that a hypervisor gave to other guests (steal time), where Linux
+    /// has it.
     pub stolen: Option<f64>,
     /// Repetitions.
     pub runs: usize,
-    /// Seeds.
+    /// Random seeds.
     pub seeds: u64,
-    /// Who is served next on the simulated machine.
+    /// The arbitration policy of the simulated machine.
     pub arbitration: Arbitration,
-    /// Repetitions done again because the operating system took a CPU away.
+    /// Repetitions that were made again because the operating system preempted a thread.
     pub done_again: usize,
-    /// Rounds that are left out for a quantity, at most, because the CPUs were at another distance then.
+    /// The largest number of rounds that were left out for a quantity because the CPUs were at
+    /// another distance.
     pub moved: usize,
-    /// Between which nine of ten hand-offs of the same two CPUs lay in the meantime, in nanoseconds, where there are two.
+    /// The range of nine of ten transfer times of the same two CPUs, in nanoseconds, where there
+    /// are two.
     pub hand_offs: Option<[f64; 2]>,
-    /// What was measured to build the machine from.
+    /// The quantities that the machine is built from.
     pub quantities: Vec<Quantity>,
-    /// What could not be.
+    /// Quantities that could not be measured.
     pub not_measured: Vec<String>,
-    /// The cost table of all else.
+    /// The cost table of all other numbers.
     pub note: Option<String>,
     /// Every number of the simulated machine.
     pub model: std::collections::BTreeMap<String, f64>,
@@ -95,24 +99,24 @@ pub struct Report {
 }
 
 impl Report {
-    /// How many rows came out so.
+    /// Returns the number of rows with this verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows.iter().filter(|row| row.verdict() == verdict).count()
     }
 }
 
-/// A step is about to begin: how many are done of how many, and what it is.
+/// Called when a step begins: the number of finished steps, of all steps, and the step's name.
 pub type OnStep<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
-/// How long CPUs contend in a repetition here, after a quarter of that which does not count: short, so that most repetitions
-/// fit between two turns of the operating system.
+/// The measured time of contention here, after a quarter of it as warm-up: short, so that most
+/// repetitions fit between two preemptions.
 const MEASURED: Span = Span::from_micros(500);
 
 /// The same in simulated time.
 const SIMULATED: Span = Span::from_micros(100);
 
-/// Rounds at most, for each repetition that is wanted, when a hypervisor moves the CPUs.
+/// The largest number of rounds per repetition that is wanted, when a hypervisor moves the CPUs.
 const MOST_ROUNDS: usize = 2;
 
 /// Measures this machine, `topology`, simulates it, and compares.
@@ -121,7 +125,8 @@ const MOST_ROUNDS: usize = 2;
 /// When the simulated machine stalls.
 ///
 /// # Panics
-/// When there is nothing to do, no runs or no seeds, or when [`Costs::set`](hitm_machine::Costs::set) refuses a number that is given.
+/// When there is nothing to do, no runs or no seeds, or when
+/// [`Costs::set`](hitm_machine::Costs::set) refuses a given number.
 pub fn run(topology: &Arc<Topology>, options: &Options, on_step: OnStep<'_>) -> Result<Report, Stalled> {
     assert!(options.runs > 0 && options.seeds > 0, "{options:?}: one run and one seed at least");
     let mut bench = Bench::new(topology, MEASURED);
@@ -184,33 +189,35 @@ pub fn run(topology: &Arc<Topology>, options: &Options, on_step: OnStep<'_>) -> 
     })
 }
 
-/// Processes that wanted a CPU, on the mean of the last minute.
+/// Returns the load average of one minute.
 fn load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// All time of all CPUs since they started, and what of it a hypervisor gave to others, in ticks.
+/// Returns the time of all CPUs since they started, and the steal time in it, in ticks.
 fn cpu_time() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks = text.lines().next()?.split_whitespace().skip(1).map_while(|ticks| ticks.parse().ok());
-    // User, nice, system, idle, waiting for devices, two kinds of interrupts, stolen; what guests get is part of user.
+    // User, nice, system, idle, waiting for devices, two kinds of interrupts, stolen. The time of
+    // guests is part of user.
     let ticks: Vec<u64> = ticks.take(8).collect();
     Some([ticks.iter().sum(), *ticks.get(7)?])
 }
 
-/// The part that was stolen between two looks.
+/// Returns the share of steal time between two readings.
 fn stolen(before: [u64; 2], after: [u64; 2]) -> f64 {
     let [all, stolen] = [0, 1].map(|index| after[index].saturating_sub(before[index]) as f64);
     if all > 0.0 { stolen / all } else { 0.0 }
 }
 
-/// The figures of an experiment's rows, here; and how long the operating system kept it waiting.
+/// Returns the figures of an experiment's rows here, and the time for which the operating system
+/// kept its threads waiting.
 fn measured(topology: &Arc<Topology>, experiment: &Experiment, round: usize) -> (Vec<f64>, Span) {
     match &experiment.body {
         Body::Probe(cpus, program) => {
             let given = measure(topology, cpus, program);
             let figure = |(_, figure): &(String, Figure)| match figure {
-                // The look at the clock in it costs nothing on a simulated machine.
+                // Reading the clock costs nothing on a simulated machine.
                 Figure::MedianDelay => figure.of(&given) - look_nanos(),
                 _ => figure.of(&given),
             };
@@ -222,12 +229,12 @@ fn measured(topology: &Arc<Topology>, experiment: &Experiment, round: usize) -> 
     }
 }
 
-/// Nanoseconds of a look at the clock, on this thread.
+/// Returns the nanoseconds of a read of the clock, on this thread.
 fn look_nanos() -> f64 {
     NativeWorkers::new(1, false).visit(CpuId(0), loops::look_nanos)
 }
 
-/// The same, simulated: by row, then by seed.
+/// Returns the simulated figures: by row, then by random seed.
 fn simulated(setting: &Setting, experiment: &Experiment, seeds: u64) -> Result<Vec<Vec<f64>>, Stalled> {
     let mut rows = vec![Vec::new(); experiment.rows.len()];
     for seed in 1..=seeds {
@@ -268,7 +275,7 @@ mod tests {
     fn every_row_has_a_figure_on_both_hosts() {
         let report = check("this");
         for row in &report.rows {
-            // None where a hypervisor moved the CPUs each time.
+            // `None` where the hypervisor moved the CPUs in each round.
             let measured = row.measured.unwrap_or_default();
             assert!(measured.runs <= 2 && (measured.median > 0.0) == (measured.runs > 0), "{row:?}");
             assert!(row.simulated.is_some_and(|simulated| simulated > 0.0), "{row:?}");
@@ -284,8 +291,8 @@ mod tests {
         }
     }
 
-    /// A machine that is built from what it gives itself is that machine: the costs are found again, and programs that set
-    /// none of them take as long.
+    /// A machine that is built from its own measurements is the same machine: it finds its costs
+    /// again, and programs that set no cost take as long.
     #[test]
     fn a_simulated_machine_is_recovered() {
         let topology = Arc::new(hitm_topology::parse("pack:1 l3:2 core:2 pu:2").expect("a machine"));

@@ -1,28 +1,28 @@
-//! A figure of this machine beside the simulated one.
+//! A figure on this machine and on the simulated one.
 
 use super::Sample;
 use super::lacks::lacks;
 
-/// How far a simulated figure may be off.
+/// The largest relative error of a simulated figure that passes.
 pub const TOLERANCE: f64 = 0.25;
 
-/// What becomes of a row.
+/// The verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The simulated figure is near enough.
+    /// The simulated figure is within the tolerance.
     Pass,
     /// It is not.
     Fail,
-    /// A number of the simulated machine was set from this measurement: it can confirm nothing.
+    /// A number of the simulated machine was set from this measurement, so it confirms nothing.
     Used,
-    /// There is no figure on one of the two sides.
+    /// One of the two figures is missing.
     Missing,
-    /// In most repetitions the operating system took CPUs away: what was measured says nothing.
+    /// In most repetitions the operating system preempted threads, so the measurement says nothing.
     Disturbed,
 }
 
 impl Verdict {
-    /// The word in a table.
+    /// Returns the verdict's word in a table.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -38,13 +38,13 @@ impl Verdict {
 /// A figure on both hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// The unit of both.
+    /// The unit of both figures.
     pub unit: &'static str,
-    /// Measured here.
+    /// The measured figure.
     pub measured: Option<Sample>,
-    /// Simulated, the median over the seeds.
+    /// The simulated figure: the median over random seeds.
     pub simulated: Option<f64>,
     /// Whether one CPU ran it.
     pub is_alone: bool,
@@ -53,20 +53,20 @@ pub struct Row {
 }
 
 impl Row {
-    /// Simulated over measured.
+    /// Returns the simulated figure over the measured one.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         Some(self.simulated? / self.measured?.median).filter(|ratio| ratio.is_finite())
     }
 
-    /// Why it fails, if it does: what the model lacks.
+    /// Returns what the model lacks, for a row that fails.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let ratio = self.ratio().filter(|_| self.verdict() == Verdict::Fail)?;
         lacks(&self.name, ratio, self.is_alone)
     }
 
-    /// What becomes of it.
+    /// Returns the verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.ratio() {

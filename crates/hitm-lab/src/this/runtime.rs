@@ -1,4 +1,4 @@
-//! Tasks of the runtime, the same ones on both hosts.
+//! Exercises of the runtime, the same on both hosts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ use super::tally::TRIES;
 use crate::Setting;
 use crate::host::kept_waiting;
 
-/// What tasks do.
+/// An exercise: what its tasks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exercise {
     /// Are spawned and joined.
     SpawnJoin,
-    /// Let each other go first.
+    /// Yield to each other.
     Yield,
-    /// Pass a message to and fro on one CPU.
+    /// Pass a message back and forth on one CPU.
     MessageOnOne,
     /// The same between two CPUs.
     MessageOnTwo,
@@ -32,16 +32,17 @@ pub(super) enum Exercise {
     Ffmpeg,
 }
 
-/// Tasks that are alive at once; how often that is done.
+/// Tasks that are alive at once, and the number of repetitions.
 const TASKS: u32 = 50;
 const BATCHES: u32 = 4;
-/// Times that each of four tasks yields.
+/// Yields of each of four tasks.
 const YIELDS: u32 = 100;
 /// Round trips of a message.
 const ROUNDS: u32 = 100;
-/// All work of the transcoder times this: five milliseconds a frame of CPU time, so that there are some in a short window.
+/// The factor on all work of the transcoder. A frame then takes five milliseconds of CPU time, so
+/// that a short window has some.
 const BURST_FACTOR: f64 = 0.1;
-/// A frame has gone through the whole pipeline before the measurement.
+/// A frame passes the whole pipeline before the measurement.
 const WINDOW: Window = Window { warm_up: Span::from_micros(50_000), measured: Span::from_micros(100_000) };
 
 impl Exercise {
@@ -62,19 +63,21 @@ impl Exercise {
         self != Self::MessageOnTwo || topology.cpus() > 1
     }
 
-    /// How long the operating system may keep its threads waiting: a fiftieth of their time where they go on for a time.
+    /// Returns the time for which the operating system may keep the threads waiting: a fiftieth of
+    /// their time, for an exercise that runs for a time.
     pub(super) fn tolerated_wait(self, topology: &Topology) -> Span {
         let time = if self == Self::Ffmpeg { WINDOW.warm_up + WINDOW.measured } else { Span::ZERO };
         Span::from_picos(time.as_picos() * topology.cpus() as u64 / 50)
     }
 
-    /// How often a repetition is done at most: what goes on for long is seldom left alone, however often it is done.
+    /// Returns the largest number of tries of a repetition. A long exercise is seldom undisturbed,
+    /// however often it is tried.
     pub(super) fn tries(self) -> usize {
         if self == Self::Ffmpeg { 2 } else { TRIES }
     }
 
-    /// The nanoseconds that one takes here, and how long the operating system kept threads waiting in the meantime; none when there
-    /// is no runtime to be had.
+    /// Returns the nanoseconds of the exercise here, and the time for which the operating system
+    /// kept threads waiting; `None` when no runtime can be made.
     pub(super) fn measure(self, topology: &Arc<Topology>, seed: u64) -> Option<(f64, Span)> {
         let runtime = NativeRuntime::new(topology.clone(), &Mitigation::baseline(), None, false).ok()?;
         let before = waits_of_threads();
@@ -86,14 +89,14 @@ impl Exercise {
         } else {
             runtime.run(move |handle| self.tasks(handle)).ok()?
         };
-        // Threads of an earlier runtime may still have been about to end.
+        // Threads of an earlier runtime may still be ending.
         let since = |(thread, waited): (OsString, Span)| {
             waited.saturating_sub(before.get(&thread).copied().unwrap_or(Span::ZERO))
         };
         Some((nanos, waits_of_threads().into_iter().map(since).sum()))
     }
 
-    /// The same on the simulated machine.
+    /// Returns the nanoseconds of the exercise on the simulated machine.
     pub(super) fn simulate(self, setting: &Setting) -> Result<f64, Stalled> {
         let mut config: Config = setting.config.clone();
         if self == Self::Ffmpeg {
@@ -147,7 +150,7 @@ fn nanos_a_frame(workload: &Ffmpeg) -> f64 {
     1e9 * rates.len() as f64 / rates.iter().sum::<f64>()
 }
 
-/// How long each thread of this process could have run and did not, by its number.
+/// Returns, by thread number, how long each thread of this process was runnable and did not run.
 fn waits_of_threads() -> BTreeMap<OsString, Span> {
     let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let wait = |thread: std::fs::DirEntry| {
@@ -190,7 +193,7 @@ async fn yields<P: Platform>(handle: Handle<P>) -> f64 {
     handle.now().since(begin).as_nanos_f64() / f64::from(YIELDERS * YIELDS)
 }
 
-/// Nanoseconds a round trip through two queues.
+/// Returns the nanoseconds per round trip through two queues.
 async fn message<P: Platform>(handle: Handle<P>, cpus: [CpuId; 2]) -> f64 {
     let queue = || Arc::new(Queue::<P, u32>::new(&handle, 1));
     let (there, back) = (queue(), queue());

@@ -1,33 +1,36 @@
 //! Repetitions of one measurement: median, quartiles, outliers.
 
-/// A value is an outlier when it is farther from the median than this many median absolute deviations. Three of them are two
-/// standard deviations of a normal distribution.
+/// A value is an outlier when it is farther from the median than this many median absolute
+/// deviations. Three of them are two standard deviations of a normal distribution.
 const FAR: f64 = 3.0;
 
-/// What repetitions gave.
+/// Statistics of repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Repetitions.
     pub runs: usize,
     /// The median.
     pub median: f64,
-    /// Below it lies a quarter.
+    /// A quarter of the values lie below it.
     pub lower_quartile: f64,
-    /// Above it lies a quarter.
+    /// A quarter of the values lie above it.
     pub upper_quartile: f64,
-    /// Values farther from the median than three median absolute deviations. They count for the median like all others.
+    /// Values farther from the median than three median absolute deviations. They count for the
+    /// median as all others do.
     pub outliers: usize,
     /// The value that is farthest from the median, if it is an outlier.
     pub farthest: Option<f64>,
-    /// Repetitions that are counted although the operating system took a CPU away, because it did so each time.
+    /// Repetitions that count although the operating system preempted a thread, because it did so
+    /// in each try.
     pub disturbed: usize,
-    /// How long the operating system kept the threads of all repetitions that are counted waiting for a CPU, in microseconds.
+    /// Time for which the operating system kept the threads of these repetitions waiting for a CPU,
+    /// in microseconds.
     pub waited_us: f64,
     /// Repetitions that are left out because the CPUs were at another distance.
     pub moved: usize,
 }
 
-/// The value below which `part` of `sorted` lies, between two values in proportion.
+/// Returns the value below which `part` of `sorted` lies, interpolated.
 pub(super) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
@@ -35,7 +38,7 @@ pub(super) fn quantile(sorted: &[f64], part: f64) -> f64 {
 }
 
 impl Sample {
-    /// Of values that are numbers; none when none is.
+    /// Makes a sample of the values that are numbers; `None` without one.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();

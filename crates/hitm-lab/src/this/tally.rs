@@ -1,12 +1,14 @@
-//! Repetitions of everything that is measured here, in rounds, and which of them count.
+//! Repetitions of all measurements, in rounds, and which of them count.
 //!
-//! A round does each measurement once, so that a slow minute is everybody's. Two things spoil a repetition:
+//! A round makes each measurement once, so that a slow minute affects all measurements alike. Two
+//! things spoil a repetition:
 //!
-//! - **Linux takes a CPU away.** It says how long threads waited. Such a repetition is done again a few times, then the least
-//!   disturbed one is taken and counted as disturbed.
-//! - **A hypervisor moves a CPU** to another core, farther from or nearer to the others. It says nothing; but the hand-off
-//!   between the same two CPUs changes. It is measured before and after each repetition, and one that did not begin and end at the
-//!   hand-off of most is left out.
+//! - **Linux preempts a thread.** Linux says how long threads waited. Such a repetition is made
+//!   again a few times; then the least disturbed one is taken and counted as disturbed.
+//! - **A hypervisor moves a CPU** to another core, farther from the others or nearer. It does not
+//!   say so, but the transfer time between the same two CPUs changes. That time is measured before
+//!   and after each repetition. A repetition that did not begin and end at the usual transfer time
+//!   is left out.
 
 use std::sync::Arc;
 
@@ -20,17 +22,18 @@ use super::sample::quantile;
 use super::{Sample, measured};
 use crate::{Program, measure};
 
-/// How often a repetition is done again in which the operating system took a CPU away.
+/// Tries of a repetition in which the operating system preempted a thread.
 pub(super) const TRIES: usize = 8;
 
-/// How long the threads of a repetition may have waited for a CPU: the wake-ups that belong to it.
+/// The time for which the threads of a repetition may wait for a CPU: wakeups that belong to the
+/// repetition.
 const TOLERATED_WAIT: Span = Span::from_micros(20);
 
-/// Round trips of a guard: some ten microseconds.
+/// Round trips of a check of the transfer time: some ten microseconds.
 const GUARD_ROUNDS: u64 = 300;
 
-/// A hand-off this much longer or shorter is another distance: those of one place vary by a third, those of two places by
-/// a factor of two and more.
+/// A transfer time that differs by this factor is another distance. Times at one distance vary by a
+/// third; times at two distances differ by a factor of two and more.
 const OTHER_PLACE: f64 = 1.5;
 
 /// One repetition.
@@ -39,12 +42,12 @@ pub(super) struct Repetition {
     value: f64,
     waited: Span,
     was_disturbed: bool,
-    /// Before and after it, where there are two CPUs.
+    /// Transfer times before and after it, where there are two CPUs.
     hand_offs: Option<[f64; 2]>,
 }
 
 impl Repetition {
-    /// Whether it began and ended at the hand-off `usual`.
+    /// Returns whether it began and ended at the transfer time `usual`.
     fn is_at(&self, usual: Option<f64>) -> bool {
         let (Some(hand_offs), Some(usual)) = (self.hand_offs, usual) else { return true };
         hand_offs.iter().all(|&nanos| (usual / OTHER_PLACE..=usual * OTHER_PLACE).contains(&nanos))
@@ -56,7 +59,7 @@ impl Repetition {
 pub(super) struct Series(Vec<Repetition>);
 
 impl Series {
-    /// The first `runs` of those at the hand-off `usual`.
+    /// Returns the first `runs` repetitions at the transfer time `usual`.
     pub(super) fn sample(&self, usual: Option<f64>, runs: usize) -> Option<Sample> {
         let there: Vec<&Repetition> = self.0.iter().filter(|one| one.is_at(usual)).take(runs).collect();
         let values: Vec<f64> = there.iter().map(|one| one.value).collect();
@@ -70,19 +73,19 @@ impl Series {
     }
 }
 
-/// What has been measured so far.
+/// All measurements so far.
 pub(super) struct Tally {
     pub(super) quantities: Vec<Series>,
     /// By experiment and row.
     pub(super) rows: Vec<Vec<Series>>,
     pub(super) done_again: usize,
-    /// The pair whose hand-off is looked at in between, and every such hand-off.
+    /// The pair whose transfer time is checked in between, and every such time.
     guard: Option<[CpuId; 2]>,
     guards: Vec<f64>,
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty tally.
     pub(super) fn new(topology: &Topology, quantities: usize, experiments: &[Experiment]) -> Self {
         Self {
             quantities: vec![Series::default(); quantities],
@@ -93,26 +96,26 @@ impl Tally {
         }
     }
 
-    /// The hand-off at which most was measured.
+    /// Returns the transfer time at which most repetitions were made.
     pub(super) fn hand_off(&self) -> Option<f64> {
         Sample::of(&self.guards).map(|sample| sample.median)
     }
 
-    /// Between which nine of ten hand-offs lay.
+    /// Returns the range of nine of ten transfer times.
     pub(super) fn hand_offs(&self) -> Option<[f64; 2]> {
         let mut sorted = self.guards.clone();
         sorted.sort_by(f64::total_cmp);
         (!sorted.is_empty()).then(|| [0.05, 0.95].map(|part| quantile(&sorted, part)))
     }
 
-    /// The repetitions that count of the measurement that has the fewest.
+    /// Returns the least number of repetitions that count, over all measurements.
     pub(super) fn fewest_kept(&self) -> usize {
         let usual = self.hand_off();
         let kept = |series: &Series| series.0.iter().filter(|one| one.is_at(usual)).count();
         self.quantities.iter().chain(self.rows.iter().flatten()).map(kept).min().unwrap_or(0)
     }
 
-    /// One repetition of everything.
+    /// Makes one repetition of every measurement.
     pub(super) fn round(
         &mut self,
         topology: &Arc<Topology>,
@@ -141,7 +144,7 @@ impl Tally {
         }
     }
 
-    /// The hand-off of the guarded pair now, the best of a few tries.
+    /// Returns the transfer time of the guarded pair now: the best of a few tries.
     fn look(&mut self, topology: &Arc<Topology>) -> Option<f64> {
         let pair = self.guard?;
         let program = Program::PingPong { rounds: GUARD_ROUNDS, home: None, waiting: Waiting::Taking };
@@ -157,8 +160,8 @@ impl Tally {
         Some(least)
     }
 
-    /// Values of a repetition in which the operating system took no CPU away, if there is one in so many tries, or else of
-    /// the one in which it did so least; and how long that had to wait.
+    /// Returns the values of an undisturbed repetition, or of the least disturbed one of several
+    /// tries, and the time for which its threads waited.
     fn undisturbed(
         &mut self,
         tries: usize,

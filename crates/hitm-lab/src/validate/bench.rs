@@ -1,4 +1,4 @@
-//! Where an experiment is done: one policy, one seed, and machines by name.
+//! The setting of experiments: policy, random seed, and machines by name.
 
 use std::sync::Arc;
 
@@ -10,32 +10,34 @@ use hitm_workloads::probe::CounterOperation;
 use super::finding::{Criterion, Finding};
 use crate::{Given, Program, Setting, mean_nanos, simulate};
 
-/// How long CPUs contend, for each that takes part: some tens of visits of the line at the longest hand-off of any machine.
+/// The time of contention per participant: tens of visits of the line at the longest transfer of
+/// any machine.
 const TIME_EACH: Span = Span::from_micros(10);
-/// At least this long.
+/// The least time.
 const TIME: Span = Span::from_micros(50);
 
 /// The setting of all experiments of one pass.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// Who is served next.
+    /// The arbitration policy.
     pub arbitration: Arbitration,
     /// Seeds transfers and start phases.
     pub seed: u64,
     /// See [`Config::look_ahead`].
     pub look_ahead: bool,
-    /// Parameters of the model that are given other values, where a machine has them.
+    /// Parameters of the model with other values, for machines that have them.
     pub model: Vec<(String, f64)>,
 }
 
 impl Bench {
-    /// A machine by name, at its costs.
+    /// Returns a machine by name, with its costs.
     pub(super) fn machine(&self, name: &str) -> Setting {
         let topology = Arc::new(hitm_topology::parse(name).expect("an experiment names a machine that there is"));
         self.at_costs_of(&topology, &topology)
     }
 
-    /// A machine by a synthetic description, at the costs of a preset: published data that name only a family.
+    /// Returns a machine of a synthetic shape with the costs of a preset, for published data that
+    /// name a family only.
     pub(super) fn machine_like(&self, shape: &str, preset: &str) -> Setting {
         let parse = |text| hitm_topology::parse(text).expect("an experiment names a machine that there is");
         self.at_costs_of(&Arc::new(parse(shape)), &parse(preset))
@@ -44,7 +46,7 @@ impl Bench {
     fn at_costs_of(&self, topology: &Arc<Topology>, model: &Topology) -> Setting {
         let mut costs = Costs::of(model, CostSet::Linux);
         for (name, value) in &self.model {
-            // A machine without that parameter is not changed: not every family has all of them.
+            // A machine without that parameter stays as it is: no family has all of them.
             _ = costs.set(name, *value);
         }
         let config =
@@ -52,7 +54,7 @@ impl Bench {
         Setting { topology: topology.clone(), costs, config }
     }
 
-    /// Nanoseconds an operation of one CPU, all of `cpus` adding to one counter.
+    /// Returns the nanoseconds per operation of one CPU when all of `cpus` add to one counter.
     pub(super) fn counter(
         &self,
         setting: &Setting,
@@ -65,8 +67,8 @@ impl Bench {
         Ok(mean_nanos(&simulate(setting, cpus, &program)?.measured))
     }
 
-    /// The pause of the SOSP'13 study after each operation, in proportion to the longest latency among the CPUs that take
-    /// part, the first `count`: one hand-off over that distance.
+    /// Returns the pause of the SOSP'13 study after each operation: one transfer over the longest
+    /// distance among the first `count` CPUs.
     pub(super) fn pause(&self, setting: &Setting, count: usize) -> Span {
         let (topology, costs) = (&setting.topology, &setting.costs.family);
         let one_package = count <= topology.cpus_of_package(PackageId(0)).len();
@@ -81,7 +83,7 @@ impl Bench {
 }
 
 impl Setting {
-    /// A finding on this machine.
+    /// Makes a finding on this machine.
     pub(super) fn finding(
         &self,
         name: impl Into<String>,
@@ -96,7 +98,7 @@ impl Setting {
     }
 }
 
-/// The first thread of each of the first `count` cores.
+/// Returns the first thread of each of the first `count` cores.
 pub(super) fn first_threads(topology: &Topology, count: usize) -> Vec<CpuId> {
     (0..count).map(|core| topology.cpus_of(Scope::Core, core)[0]).collect()
 }

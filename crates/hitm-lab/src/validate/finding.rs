@@ -1,24 +1,24 @@
-//! One figure of a published experiment beside the model's, and what is asked of it.
+//! One figure of a published experiment, the model's figure, and the criterion.
 
 use std::fmt;
 
-/// What a simulated figure must be to pass.
+/// The criterion of a simulated figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Criterion {
     /// Within this fraction of the published figure.
     Within(f64),
-    /// Within this factor of it, either way.
+    /// Within this factor of the published figure, either way.
     Factor(f64),
-    /// The published figure is a bound that it must not exceed.
+    /// At most the published figure.
     AtMost,
-    /// Equal to it but for rounding.
+    /// Equal to the published figure, apart from rounding.
     Exactly,
-    /// None: the row is shown to be looked at.
+    /// None: the row is only shown.
     Shown,
 }
 
 impl Criterion {
-    /// Whether `simulated` is good enough for `published`; none when nothing is asked.
+    /// Returns whether `simulated` meets the criterion; `None` without a criterion.
     #[must_use]
     pub fn holds(self, published: f64, simulated: f64) -> Option<bool> {
         let ratio = simulated / published;
@@ -26,7 +26,7 @@ impl Criterion {
             Self::Within(part) => Some((ratio - 1.0).abs() <= part),
             Self::Factor(factor) => Some((1.0 / factor..=factor).contains(&ratio)),
             Self::AtMost => Some(simulated <= published),
-            // A figure printed with three digits is not known better.
+            // Figures are printed with three digits.
             Self::Exactly => Some((ratio - 1.0).abs() <= 1e-3),
             Self::Shown => None,
         }
@@ -45,48 +45,49 @@ impl fmt::Display for Criterion {
     }
 }
 
-/// A row: what was published and what one machine under one policy gives.
+/// A row: the published figure and the figure of one machine under one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What it is, unique over all experiments; the rows of a cost table name it or the group that its name begins with.
+    /// The name, unique over all experiments. A row of a cost table has this name, or the group
+    /// that the name begins with.
     pub name: String,
     /// The unit of both figures.
     pub unit: &'static str,
     /// The published figure.
     pub published: f64,
-    /// The model's.
+    /// The model's figure.
     pub simulated: f64,
-    /// What is asked of it.
+    /// The criterion.
     pub criterion: Criterion,
-    /// Whether a number of the machine's costs was set from it: it can confirm nothing.
+    /// Whether a number of the machine's costs was set from it. It then confirms nothing.
     pub was_used: bool,
-    /// Its place on the curve that it belongs to: the curve's name, and how many CPUs.
+    /// Its place on a curve: the curve's name and the number of CPUs.
     pub point: Option<(&'static str, usize)>,
 }
 
-/// What becomes of a finding.
+/// The verdict of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A prediction that holds.
+    /// The prediction holds.
     Pass,
-    /// A prediction that does not.
+    /// The prediction fails.
     Fail,
-    /// The figure was used to set the model: it agrees.
+    /// The figure set a number of the model, and the model meets it.
     Consistent,
-    /// The figure was used to set the model, which does not meet it all the same.
+    /// The figure set a number of the model, and the model misses it.
     Inconsistent,
-    /// Nothing is asked of it.
+    /// There is no criterion.
     Shown,
 }
 
 impl Finding {
-    /// How far the model is off, as a fraction of the published figure.
+    /// Returns the relative error of the model.
     #[must_use]
     pub fn error(&self) -> f64 {
         self.simulated / self.published - 1.0
     }
 
-    /// What becomes of it.
+    /// Returns the verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match (self.criterion.holds(self.published, self.simulated), self.was_used) {
@@ -100,7 +101,7 @@ impl Finding {
 }
 
 impl Verdict {
-    /// The word in a table.
+    /// Returns the verdict's word in a table.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! V2, V6, V7's increments, V11, V12, V13, and the curves that the structure was chosen by: what an increment of one shared
-//! word costs by how it is done and by how many.
+//! V2, V6, V7's increments, V11, V12, V13, and the curves that the structure was chosen by: the
+//! cost of an increment of one shared word, by operation and number of CPUs.
 
 use hitm_machine::Stalled;
 use hitm_memory::Span;
@@ -12,7 +12,7 @@ use crate::{Program, Setting, mean_nanos};
 
 use CounterOperation::{Add, LoadCas, LoadStore};
 
-/// V2: two CPUs that take turns, by a compare-exchange alone or after a load that saw the turn [S3].
+/// V2: two CPUs take turns, by a compare-exchange alone or after a load that saw the turn [S3].
 pub(super) fn look_before(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("skx-8x28");
     let rows = [
@@ -31,7 +31,8 @@ pub(super) fn look_before(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     rows.into_iter().map(finding).collect()
 }
 
-/// V6: a load and a compare-exchange until it succeeds over a blind add, on the four cores of two clients [S21].
+/// V6: a load and a compare-exchange until it succeeds, over a blind add, on the four cores of two
+/// clients [S21].
 pub(super) fn retried(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let rows = [("skl-1x4", "Skylake client", 347.0 / 96.4), ("icl-1x4", "Ice Lake client", 267.0 / 69.5)];
     let finding = |(machine, name, published): (&str, &str, f64)| {
@@ -45,10 +46,10 @@ pub(super) fn retried(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     rows.into_iter().map(finding).collect()
 }
 
-/// CPUs and the published nanoseconds an operation a thread.
+/// CPUs and the published nanoseconds per operation and thread.
 type Curve = [(usize, f64)];
 
-/// The blind adds of 2.1, 8 x Xeon 8176.
+/// Blind adds on 8 x Xeon 8176.
 const SKYLAKE: [(usize, f64); 14] = [
     (1, 4.83),
     (2, 63.9),
@@ -66,7 +67,8 @@ const SKYLAKE: [(usize, f64); 14] = [
     (420, 14820.0),
 ];
 
-/// The same, an EPYC Milan cloud guest whose sockets are not known: taken as two of 11 CCXs.
+/// The same on an EPYC Milan cloud guest with an unknown number of sockets, taken as two of 11
+/// CCXs.
 const MILAN: [(usize, f64); 14] = [
     (1, 2.53),
     (2, 11.2),
@@ -115,7 +117,8 @@ pub(super) fn blind_adds(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     Ok(findings)
 }
 
-/// V11: increments that are not atomic. Published: flat at first, then a straight line; the shape is asked for.
+/// V11: increments that are not atomic. Published: flat at first, then a straight line. Only the
+/// shape is asked for.
 pub(super) fn not_atomic(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("skx-8x28");
     let in_order = |count: usize| (0..count as u32).map(CpuId).collect();
@@ -136,7 +139,7 @@ pub(super) fn not_atomic(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     Ok(findings)
 }
 
-/// V12: what nobody writes costs each of many readers what it costs one.
+/// V12: a read of a word that no CPU writes costs each of many readers the same as one reader.
 pub(super) fn read_only(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let finding = |machine: &str| {
         let setting = bench.machine(machine);
@@ -157,7 +160,8 @@ pub(super) fn read_only(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     ["skx-8x28", "epyc-9654-2x96", "gnr-2x120"].into_iter().map(finding).collect()
 }
 
-/// V13: an AMD machine of four L3 domains of 8 cores that a third party measured [S29]: nanoseconds between two adds.
+/// V13: an AMD machine of four L3 domains of 8 cores, measured by a third party [S29]: nanoseconds
+/// between two adds.
 pub(super) fn third_party(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine_like("pack:1 l3:4 core:8 pu:2", "epyc-9654-2x96");
     let topology = &setting.topology;
@@ -186,8 +190,8 @@ pub(super) fn third_party(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     rows.into_iter().map(finding).collect()
 }
 
-/// V7, increments: adds against adds made of compare-exchanges, each followed by a pause of the longest latency, as the SOSP'13
-/// study had it [figure]. Million operations a second of all threads.
+/// V7, increments: adds against adds by compare-exchange, each followed by a pause of the longest
+/// latency, as in the SOSP'13 study [figure]. Million operations per second of all threads.
 pub(super) fn with_pause(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("westmere-8x10");
     let million = |count: usize, operation| -> Result<f64, Stalled> {

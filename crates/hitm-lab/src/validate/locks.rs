@@ -1,6 +1,7 @@
-//! V7, locks: one lock, sections that read and write one further line, on the Xeon of the SOSP'13 study (figure 5, read by
-//! eye; million sections a second). As there, a thread pauses after it let the lock go, so that others see that, and the
-//! ticket lock backs off in proportion to those before it.
+//! V7, locks: one lock whose sections read and write one more line, on the Xeon of the SOSP'13
+//! study (figure 5, read by eye; million sections per second). As in the study, a thread pauses
+//! after its release so that the others see it, and the ticket lock backs off in proportion to the
+//! waiters before it.
 
 use hitm_machine::Stalled;
 use hitm_memory::Span;
@@ -11,7 +12,7 @@ use super::bench::Bench;
 use super::finding::{Criterion, Finding};
 use crate::{Program, mean_nanos};
 
-/// How long CPUs contend.
+/// The time of the contention.
 const TIME: Span = Span::from_micros(400);
 
 /// Threads, and million sections a second of MCS, ticket, and test-and-set.
@@ -23,7 +24,7 @@ const KINDS: [(&str, LockKind); 3] =
 /// Rates within a factor of two, and the published order.
 pub(super) fn rates(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("westmere-8x10");
-    // One turn of a back-off is one hand-off to the next core: what the study's unit stands for.
+    // One turn of back-off is one transfer to the next core, the study's unit.
     let turn = Span::from_nanos_f64(setting.costs.family.same_llc.value);
     let mut findings = Vec::new();
     for (count, published) in PUBLISHED {
@@ -43,7 +44,7 @@ pub(super) fn rates(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
             findings.push(Finding { point: Some((curve, count)), ..finding });
             rates.push(rate);
         }
-        // At 10 threads ticket and test-and-set are told apart by nobody's eye.
+        // At 10 threads the figure does not tell ticket and test-and-set apart.
         let in_order = rates[0] >= rates[1] && (count == 10 || rates[1] >= rates[2]);
         let name = format!("SOSP13 Xeon order of locks, {count} threads");
         findings.push(setting.finding(name, "holds", Criterion::Exactly, 1.0, f64::from(u8::from(in_order))));

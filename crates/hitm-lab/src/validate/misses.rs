@@ -1,6 +1,6 @@
-//! What the model lacks where a prediction fails, and what independent source would settle it.
+//! What the model lacks where a prediction fails, and which independent source would settle it.
 
-/// Findings whose names begin so, and why they fail.
+/// Prefixes of findings' names, and why these findings fail.
 const LACKS: [(&str, &str); 9] = [
     (
         "load then CAS other half",
@@ -34,7 +34,7 @@ const LACKS: [(&str, &str); 9] = [
     ),
 ];
 
-/// What the model lacks for a finding of this name.
+/// Returns what the model lacks for a finding of this name.
 #[must_use]
 pub fn lacks(name: &str) -> Option<&'static str> {
     LACKS.iter().find(|(start, _)| name.starts_with(start)).map(|&(_, lacks)| lacks)

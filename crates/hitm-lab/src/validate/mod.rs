@@ -1,4 +1,5 @@
-//! Published experiments on the simulated machine: what was published, what the model gives, and whether that is good enough.
+//! Published experiments on simulated machines: the published figure, the model's, and whether they
+//! agree.
 //!
 //! | experiments | file |
 //! |---|---|
@@ -7,11 +8,11 @@
 //! | V3, V4, one access by state and distance | `states.rs` |
 //! | V5, one writer and 79 readers | `readers.rs` |
 //! | V7, locks | `locks.rs` |
-//! | V14, a message to and fro | `pipe.rs` |
-//! | V15, the same figures whatever the host does | `sanity.rs` |
+//! | V14, a message back and forth | `pipe.rs` |
+//! | V15, independence of the host | `sanity.rs` |
 //!
-//! What was used to set a number of the model says so in that number's `rows` (`hitm-machine/costs`), and a finding of that
-//! name is a consistency check by computation: it never counts as a pass.
+//! A number of the model names the published rows that set it (`rows` in `hitm-machine/costs`). A
+//! finding of such a name is a consistency check and never counts as a pass.
 
 mod bench;
 mod finding;
@@ -37,15 +38,15 @@ pub use score::{Score, recorded};
 pub struct Experiment {
     /// Its number among the validation targets.
     pub id: &'static str,
-    /// What it is.
+    /// Its title.
     pub title: &'static str,
-    /// Which policy the machines of its time are known to follow.
+    /// The policy that machines of its time follow.
     pub fits: Arbitration,
     run: fn(&Bench) -> Result<Vec<Finding>, Stalled>,
 }
 
 impl Experiment {
-    /// Does it.
+    /// Runs it.
     ///
     /// # Errors
     /// When a machine stalls.
@@ -62,7 +63,7 @@ const fn experiment(
     Experiment { id, title, fits: Arbitration::LocalFirst, run }
 }
 
-/// Of machines of 2010, whose curves follow the order of arrival.
+/// An experiment on machines of 2010, whose curves follow the order of arrival.
 const fn of_2010(
     id: &'static str,
     title: &'static str,
@@ -71,7 +72,7 @@ const fn of_2010(
     Experiment { id, title, fits: Arbitration::Fifo, run }
 }
 
-/// Every experiment, by number; last those that the structure was chosen by.
+/// Every experiment, by number; at the end those that the structure was chosen by.
 pub static EXPERIMENTS: [Experiment; 16] = [
     experiment("V1", "hand-off between two CPUs, by distance", ping_pong::classes),
     experiment("V1", "a remote home costs what another package costs", ping_pong::remote_home),

@@ -1,5 +1,6 @@
-//! V1: the class medians of core-to-core matrices [S1, S2]. The measuring tool's loop is simulated, failed compare-exchanges
-//! included. Machines whose matrices set a cost table are there too, as consistency checks.
+//! V1: the class medians of core-to-core matrices [S1, S2]. The loop of the measuring tool is
+//! simulated with its failed compare-exchanges. Machines whose matrices set a cost table are
+//! included as consistency checks.
 
 use hitm_machine::Stalled;
 use hitm_topology::{CpuId, NodeId};
@@ -9,11 +10,11 @@ use super::bench::Bench;
 use super::finding::{Criterion, Finding};
 use crate::Program;
 
-/// Round trips of a pair.
+/// Round trips per pair.
 const ROUNDS: u64 = 500;
 
-/// Machine, its short name, two CPUs and the home of the word, the class, the published median in nanoseconds.
-/// CPU n + cores is the second thread of core n.
+/// Machine, its short name, two CPUs and the home of the word, the class, the published median in
+/// nanoseconds. CPU n + cores is the second thread of core n.
 type Class = (&'static str, &'static str, u32, u32, u32, &'static str, f64);
 
 #[rustfmt::skip]
@@ -55,8 +56,9 @@ pub(super) fn classes(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     CLASSES.iter().map(finding).collect()
 }
 
-/// Of machines older than the AMD table only the relation is asked for: with the line's home on the other socket, two CCXs
-/// of a socket are as far apart as two sockets. Published: 200.5 of 197.2 ns on 2 x 7R13, 267 of 266.6 ns on 2 x 7742.
+/// Machines older than the AMD cost table are asked for the relation only: with the line's home on
+/// the other socket, two CCXs of a socket are as far apart as two sockets. Published: 200.5 of
+/// 197.2 ns on 2 x 7R13, 267 of 266.6 ns on 2 x 7742.
 pub(super) fn remote_home(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let machines =
         [("pack:2 l3:6 core:8 pu:2", "7R13", 200.5 / 197.2), ("pack:2 l3:16 core:4 pu:2", "7742", 267.0 / 266.6)];

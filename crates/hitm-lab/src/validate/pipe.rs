@@ -1,6 +1,7 @@
-//! V14: two tasks that pass a message to and fro through two bounded queues, on one CPU and on two, at the kernel's path costs:
-//! `perf bench sched pipe` took 3.7 us on one CPU and 8.8 us across two in one report (A. Vagin, through the linux kernel
-//! mailing list). A weak hold-out: the path costs were centred on reports of this kind.
+//! V14: two tasks pass a message back and forth through two bounded queues, on one CPU and on two,
+//! at the kernel's path costs. `perf bench sched pipe` took 3.7 us on one CPU and 8.8 us on two in
+//! one report (A. Vagin, on the Linux kernel mailing list). This is a weak hold-out: the path costs
+//! were centred on reports of this kind.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +18,7 @@ use crate::Setting;
 /// Round trips.
 const ROUNDS: u32 = 200;
 
-/// Microseconds a round trip of a message between tasks on `one` and `other`.
+/// Returns the microseconds per round trip of a message between tasks on `one` and `other`.
 fn round_trip(setting: &Setting, one: CpuId, other: CpuId) -> Result<f64, Stalled> {
     let machine = Machine::new(setting.topology.clone(), setting.costs.clone(), setting.config.clone());
     let baseline = Mitigation::baseline();
@@ -59,7 +60,7 @@ fn start(runtime: &Handle<Simulated>, cpus: [CpuId; 2], taken: &Arc<Mutex<Span>>
     });
 }
 
-/// Across two CPUs over on one.
+/// The time on two CPUs over the time on one.
 pub(super) fn across(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("icx-2x40");
     let alone = round_trip(&setting, CpuId(1), CpuId(1))?;

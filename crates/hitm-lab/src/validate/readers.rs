@@ -1,4 +1,5 @@
-//! V5: one CPU writes, 79 spin until they see it [S34]: 2 x Xeon Gold 6138, from just before the store to just after the load.
+//! V5: one CPU writes and 79 CPUs spin until they see the value [S34]. 2 x Xeon Gold 6138, from
+//! just before the store to just after the load.
 
 use hitm_machine::Stalled;
 use hitm_memory::Span;
@@ -10,7 +11,7 @@ use crate::Program;
 
 /// Writes.
 const ROUNDS: u32 = 50;
-/// Work before each, so that everybody waits.
+/// The writer's pause before each write, in which all readers begin to wait.
 const GAP: Span = Span::from_micros(3);
 
 /// The distribution over readers and rounds.

@@ -1,5 +1,5 @@
-//! V15: simulated figures do not depend on how the host gets at them: with the look-ahead or without it, on one host thread or
-//! on several at once.
+//! V15: simulated figures do not depend on the host: with or without look-ahead, on one host thread
+//! or on several.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use super::bench::Bench;
 use super::finding::{Criterion, Finding};
 use super::{increments, locks, ping_pong};
 
-/// Experiments whose figures are compared: hand-offs, contention with failures, waiting.
+/// The experiments that are compared: transfers, contention with failures, waiting.
 fn figures(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let mut findings = ping_pong::classes(bench)?;
     findings.extend(increments::retried(bench)?);
@@ -18,13 +18,13 @@ fn figures(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     Ok(findings)
 }
 
-/// The greatest difference of a figure from the same one elsewhere, as a fraction of it.
+/// Returns the largest relative difference between the same figures of two lists.
 fn apart(one: &[Finding], other: &[Finding]) -> f64 {
     assert_eq!(one.len(), other.len(), "the same experiments");
     one.iter().zip(other).map(|(one, other)| (one.simulated / other.simulated - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Differences, which must be none.
+/// The differences, all of which must be zero.
 pub(super) fn same_figures(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let here = figures(bench)?;
     let switching = figures(&Bench { look_ahead: !bench.look_ahead, ..bench.clone() })?;

@@ -1,11 +1,11 @@
-//! The recorded score: what the model reached when the file was written, so that a change that makes it worse is noticed.
+//! The recorded score: the errors when the file was written, so that a change that makes the model
+//! worse is noticed.
 
 use serde::Deserialize;
 
 use super::finding::{Criterion, Finding, Verdict};
 
-/// What was reached on one row under one policy: the finding's name, the policy, the simulated figure over the published one
-/// less one, and the verdict's word.
+/// One row under one policy: the finding's name, the policy, the relative error, and the verdict.
 type Scored = (String, String, f64, String);
 
 /// The recorded rows, in the order of the experiments.
@@ -14,21 +14,21 @@ pub struct Score {
     rows: Vec<Scored>,
 }
 
-/// By how much more of the published figure a row may be off before it is worse: figures are recorded with three digits after the
+/// The tolerance of a comparison with the score: figures are recorded with three digits after the
 /// point.
 const ROUNDING: f64 = 0.002;
 
-/// The score that came with this version.
+/// Returns the score of this version.
 ///
 /// # Panics
-/// When the file that is compiled in does not parse, which a test reads.
+/// When the compiled-in file does not parse, which a test reads.
 #[must_use]
 pub fn recorded() -> Score {
     toml::from_str(include_str!("../../score.toml")).expect("the recorded score")
 }
 
 impl Score {
-    /// What is reached with these findings, each under its policy.
+    /// Makes a score of these findings, each under its policy.
     #[must_use]
     pub fn of<'a>(findings: impl IntoIterator<Item = (&'a str, &'a Finding)>) -> Self {
         let scored = |(policy, finding): (&str, &Finding)| {
@@ -39,7 +39,7 @@ impl Score {
         Self { rows: findings.into_iter().map(scored).collect() }
     }
 
-    /// The file's text, a row a line.
+    /// Returns the file's text, one row per line.
     #[must_use]
     pub fn write(&self) -> String {
         let mut text = "# What the published experiments give, a row each: name, policy, error, verdict.\n".to_owned();
@@ -51,7 +51,8 @@ impl Score {
         text
     }
 
-    /// Why `finding` is worse than it was, if it is: it failed where it had passed, or is farther off.
+    /// Returns the reason why `finding` is worse than recorded: it fails now, or its error is
+    /// larger.
     #[must_use]
     pub fn worse(&self, finding: &Finding, arbitration: &str) -> Option<String> {
         let row = self.rows.iter().find(|(name, policy, ..)| *name == finding.name && policy == arbitration)?;

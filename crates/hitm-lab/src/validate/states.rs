@@ -1,5 +1,6 @@
-//! V3 and V4: what one access costs by the state of its line and by distance, as the SOSP'13 study measured it on a Westmere-EX
-//! and a Magny-Cours. The machines know its row "load, modified" alone; stores and atomics are predictions.
+//! V3 and V4: the cost of one access by the state of its line and by distance, as the SOSP'13 study
+//! measured it on a Westmere-EX and a Magny-Cours. Only the row "load, modified" set a number of
+//! these machines; stores and atomics are predictions.
 
 use hitm_machine::Stalled;
 use hitm_topology::CpuId;
@@ -9,7 +10,7 @@ use super::bench::Bench;
 use super::finding::{Criterion, Finding};
 use crate::{Program, Setting};
 
-/// Lines that are accessed, one after the other.
+/// Lines, accessed one after the other.
 const ROUNDS: u64 = 40;
 
 const M: LineState = LineState::Modified;
@@ -19,7 +20,7 @@ const I: LineState = LineState::Uncached;
 
 use TransferOperation::{Add, Load, Store};
 
-/// Operation, state, and published cycles by distance; 0 where nothing was published.
+/// Operation, state, and published cycles by distance; 0 where nothing is published.
 type Row<const N: usize> = (TransferOperation, &'static str, LineState, [f64; N]);
 
 /// Xeon: same die, one hop, two hops.
@@ -52,7 +53,7 @@ const OPTERON: [Row<4>; 8] = [
 const XEON_DISTANCES: [&str; 3] = ["same die", "one hop", "two hops"];
 const OPTERON_DISTANCES: [&str; 4] = ["same die", "same package", "one hop", "two hops"];
 
-/// The cycles of one access of `cpus[0]`.
+/// Returns the cycles of one access by `cpus[0]`.
 fn cycles(
     bench: &Bench,
     setting: &Setting,
@@ -60,7 +61,7 @@ fn cycles(
     state: LineState,
     operation: TransferOperation,
 ) -> Result<f64, Stalled> {
-    // The study put lines where their holder was.
+    // The study placed lines on the holder's node.
     let home = Some(setting.topology.cpu(cpus[1]).node);
     let program = Program::Transfer { state, operation, rounds: ROUNDS, home };
     let given = bench.give(setting, cpus, &program)?;
@@ -81,10 +82,10 @@ fn table<const N: usize>(
             if published == 0.0 {
                 continue;
             }
-            // The second sharer is beside the holder, and at its distance from the CPU that is timed.
+            // The second sharer is next to the holder, at the same distance from the timed CPU.
             let cpus = [CpuId(0), CpuId(holder), CpuId(holder + 1)];
             let simulated = cycles(bench, &setting, &cpus, state, operation)?;
-            // Loads of other states than M are not asked for: the study's own row of M stands for all of them.
+            // Loads of other states are only shown: the study's row of M sets them all.
             let criterion = if operation == Load { Criterion::Shown } else { Criterion::Within(0.15) };
             let criterion = if what == "load M" { Criterion::Within(0.15) } else { criterion };
             let name = format!("SOSP13 {name} {what} {distance}");
@@ -104,7 +105,8 @@ pub(super) fn opteron(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     table(bench, ("opteron-4x12", "Opteron"), &OPTERON, OPTERON_DISTANCES, [1, 6, 12, 24])
 }
 
-/// V4: a store to a line that all 80 cores share costs at most 5 % more than to one that two far ones share.
+/// V4: a store to a line that all 80 cores share costs at most 5 % more than a store to one that
+/// two far cores share.
 pub(super) fn fan_out(bench: &Bench) -> Result<Vec<Finding>, Stalled> {
     let setting = bench.machine("westmere-8x10");
     let two = cycles(bench, &setting, &[CpuId(0), CpuId(40), CpuId(41)], S, Store)?;

@@ -1,4 +1,4 @@
-//! Running one program once, and making a row of several.
+//! One run of a program, and a row of the table from several runs.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,13 +25,13 @@ pub(crate) struct Case {
     pub(crate) arbitration: Arbitration,
     pub(crate) seed: u64,
     pub(crate) livelock_after: Option<u64>,
-    /// Whether nobody asked for a length of time.
+    /// Whether the length of time is the default.
     pub(crate) may_be_shorter: bool,
     pub(crate) cpus: Vec<CpuId>,
     pub(crate) program: Program,
 }
 
-/// What came of it.
+/// The outcome of a run.
 pub(crate) struct Outcome {
     given: Given,
     seconds: f64,
@@ -49,11 +49,11 @@ impl Job for Case {
     }
 }
 
-/// How long a simulated probe goes on to find out how much happens in it.
+/// The simulated time of the pilot run, which finds the rate of accesses.
 const PILOT: Span = Span::from_micros(20);
 
-/// Accesses that a simulated probe may take, a miss counting as [`MISS`]: a fraction of a second on one host core, at 20 million
-/// hits and one million misses a second.
+/// Accesses that a simulated probe may take, where a miss counts as [`MISS`] accesses: a fraction
+/// of a second on one host core, at 20 million hits and one million misses per second.
 const ACCESSES: f64 = 1e6;
 const MISS: f64 = 5.0;
 
@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// For how long what happens as often as in `pilot` takes [`ACCESSES`].
+/// Returns the time in which [`ACCESSES`] accesses happen at the rate of `pilot`.
 fn affordable(pilot: &Given) -> Span {
     let lasted = pilot.measured.iter().map(|measured| measured.span).max().unwrap_or_default();
     let Some(results) = &pilot.results else { return lasted };
@@ -89,7 +89,8 @@ fn affordable(pilot: &Given) -> Span {
 }
 
 impl Outcome {
-    /// Misses of the probe's own lines by accesses of some kinds, and all accesses to them; natively nobody counts them.
+    /// Returns the misses of the probe's own lines by accesses of some kinds, and all accesses to
+    /// them; `None` natively, where they are not counted.
     fn count(&self, kind: impl Fn(Kind) -> bool) -> Option<(u64, u64)> {
         let lines = &self.given.results.as_ref()?.lines;
         let own = lines.iter().filter(|line| line.object.starts_with("probe_") && line.object != "probe_gate");
@@ -106,7 +107,8 @@ impl Outcome {
         Some((of_kind(false), of_kind(true)))
     }
 
-    /// Nanoseconds of an operation of one side, on the mean over all operations: who is slow has few.
+    /// Returns the nanoseconds per operation of one side: the mean over all operations, in which a
+    /// slow CPU has few.
     fn nanos(&self, share: fn(&Measured) -> Share) -> f64 {
         let shares = || self.given.measured.iter().map(share).filter(|share| share.operations > 0);
         let rate: f64 = shares().map(|share| share.operations as f64 / share.span.as_nanos_f64()).sum();
@@ -121,7 +123,7 @@ fn sum(outcomes: &[Outcome], what: impl Fn(&Measured) -> u64) -> u64 {
     outcomes.iter().flat_map(|outcome| &outcome.given.measured).map(what).sum()
 }
 
-/// One side over all outcomes; none where nobody did such a thing.
+/// Returns one side over all outcomes; `None` without an operation of that side.
 fn side(plan: &Plan, outcomes: &[Outcome], share: fn(&Measured) -> Share, reads: bool) -> Option<Side> {
     let operations = sum(outcomes, |measured| share(measured).operations);
     let with_warm_up = sum(outcomes, |measured| share(measured).with_warm_up);
@@ -136,7 +138,7 @@ fn side(plan: &Plan, outcomes: &[Outcome], share: fn(&Measured) -> Share, reads:
     })
 }
 
-/// What share of the operations that are asked for read.
+/// Returns the share of reads among the operations that were asked for.
 fn share_of_reads(roles: Option<Roles>, participants: usize, has_reads: bool) -> f64 {
     match roles {
         Some(Roles::Mix(percent)) => f64::from(percent) / 100.0,
@@ -145,13 +147,13 @@ fn share_of_reads(roles: Option<Roles>, participants: usize, has_reads: bool) ->
     }
 }
 
-/// What an operation costs, both sides in the shares that were asked for.
+/// Returns the cost of an operation, with both sides in the shares that were asked for.
 fn cost(outcome: &Outcome, share: f64) -> f64 {
     let weighted = |share: f64, nanos: f64| if share > 0.0 { share * nanos } else { 0.0 };
     weighted(share, outcome.nanos(READS)) + weighted(1.0 - share, outcome.nanos(WRITES))
 }
 
-/// The rows of a variant; where it was run is the caller's to add.
+/// Returns the rows of a variant. The caller adds the host.
 pub(crate) fn summarise(plan: &Plan, variant: &Variant, outcomes: &[Outcome]) -> Vec<Run> {
     let whole = row(plan, variant, outcomes);
     if variant.groups.is_empty() {
@@ -175,10 +177,10 @@ pub(crate) fn summarise(plan: &Plan, variant: &Variant, outcomes: &[Outcome]) ->
     variant.groups.iter().map(group).collect()
 }
 
-/// The metric of probes that are about single operations.
+/// The metric of probes of single operations.
 const MEDIAN: &str = "median_nanoseconds";
 
-/// Shares of delays, and of pairs.
+/// Quantiles of delays and of pairs.
 const DELAYS: &[f64] = &[0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0];
 const PAIRS: &[f64] = &[0.0, 0.5, 1.0];
 
@@ -234,7 +236,7 @@ fn row(plan: &Plan, variant: &Variant, outcomes: &[Outcome]) -> Run {
     }
 }
 
-/// A value a pair, least first; none where the probe is not about pairs.
+/// Returns one value per pair in ascending order; empty for a probe that is not about pairs.
 fn pairs(variant: &Variant, outcomes: &[Outcome]) -> Vec<f64> {
     let is_pair = matches!(variant.programs[0].1, Program::PingPong { .. });
     let own = outcomes.iter().filter(|_| is_pair).map(|outcome| outcome.given.measured[0].nanos_each());
@@ -243,7 +245,7 @@ fn pairs(variant: &Variant, outcomes: &[Outcome]) -> Vec<f64> {
     values
 }
 
-/// What some participants waited for single operations, least first.
+/// Returns the delays of some participants' single operations, in ascending order.
 fn delays(outcomes: &[Outcome], participant: impl Fn(usize) -> bool) -> Vec<f64> {
     let all = outcomes.iter().flat_map(|outcome| &outcome.given.delays);
     let mut values: Vec<f64> =
@@ -252,7 +254,7 @@ fn delays(outcomes: &[Outcome], participant: impl Fn(usize) -> bool) -> Vec<f64>
     values
 }
 
-/// The value below which `share` of them lie; they are sorted.
+/// Returns the quantile of sorted values.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let last = values.len().saturating_sub(1);
     values.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
@@ -262,7 +264,7 @@ fn quantiles(values: &[f64], shares: &[f64]) -> Vec<(f64, f64)> {
     if values.is_empty() { Vec::new() } else { shares.iter().map(|&share| (share, quantile(values, share))).collect() }
 }
 
-/// Every run beside the first of its machine and policy.
+/// Relates every run to the first of its machine and policy.
 pub(crate) fn relate(runs: &mut [Run]) {
     let key = |run: &Run| (run.machine.clone(), run.arbitration.clone());
     let mut first: Option<((String, String), Mean)> = None;

@@ -1,4 +1,4 @@
-//! `hitm run probe`: the micro-workloads, on a simulated machine or here.
+//! `hitm run probe`: the micro-workloads, simulated or native.
 
 mod measure;
 mod pairs;
@@ -83,7 +83,7 @@ impl Probe {
         report(file, target, |file| fitted(&render(file, width())))
     }
 
-    /// Options of other probes.
+    /// Refuses options of other probes.
     fn check_unused(&self) -> Result<(), Failure> {
         let (ping_pong, reads, news) = match self.what {
             What::PingPong { .. } => (true, false, false),
@@ -103,7 +103,7 @@ impl Probe {
         }
     }
 
-    /// How long the CPUs go on.
+    /// Returns the length of the measured stretch.
     fn time(&self) -> Span {
         self.duration.unwrap_or(match self.host {
             HostArg::Simulated => Span::from_micros(2_000),
@@ -116,11 +116,11 @@ impl Probe {
         self.machine.seeds(self.seeds.unwrap_or(default))
     }
 
-    /// Runs every variant of every plan under every policy with every seed.
+    /// Runs every variant of every plan under every policy with every random seed.
     fn measure(&self, machines: &[(Arc<Topology>, Costs, Plan)], arbitrations: &[Arbitration]) -> ResultFile {
         let seeds = self.seeds();
         let mut cases = Vec::new();
-        // Where a row's cases begin.
+        // The index of each row's first case.
         let mut rows = Vec::new();
         for (topology, costs, plan) in machines {
             for &arbitration in arbitrations {
@@ -156,7 +156,7 @@ impl Probe {
         for (plan, variant, topology, arbitration, first) in rows {
             let count = variant.programs.len() * seeds.len();
             let own: Vec<Outcome> = outcomes[first..first + count].iter_mut().filter_map(Option::take).collect();
-            // A row with a case missing would be another row.
+            // A row without one of its cases would be another row.
             if own.len() == count {
                 file.runs.extend(measure::summarise(plan, variant, &own).into_iter().map(|run| Run {
                     workload: format!("probe {}", self.what.name()),

@@ -3,11 +3,12 @@
 use hitm_machine::{CostSet, Costs, Distance, Latencies};
 use hitm_topology::{CpuId, NodeId, Topology};
 
-/// One and another CPU, and the node of the word.
+/// Two CPUs, and the home node of the word.
 pub(crate) type Pair = (CpuId, CpuId, Option<NodeId>);
 
-/// Up to `most` pairs of each distance that the machine has, spread over it; between LLC domains of a package once with the word's
-/// home near and once, where there is another package, far.
+/// Returns up to `most` pairs of each distance that the machine has, spread over the machine. Pairs
+/// of two LLC domains of one package come twice: with the word's home in their package, and in
+/// another package if there is one.
 pub(crate) fn classes(topology: &Topology, most: usize) -> Vec<(&'static str, &'static str, Vec<Pair>)> {
     let latencies = Latencies::new(topology, &Costs::of(topology, CostSet::Linux));
     let far_node = |cpu: CpuId| {
@@ -23,7 +24,8 @@ pub(crate) fn classes(topology: &Topology, most: usize) -> Vec<(&'static str, &'
         let partner = |one: CpuId| {
             let others = topology.cpu_ids().filter(|&other| latencies.distance_of_cpus(one, other) == distance);
             let others: Vec<CpuId> = others.filter(|&other| other != one).collect();
-            // The middle of them: neither always the nearest nor always the farthest.
+            // The CPU in the middle of the list: neither always the nearest nor always the
+            // farthest.
             let other = *others.get(others.len() / 2)?;
             let node = if far { far_node(one)? } else { topology.cpu(one).node };
             Some((one, other, Some(node)))
@@ -44,7 +46,7 @@ pub(crate) fn classes(topology: &Topology, most: usize) -> Vec<(&'static str, &'
     .collect()
 }
 
-/// Of `cpus` those that are not the first, by their distance from it: indexes into `cpus`.
+/// Groups `cpus` but the first by their distance from the first: indexes into `cpus`.
 pub(crate) fn by_distance(topology: &Topology, cpus: &[CpuId]) -> Vec<(&'static str, Vec<usize>)> {
     let latencies = Latencies::new(topology, &Costs::of(topology, CostSet::Linux));
     let at = |distance| {

@@ -1,4 +1,4 @@
-//! From options to programs: the variants of a probe, a row of the table each.
+//! From options to programs: one row of the table per variant of a probe.
 
 use clap::ValueEnum;
 use hitm_lab::Program;
@@ -12,17 +12,18 @@ use super::programs::{RolesArgs, What};
 use crate::args::HostArg;
 use crate::failure::Failure;
 
-/// What is run on one machine.
+/// The runs on one machine.
 pub(crate) struct Plan {
-    /// In words.
+    /// The probe, in words.
     pub(crate) what: String,
-    /// What the variants are.
+    /// The kind of the variants: `scope`, `lock`.
     pub(crate) variants_are: &'static str,
-    /// What an operation that writes is called, and one that reads.
+    /// The names of an operation that writes and of one that reads.
     pub(crate) names: [&'static str; 2],
-    /// Who reads, where both sides are there.
+    /// The readers, for a probe with readers and writers.
     pub(crate) roles: Option<Roles>,
-    /// Whether kinds of access tell the two sides apart: reads are loads and nothing else is.
+    /// Whether the kind of access tells the two sides apart: all loads are reads, and nothing else
+    /// is.
     pub(crate) reads_are_loads: bool,
     /// The rows.
     pub(crate) variants: Vec<Variant>,
@@ -33,14 +34,14 @@ pub(crate) struct Variant {
     pub(crate) name: String,
     /// Parts that the structure is split into.
     pub(crate) parts: Option<usize>,
-    /// What is run for it, and on which CPUs.
+    /// The programs, and the CPUs of each.
     pub(crate) programs: Vec<(Vec<CpuId>, Program)>,
-    /// Where a row each is made of some participants' single operations: their names, and which.
+    /// Rows of some participants' single operations: name and participants.
     pub(crate) groups: Vec<(String, Vec<usize>)>,
 }
 
 impl Probe {
-    /// What is run on a machine of this topology.
+    /// Returns the runs on a machine of this topology.
     pub(super) fn plan(&self, topology: &Topology) -> Result<Plan, Failure> {
         match &self.what {
             What::PingPong { .. } => Ok(self.ping_pong(topology)),
@@ -101,7 +102,7 @@ impl Probe {
         }
     }
 
-    /// How many do what for how long.
+    /// Returns the probe in words: participants, operation, time.
     fn describe(&self, what: &str, cpus: usize, roles: Option<Roles>) -> String {
         let who = match roles {
             None => format!("{cpus} CPUs"),
@@ -258,7 +259,7 @@ impl Probe {
     }
 }
 
-/// `values`, unless one is there twice.
+/// Returns `values`, unless one is given twice.
 fn once<'a, T: PartialEq + std::fmt::Debug>(values: &'a [T], flag: &str) -> Result<&'a [T], Failure> {
     match values.iter().enumerate().find(|(index, value)| values[..*index].contains(value)) {
         Some((index, _)) => {

@@ -1,4 +1,4 @@
-//! Which probes there are, and their options.
+//! The probes and their options.
 
 use clap::{Args, Subcommand, ValueEnum};
 use hitm_memory::Span;
@@ -7,12 +7,13 @@ use hitm_workloads::probe::{CounterOperation, LockKind, MaskForm, Search, Waitin
 
 use crate::args::span;
 
-/// Every scope, for the question which is best.
+/// Every scope, to find the best.
 const ALL_SCOPES: &str = "machine,node,llc,core,cpu";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    /// Two CPUs pass a word back and forth, by distance: median, minimum and maximum of several pairs.
+    /// Two CPUs pass a word back and forth, by distance: median, minimum and maximum of several
+    /// pairs.
     #[command(after_help = "\
 Examples:
   hitm run probe ping-pong --machine epyc-9754-2x128
@@ -64,7 +65,8 @@ Examples:
   hitm run probe mix --mix 99 --arbitration local-first,fifo
   hitm run probe mix --kind store --readers 240 --scope machine,llc")]
     Mix {
-        /// Scope of a part, one or more of machine, node, llc, core, cpu; a reader reads every part.
+        /// Scope of a part, one or more of machine, node, llc, core, cpu; a reader reads every
+        /// part.
         #[arg(long, value_delimiter = ',', default_value = ALL_SCOPES)]
         scope: Vec<Scope>,
         /// Operation that writes.
@@ -103,11 +105,13 @@ Examples:
         /// Kind of lock; several are separated by commas.
         #[arg(long, value_enum, value_delimiter = ',', default_value = "tas,ttas,ticket,ticket-back-off,mcs,queued")]
         kind: Vec<LockArg>,
-        /// Back-off of `tas` and `ticket-back-off` per turn: about the time of a section with its transfer.
+        /// Back-off of `tas` and `ticket-back-off` per turn: about the time of a section with its
+        /// transfer.
         #[arg(long, value_name = "T", value_parser = span, default_value = "200ns", allow_hyphen_values = true)]
         turn: Span,
     },
-    /// One CPU writes a word from time to time; the others wait for the new value. Delays by distance.
+    /// One CPU writes a word from time to time; the others wait for the new value. Delays by
+    /// distance.
     #[command(after_help = "Examples:\n  hitm run probe writer-readers --machine clx-2x20 --participants 80")]
     WriterReaders {
         /// Number of writes.
@@ -120,7 +124,7 @@ Examples:
 }
 
 impl What {
-    /// As on the command line.
+    /// Returns the name on the command line.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::PingPong { .. } => "ping-pong",
@@ -136,11 +140,11 @@ impl What {
     }
 }
 
-/// Who reads.
+/// The readers.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct RolesArgs {
-    /// Percentage of each CPU's operations that read. Natively each operation is timed, which costs it
-    /// a read of the clock [default: 90, unless --readers].
+    /// Percentage of each CPU's operations that read. Natively each operation is timed, which costs
+    /// it a read of the clock [default: 90, unless --readers].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100), conflicts_with = "readers")]
     pub(crate) mix: Option<u32>,
     /// Number of CPUs that only read; the others write.
@@ -148,7 +152,7 @@ pub(crate) struct RolesArgs {
     pub(crate) readers: Option<usize>,
 }
 
-/// A value of the command line for each of a program's values, with its name.
+/// Declares the command line's names for the values of a program's parameter.
 macro_rules! values {
     ($($(#[$doc:meta])* enum $arg:ident for $value:ty { $($(#[$variant_doc:meta])* $variant:ident => $to:ident),+ $(,)? })+) => {$(
         $(#[$doc])*

@@ -24,7 +24,8 @@ use crate::output;
 use crate::record::{empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
 
-/// Threads that wake one after the other and increment 16 KiB that belong to their CPU or concurrency id.
+/// Threads that wake one after the other and increment 16 KiB that belong to their CPU or
+/// concurrency id.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -51,8 +52,8 @@ pub(crate) struct CidBursts {
     /// running thread the baseline looks for ids to reclaim [default: 4ms].
     #[arg(long, value_name = "T", value_parser = span_above_zero, allow_hyphen_values = true)]
     tick: Option<Span>,
-    /// Runs per allocator, with successive random seeds: they decide the order of the threads and the
-    /// machine's jitter [default: 3 simulated, 1 natively].
+    /// Runs per allocator, with successive random seeds: they decide the order of the threads and
+    /// the machine's jitter [default: 3 simulated, 1 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u64>,
     /// Write the results to this file.
@@ -90,7 +91,7 @@ impl Threads {
     }
 }
 
-/// One column: how areas are looked up.
+/// A column: how a thread finds its area.
 #[derive(Clone, Debug)]
 struct Lookup {
     name: String,
@@ -110,7 +111,7 @@ struct Case {
     config: Config,
 }
 
-/// What came of it.
+/// The outcome of a run.
 struct Outcome {
     bursts: Vec<Burst>,
     seconds: f64,
@@ -168,7 +169,7 @@ impl Case {
     }
 }
 
-/// Who used an area before a burst, from the nearest to the farthest.
+/// The last user of an area before a burst, from the nearest to the farthest.
 const KINDS: [&str; 6] = [
     "its warm-up",
     "nobody, its memory is given",
@@ -178,7 +179,7 @@ const KINDS: [&str; 6] = [
     "another package",
 ];
 
-/// The kind of each burst, in the order in which they ended: an index into [`KINDS`].
+/// Returns the kind of each burst, in the order in which they ended: an index into [`KINDS`].
 fn kinds_of(topology: &Topology, bursts: &[Burst]) -> Vec<usize> {
     let mut last: std::collections::BTreeMap<u32, CpuId> = std::collections::BTreeMap::new();
     let same = |scope, one, other| topology.part_of(scope, one) == topology.part_of(scope, other);
@@ -248,7 +249,7 @@ impl CidBursts {
         self.machine.seeds(self.seeds.unwrap_or(usual))
     }
 
-    /// The runs of one machine under one policy: rows of as many cases as there are seeds.
+    /// Adds the runs of one machine under one policy: rows of one case per random seed.
     fn add_cases(
         &self,
         cases: &mut Vec<Case>,
@@ -259,7 +260,7 @@ impl CidBursts {
         lookups: &[Lookup],
     ) {
         let pass = if self.host == HostArg::Native { Pass::WHOLE } else { Pass::BY_LINE };
-        // On small machines two of them may be the same.
+        // On small machines two of them may be equal.
         let mut groups: Vec<(load::Threads, Vec<CpuId>)> = Vec::new();
         for threads in &self.threads {
             let (threads, cpus) = threads.on(topology);
@@ -359,7 +360,7 @@ impl CidBursts {
     }
 }
 
-/// The bursts of all seeds, by kind.
+/// Returns the bursts of all random seeds, by kind.
 fn kinds(topology: &Topology, outcomes: &[&Outcome]) -> Vec<Kind> {
     let mut sums = [(0_u64, 0.0); KINDS.len()];
     for outcome in outcomes {

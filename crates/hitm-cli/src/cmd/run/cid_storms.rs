@@ -28,7 +28,7 @@ pub(crate) struct CidStorms {
     load: LoadArg,
 }
 
-/// Every way of handing ids out over the scheduler of the baseline, and ours over our own.
+/// Every id allocator with the baseline's scheduler, and hitm's allocator with hitm's scheduler.
 const MITIGATIONS: [&str; 5] = ["baseline", "cid-recent", "cid-owned", "cid-shipped", "shipped"];
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -46,7 +46,7 @@ enum LoadArg {
     Affinity,
 }
 
-/// When a simulated run is measured if nobody says: a hundred operations and more of each thread.
+/// The default measured window of a simulated run: a hundred operations and more per thread.
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(1_000), measured: Span::from_micros(2_000) };
 
 impl Program for CidStorms {

@@ -1,4 +1,5 @@
-//! `hitm run context1`, and what a loop takes beside what is modelled: fitted to the baseline's share of cycles in two fields.
+//! `hitm run context1`. The work per loop beyond the modelled parts is fitted to the published
+//! share of cycles in two fields.
 
 use clap::Args;
 use hitm_memory::Span;
@@ -47,29 +48,31 @@ pub(crate) struct Context1 {
     work: Option<Span>,
 }
 
-/// When a simulated run is measured if nobody says: past two half-lives of the averages of load, for some of the millisecond that limits are
-/// of, and for two ticks. After 16 ms 160 pairs have not settled, and do 1.7 times as many loops as later.
+/// The default measured window of a simulated run. The warm-up is longer than two half-lives of the
+/// load averages; the measured stretch is longer than a few of the millisecond limits and than two
+/// ticks. After 16 ms 160 pairs have not settled: they do 1.7 times as many loops as later.
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(64_000), measured: Span::from_micros(10_000) };
 
-/// What a loop takes natively if nobody says.
+/// The default work per loop of a native run.
 const WORK_NATIVELY: Span = Span::from_micros(1);
 
-/// The machine that the figures are of, and its pairs.
+/// The preset of the machine of the published figures, and its pairs.
 const MACHINE: &str = "icx-2x40";
 const PAIRS: u32 = 160;
 
 /// Trials at most.
 const RUNS: usize = 8;
-/// How near is near enough: a point.
+/// The error at which the fit stops: one point.
 const WITHIN: f64 = 0.01;
-/// The most that is tried, in nanoseconds: a loop of the original, on one CPU, takes 4 us altogether (`docs/workloads.md`).
+/// The largest work that is tried, in nanoseconds. A loop of the original on one CPU takes 4 us in
+/// all (`docs/workloads.md`).
 const WORK_MOST: f64 = 64_000.0;
 
 impl Context1 {
-    /// Whether what was asked for can be run.
+    /// Checks the options.
     ///
     /// # Errors
-    /// When a load is there twice.
+    /// When a load is given twice.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         each_once("--pairs", &self.pairs)
     }
@@ -84,22 +87,23 @@ impl Context1 {
         self.pairs.iter().map(|&pairs| Workload::Context1(self.config(pairs, work, topology))).collect()
     }
 
-    /// The baseline's share with this work.
+    /// Returns the baseline's share with this work.
     ///
     /// # Errors
-    /// When the run cannot be made.
+    /// When the run fails.
     fn share_with(&self, case: &Case, work: f64, progress: &Progress) -> Result<f64, Failure> {
-        // In a group, whatever was asked for.
+        // The figure was measured in a group.
         let config = Config { depth: 1, ..self.config(PAIRS, Span::from_nanos_f64(work), &case.topology) };
         let trial = Case { workload: Workload::Context1(config), ..case.clone() };
         let outcome = run_one(&trial, progress)?;
         Ok(share_of_busy(&outcome.results, outcome.task_group_cycles))
     }
 
-    /// The work with which the baseline's share is the published one: it falls as work grows.
+    /// Returns the work with which the baseline's share is the published one. The share falls as
+    /// work grows.
     ///
     /// # Errors
-    /// When a run cannot be made.
+    /// When a run fails.
     fn fit_work(&self, case: &Case, progress: &Progress) -> Result<(Span, Calibration), Failure> {
         let (target, citation) = target();
         let baseline = self.adapt(Mitigation::baseline());
@@ -118,7 +122,7 @@ impl Context1 {
             } else {
                 most = work;
             }
-            // By orders of magnitude at first.
+            // By orders of magnitude until the share falls below the target.
             work = if most == WORK_MOST { (4.0 * work).clamp(500.0, WORK_MOST) } else { f64::midpoint(least, most) };
         }
         let near = |trial: &&(f64, f64)| (trial.1 - target).abs();
@@ -165,7 +169,7 @@ impl Program for Context1 {
     }
 
     fn adapt(&self, mitigation: Mitigation) -> Mitigation {
-        // The kernel that the seed ran, v6.4, searches so.
+        // The published kernel, v6.4, searches in this way.
         mitigation.with_search_of_v6_4()
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct CyclicOptions {
     placement: PlacementArg,
 }
 
-/// As many as a machine of the most CPUs has sixteen times.
+/// Sixteen per CPU on the largest machine.
 const INSTANCES_MAX: i64 = 65_536;
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -56,14 +56,14 @@ enum PlacementArg {
     Drawn,
 }
 
-/// stress-ng takes a nanosecond to a second.
+/// Parses a sleep. stress-ng takes a nanosecond to a second.
 fn sleep(text: &str) -> Result<Span, String> {
     let span = span_above_zero(text)?;
     if span > Span::from_micros(1_000_000) { Err("longer than a second: give less".to_owned()) } else { Ok(span) }
 }
 
 impl CyclicOptions {
-    /// The workload with these.
+    /// Returns the workload with these options.
     pub(crate) fn config(&self, seed: u64, window: Window) -> Config {
         Config {
             instances: self.instances.map(|count| count as usize),
@@ -79,7 +79,8 @@ impl CyclicOptions {
         }
     }
 
-    /// When a simulated run is measured if nobody says: an operation takes a little more than its sleep.
+    /// Returns the default measured window of a simulated run. An operation takes a little more
+    /// than its sleep.
     pub(crate) fn usual_window(&self) -> Window {
         Window { warm_up: self.sleep * WARM_UP_SLEEPS, measured: self.sleep * MEASURED_SLEEPS }
     }

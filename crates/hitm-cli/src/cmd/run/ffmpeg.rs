@@ -26,8 +26,8 @@ pub(crate) struct Ffmpeg {
     series: SeriesArgs,
     #[command(flatten)]
     options: FfmpegOptions,
-    /// Multiply all CPU bursts by this factor; without it a simulated run calibrates the factor, and a
-    /// native run uses 1.
+    /// Multiply all CPU bursts by this factor; without it a simulated run calibrates the factor,
+    /// and a native run uses 1.
     #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
     burst_factor: Option<f64>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct FfmpegOptions {
     scale: bool,
 }
 
-/// Pictures that a simulated run is measured for.
+/// Pictures in the measured stretch of a simulated run.
 const PICTURES: u64 = 40;
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -67,12 +67,12 @@ impl From<ProfileArg> for ffmpeg::Profile {
 }
 
 impl FfmpegOptions {
-    /// The workload with these.
+    /// Returns the workload with these options.
     pub(crate) fn config(&self, burst_factor: f64, seed: u64, window: Window) -> ffmpeg::Config {
         ffmpeg::Config { profile: self.profile.into(), scale: self.scale, burst_factor, seed, window }
     }
 
-    /// When a simulated run is measured if nobody says.
+    /// Returns the default measured window of a simulated run.
     pub(crate) fn usual_window(&self, burst_factor: f64) -> Window {
         let pictures = |count| calibrate::pictures(self.profile.into(), burst_factor, count);
         Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) }

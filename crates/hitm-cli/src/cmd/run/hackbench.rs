@@ -103,17 +103,17 @@ struct Case {
     seed: u64,
 }
 
-/// What came of it.
+/// The outcome of a run.
 struct Outcome {
-    /// From when all were let go until the last had ended.
+    /// From the release of all tasks to the end of the last one.
     span: Span,
     operations: Vec<(Count, u64)>,
-    /// Of that span, simulated.
+    /// The machine's counts in that time, for a simulated run.
     watched: Option<Watched>,
     wall_seconds: f64,
 }
 
-/// What a simulated machine tells of the time in which messages were passed on.
+/// A simulated machine's counts while messages are passed.
 struct Watched {
     results: Results,
     operations: Vec<(Count, u64)>,
@@ -127,7 +127,7 @@ impl Job for Case {
     }
 }
 
-/// The original's senders per group, and receivers.
+/// The original program's senders per group, and its receivers.
 const PAIRS: u32 = 20;
 
 /// Returns the load; `None` with another number of tasks than the original's default.
@@ -140,7 +140,7 @@ pub(super) fn load(config: &Config) -> Option<Load> {
     (pairs == PAIRS as usize).then_some(Load { kind, depth })
 }
 
-/// What is run, in words.
+/// Returns the load in words.
 fn profile(config: &Config) -> String {
     let Config { groups, pairs, channels, depth, .. } = config;
     let plural = if *groups == 1 { "" } else { "s" };
@@ -166,7 +166,7 @@ impl Case {
             seed: *seed,
             arbitration: *arbitration,
             coherence: coherence.model(),
-            // Until all are there.
+            // Nothing is counted until all tasks exist.
             measure_from: Span::from_picos(u64::MAX),
             ..MachineConfig::default()
         };
@@ -265,7 +265,7 @@ impl Hackbench {
         self.machine.seeds(self.seeds.unwrap_or(usual))
     }
 
-    /// The runs of one machine under one policy: rows of as many cases as there are seeds.
+    /// Adds the runs of one machine under one policy: rows of one case per random seed.
     fn add_cases(
         &self,
         cases: &mut Vec<Case>,
@@ -334,7 +334,7 @@ impl Hackbench {
     }
 }
 
-/// What machines tell, one a seed; natively there are none.
+/// Returns a run with the machines' counts, one machine per random seed; empty natively.
 fn told(watched: &[&Watched]) -> Run {
     let Some((first, others)) = watched.split_first() else {
         return Run { kernel_share: f64::NAN, ..Run::default() };

@@ -1,7 +1,8 @@
-//! Pairs over loopback, as `tbench` and `netperf` ask for them, and what an operation takes beside what is modelled: fitted to one
-//! published figure.
+//! Pairs over loopback, for `tbench` and `netperf`. The work per operation beyond the modelled
+//! parts is fitted to one published figure.
 //!
-//! The rate of one pair is the inverse of its operation's time, and work adds to that: each trial's time tells how much is missing.
+//! The rate of one pair is the inverse of its operation's time, and work adds to that time: each
+//! trial's time tells how much is missing.
 
 use hitm_memory::Span;
 use hitm_report::published::{self, Citation, Key, On, Quantity};
@@ -20,28 +21,28 @@ use crate::progress::Progress;
 use crate::simulate::Case;
 use crate::workload::Workload;
 
-/// When a simulated run is measured if nobody says: past the start, and for a tick.
+/// The default measured window of a simulated run: after the start, and for one tick.
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(4_000), measured: Span::from_micros(4_000) };
 
-/// What an operation takes natively if nobody says: of the order of what is fitted.
+/// The default work per operation of a native run: of the order of the fitted values.
 const WORK_NATIVELY: Span = Span::from_micros(2);
 
 /// Trials at most.
 const RUNS: usize = 4;
-/// How near is near enough.
+/// The relative error at which the fit stops.
 const WITHIN: f64 = 0.005;
 
-/// What the pairs do, and how many there are.
+/// The operation of the pairs, and their number.
 pub(crate) type Load = (Test, usize);
 
 /// A published figure.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The preset that it was measured on.
+    /// The preset of the machine that it was measured on.
     pub(crate) machine: &'static str,
-    /// What it was measured with.
+    /// The mitigation that it was measured with.
     pub(crate) mitigation: &'static str,
-    /// What was measured.
+    /// The load that was measured.
     pub(crate) load: Load,
 }
 
@@ -55,15 +56,15 @@ impl Target {
     }
 }
 
-/// What a command asked for.
+/// The options of a command.
 #[derive(Debug)]
 pub(crate) struct Loopback {
     pub(crate) series: SeriesArgs,
     pub(crate) loads: Vec<Load>,
     pub(crate) session: SessionArgs,
-    /// What an operation takes, if somebody said.
+    /// The work per operation, if the option is given.
     pub(crate) work: Option<Span>,
-    /// What that is fitted to if nobody did.
+    /// The figure that the work is fitted to, if it is not.
     pub(crate) target: Target,
 }
 
@@ -77,15 +78,16 @@ impl Loopback {
         self.loads.iter().map(|&load| Workload::Loopback(self.config(load, work, topology))).collect()
     }
 
-    /// The work with which the target's load has its figure, under the policy of `case`: for runs on the machine of `case`.
+    /// Returns the work with which the target's load reaches its figure, under the policy of
+    /// `case`, for runs on the machine of `case`.
     ///
     /// # Errors
-    /// When a run cannot be made.
+    /// When a run fails.
     fn fit_work(&self, case: &Case, progress: &Progress) -> Result<(Span, Calibration), Failure> {
         let target = &self.target;
         let mitigation = Mitigation::parse(target.mitigation)?;
         let published = Case { mitigation, roles: false, ..self.series.case_on(target.machine, case)? };
-        // In no group, whatever was asked for.
+        // The figure was measured without a group.
         let config = |work| Config { depth: 0, ..self.config(target.load, work, &published.topology) };
         let of_target = |work| Workload::Loopback(config(work));
         let (value, citation) = target.published(&of_target(WORK_NATIVELY));
@@ -102,7 +104,7 @@ impl Loopback {
             if nearest.as_ref().is_none_or(|(least, ..)| over.abs() < *least) {
                 nearest = Some((over.abs(), work, metric));
             }
-            // As long as an operation is to take, less what it does.
+            // The time that an operation should take, minus the time that it takes.
             let missing = 1e9 / rate.value * over;
             let next = Span::from_nanos_f64((work.as_nanos_f64() + missing).max(0.0));
             if over.abs() < WITHIN || next == work {

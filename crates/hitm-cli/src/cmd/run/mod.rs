@@ -57,20 +57,20 @@ enum Workload {
     Cyclic(Box<Cyclic>),
     /// Groups of three tasks, each group on one CPU, that provoke priority inversions.
     ///
-    /// There are half as many groups as CPUs. Measured for 10ms after 2ms of warm-up when simulated,
-    /// for 5s after 1s natively. A second table has the operations per inversion.
+    /// There are half as many groups as CPUs. Measured for 10ms after 2ms of warm-up when
+    /// simulated, for 5s after 1s natively. A second table has the operations per inversion.
     #[command(name = "pi_stress")]
     PiStress(Box<PiStress>),
     /// Threads that wake one after the other and increment 16 KiB indexed by CPU or concurrency id.
     ///
-    /// The default machine is 2 x EPYC 9654. Idle time costs nothing to simulate: the ten minutes of
-    /// the longest run take a second.
+    /// The default machine is 2 x EPYC 9654. Idle time costs nothing to simulate: the ten minutes
+    /// of the longest run take a second.
     CidBursts(Box<CidBursts>),
-    /// Threads that constantly begin and end, wake on other CPUs, or migrate: loads that are hard on
-    /// concurrency ids.
+    /// Threads that constantly begin and end, wake on other CPUs, or migrate: loads that are hard
+    /// on concurrency ids.
     ///
-    /// Measured for 2ms after 1ms of warm-up when simulated, for 5s after 1s natively. A second table
-    /// has the cost of ids per operation.
+    /// Measured for 2ms after 1ms of warm-up when simulated, for 5s after 1s natively. A second
+    /// table has the cost of ids per operation.
     CidStorms(Box<CidStorms>),
     /// Groups of fair tasks in which every sender sends to every receiver.
     ///
@@ -78,8 +78,8 @@ enum Workload {
     Hackbench(Box<Hackbench>),
     /// Clients that request a file server's operations over loopback: fair tasks.
     ///
-    /// The default machine is 2 x 20 cores of Cascade Lake. Measured for 4ms after 4ms of warm-up when
-    /// simulated (150ns per task and CPU if that is more), for 5s after 1s natively.
+    /// The default machine is 2 x 20 cores of Cascade Lake. Measured for 4ms after 4ms of warm-up
+    /// when simulated (150ns per task and CPU if that is more), for 5s after 1s natively.
     Tbench(Box<Tbench>),
     /// One-way datagrams, or round trips of one byte, over loopback: fair tasks.
     ///
@@ -93,9 +93,9 @@ enum Workload {
     Schbench(Box<Schbench>),
     /// Pairs of tasks of one group that pass a number back and forth over pipes: fair tasks.
     ///
-    /// The default machine is 2 x 40 cores of Ice Lake. Measured for 10ms after 64ms of warm-up when
-    /// simulated (150ns per task and CPU if that is more), for 5s after 1s natively. Wakeups search
-    /// for an idle CPU as in Linux v6.4 unless a mitigation replaces the search.
+    /// The default machine is 2 x 40 cores of Ice Lake. Measured for 10ms after 64ms of warm-up
+    /// when simulated (150ns per task and CPU if that is more), for 5s after 1s natively. Wakeups
+    /// search for an idle CPU as in Linux v6.4 unless a mitigation replaces the search.
     Context1(Box<Context1>),
     /// The cost of one shared word, counter, bitmap or lock.
     Probe(Box<Probe>),

@@ -51,18 +51,19 @@ enum TestArg {
     Rr,
 }
 
-/// The sizes of the seed.
+/// The datagram sizes of Mel Gorman, "[PATCH 4/4] sched/fair: Avoid revisiting CPUs multiple times
+/// during select_idle_sibling", LKML, 2020-12-07.
 const SIZES: [u32; 9] = [64, 128, 256, 1_024, 2_048, 3_312, 4_096, 8_192, 16_384];
 
-/// The published row of 64 bytes, of the kernel that the patch was posted upon.
+/// The published row of 64 bytes, on the kernel that the patch was posted upon.
 const TARGET: Target =
     Target { machine: "bdw-2x20", mitigation: "idle-candidate", load: (Test::Stream(SIZES[0] as usize), 1) };
 
 impl Netperf {
-    /// What is run.
+    /// Returns the workload.
     ///
     /// # Errors
-    /// When a load is there twice, or the test has no use for sizes.
+    /// When a load is given twice, or sizes are given for a test without sizes.
     pub(crate) fn program(self) -> Result<Loopback, Failure> {
         if self.test == TestArg::Rr && !self.size.is_empty() {
             return Err(Failure::new("--size: a byte goes there and back with --test rr; leave one out".to_owned()));

@@ -32,8 +32,8 @@ pub(crate) struct PiStressOptions {
     /// Number of groups, placed on the CPUs after the first [default: half the number of CPUs].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     groups: Option<usize>,
-    /// Order in which the groups start. Under `--arbitration fifo` the groups keep this order at the
-    /// mutex that they share.
+    /// Order in which the groups start. Under `--arbitration fifo` the groups keep this order at
+    /// the mutex that they share.
     #[arg(long, value_enum, default_value = "numbered")]
     order: OrderArg,
 }
@@ -46,12 +46,12 @@ enum OrderArg {
     Drawn,
 }
 
-/// When a simulated run is measured if nobody says: hundreds of inversions of each group.
+/// The default measured window of a simulated run: hundreds of inversions per group.
 pub(crate) const USUAL_WINDOW: Window =
     Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(10_000) };
 
 impl PiStressOptions {
-    /// The workload with these.
+    /// Returns the workload with these options.
     pub(crate) fn config(&self, seed: u64, window: Window) -> pi_stress::Config {
         let order = match self.order {
             OrderArg::Numbered => Order::Numbered,
@@ -60,14 +60,14 @@ impl PiStressOptions {
         pi_stress::Config { groups: self.groups, order, seed, window }
     }
 
-    /// Whether so many groups have room.
+    /// Checks that the groups fit on the CPUs.
     ///
     /// # Errors
-    /// When they have not.
+    /// When they do not.
     pub(crate) fn check(&self, topology: &Topology) -> Result<(), Failure> {
         match self.groups {
             Some(0) => Err(Failure::new("--groups 0: nobody would do anything; ask for one or more")),
-            // As the original refuses it.
+            // The original refuses it too.
             Some(groups) if groups > topology.cpus() => Err(Failure::new(format!(
                 "--groups {groups}: `{}` has {} CPUs and a group takes one; ask for fewer, or take a larger machine",
                 topology.name(),

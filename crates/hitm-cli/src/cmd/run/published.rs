@@ -1,4 +1,4 @@
-//! Published figures and the workloads' loads name each other.
+//! A test that published figures and the workloads' loads name each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ struct Line<T: Args> {
     args: T,
 }
 
-/// Returns what `hitm run` makes of `options`.
+/// Returns the arguments that `hitm run` makes of `options`.
 fn parsed<T: Args>(options: &str) -> T {
     let words = std::iter::once("run").chain(options.split_whitespace());
     Line::<T>::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args
@@ -39,7 +39,7 @@ fn loads_of(program: &impl Program, machine: &str) -> BTreeSet<String> {
     workloads.iter().filter_map(|own| Some(own.load()?.to_string())).collect()
 }
 
-/// The loads of which figures were published, as the commands make them.
+/// Returns the loads with published figures, as the commands make them.
 fn loads(workload: &str, machine: &str) -> BTreeSet<String> {
     match workload {
         "tbench" => loads_of(&parsed::<Tbench>("").program().expect("its defaults"), machine),
@@ -64,8 +64,7 @@ fn loads(workload: &str, machine: &str) -> BTreeSet<String> {
     }
 }
 
-/// The keys of the loads that a workload makes are those of the published rows: no row is unused, and
-/// no load that was published is without its row.
+/// Every load that was published has its row, and no row is unused.
 #[test]
 fn published_rows_are_the_loads_of_workloads() {
     let mut published: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();

@@ -44,18 +44,19 @@ pub(crate) struct Schbench {
     session: SessionArgs,
 }
 
-/// A million tasks at most.
+/// At most a million tasks.
 const THREADS_MAX: i64 = 1_000;
 
-/// When a simulated run is measured if nobody says: some hundred rounds after ten. A tenth of that has one wakeup in a hundred that is late
-/// or has not, by the phases of four message threads (`idle-util`).
+/// The default measured window of a simulated run: some hundred rounds after ten. In a tenth of it,
+/// whether one wakeup in a hundred is late depends on the phases of four message threads
+/// (`idle-util`).
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(10_000_000) };
 
 impl Schbench {
-    /// Whether what was asked for can be run.
+    /// Checks the options.
     ///
     /// # Errors
-    /// When a load is there twice.
+    /// When a load is given twice.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         each_once("--message-threads", &self.message_threads)
     }

@@ -1,4 +1,5 @@
-//! A workload's runs on machines, under policies and with mitigations, each with several seeds: what all workloads share.
+//! A workload's runs: on machines, under policies, with mitigations and with several random seeds.
+//! All workloads share this.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::terminal::{fitted, width};
 use crate::workload::Workload;
 use crate::{native, operations, output};
 
-/// Where a workload runs, how often and for how long, and what is shown of it.
+/// The runs of a workload, and what is shown of them.
 #[derive(Args, Debug)]
 pub(crate) struct SeriesArgs {
     #[command(flatten)]
@@ -44,46 +45,48 @@ pub(crate) struct SeriesArgs {
     output: OutputArgs,
 }
 
-/// The interval of `relative` that is good enough: a point.
+/// The interval of `relative` at which `--max-seeds` stops: one point.
 const GOOD_INTERVAL: f64 = 0.01;
 
-/// When a native run is measured if nobody says.
+/// The measured window of a native run by default.
 const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
 
-/// How long the start of a fair task takes, a CPU: they begin one after the other, each where there is least to do, which is looked for on
-/// all CPUs. Seen on 160 of them: 20 us.
+/// The time per fair task and CPU at the start. Fair tasks begin one after the other, and each
+/// searches all CPUs for the one with least to do. Seen on 160 CPUs: 20 us.
 const START_OF_EACH: Span = Span::from_nanos(150);
 
-/// A workload as it is run on one machine under one policy, with each of its loads, and what was fitted for it.
+/// A workload with each of its loads, as it runs on one machine under one policy, and what was
+/// fitted for it.
 pub(crate) type Fitted = (Vec<Workload>, Option<Calibration>);
 
-/// A workload, as the options of its command say it.
+/// A workload, as made from the options of its command.
 pub(crate) trait Program {
-    /// What it shares with others.
+    /// Returns the options that all workloads have.
     fn series(&self) -> &SeriesArgs;
 
-    /// The mitigation that is run where this one was asked for.
+    /// Returns the mitigation that runs where `mitigation` was asked for.
     fn adapt(&self, mitigation: Mitigation) -> Mitigation {
         mitigation
     }
 
-    /// The workload on a machine, with nothing fitted, with each load that was asked for: as many on every machine.
+    /// Returns the workload on a machine with each load that was asked for, before anything is
+    /// fitted. The number of loads is the same on every machine.
     fn workloads(&self, topology: &Topology) -> Vec<Workload>;
 
-    /// The machine that it is simulated on when nobody says.
+    /// Returns the default machine of a simulated run.
     fn usual_machine(&self) -> &'static str {
         USUAL_MACHINE
     }
 
-    /// Whether what was asked for can be had on `topology`.
+    /// Checks that the options fit `topology`.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When they do not.
     fn check(&self, _topology: &Topology) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// How many runs fitting takes at most, on one machine under one policy.
+    /// Returns the largest number of runs that fitting takes, on one machine under one policy.
     fn fitting_runs(&self) -> usize {
         0
     }
@@ -91,7 +94,7 @@ pub(crate) trait Program {
     /// Fits the workload to the machine and the policy of `case`, a baseline.
     ///
     /// # Errors
-    /// When a run cannot be made.
+    /// When a run fails.
     fn fit(&self, case: &Case, _threads: usize, _progress: &Progress) -> Result<Fitted, Failure> {
         Ok((self.workloads(&case.topology), None))
     }
@@ -100,17 +103,17 @@ pub(crate) trait Program {
 /// All runs of one machine and policy.
 struct Group {
     cases: Vec<Case>,
-    /// By case, all seeds together.
+    /// One per case, merged over random seeds.
     outcomes: Vec<Option<Outcome>>,
 }
 
-/// Runs a workload as it was asked for, and reports.
+/// Runs a workload and reports.
 ///
 /// # Errors
-/// When something asked for cannot be had, or a run came to nothing.
+/// When an option cannot be met, or a run fails.
 pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let series = program.series();
-    // All that can be wrong with the words is found out before anything runs.
+    // All arguments are checked before anything runs.
     let mitigations =
         series.cases.mitigations()?.into_iter().map(|mitigation| program.adapt(mitigation)).collect::<Vec<_>>();
     let topologies = series.cases.machine.or(series.host, program.usual_machine()).topologies(series.host)?;
@@ -167,7 +170,8 @@ fn simulate(
             let workload = program.workloads(&machine.0)[0];
             let roles = series.roles || workload.counts_operations();
             let case = Case { roles, ..series.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
-            // What is aimed at was measured where every line has its cost, whatever is simulated afterwards.
+            // The published target was measured with real costs of every line, so the fit uses them
+            // whatever `--coherence` is.
             let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
             let workloads = match program.fit(&real, threads, &progress) {
                 Ok((workloads, calibration)) => {
@@ -192,22 +196,22 @@ fn simulate(
 }
 
 impl SeriesArgs {
-    /// `case` on the preset `machine`, whole, where something is fitted for all machines.
+    /// Returns `case` on the whole preset `machine`, where one fit serves all machines.
     ///
     /// # Errors
-    /// When a parameter was asked for that its cost table has not.
+    /// When `--model` names a parameter that the preset's cost table does not have.
     pub(crate) fn case_on(&self, machine: &str, case: &Case) -> Result<Case, Failure> {
         let topology = Arc::new(hitm_topology::parse(machine).expect("a preset"));
         let costs = self.cases.machine.costs(&topology)?;
         Ok(Case { topology, costs, ..case.clone() })
     }
 
-    /// The first seed.
+    /// Returns the first random seed.
     pub(crate) fn seed(&self) -> u64 {
         self.cases.seed()
     }
 
-    /// When to measure: as was asked for, else as is usual, `simulated` or natively.
+    /// Returns the measured window: the options' times, else the default, `simulated` or native.
     pub(crate) fn window(&self, simulated: Window) -> Window {
         self.cases.window(match self.host {
             HostArg::Simulated => simulated,
@@ -215,7 +219,8 @@ impl SeriesArgs {
         })
     }
 
-    /// As [`window`](Self::window), of `tasks` fair tasks that are all there from the start: not before they have begun, unless asked for.
+    /// As [`window`](Self::window), for `tasks` fair tasks that all exist from the start: by
+    /// default it begins after all of them have begun.
     pub(crate) fn window_of(&self, tasks: usize, topology: &Topology, simulated: Window) -> Window {
         let warm_up = simulated.warm_up.max(START_OF_EACH * (tasks * topology.cpus()) as u64);
         self.window(Window { warm_up, ..simulated })
@@ -259,11 +264,12 @@ impl SeriesArgs {
                 text.push_str(&hitm_report::summary::render_roles(run, width));
             }
         }
-        // The widest form of the line report is as wide as it is.
+        // The wide form of the line report is not fitted to the terminal.
         fitted(&text) + &self.output.lines_of(file)
     }
 
-    /// Runs every case with its seeds, and more seeds while intervals are too wide and it is allowed.
+    /// Runs every case with its random seeds, and with more seeds while intervals are too wide and
+    /// more are allowed.
     fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress, failures: &mut Vec<String>) -> Group {
         let mut group = Group { outcomes: cases.iter().map(|_| None).collect(), cases };
         let (seeds, most) = (self.cases.seeds(), self.max_seeds());
@@ -286,7 +292,7 @@ impl SeriesArgs {
                     Some(own) => own.merge(outcome),
                     None => *own = Some(outcome),
                 }
-                // What is not reported need not be kept, once nothing more is merged.
+                // Lines that are not reported are dropped once nothing more is merged.
                 if let Some(own) = own.as_mut().filter(|_| to == most && index % each == each - 1) {
                     own.results.keep_hottest(LINES_KEPT);
                 }
@@ -372,7 +378,7 @@ impl Group {
     }
 }
 
-/// What `case` is judged by, over all batches of all seeds.
+/// Returns the figure of merit of `case`, over all batches of all random seeds.
 fn mean(case: &Case, outcome: &Outcome) -> Mean {
     case.workload.mean(&outcome.batches, &outcome.latencies)
 }

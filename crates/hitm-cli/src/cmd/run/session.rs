@@ -1,4 +1,4 @@
-//! Whether the tasks of a workload are of one group, as those of a session or a service are.
+//! An option: all tasks of a workload in one group, as those of a session or a service are.
 
 use clap::Args;
 use hitm_sched::mitigation::Mitigation;
@@ -19,7 +19,7 @@ impl SessionArgs {
         self.depth as usize
     }
 
-    /// A mitigation as it is run.
+    /// Returns the mitigation that runs where `mitigation` was asked for.
     pub(crate) fn adapt(self, mitigation: Mitigation) -> Mitigation {
         if self.depth == 0 { mitigation } else { mitigation.with_search_of_v6_4() }
     }

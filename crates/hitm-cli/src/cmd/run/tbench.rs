@@ -36,14 +36,14 @@ pub(crate) struct Tbench {
     session: SessionArgs,
 }
 
-/// The published row of one client, of the kernel that the patch was posted upon.
+/// The published row of one client, on the kernel that the patch was posted upon.
 const TARGET: Target = Target { machine: "clx-2x20", mitigation: "idle-candidate", load: (Test::Tbench, 1) };
 
 impl Tbench {
-    /// What is run.
+    /// Returns the workload.
     ///
     /// # Errors
-    /// When a load is there twice.
+    /// When a load is given twice.
     pub(crate) fn program(self) -> Result<Loopback, Failure> {
         each_once("--clients", &self.clients)?;
         let loads = self.clients.iter().map(|&clients| (Test::Tbench, clients as usize)).collect();

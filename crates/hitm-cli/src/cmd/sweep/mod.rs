@@ -1,4 +1,4 @@
-//! `hitm sweep`: a workload over numbers of CPUs.
+//! `hitm sweep`: a workload on several numbers of CPUs.
 
 mod state;
 
@@ -106,7 +106,7 @@ struct SweptPiStress {
     options: PiStressOptions,
 }
 
-/// What is run, and where results go.
+/// The runs of a sweep, and its output files.
 #[derive(Args, Debug)]
 struct SweepArgs {
     #[command(flatten)]
@@ -120,8 +120,8 @@ struct SweepArgs {
     /// Draw the curves into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Keep finished runs in this file, and skip the runs that it has [default: a file in this folder,
-    /// named by the setting].
+    /// Keep finished runs in this file, and skip the runs that it has [default: a file in this
+    /// folder, named by the setting].
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 }
@@ -150,7 +150,7 @@ impl Sweep {
     }
 }
 
-/// Numbers of CPUs when nobody says: from those of one core to all.
+/// Returns the default numbers of CPUs: from those of one core to all.
 fn usual_counts(whole: &Topology) -> Vec<usize> {
     let least = whole.cpu_ids().next().map_or(1, |cpu| whole.siblings(cpu).len());
     let most = whole.cpus();
@@ -161,7 +161,7 @@ fn usual_counts(whole: &Topology) -> Vec<usize> {
     counts
 }
 
-/// The run of a case.
+/// Returns the key of a case's run.
 fn key(case: &Case) -> Key {
     Key {
         machine: case.topology.name().to_owned(),
@@ -171,7 +171,7 @@ fn key(case: &Case) -> Key {
     }
 }
 
-/// What is kept of what came of a case.
+/// Returns the part of a case's outcome that is kept.
 fn finished(case: &Case, outcome: &Outcome) -> Finished {
     let account = &outcome.results.account;
     Finished {
@@ -184,7 +184,7 @@ fn finished(case: &Case, outcome: &Outcome) -> Finished {
     }
 }
 
-/// A machine, and all that is run on it: by policy, number of CPUs and mitigation, a case a seed.
+/// A machine with all its cases: by policy, number of CPUs, mitigation and random seed.
 struct Family {
     whole: Arc<Topology>,
     points: Vec<Vec<Case>>,
@@ -196,12 +196,13 @@ impl SweepArgs {
     }
 
     fn run(&self, workload: Workload, check: &dyn Fn(&Topology) -> Result<(), Failure>) -> Result<(), Failure> {
-        // All that can be wrong with the words is found out before anything runs.
+        // All arguments are checked before anything runs.
         self.cases.check_window(workload.window())?;
         let families = self.families(workload)?;
         families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
         let setting = self.setting(workload, &families)?;
-        // These checks change no file: a sweep that is refused touches nothing of the one that runs.
+        // These checks change no file: a sweep that is refused does not touch the files of a
+        // running sweep.
         let csv = output::target("--csv", self.csv.as_deref())?;
         let json = output::target("--json", self.json.as_deref())?;
         let plot = output::target("--plot", self.plot.as_deref())?;
@@ -213,7 +214,7 @@ impl SweepArgs {
             return Err(failed.into_iter().nth(failure).expect("it was found there"));
         }
         let sweep = self.sweep(workload, &setting, &families, &runs, &failed);
-        // Each is written whatever becomes of the others.
+        // Each is written, whether or not the others can be.
         let written = [
             print(&fitted(&sweep.render(width()))),
             csv.map_or(Ok(()), |target| target.write(&sweep.csv())),
@@ -224,7 +225,7 @@ impl SweepArgs {
         campaign::ended(&sweep.failures)
     }
 
-    /// Draws the curve, when there is something to draw.
+    /// Draws the curve, if there is one.
     fn write_plot(&self, target: Option<Target>, plot: &Plot) -> Result<(), Failure> {
         match (target, &self.plot) {
             (Some(target), Some(path)) => drawn(plot, path)?.map_or(Ok(()), |text| target.write(&text)),
@@ -232,7 +233,7 @@ impl SweepArgs {
         }
     }
 
-    /// All cases.
+    /// Returns all cases.
     fn families(&self, workload: Workload) -> Result<Vec<Family>, Failure> {
         let mitigations = self.cases.mitigations()?;
         let arbitrations = self.cases.machine.arbitrations()?;
@@ -275,7 +276,8 @@ impl SweepArgs {
         })
     }
 
-    /// Runs what is not in the state yet; all runs, in order of the cases, and what failed.
+    /// Runs the cases that are not in the state yet. Returns all runs in the order of the cases,
+    /// and the failures.
     fn finish(&self, families: &[Family], state: &StateFile) -> (Vec<Finished>, Vec<Failure>) {
         let (mut runs, mut left) = (Vec::new(), Vec::new());
         for case in families.iter().flat_map(|family| family.points.iter().flatten()) {
@@ -327,7 +329,7 @@ impl SweepArgs {
     }
 }
 
-/// The points of a machine all of whose seeds have finished.
+/// Returns the points of a machine for which all random seeds have finished.
 fn points(family: &Family, runs: &[Finished]) -> Vec<Point> {
     let of = |case: &Case| {
         let found = runs.binary_search_by(|run| run.key.cmp(&key(case)));

@@ -1,4 +1,4 @@
-//! The file of a sweep's finished runs: made or continued, and added to as soon as a run ends.
+//! The file of a sweep's finished runs. A run is added as soon as it ends.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -17,16 +17,17 @@ pub(super) struct StateFile {
     path: PathBuf,
     /// The file, and how many of its bytes are whole lines.
     file: Mutex<(File, u64)>,
-    /// What was finished before.
+    /// The runs that were finished before.
     finished: BTreeMap<Key, Finished>,
 }
 
-/// The name of a setting's file when nobody says: another setting, another name.
+/// Returns the default name of a setting's file: another setting has another name.
 pub(super) fn usual_path(setting: &Setting) -> PathBuf {
     PathBuf::from(format!("hitm-sweep-{}-{:016x}.jsonl", setting.workload, digest(line(setting).as_bytes())))
 }
 
-/// What tells builds apart: a digest of the program. None when it cannot be read.
+/// Returns a digest of the program, which tells builds apart; empty when the program cannot be
+/// read.
 pub(super) fn build() -> String {
     let bytes = std::env::current_exe().and_then(fs::read);
     bytes.map_or_else(|_| String::new(), |bytes| format!("{:016x}", digest(&bytes)))
@@ -56,7 +57,8 @@ impl StateFile {
     /// Continues the file at `path`, or begins it.
     ///
     /// # Errors
-    /// When it cannot be read or written, is in use, is no state file, or is that of another setting.
+    /// When the file cannot be read or written, is in use, is no state file, or has another
+    /// setting.
     pub(super) fn open(path: &Path, setting: &Setting) -> Result<Self, Failure> {
         if path.is_dir() {
             return Err(failure(path, "it is a folder; name a file in it"));
@@ -76,7 +78,7 @@ impl StateFile {
         let text = str::from_utf8(&bytes).map_err(|_| failure(path, format!("it is no text; {another}")))?;
         let head = line(setting);
         let finished = if head.starts_with(text) {
-            // New, or its first line was cut short.
+            // The file is new, or its first line was cut short.
             file.set_len(0).map_err(|error| unwritable(path, &error))?;
             file.rewind().map_err(|error| unwritable(path, &error))?;
             file.write_all(head.as_bytes()).map_err(|error| unwritable(path, &error))?;
@@ -96,7 +98,7 @@ impl StateFile {
         Ok(Self { path: path.to_owned(), file: Mutex::new((file, end)), finished })
     }
 
-    /// A run that was finished before.
+    /// Returns a run that was finished before.
     pub(super) fn find(&self, key: &Key) -> Option<&Finished> {
         self.finished.get(key)
     }
@@ -104,14 +106,14 @@ impl StateFile {
     /// Adds a run that has ended, at once.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub(super) fn add(&self, run: &Finished) -> Result<(), Failure> {
         let (file, end) = &mut *self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let line = line(run);
         let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
         if let Err(error) = written {
-            // Half a line would spoil the next one. When it cannot be cut off either, the next
-            // write fails as well, and a later sweep cuts it off.
+            // Half a line would spoil the next one. If it cannot be cut off either, the next write
+            // fails as well, and a later sweep cuts it off.
             let _cut = file.set_len(*end).and_then(|()| file.seek(SeekFrom::Start(*end)));
             return Err(unwritable(&self.path, &error));
         }

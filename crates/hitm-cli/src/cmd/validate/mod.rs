@@ -1,4 +1,5 @@
-//! `hitm validate`: published experiments on simulated machines here, this machine beside its own simulation in `this.rs`.
+//! `hitm validate`: published experiments on simulated machines. `this.rs` compares this machine
+//! with its own simulation.
 
 mod this;
 
@@ -41,7 +42,8 @@ pub(crate) struct Validate {
     /// Random seed of transfers and start phases.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// Give a parameter of the model another value, on machines that have it; may be given several times.
+    /// Give a parameter of the model another value, on machines that have it; may be given several
+    /// times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     model: Vec<(String, f64)>,
     /// Write the figures to this file.
@@ -86,12 +88,12 @@ minute: leave the machine alone meanwhile. --model gives the simulated machine a
 was measured. Exit status: 0 when it was done, whatever came of it (there is no recorded score of
 your machine), 1 when a simulation stalls, 2 when it cannot be done.";
 
-/// Machines that together have every parameter that there is.
+/// Machines that together have every parameter of the model.
 const OF_ALL_FAMILIES: [&str; 3] = ["gnr-2x120", "epyc-9654-2x96", "skx-8x28"];
 
 /// An experiment under one policy.
 struct Pass {
-    /// Its place among those asked for.
+    /// Its place among the experiments that were asked for.
     place: usize,
     experiment: &'static Experiment,
     bench: Bench,
@@ -116,7 +118,7 @@ impl Validate {
         let plots = self.plot.as_deref().map(crate::plots::Folder::open).transpose()?;
         let (validation, found) = self.validate(&chosen);
         let findings = found.iter().map(|(policy, finding)| (policy.as_str(), finding));
-        // Each is written whatever becomes of the others.
+        // Each is written, whether or not the others can be.
         let written = [
             print(&fitted(&validation.render(width()))),
             target.map_or(Ok(()), |target| target.write(&validation.write())),
@@ -147,7 +149,7 @@ impl Validate {
         this::run(&options, output::target("--json", self.json.as_deref())?)
     }
 
-    /// The policies asked for.
+    /// Returns the policies that were asked for.
     fn policies(&self) -> Vec<Arbitration> {
         if self.arbitration.is_empty() {
             vec![Arbitration::LocalFirst, Arbitration::Fifo]
@@ -180,7 +182,7 @@ impl Validate {
         Ok(())
     }
 
-    /// That each parameter is one of some machine.
+    /// Checks that each parameter of `--model` belongs to a machine.
     fn check_model(&self) -> Result<(), Failure> {
         for (name, value) in &self.model {
             let set = |machine: &&str| {
@@ -199,7 +201,7 @@ impl Validate {
         Bench { arbitration, seed: self.seed, look_ahead: true, model: self.model.clone() }
     }
 
-    /// What is shown and written, and what it was made from.
+    /// Returns the report, and the findings that it was made from.
     fn validate(&self, chosen: &[&'static Experiment]) -> (Validation, Vec<(String, Finding)>) {
         let policies = self.policies();
         let passes: Vec<Pass> = chosen
@@ -252,7 +254,7 @@ fn empty(experiment: &Experiment) -> validation::Experiment {
     }
 }
 
-/// Puts what one policy gave into its row.
+/// Puts a finding under one policy into its row.
 fn put(experiment: &mut validation::Experiment, policy: &str, finding: &Finding) {
     let verdict = finding.verdict();
     if verdict == Verdict::Fail

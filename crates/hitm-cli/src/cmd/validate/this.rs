@@ -1,4 +1,5 @@
-//! `hitm validate --this`: this machine beside a simulation that is built from what is measured on it.
+//! `hitm validate --this`: compares this machine with a simulation that is built from its
+//! measurements.
 
 use std::sync::Arc;
 

@@ -106,8 +106,8 @@ fn block_len(lines: &[&str]) -> usize {
     }
 }
 
-/// Whether a block needs a source: a table, or a fenced block that may be an output. Blocks of nothing
-/// but commands are checked by [`commands`], blocks of code by its compiler.
+/// Whether a block needs a source: a table, or a fenced block that may be an output. Blocks of
+/// nothing but commands are checked by [`commands`], blocks of code by its compiler.
 fn needs_source(block: &[&str]) -> bool {
     match block[0].trim() {
         "```console" => !commands_of(block).iter().all(|line| line.is_command),
@@ -139,8 +139,8 @@ fn commands_of(block: &[&str]) -> Vec<ConsoleLine> {
     lines
 }
 
-/// Returns the commands of hitm in the `console` blocks of a page, without comments and without what the
-/// shell adds.
+/// Returns the commands of hitm in the `console` blocks of a page, without comments and without
+/// what the shell adds.
 pub(super) fn commands(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -228,7 +228,8 @@ impl Page {
 }
 
 impl Block {
-    /// Returns it as Markdown. A block in a `text` fence keeps that; a table needs an empty line before it.
+    /// Returns it as Markdown. A block in a `text` fence keeps that; a table needs an empty line
+    /// before it.
     fn markdown(&self, first: Option<&&str>) -> String {
         match self {
             Self::Console { text, .. } if first.is_some_and(|line| *line == "```text") => {

@@ -1,4 +1,5 @@
-//! Saved results as Markdown: tables and outputs in `results/*.toml`, and files that `--json` wrote.
+//! Saved results as Markdown: tables and outputs in `results/*.toml`, and files that `--json`
+//! wrote.
 
 use std::fs;
 use std::path::Path;
