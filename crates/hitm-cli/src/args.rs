@@ -263,7 +263,7 @@ pub(crate) struct OutputArgs {
     /// Form of the line report [default: brief].
     #[arg(long, value_enum)]
     pub(crate) layout: Option<LayoutArg>,
-    /// Write the results to this file.
+    /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

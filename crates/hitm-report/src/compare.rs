@@ -19,6 +19,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ pub const THRESHOLD: f64 = 0.05;
 pub const WEIGHT_MIN: f64 = 0.001;
 
 /// Two files beside each other.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Comparison {
     /// [`SCHEMA`].
     pub schema: &'static str,
@@ -65,7 +66,7 @@ pub struct Comparison {
 }
 
 /// A file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Side {
     /// Its name, as given.
     pub name: String,
@@ -74,7 +75,7 @@ pub struct Side {
 }
 
 /// What makes a run another run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Key {
     /// The workload.
     pub workload: String,
@@ -93,7 +94,7 @@ pub struct Key {
 }
 
 /// One run in both files.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Pair {
     /// Which.
     pub key: Key,
@@ -114,7 +115,7 @@ pub struct Pair {
 }
 
 /// A figure with an interval.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Judged {
     /// What it is: the metric's name, or `relative`.
     pub name: String,
@@ -133,7 +134,7 @@ pub struct Judged {
 }
 
 /// What a difference means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Worse beyond the interval.
@@ -148,7 +149,7 @@ pub enum Verdict {
 }
 
 /// A figure without an interval.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Figure {
     /// Of which kind: `share`, `kernel_part`, `operation_a_wake`, `access`, `bytes`.
     pub kind: &'static str,

@@ -1,5 +1,6 @@
 //! `cid-bursts`: what a burst takes, by what its area is looked up by, beside what was published.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
@@ -9,7 +10,7 @@ use crate::result::{ResultFile, Run};
 pub const PER_CPU: &str = "per-cpu";
 
 /// What a run gave.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Bursts {
     /// Which threads, as `24-core/24-L3`.
     pub threads: String,
@@ -25,7 +26,7 @@ pub struct Bursts {
 }
 
 /// Bursts of one kind.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Kind {
     /// What came before: `warm-up`, or who used the area last.
     pub name: String,

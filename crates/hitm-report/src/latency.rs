@@ -1,12 +1,13 @@
 //! How late a task woke, or ran after it was woken: the figures that stress-ng and schbench print, over the samples that were kept.
 
 use hitm_memory::Span;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
 
 /// A distribution, in nanoseconds.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Latency {
     /// How many samples, all seeds together.
     pub samples: usize,

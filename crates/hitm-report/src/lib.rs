@@ -25,6 +25,7 @@ pub mod published;
 mod reordered;
 mod report;
 pub mod result;
+pub mod schema;
 pub mod statistics;
 pub mod summary;
 pub mod sweep;

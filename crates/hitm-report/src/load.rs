@@ -6,11 +6,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A load of a workload, written as in `pipe-threads-1-depth-1`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
 pub struct Load {
     /// What runs, and how many of it.
     pub kind: Kind,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::id_bursts::Bursts;
@@ -16,7 +17,7 @@ use crate::published::Published;
 pub const SCHEMA: &str = "hitm-result/1";
 
 /// Results of one command.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ResultFile {
     /// [`SCHEMA`].
     pub schema: String,
@@ -36,7 +37,7 @@ pub struct ResultFile {
 }
 
 /// A machine.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Machine {
     /// Its name, as given.
     pub name: String,
@@ -67,7 +68,7 @@ pub struct Machine {
 }
 
 /// A parameter that was fitted on a baseline.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Calibration {
     /// The workload.
     pub workload: String,
@@ -94,15 +95,17 @@ pub struct Calibration {
 }
 
 /// A figure that a run is judged by.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Metric {
     /// What it is.
     pub name: String,
     /// The mean over batches.
     #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub value: f64,
     /// Half the width of the 95 % interval.
     #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub interval: f64,
     /// The unit.
     pub unit: String,
@@ -111,7 +114,7 @@ pub struct Metric {
 }
 
 /// One run: a workload under one mitigation on one machine, over one or more seeds.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Run {
     /// The workload.
     pub workload: String,
@@ -149,6 +152,7 @@ pub struct Run {
     pub relative_interval: Option<f64>,
     /// Kernel time over time that was not idle.
     #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub kernel_share: f64,
     /// Idle time over all time.
     #[serde(default)]
@@ -237,7 +241,7 @@ impl Run {
 }
 
 /// What a probe gave.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Probe {
     /// What was asked for, in words.
     pub what: String,
@@ -269,12 +273,13 @@ pub struct Probe {
 }
 
 /// A probe's operations of one kind.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Side {
     /// What one is called: `search`, `set or clear`.
     pub name: String,
     /// Nanoseconds each, pauses not included.
     #[serde(deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub nanos: f64,
     /// How many were measured.
     pub operations: u64,
@@ -284,7 +289,7 @@ pub struct Side {
 }
 
 /// CPUs idle although a waiting task could have run there that might have run there.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Conservation {
     /// The share of the time of all CPUs that passed so.
     pub lost_share: f64,
@@ -293,7 +298,7 @@ pub struct Conservation {
 }
 
 /// What one operation of the scheduler touched.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct OperationCost {
     /// What it is called: `search`, `level change`, `look`, `set or clear`, `ids`.
     pub name: String,
@@ -308,7 +313,7 @@ pub struct OperationCost {
 }
 
 /// What the tasks of one role did.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Role {
     /// The role.
     pub name: String,
@@ -330,7 +335,7 @@ pub struct Role {
 }
 
 /// Cycles that loads waited: those that missed, read-modify-writes included.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct CyclesPerLoad {
     /// The mean.
     pub mean: f64,
@@ -343,7 +348,7 @@ pub struct CyclesPerLoad {
 }
 
 /// A line of an object.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Line {
     /// The object.
     pub object: String,
@@ -374,7 +379,7 @@ pub struct Line {
 }
 
 /// A field of a line.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Field {
     /// Its name.
     pub field: String,
@@ -396,7 +401,7 @@ pub struct Field {
 }
 
 /// A place in the source.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Site {
     /// The function.
     pub function: String,
@@ -437,7 +442,7 @@ pub struct Site {
 }
 
 /// A store or read-modify-write that invalidated copies of a line.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct InvalidatedBy {
     /// The field that was written.
     pub field: String,

@@ -1,5 +1,6 @@
 //! A workload over numbers of CPUs: the scaling curve as a table, as comma-separated values, as JSON and as a plot.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
@@ -11,7 +12,7 @@ use crate::result::{Machine, Metric};
 pub const SCHEMA: &str = "hitm-sweep/1";
 
 /// What a sweep gave. Keys are only ever added; nothing in it depends on the host, or on whether the sweep was interrupted.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Sweep {
     /// [`SCHEMA`].
     pub schema: String,
@@ -41,7 +42,7 @@ pub struct Sweep {
 }
 
 /// One point: a number of CPUs under one mitigation, all seeds together.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Point {
     /// The machine of which CPUs were taken, or to which packages were added.
     pub machine: String,

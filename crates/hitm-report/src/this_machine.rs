@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
@@ -11,7 +12,7 @@ use crate::json::json_text;
 pub const SCHEMA: &str = "hitm-this/1";
 
 /// All that one `hitm validate --this` gave.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ThisMachine {
     /// [`SCHEMA`].
     pub schema: String,
@@ -54,7 +55,7 @@ pub struct ThisMachine {
 }
 
 /// What repetitions gave.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Sample {
     /// Repetitions that gave a figure.
     pub runs: usize,
@@ -77,7 +78,7 @@ pub struct Sample {
 }
 
 /// A quantity of this machine.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Quantity {
     /// What it is.
     pub name: String,
@@ -92,7 +93,7 @@ pub struct Quantity {
 }
 
 /// A figure on both.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Row {
     /// What it is.
     pub name: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
@@ -11,7 +12,7 @@ use crate::json::json_text;
 pub const SCHEMA: &str = "hitm-validate/1";
 
 /// All that one `hitm validate` gave.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Validation {
     /// [`SCHEMA`].
     pub schema: String,
@@ -34,7 +35,7 @@ pub struct Validation {
 }
 
 /// One published experiment.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Experiment {
     /// Its number among the targets, or `curves`.
     pub id: String,
@@ -49,7 +50,7 @@ pub struct Experiment {
 }
 
 /// One published figure.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Row {
     /// What it is.
     pub name: String,
@@ -69,7 +70,7 @@ pub struct Row {
 }
 
 /// What the model gives.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Simulated {
     /// The figure.
     pub value: f64,
@@ -80,7 +81,7 @@ pub struct Simulated {
 }
 
 /// How many rows have which verdict.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Score {
     /// Predictions that hold.
     pub passed: usize,

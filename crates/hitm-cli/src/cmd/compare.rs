@@ -33,7 +33,7 @@ pub(crate) struct Compare {
     /// Form of the report.
     #[arg(long, value_enum, default_value = "full")]
     layout: Form,
-    /// Write the comparison to this file.
+    /// Write the comparison to this file, as JSON: see `hitm schema compare`.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

@@ -8,6 +8,7 @@ mod list;
 mod man;
 mod probe;
 mod run;
+mod schema;
 mod sweep;
 mod validate;
 
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Validate(validate::Validate),
     /// Show the memory layout of an object.
     Layout(layout::Layout),
+    /// Print the JSON schema of a file that `--json` writes.
+    Schema(schema::Schema),
     /// Print completions for a shell.
     Completions(completions::Completions),
     /// Print the manual page.
@@ -48,6 +51,7 @@ impl Command {
             Self::Compare(compare) => compare.run(),
             Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),
+            Self::Schema(schema) => schema.run(),
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }

@@ -69,8 +69,19 @@ pub(crate) fn result_of(line: &str) -> (String, Vec<Value>) {
     let folder = folder();
     let ended = end(hitm().current_dir(folder.path()).args(words(&format!("{line} --json result.json"))));
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{line}");
-    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("result.json")).unwrap()).unwrap();
+    let file = read_checked(&folder.path().join("result.json"), "run");
     (ended.stdout, file["runs"].as_array().unwrap().clone())
+}
+
+/// Reads a file that `hitm FORM --json` wrote, and compares it with its schema.
+pub(crate) fn read_checked(path: &Path, form: &str) -> Value {
+    let schema: Value = serde_json::from_str(&stdout_of(&format!("schema {form}"))).expect("a schema is JSON");
+    let file: Value = serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("a file is JSON");
+    let schema = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> =
+        schema.iter_errors(&file).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert_eq!(errors, [] as [String; 0], "{}", path.display());
+    file
 }
 
 /// A line that the tool cannot do: status 2, nothing on stdout, one line on stderr.

@@ -5,7 +5,7 @@ use std::fs;
 use expect_test::{Expect, expect, expect_file};
 use serde_json::{Value, json};
 
-use crate::command::{Ended, end, folder, hitm};
+use crate::command::{Ended, end, folder, hitm, read_checked};
 
 /// Compares a saved result with itself after a change.
 fn compared(change: impl Fn(&mut Value), rest: &[&str]) -> Ended {
@@ -169,7 +169,7 @@ fn the_comparison_is_written_too() {
     let path = folder.path().join("c.json");
     let ended = compared(|file| times(file, 1, 0.9), &["--json", path.to_str().unwrap()]);
     assert_eq!(ended.status, Some(1));
-    let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let file: Value = read_checked(&path, "compare");
     assert_eq!((&file["schema"], &file["verdicts"]), (&json!("hitm-compare/2"), &json!({"worse": 1, "within": 1})));
 }
 

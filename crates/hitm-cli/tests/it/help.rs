@@ -2,7 +2,7 @@
 
 use expect_test::expect_file;
 
-use crate::command::stdout_of;
+use crate::command::{read_checked, stdout_of, workspace};
 
 /// Every command, as the help texts name them.
 fn verbs() -> Vec<String> {
@@ -69,11 +69,18 @@ fn the_version_is_one_line() {
     assert_eq!(stdout_of("--version"), format!("hitm {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+/// The committed schema is the one that the command prints, and a saved result agrees with it.
+#[test]
+fn the_schema_is_the_committed_one() {
+    expect_test::expect_file![workspace("docs/result.schema.json")].assert_eq(&stdout_of("schema"));
+    read_checked(&workspace("results/ffmpeg.json"), "run");
+}
+
 #[test]
 fn completions_and_manual_pages_are_of_every_command() {
     let script = stdout_of("completions bash");
     let page = stdout_of("man");
-    for verb in ["run", "sweep", "list", "c2c", "compare", "validate", "layout", "completions", "man"] {
+    for verb in ["run", "sweep", "list", "c2c", "compare", "validate", "layout", "schema", "completions", "man"] {
         assert!(
             script.contains(&format!("hitm__subcmd__{verb}")) || script.contains(&format!("hitm__{verb}")),
             "{verb}"

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::{end, folder, hitm, stdout_of, words};
+use crate::command::{end, folder, hitm, read_checked, stdout_of, words};
 
 /// Every probe, small.
 const PROBES: [&str; 10] = [
@@ -50,7 +50,7 @@ fn a_probe_says_which_scope_is_best() {
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
     let last = ended.stdout.lines().last().unwrap();
     assert!(last.contains("whatever the policy: ") || last.starts_with("undetermined on "), "{last}");
-    let file: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("mask.json")).unwrap()).unwrap();
+    let file: Value = read_checked(&folder.path().join("mask.json"), "run");
     let runs = file["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2 * 2 * 5);
     for run in runs {

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
-use crate::command::{Ended, check_refused, end, folder, hitm, words};
+use crate::command::{Ended, check_refused, end, folder, hitm, read_checked, words};
 
 /// Sixteen runs of a few milliseconds of host time each.
 const LINE: &str = "sweep cyclic --machine 'pack:2 l3:1 core:4 pu:2' --mitigation baseline,all --seeds 2 --warm-up 1ms \
@@ -36,9 +36,9 @@ fn lines_of(path: &Path) -> usize {
 #[test]
 fn a_curve_has_a_point_a_number_of_cpus_and_mitigation() {
     let folder = folder();
-    let (text, [csv, json, svg]) = results(folder.path(), LINE);
+    let (text, [csv, _, svg]) = results(folder.path(), LINE);
     assert!(text.starts_with("sweep of cyclic simulated on pack:2 l3:1 core:4 pu:2, seeds [1, 2], "), "{text}");
-    let sweep: Value = serde_json::from_str(&json).unwrap();
+    let sweep = read_checked(&folder.path().join("curve.json"), "sweep");
     let points = sweep["points"].as_array().unwrap();
     let keys: Vec<_> =
         points.iter().map(|point| (point["cpus"].as_u64().unwrap(), point["mitigation"].as_str().unwrap())).collect();
@@ -60,8 +60,8 @@ fn a_curve_has_a_point_a_number_of_cpus_and_mitigation() {
 #[test]
 fn a_point_is_a_run() {
     let folder = folder();
-    let (_, [_, json, _]) = results(folder.path(), LINE);
-    let sweep: Value = serde_json::from_str(&json).unwrap();
+    results(folder.path(), LINE);
+    let sweep = read_checked(&folder.path().join("curve.json"), "sweep");
     let run = "run cyclic --machine 'pack:2 l3:1 core:4 pu:2' --cpus 8 --mitigation baseline,all --seeds 2 --warm-up 1ms \
                --duration 10ms --lines 0 --json run.json";
     assert_eq!(run_in(folder.path(), run).status, Some(0));

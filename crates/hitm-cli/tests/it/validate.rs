@@ -5,9 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use expect_test::{expect, expect_file};
-use serde_json::Value;
 
-use crate::command::{check_refused, folder, run};
+use crate::command::{check_refused, folder, read_checked, run};
 
 #[test]
 fn the_recorded_score_is_reached_and_the_readme_says_so() {
@@ -33,7 +32,7 @@ fn the_recorded_score_is_reached_and_the_readme_says_so() {
     let readme = fs::read_to_string(readme).expect("the README");
     assert!(readme.contains(score), "README.md has another score than:\n{score}");
 
-    let file: Value = serde_json::from_str(&fs::read_to_string(path("validate.json")).expect("written")).expect("JSON");
+    let file = read_checked(&PathBuf::from(path("validate.json")), "validate");
     assert_eq!(file["schema"], "hitm-validate/1");
     for experiment in file["experiments"].as_array().expect("experiments") {
         let fits = experiment["fits"].as_str().expect("a policy");
@@ -65,7 +64,7 @@ fn this_machine_stands_beside_its_own_simulation() {
     let path = folder.path().join("this.json");
     let ended = run(["validate", "--this", "--runs", "2", "--json", path.to_str().expect("plain text")]);
     assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
-    let file: Value = serde_json::from_str(&fs::read_to_string(path).expect("written")).expect("JSON");
+    let file = read_checked(&path, "validate-this");
     assert_eq!((&file["schema"], &file["runs"]), (&"hitm-this/1".into(), &2.into()));
     let quantities = file["quantities"].as_array().expect("quantities");
     let sets: Vec<&str> = quantities

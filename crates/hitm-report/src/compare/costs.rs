@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::compare::{WEIGHT_MIN, is_apart, joined, larger};
@@ -18,7 +19,7 @@ pub(super) struct Work {
 }
 
 /// Waiting for an object or a field.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
 pub struct Cost {
     /// Cycles that loads and read-modify-writes waited, a unit.
     pub cycles: f64,
@@ -37,7 +38,7 @@ pub struct Cost {
 }
 
 /// A cost in both files.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Change {
     /// The object.
     pub object: String,

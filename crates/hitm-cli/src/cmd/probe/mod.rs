@@ -58,7 +58,7 @@ pub(crate) struct Probe {
     /// Runs per variant, with successive random seeds [default: 3; 1 for `ping-pong`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), global = true)]
     seeds: Option<u64>,
-    /// Write the results to this file.
+    /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
     /// Accesses without progress after which the machine reports a livelock: for tests.

@@ -56,7 +56,7 @@ pub(crate) struct CidBursts {
     /// the machine's jitter [default: 3 simulated, 1 natively].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Write the results to this file.
+    /// Write the results to this file, as JSON: see `hitm schema`.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

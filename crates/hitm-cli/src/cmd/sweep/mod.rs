@@ -114,7 +114,7 @@ struct SweepArgs {
     /// Write the points to this file as comma-separated values.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the points to this file as JSON.
+    /// Write the points to this file as JSON: see `hitm schema sweep`.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the curves into this file, as SVG.

@@ -46,7 +46,7 @@ pub(crate) struct Validate {
     /// times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = parameter)]
     model: Vec<(String, f64)>,
-    /// Write the figures to this file.
+    /// Write the figures to this file, as JSON: see `hitm schema validate`.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw measured points and simulated curves into this folder, one SVG per curve.

@@ -1,0 +1,43 @@
+//! `hitm schema`.
+
+use clap::{Args, ValueEnum};
+use hitm_report::{compare, result, schema, sweep, this_machine, validation};
+
+use crate::failure::Failure;
+use crate::print_as_it_is;
+
+/// Print the JSON schema of a file that `--json` writes.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  hitm schema > result.schema.json\n  hitm schema sweep")]
+pub(crate) struct Schema {
+    /// Command that writes the file.
+    #[arg(value_enum, default_value = "run")]
+    form: Form,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// `hitm run --json` and `hitm c2c --json`.
+    Run,
+    /// `hitm sweep --json`.
+    Sweep,
+    /// `hitm compare --json`.
+    Compare,
+    /// `hitm validate --json`.
+    Validate,
+    /// `hitm validate --this --json`.
+    ValidateThis,
+}
+
+impl Schema {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let name = match self.form {
+            Form::Run => result::SCHEMA,
+            Form::Sweep => sweep::SCHEMA,
+            Form::Compare => compare::SCHEMA,
+            Form::Validate => validation::SCHEMA,
+            Form::ValidateThis => this_machine::SCHEMA,
+        };
+        print_as_it_is(schema::schema(name).expect("every form has a schema").as_bytes())
+    }
+}

@@ -1,0 +1,43 @@
+//! The JSON schemas of the files that `--json` writes, made from the types that write them.
+
+use schemars::Schema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::Value;
+
+use crate::compare::Comparison;
+use crate::json::json_text;
+use crate::result::ResultFile;
+use crate::sweep::Sweep;
+use crate::this_machine::ThisMachine;
+use crate::validation::Validation;
+
+/// The forms, with the value of `schema` in their files.
+const FORMS: [(&str, fn(SchemaGenerator) -> Schema); 5] = [
+    (crate::result::SCHEMA, SchemaGenerator::into_root_schema_for::<ResultFile>),
+    (crate::sweep::SCHEMA, SchemaGenerator::into_root_schema_for::<Sweep>),
+    (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),
+    (crate::validation::SCHEMA, SchemaGenerator::into_root_schema_for::<Validation>),
+    (crate::this_machine::SCHEMA, SchemaGenerator::into_root_schema_for::<ThisMachine>),
+];
+
+/// Returns the names of the forms: `hitm-result/1`, for example.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FORMS.iter().map(|(name, _)| *name)
+}
+
+/// Returns the JSON schema (draft 2020-12) of the form `name` as text; `None` for an unknown name.
+///
+/// # Panics
+/// When a form has no key `schema`; all have it.
+#[must_use]
+pub fn schema(name: &str) -> Option<String> {
+    let (name, of) = FORMS.iter().find(|(own, _)| *own == name)?;
+    // What is written, not what is read: keys that older files lack are required.
+    let mut schema = of(SchemaSettings::draft2020_12().for_serialize().into_generator());
+    schema.insert("title".to_owned(), Value::from(*name));
+    // A file says which form it has.
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    let own = properties.and_then(|properties| properties.get_mut("schema")).and_then(Value::as_object_mut);
+    own.expect("every form has a `schema`").insert("const".to_owned(), Value::from(*name));
+    Some(json_text(&schema))
+}
