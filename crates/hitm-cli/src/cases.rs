@@ -14,7 +14,7 @@ use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
 use crate::campaign;
 use crate::failure::Failure;
 use crate::simulate::Case;
-use crate::workload::Workload;
+use crate::workload::{Setting, Workload};
 
 /// Machines, policies, mitigations, seeds and times.
 #[derive(Args, Debug)]
@@ -80,9 +80,9 @@ impl CaseArgs {
         campaign::threads(HostArg::Simulated, self.jobs)
     }
 
-    /// Returns the measured window: the options' times, `usual` for those not given.
-    pub(crate) fn window(&self, usual: Window) -> Window {
-        Window { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured: self.duration.unwrap_or(usual.measured) }
+    /// Returns what all workloads of the command have in common.
+    pub(crate) fn setting(&self, host: HostArg) -> Setting {
+        Setting { host, seed: self.seed(), warm_up: self.warm_up, measured: self.duration }
     }
 
     /// Checks that `most` seeds exist from the first one on.
@@ -128,7 +128,7 @@ impl CaseArgs {
         (topology, costs): &(Arc<Topology>, Costs),
         arbitration: Arbitration,
         mitigation: Mitigation,
-        workload: Workload,
+        workload: Arc<dyn Workload>,
     ) -> Case {
         Case {
             topology: topology.clone(),

@@ -5,7 +5,6 @@
 //! that names the input, the place in it, the cause and what to do.
 
 mod args;
-mod calibrate;
 mod campaign;
 mod cases;
 mod cmd;

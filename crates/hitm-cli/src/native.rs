@@ -22,7 +22,7 @@ use crate::workload::Workload;
 pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
     pub(crate) mitigation: Mitigation,
-    pub(crate) workload: Workload,
+    pub(crate) workload: Arc<dyn Workload>,
 }
 
 /// Runs the cases one after the other.
@@ -68,10 +68,11 @@ impl Case {
         let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
         let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, Some(self.workload.roles()), true)
             .map_err(|error| fail(error.to_string()))?;
-        let workload = self.workload;
+        let workload = &self.workload;
         let window = workload.window();
+        let started = workload.clone();
         let running = runtime
-            .run(move |handle| async move { workload.start(&handle) })
+            .run(move |handle| async move { started.start_native(&handle) })
             .map_err(|error| fail(error.to_string()))?;
         until(&runtime, Time::START + window.warm_up);
         let before = runtime.booked();

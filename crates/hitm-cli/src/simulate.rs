@@ -15,7 +15,7 @@ use hitm_workloads::meter::{BATCHES, Window};
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
 use crate::record::task_group_cycles;
-use crate::workload::{Running, Workload};
+use crate::workload::Workload;
 
 /// A run of a workload.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Case {
     pub(crate) arbitration: Arbitration,
     pub(crate) coherence: CoherenceArg,
     pub(crate) mitigation: Mitigation,
-    pub(crate) workload: Workload,
+    pub(crate) workload: Arc<dyn Workload>,
     pub(crate) roles: bool,
     /// See [`Config::livelock_after`].
     pub(crate) livelock_after: Option<u64>,
@@ -129,26 +129,26 @@ impl Case {
             Handle::new(scheduler, self.roles.then(|| self.workload.roles()))
         });
         let started = Arc::new(Mutex::new(None));
-        let (handle, workload, slot) = (runtime.clone(), self.workload, started.clone());
+        let (handle, workload, slot) = (runtime.clone(), self.workload.clone(), started.clone());
         let ended = machine.run(move |cpu| {
             if cpu.index() == 0 {
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload.start(&handle));
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload.start_simulated(&handle));
             }
             handle.run_cpu(cpu);
         });
         ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
         let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(fault) = running.as_ref().and_then(Running::fault) {
+        if let Some(fault) = running.as_ref().and_then(|running| running.fault()) {
             return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
         }
-        let batches = running.as_ref().map_or([f64::NAN; BATCHES], Running::batches);
+        let batches = running.as_ref().map_or([f64::NAN; BATCHES], |running| running.batches());
         let stats = runtime.scheduler().stats();
         let window = self.workload.window();
         let results = machine.results();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
             batches: vec![batches],
-            latencies: running.as_ref().map_or_else(Vec::new, Running::latencies),
+            latencies: running.as_ref().map_or_else(Vec::new, |running| running.latencies()),
             task_group_cycles: task_group_cycles(&results),
             results,
             operations: stats.sums(),

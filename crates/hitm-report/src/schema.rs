@@ -11,8 +11,11 @@ use crate::sweep::Sweep;
 use crate::this_machine::ThisMachine;
 use crate::validation::Validation;
 
-/// The forms, with the value of `schema` in their files.
-const FORMS: [(&str, fn(SchemaGenerator) -> Schema); 5] = [
+/// The value of `schema` in a form's files, and what makes the form's schema.
+type Form = (&'static str, fn(SchemaGenerator) -> Schema);
+
+/// The forms.
+const FORMS: [Form; 5] = [
     (crate::result::SCHEMA, SchemaGenerator::into_root_schema_for::<ResultFile>),
     (crate::sweep::SCHEMA, SchemaGenerator::into_root_schema_for::<Sweep>),
     (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),

@@ -1,12 +1,12 @@
 //! `hitm list`.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, CommandFactory as _, ValueEnum};
 use hitm_report::columns::{Align, Columns};
 use hitm_sched::mitigation::{CATALOGUE, LAYOUTS};
 
 use crate::failure::Failure;
-use crate::print;
 use crate::terminal::{fitted, width};
+use crate::{Hitm, print};
 
 /// List workloads, machines, mitigations or objects.
 #[derive(Args, Debug)]
@@ -29,20 +29,6 @@ enum What {
     Objects,
 }
 
-const WORKLOADS: [(&str, &str); 11] = [
-    ("ffmpeg", "60 transcoders on 8 CPUs each; every thread has priority FIFO 99"),
-    ("cyclic", "one task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke"),
-    ("pi_stress", "groups of three tasks on one CPU each that provoke priority inversions"),
-    ("cid-bursts", "threads that increment 16 KiB indexed by CPU or by concurrency id, one after the other"),
-    ("cid-storms", "threads that constantly begin and end, wake elsewhere, or migrate: the cost of concurrency ids"),
-    ("hackbench", "groups of fair tasks in which every sender sends to every receiver, over pipes or sockets"),
-    ("tbench", "clients that request a file server's operations over loopback: fair tasks"),
-    ("netperf", "one-way datagrams, or round trips of one byte, over loopback: fair tasks"),
-    ("schbench", "message threads that wake all of their workers at once, and how late these run: fair tasks"),
-    ("context1", "pairs of tasks of one group that pass a number back and forth over pipes: fair tasks"),
-    ("probe", "the cost of one shared word, counter, bitmap or lock"),
-];
-
 impl List {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let described = |rows: &[(&str, &str)]| {
@@ -51,7 +37,10 @@ impl List {
             columns.render(width())
         };
         let text = match self.what {
-            What::Workloads => described(&WORKLOADS),
+            What::Workloads => {
+                let workloads = workloads();
+                described(&workloads.iter().map(|(name, what)| (&**name, &**what)).collect::<Vec<_>>())
+            }
             What::Mitigations => {
                 format!(
                     "{}\nCombine them by `+`: `cpupri-split+rto-count=llc`. `=bytes` is one byte per CPU, written by a plain store; `=bytes:llc` puts the bytes of each LLC on lines of their own.\n",
@@ -70,4 +59,12 @@ impl List {
         };
         print(&fitted(&text))
     }
+}
+
+/// Returns the workloads of `hitm run`, as its help describes them.
+fn workloads() -> Vec<(String, String)> {
+    let command = Hitm::command();
+    let run = command.find_subcommand("run").expect("a verb");
+    let about = |own: &clap::Command| own.get_about().map(ToString::to_string).unwrap_or_default();
+    run.get_subcommands().map(|own| (own.get_name().to_owned(), about(own))).collect()
 }

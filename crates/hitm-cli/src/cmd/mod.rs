@@ -7,7 +7,7 @@ mod layout;
 mod list;
 mod man;
 mod probe;
-mod run;
+pub(crate) mod run;
 mod schema;
 mod sweep;
 mod validate;

@@ -235,8 +235,8 @@ fn what_cannot_be_is_refused() {
     check_refused(
         "sweep ffmpeg",
         expect![[r#"
-        hitm: the following required arguments were not provided: --burst-factor <F>; `hitm sweep ffmpeg --help` shows what there is
-    "#]],
+            hitm: --burst-factor: a sweep does not fit it; give the value that `hitm run` prints for a machine
+        "#]],
     );
     check_refused(
         "sweep cyclic --cpus 0..4",

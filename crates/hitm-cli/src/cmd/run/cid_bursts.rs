@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+#[cfg(test)]
+use clap::FromArgMatches as _;
 use clap::{Args, ValueEnum};
 use hitm::{Handle, NativeRuntime};
 use hitm_machine::{Arbitration, Capacity, Config as MachineConfig, Costs, Machine, Simulated};
@@ -353,10 +355,12 @@ fn key<'a>(topology: &Topology, load: Load, lookup: &'a str) -> Key<'a> {
 
 #[cfg(test)]
 impl CidBursts {
-    /// Returns the loads on `topology`.
-    pub(super) fn loads(&self, topology: &Topology) -> Vec<Load> {
-        let threads = self.threads.iter().map(|threads| threads.on(topology).0);
-        threads.flat_map(|threads| self.delay.iter().filter_map(move |&delay| load_of(threads, delay))).collect()
+    /// Returns the loads on `topology` without options.
+    pub(crate) fn usual_loads(topology: &Topology) -> Vec<Load> {
+        let matches = Self::augment_args(clap::Command::new("run")).get_matches_from(["run"]);
+        let own = Self::from_arg_matches(&matches).expect("no options");
+        let threads = own.threads.iter().map(|threads| threads.on(topology).0);
+        threads.flat_map(|threads| own.delay.iter().filter_map(move |&delay| load_of(threads, delay))).collect()
     }
 }
 

@@ -18,12 +18,12 @@ use hitm_topology::Topology;
 use hitm_workloads::hackbench::{self, Channels, Config};
 use hitm_workloads::nested;
 
-use super::session::SessionArgs;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, OutputArgs, refuse_natively};
 use crate::campaign::{self, Job};
 use crate::failure::Failure;
 use crate::record::{by_name, conservation, empty_file, machine_of, on_host, report};
 use crate::terminal::{fitted, width};
+use crate::workload::SessionArgs;
 use crate::{convert, output};
 
 /// Groups of fair tasks in which every sender sends to every receiver, over pipes or sockets.
@@ -131,7 +131,7 @@ impl Job for Case {
 const PAIRS: u32 = 20;
 
 /// Returns the load; `None` with another number of tasks than the original's default.
-pub(super) fn load(config: &Config) -> Option<Load> {
+pub(crate) fn load(config: &Config) -> Option<Load> {
     let Config { groups, pairs, channels, depth, .. } = *config;
     let kind = match channels {
         Channels::Pipes => Kind::PipeThreads(groups),

@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use hitm_machine::{Arbitration, Costs};
-use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
-use hitm_report::result::{Calibration, ResultFile, Run as RunResult};
+use hitm_report::result::{ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
-use hitm_workloads::meter::Window;
 
-use crate::args::{CoherenceArg, HostArg, OutputArgs, USUAL_MACHINE, refuse_natively};
+use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::convert::{self, LINES_KEPT};
@@ -23,7 +21,7 @@ use crate::progress::Progress;
 use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
-use crate::workload::Workload;
+use crate::workload::{Chosen, Command, Fit, Program, Setting};
 use crate::{native, operations, output};
 
 /// The runs of a workload, and what is shown of them.
@@ -45,60 +43,10 @@ pub(crate) struct SeriesArgs {
     output: OutputArgs,
 }
 
+impl Command for SeriesArgs {}
+
 /// The interval of `relative` at which `--max-seeds` stops: one point.
 const GOOD_INTERVAL: f64 = 0.01;
-
-/// The measured window of a native run by default.
-const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
-
-/// The time per fair task and CPU at the start. Fair tasks begin one after the other, and each
-/// searches all CPUs for the one with least to do. Seen on 160 CPUs: 20 us.
-const START_OF_EACH: Span = Span::from_nanos(150);
-
-/// A workload with each of its loads, as it runs on one machine under one policy, and what was
-/// fitted for it.
-pub(crate) type Fitted = (Vec<Workload>, Option<Calibration>);
-
-/// A workload, as made from the options of its command.
-pub(crate) trait Program {
-    /// Returns the options that all workloads have.
-    fn series(&self) -> &SeriesArgs;
-
-    /// Returns the mitigation that runs where `mitigation` was asked for.
-    fn adapt(&self, mitigation: Mitigation) -> Mitigation {
-        mitigation
-    }
-
-    /// Returns the workload on a machine with each load that was asked for, before anything is
-    /// fitted. The number of loads is the same on every machine.
-    fn workloads(&self, topology: &Topology) -> Vec<Workload>;
-
-    /// Returns the default machine of a simulated run.
-    fn usual_machine(&self) -> &'static str {
-        USUAL_MACHINE
-    }
-
-    /// Checks that the options fit `topology`.
-    ///
-    /// # Errors
-    /// When they do not.
-    fn check(&self, _topology: &Topology) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    /// Returns the largest number of runs that fitting takes, on one machine under one policy.
-    fn fitting_runs(&self) -> usize {
-        0
-    }
-
-    /// Fits the workload to the machine and the policy of `case`, a baseline.
-    ///
-    /// # Errors
-    /// When a run fails.
-    fn fit(&self, case: &Case, _threads: usize, _progress: &Progress) -> Result<Fitted, Failure> {
-        Ok((self.workloads(&case.topology), None))
-    }
-}
 
 /// All runs of one machine and policy.
 struct Group {
@@ -111,8 +59,8 @@ struct Group {
 ///
 /// # Errors
 /// When an option cannot be met, or a run fails.
-pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
-    let series = program.series();
+pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Result<(), Failure> {
+    let program = &*program;
     // All arguments are checked before anything runs.
     let mitigations =
         series.cases.mitigations()?.into_iter().map(|mitigation| program.adapt(mitigation)).collect::<Vec<_>>();
@@ -121,109 +69,89 @@ pub(crate) fn run(program: &impl Program) -> Result<(), Failure> {
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds()?;
+    let setting = series.cases.setting(series.host);
     if series.host == HostArg::Simulated {
-        let workloads = topologies.iter().flat_map(|topology| program.workloads(topology));
+        let workloads = topologies.iter().flat_map(|topology| program.workloads(topology, &setting));
         workloads.map(|workload| workload.window()).try_for_each(|window| series.cases.check_window(window))?;
     }
     let machines = series.cases.with_costs(&topologies)?;
     let target = output::target("--json", series.output.json.as_deref())?;
     let file = match series.host {
-        HostArg::Simulated => simulate(program, &mitigations, &machines, &arbitrations),
-        HostArg::Native => native::run(&native_cases(program, &mitigations, &topologies)),
+        HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations),
+        HostArg::Native => native::run(&native_cases(program, &setting, &mitigations, &topologies)),
     };
     record::report(file, target, |file| series.report(file))
 }
 
-fn native_cases(program: &impl Program, mitigations: &[Mitigation], topologies: &[Arc<Topology>]) -> Vec<native::Case> {
-    let each = |topology: &Arc<Topology>| {
-        let topology = topology.clone();
-        let workloads = program.workloads(&topology);
-        let of_load = move |workload: Workload| {
-            let topology = topology.clone();
-            mitigations.iter().map(move |mitigation| native::Case {
+fn native_cases(
+    program: &dyn Program,
+    setting: &Setting,
+    mitigations: &[Mitigation],
+    topologies: &[Arc<Topology>],
+) -> Vec<native::Case> {
+    let mut cases = Vec::new();
+    for topology in topologies {
+        for workload in program.workloads(topology, setting) {
+            cases.extend(mitigations.iter().map(|mitigation| native::Case {
                 topology: topology.clone(),
                 mitigation: mitigation.clone(),
-                workload,
-            })
-        };
-        workloads.into_iter().flat_map(of_load)
-    };
-    topologies.iter().flat_map(each).collect()
-}
-
-fn simulate(
-    program: &impl Program,
-    mitigations: &[Mitigation],
-    machines: &[(Arc<Topology>, Costs)],
-    arbitrations: &[Arbitration],
-) -> ResultFile {
-    let series = program.series();
-    let threads = series.cases.threads();
-    let groups = machines.len() * arbitrations.len();
-    let loads = program.workloads(&machines[0].0).len();
-    let runs = loads * mitigations.len() * series.cases.seeds() as usize;
-    let progress = Progress::new(groups * (program.fitting_runs() + runs));
-    let mut file = empty_file();
-    for machine in machines {
-        file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
-        for &arbitration in arbitrations {
-            let workload = program.workloads(&machine.0)[0];
-            let roles = series.roles || workload.counts_operations();
-            let case = Case { roles, ..series.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
-            // The published target was measured with real costs of every line, so the fit uses them
-            // whatever `--coherence` is.
-            let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
-            let workloads = match program.fit(&real, threads, &progress) {
-                Ok((workloads, calibration)) => {
-                    file.calibrations.extend(calibration);
-                    workloads
-                }
-                Err(failure) => {
-                    file.failures.push(format!("calibration: {failure}"));
-                    continue;
-                }
-            };
-            for workload in workloads {
-                let of = |mitigation: &Mitigation| Case { mitigation: mitigation.clone(), workload, ..case.clone() };
-                let cases = mitigations.iter().map(of).collect();
-                let group = series.run_group(cases, threads, &progress, &mut file.failures);
-                file.runs.extend(series.runs_of(&group));
-            }
+                workload: workload.clone(),
+            }));
         }
     }
-    note_undetermined(&mut file);
-    file
+    cases
 }
 
 impl SeriesArgs {
-    /// Returns `case` on the whole preset `machine`, where one fit serves all machines.
-    ///
-    /// # Errors
-    /// When `--model` names a parameter that the preset's cost table does not have.
-    pub(crate) fn case_on(&self, machine: &str, case: &Case) -> Result<Case, Failure> {
-        let topology = Arc::new(hitm_topology::parse(machine).expect("a preset"));
-        let costs = self.cases.machine.costs(&topology)?;
-        Ok(Case { topology, costs, ..case.clone() })
-    }
-
-    /// Returns the first random seed.
-    pub(crate) fn seed(&self) -> u64 {
-        self.cases.seed()
-    }
-
-    /// Returns the measured window: the options' times, else the default, `simulated` or native.
-    pub(crate) fn window(&self, simulated: Window) -> Window {
-        self.cases.window(match self.host {
-            HostArg::Simulated => simulated,
-            HostArg::Native => NATIVE_WINDOW,
-        })
-    }
-
-    /// As [`window`](Self::window), for `tasks` fair tasks that all exist from the start: by
-    /// default it begins after all of them have begun.
-    pub(crate) fn window_of(&self, tasks: usize, topology: &Topology, simulated: Window) -> Window {
-        let warm_up = simulated.warm_up.max(START_OF_EACH * (tasks * topology.cpus()) as u64);
-        self.window(Window { warm_up, ..simulated })
+    fn simulate(
+        &self,
+        program: &dyn Program,
+        setting: &Setting,
+        mitigations: &[Mitigation],
+        machines: &[(Arc<Topology>, Costs)],
+        arbitrations: &[Arbitration],
+    ) -> ResultFile {
+        let threads = self.cases.threads();
+        let loads = program.workloads(&machines[0].0, setting).len();
+        let runs = loads * mitigations.len() * self.cases.seeds() as usize;
+        let fitting = program.fitted().map_or(0, |(_, runs)| runs);
+        let progress = Progress::new(machines.len() * arbitrations.len() * (fitting + runs));
+        let mut file = empty_file();
+        for machine in machines {
+            file.machines.push(machine_of(HostArg::Simulated, &machine.0, &machine.1));
+            for &arbitration in arbitrations {
+                let workload = program.workloads(&machine.0, setting).swap_remove(0);
+                let roles = self.roles || workload.counts_operations();
+                let case = Case { roles, ..self.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
+                // The published target was measured with real costs of every line, so the fit uses
+                // them whatever `--coherence` is.
+                let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
+                let costs = |topology: &Topology| self.cases.machine.costs(topology);
+                let fit = Fit { setting, case: &real, costs: &costs, threads, progress: &progress };
+                let workloads = match program.fit(&fit) {
+                    Ok((workloads, calibration)) => {
+                        file.calibrations.extend(calibration);
+                        workloads
+                    }
+                    Err(failure) => {
+                        file.failures.push(format!("calibration: {failure}"));
+                        continue;
+                    }
+                };
+                for workload in workloads {
+                    let of = |mitigation: &Mitigation| Case {
+                        mitigation: mitigation.clone(),
+                        workload: workload.clone(),
+                        ..case.clone()
+                    };
+                    let cases = mitigations.iter().map(of).collect();
+                    let group = self.run_group(cases, threads, &progress, &mut file.failures);
+                    file.runs.extend(self.runs_of(&group));
+                }
+            }
+        }
+        note_undetermined(&mut file);
+        file
     }
 
     fn check_natively(&self) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use hitm_machine::{Clock, Part};
 use hitm_memory::Span;
 use hitm_report::plot::Plot;
@@ -17,17 +17,16 @@ use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
 use self::state::StateFile;
-use crate::args::{HostArg, factor};
+use crate::args::HostArg;
 use crate::campaign;
 use crate::cases::CaseArgs;
-use crate::cmd::run::{CyclicOptions, FfmpegOptions, PiStressOptions, USUAL_PI_STRESS_WINDOW};
 use crate::failure::Failure;
 use crate::output::{self, Target};
 use crate::progress::Progress;
 use crate::record::{empty_file, machine_of, relative_to};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
-use crate::workload::Workload;
+use crate::workload::{Chosen, Command, Entry, Program, Workload};
 use crate::{interrupt, print};
 
 /// Run a workload on growing numbers of simulated CPUs: its scaling curve.
@@ -35,7 +34,7 @@ use crate::{interrupt, print};
 #[command(after_help = EXAMPLES, after_long_help = format!("{REFERENCE}\n\n{EXAMPLES}"))]
 pub(crate) struct Sweep {
     #[command(subcommand)]
-    workload: Swept,
+    workload: Chosen<SweepArgs>,
 }
 
 const EXAMPLES: &str = "\
@@ -53,58 +52,6 @@ Every finished run is written to a state file at once. The same command, started
 interrupt, reads the file and makes only the missing runs; its results are the same bytes. A sweep
 can be extended by more CPUs, seeds, policies or mitigations in the same way. Without --state the
 file is in the current folder and named by the setting. It is kept: remove it when the sweep is done.";
-
-#[derive(Debug, Subcommand)]
-enum Swept {
-    /// Transcoders, one per 8 CPUs and at least one; every thread has priority FIFO 99.
-    ///
-    /// Measured for the time of 40 pictures after 20 pictures of warm-up.
-    #[command(after_help = "Examples:\n  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --seeds 1")]
-    Ffmpeg(Box<SweptFfmpeg>),
-    /// One task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke.
-    ///
-    /// Measured for 60 sleeps after 40 sleeps of warm-up.
-    #[command(
-        after_help = "Examples:\n  hitm sweep cyclic --mitigation baseline,all\n  hitm sweep cyclic --cpus 2,8,32 --seeds 1 --state curve.jsonl"
-    )]
-    Cyclic(Box<SweptCyclic>),
-    /// Groups of three tasks, each group on one CPU, that provoke priority inversions.
-    ///
-    /// There are half as many groups as CPUs. Measured for 10ms after 2ms of warm-up.
-    #[command(
-        name = "pi_stress",
-        after_help = "Examples:\n  hitm sweep pi_stress --cpus 8..480 --mitigation baseline,all"
-    )]
-    PiStress(Box<SweptPiStress>),
-}
-
-#[derive(Args, Debug)]
-struct SweptFfmpeg {
-    #[command(flatten)]
-    sweep: SweepArgs,
-    #[command(flatten)]
-    options: FfmpegOptions,
-    /// Multiply all CPU bursts by this factor; `hitm run ffmpeg` prints the calibrated factor of a
-    /// machine.
-    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
-    burst_factor: f64,
-}
-
-#[derive(Args, Debug)]
-struct SweptCyclic {
-    #[command(flatten)]
-    sweep: SweepArgs,
-    #[command(flatten)]
-    options: CyclicOptions,
-}
-
-#[derive(Args, Debug)]
-struct SweptPiStress {
-    #[command(flatten)]
-    sweep: SweepArgs,
-    #[command(flatten)]
-    options: PiStressOptions,
-}
 
 /// The runs of a sweep, and its output files.
 #[derive(Args, Debug)]
@@ -126,27 +73,24 @@ struct SweepArgs {
     state: Option<PathBuf>,
 }
 
+impl Command for SweepArgs {
+    fn takes(entry: &Entry) -> bool {
+        entry.swept.is_some()
+    }
+
+    fn describe(command: clap::Command, entry: &Entry) -> clap::Command {
+        let (name, options) = (command.get_name(), entry.swept.unwrap_or_default());
+        let examples = format!(
+            "Examples:\n  hitm sweep {name} {options}--mitigation baseline,all\n  hitm sweep {name} {options}--cpus 8..480 --seeds 1 --state curve.jsonl"
+        );
+        command.after_help(examples)
+    }
+}
+
 impl Sweep {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        match self.workload {
-            Swept::Ffmpeg(ffmpeg) => {
-                let usual = ffmpeg.options.usual_window(ffmpeg.burst_factor);
-                let (seed, window) = ffmpeg.sweep.seed_and_window(usual);
-                let workload = Workload::Ffmpeg(ffmpeg.options.config(ffmpeg.burst_factor, seed, window));
-                ffmpeg.sweep.run(workload, &|_| Ok(()))
-            }
-            Swept::Cyclic(cyclic) => {
-                let usual = cyclic.options.usual_window();
-                let (seed, window) = cyclic.sweep.seed_and_window(usual);
-                cyclic.sweep.run(Workload::Cyclic(cyclic.options.config(seed, window)), &|_| Ok(()))
-            }
-            Swept::PiStress(pi_stress) => {
-                let options = pi_stress.options;
-                let (seed, window) = pi_stress.sweep.seed_and_window(USUAL_PI_STRESS_WINDOW);
-                let workload = Workload::PiStress(options.config(seed, window));
-                pi_stress.sweep.run(workload, &|topology| options.check(topology))
-            }
-        }
+        let Chosen { program, args } = self.workload;
+        args.run(&*program)
     }
 }
 
@@ -191,16 +135,19 @@ struct Family {
 }
 
 impl SweepArgs {
-    fn seed_and_window(&self, usual: Window) -> (u64, Window) {
-        (self.cases.seed(), self.cases.window(usual))
-    }
-
-    fn run(&self, workload: Workload, check: &dyn Fn(&Topology) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn run(&self, program: &dyn Program) -> Result<(), Failure> {
         // All arguments are checked before anything runs.
-        self.cases.check_window(workload.window())?;
-        let families = self.families(workload)?;
-        families.iter().flat_map(|family| &family.points).try_for_each(|cases| check(&cases[0].topology))?;
-        let setting = self.setting(workload, &families)?;
+        if let Some((option, _)) = program.fitted() {
+            return Err(Failure::new(format!(
+                "{option}: a sweep does not fit it; give the value that `hitm run` prints for a machine"
+            )));
+        }
+        let families = self.families(program)?;
+        let cases = || families.iter().flat_map(|family| family.points.iter().flatten());
+        cases().try_for_each(|case| program.check(&case.topology))?;
+        cases().try_for_each(|case| self.cases.check_window(case.workload.window()))?;
+        let workload = cases().next().expect("a sweep has cases").workload.clone();
+        let setting = self.setting(&*workload, &families)?;
         // These checks change no file: a sweep that is refused does not touch the files of a
         // running sweep.
         let csv = output::target("--csv", self.csv.as_deref())?;
@@ -213,7 +160,7 @@ impl SweepArgs {
         if let Some(failure) = failed.iter().position(|failure| failure.status() == 2) {
             return Err(failed.into_iter().nth(failure).expect("it was found there"));
         }
-        let sweep = self.sweep(workload, &setting, &families, &runs, &failed);
+        let sweep = self.sweep(&*workload, &setting, &families, &runs, &failed);
         // Each is written, whether or not the others can be.
         let written = [
             print(&fitted(&sweep.render(width()))),
@@ -234,16 +181,18 @@ impl SweepArgs {
     }
 
     /// Returns all cases.
-    fn families(&self, workload: Workload) -> Result<Vec<Family>, Failure> {
+    fn families(&self, program: &dyn Program) -> Result<Vec<Family>, Failure> {
         let mitigations = self.cases.mitigations()?;
         let arbitrations = self.cases.machine.arbitrations()?;
         self.cases.check_seeds(self.cases.seeds())?;
+        let setting = self.cases.setting(HostArg::Simulated);
         let mut families = Vec::new();
         for (whole, parts) in self.cases.machine.sizes(HostArg::Simulated, &usual_counts)? {
             let parts = self.cases.with_costs(&parts)?;
             let mut points = Vec::new();
             for &arbitration in &arbitrations {
                 for machine in &parts {
+                    let workload = program.workloads(&machine.0, &setting).swap_remove(0);
                     points.extend(mitigations.iter().map(|mitigation| {
                         let workloads =
                             (0..self.cases.seeds()).map(|seed| workload.with_seed(self.cases.seed() + seed));
@@ -258,7 +207,7 @@ impl SweepArgs {
         Ok(families)
     }
 
-    fn setting(&self, workload: Workload, families: &[Family]) -> Result<Setting, Failure> {
+    fn setting(&self, workload: &dyn Workload, families: &[Family]) -> Result<Setting, Failure> {
         let Window { warm_up, measured } = workload.window();
         let machine = |family: &Family| {
             Ok(machine_of(HostArg::Simulated, &family.whole, &self.cases.machine.costs(&family.whole)?))
@@ -304,7 +253,7 @@ impl SweepArgs {
 
     fn sweep(
         &self,
-        workload: Workload,
+        workload: &dyn Workload,
         setting: &Setting,
         families: &[Family],
         runs: &[Finished],

@@ -1,16 +1,21 @@
-//! `hitm run cyclic`.
+//! cyclic: tasks that sleep and record how late they woke.
+
+use std::sync::Arc;
 
 use clap::Args;
+use hitm::Roles;
 use hitm_memory::Span;
+use hitm_report::published::On;
 use hitm_topology::Topology;
-use hitm_workloads::cyclic::{Config, Placement};
-use hitm_workloads::meter::Window;
+use hitm_workloads::cyclic::{self, Config, Placement};
+use hitm_workloads::meter::{BATCHES, Window};
 
-use super::series::{Program, SeriesArgs};
+use super::{Merit, Program, Running, Setting, Workload, nanos, options, starts, unusual};
 use crate::args::{span, span_above_zero};
-use crate::workload::Workload;
 
-/// Tasks that sleep and note how late they woke.
+/// One task per CPU at FIFO 99 that sleeps for 100 us and records how late it woke.
+///
+/// Measured for 60 sleeps after 40 sleeps of warm-up when simulated, for 5s after 1s natively.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -19,15 +24,6 @@ Examples:
   hitm run cyclic --machine epyc-9654-2x96 --placement drawn --roles
   hitm run cyclic --machine this --host native --mitigation baseline,all")]
 pub(crate) struct Cyclic {
-    #[command(flatten)]
-    series: SeriesArgs,
-    #[command(flatten)]
-    options: CyclicOptions,
-}
-
-/// What an instance does, and where.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct CyclicOptions {
     /// Number of instances [default: one per CPU].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=INSTANCES_MAX), allow_negative_numbers = true)]
     instances: Option<u32>,
@@ -62,10 +58,17 @@ fn sleep(text: &str) -> Result<Span, String> {
     if span > Span::from_micros(1_000_000) { Err("longer than a second: give less".to_owned()) } else { Ok(span) }
 }
 
-impl CyclicOptions {
-    /// Returns the workload with these options.
-    pub(crate) fn config(&self, seed: u64, window: Window) -> Config {
-        Config {
+/// 4 ms of the usual sleep: past the start-up of 480 instances.
+const WARM_UP_SLEEPS: u64 = 40;
+
+/// 6 ms of the usual sleep.
+const MEASURED_SLEEPS: u64 = 60;
+
+impl Program for Cyclic {
+    fn workloads(&self, _topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>> {
+        // An operation takes a little more than its sleep.
+        let usual = Window { warm_up: self.sleep * WARM_UP_SLEEPS, measured: self.sleep * MEASURED_SLEEPS };
+        vec![Arc::new(Config {
             instances: self.instances.map(|count| count as usize),
             sleep: self.sleep,
             work: self.work,
@@ -74,31 +77,49 @@ impl CyclicOptions {
                 PlacementArg::Spread => Placement::Spread,
                 PlacementArg::Drawn => Placement::Drawn,
             },
-            seed,
-            window,
-        }
-    }
-
-    /// Returns the default measured window of a simulated run. An operation takes a little more
-    /// than its sleep.
-    pub(crate) fn usual_window(&self) -> Window {
-        Window { warm_up: self.sleep * WARM_UP_SLEEPS, measured: self.sleep * MEASURED_SLEEPS }
+            seed: setting.seed,
+            window: setting.window(usual),
+        })]
     }
 }
 
-/// 4 ms of the usual sleep: past the start-up of 480 instances.
-const WARM_UP_SLEEPS: u64 = 40;
-
-/// 6 ms of the usual sleep.
-const MEASURED_SLEEPS: u64 = 60;
-
-impl Program for Cyclic {
-    fn series(&self) -> &SeriesArgs {
-        &self.series
+impl Workload for Config {
+    fn name(&self) -> &'static str {
+        "cyclic"
     }
 
-    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
-        let window = self.series.window(self.options.usual_window());
-        vec![Workload::Cyclic(self.options.config(self.series.seed(), window))]
+    fn options(&self) -> String {
+        let usual = Self::new(self.seed, self.window);
+        options(&[
+            ("instances", self.instances.map(|count| count.to_string())),
+            ("sleep", unusual(self.sleep, usual.sleep, nanos)),
+            ("work", unusual(self.work, usual.work, nanos)),
+            ("priority", unusual(self.priority, usual.priority, |own| own.to_string())),
+            ("placement", unusual(self.placement, usual.placement, |own| own.name().to_owned())),
+        ])
+    }
+
+    fn published_on(&self, topology: &Topology) -> Option<On> {
+        (self.sleep == Self::SLEEP && self.instances.is_none()).then(|| On::Cpus(topology.cpus()))
+    }
+
+    fn roles(&self) -> Roles {
+        cyclic::roles()
+    }
+
+    fn merit(&self) -> Merit {
+        Merit::rate("bogo_operations_per_second")
+    }
+
+    starts!(cyclic::Cyclic::start);
+}
+
+impl Running for cyclic::Cyclic {
+    fn batches(&self) -> [f64; BATCHES] {
+        self.operations_per_second()
+    }
+
+    fn latencies(&self) -> Vec<Span> {
+        self.latencies()
     }
 }

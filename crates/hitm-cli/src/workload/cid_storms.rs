@@ -1,15 +1,21 @@
-//! `hitm run cid-storms`.
+//! cid-storms: threads that are hard on concurrency ids.
+
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use hitm::Roles;
 use hitm_memory::Span;
 use hitm_topology::Topology;
-use hitm_workloads::cid_storms::{Config, Load};
-use hitm_workloads::meter::Window;
+use hitm_workloads::cid_storms::{self, Config, Load, Storms};
+use hitm_workloads::meter::{BATCHES, Window};
 
-use super::series::{Program, SeriesArgs};
-use crate::workload::Workload;
+use super::{Merit, Program, Running, Setting, Workload, starts};
 
-/// Threads of one program that begin and end, wake elsewhere, or are moved, all the time.
+/// Threads that constantly begin and end, wake on other CPUs, or migrate: loads that are hard on
+/// concurrency ids.
+///
+/// Measured for 2ms after 1ms of warm-up when simulated, for 5s after 1s natively. A second table
+/// has the cost of ids per operation.
 #[derive(Args, Debug)]
 #[command(
     after_help = "\
@@ -21,8 +27,6 @@ Examples:
     mut_arg("mitigation", |mitigation| mitigation.default_values(MITIGATIONS))
 )]
 pub(crate) struct CidStorms {
-    #[command(flatten)]
-    series: SeriesArgs,
     /// What the threads do.
     #[arg(long, value_enum, default_value = "create-few")]
     load: LoadArg,
@@ -50,11 +54,7 @@ enum LoadArg {
 const USUAL_WINDOW: Window = Window { warm_up: Span::from_micros(1_000), measured: Span::from_micros(2_000) };
 
 impl Program for CidStorms {
-    fn series(&self) -> &SeriesArgs {
-        &self.series
-    }
-
-    fn workloads(&self, _topology: &Topology) -> Vec<Workload> {
+    fn workloads(&self, _topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>> {
         let load = match self.load {
             LoadArg::CreateFew => Load::CreateFew,
             LoadArg::CreateMany => Load::CreateMany,
@@ -62,7 +62,40 @@ impl Program for CidStorms {
             LoadArg::MigrateMany => Load::MigrateMany,
             LoadArg::Affinity => Load::Affinity,
         };
-        let window = self.series.window(USUAL_WINDOW);
-        vec![Workload::CidStorms(Config { load, seed: self.series.seed(), window })]
+        vec![Arc::new(Config { load, seed: setting.seed, window: setting.window(USUAL_WINDOW) })]
+    }
+}
+
+impl Workload for Config {
+    fn name(&self) -> &'static str {
+        "cid-storms"
+    }
+
+    fn profile(&self) -> String {
+        self.load.name().to_owned()
+    }
+
+    fn options(&self) -> String {
+        format!(" --load {}", self.load.name())
+    }
+
+    fn roles(&self) -> Roles {
+        cid_storms::roles()
+    }
+
+    fn has_ids(&self) -> bool {
+        true
+    }
+
+    fn merit(&self) -> Merit {
+        Merit::rate("operations_per_second")
+    }
+
+    starts!(Storms::start);
+}
+
+impl Running for Storms {
+    fn batches(&self) -> [f64; BATCHES] {
+        self.operations_per_second()
     }
 }

@@ -5,6 +5,8 @@
 //! saturates. Where no factor gives a share between 0.19 and 0.21, both sides of the step are
 //! reported.
 
+use std::sync::Arc;
+
 use hitm_memory::Span;
 use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::Calibration;
@@ -15,7 +17,6 @@ use crate::campaign;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::simulate::{Case, Outcome};
-use crate::workload::Workload;
 
 /// The error of the share at which the fit stops.
 const WITHIN: f64 = 0.01;
@@ -113,7 +114,7 @@ fn try_factors(
         // Short, but longer than the start.
         let pictures = pictures(config.profile, factor, WARM_UP_PICTURES);
         let window = Window { warm_up: pictures, measured: pictures };
-        let workload = Workload::Ffmpeg(Config { burst_factor: factor, window, ..config });
+        let workload = Arc::new(Config { burst_factor: factor, window, ..config });
         Case { workload, roles: false, ..case.clone() }
     });
     let mut trials = Vec::new();

@@ -1,27 +1,34 @@
-//! `hitm run context1`. The work per loop beyond the modelled parts is fitted to the published
+//! context1: pairs of tasks of one group. The work per loop beyond the modelled parts is fitted to the published
 //! share of cycles in two fields.
 
+use std::sync::Arc;
+
 use clap::Args;
+use hitm::Roles;
 use hitm_memory::Span;
 use hitm_report::load::{Kind, Load};
 use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::Calibration;
 use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
 use hitm_topology::Topology;
-use hitm_workloads::context1::Config;
-use hitm_workloads::meter::Window;
+use hitm_workloads::context1::{self, Config};
+use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::nested;
 
-use super::series::{Fitted, Program, SeriesArgs};
-use super::session::SessionArgs;
+use super::{
+    Fit, Fitted, Merit, Program, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual,
+};
 use crate::args::{each_once, span};
 use crate::campaign::run_one;
 use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::record::share_of_busy;
 use crate::simulate::Case;
-use crate::workload::Workload;
 
-/// Pairs of tasks of one group that pass a number back and forth over pipes.
+/// Pairs of tasks of one group that pass a number back and forth over pipes: fair tasks.
+///
+/// The default machine is 2 x 40 cores of Ice Lake. Measured for 10ms after 64ms of warm-up when
+/// simulated (150ns per task and CPU if that is more), for 5s after 1s natively. Wakeups search for
+/// an idle CPU as in Linux v6.4 unless a mitigation replaces the search.
 #[derive(Args, Debug)]
 #[command(
     after_help = "\
@@ -35,8 +42,6 @@ Examples:
     mut_arg("depth", |depth| depth.default_value("1"))
 )]
 pub(crate) struct Context1 {
-    #[command(flatten)]
-    series: SeriesArgs,
     /// Numbers of pairs, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [160], value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pairs: Vec<u32>,
@@ -69,33 +74,26 @@ const WITHIN: f64 = 0.01;
 const WORK_MOST: f64 = 64_000.0;
 
 impl Context1 {
-    /// Checks the options.
-    ///
-    /// # Errors
-    /// When a load is given twice.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        each_once("--pairs", &self.pairs)
-    }
-
-    fn config(&self, pairs: u32, work: Span, topology: &Topology) -> Config {
+    fn config(&self, pairs: u32, work: Span, topology: &Topology, setting: &Setting) -> Config {
         let pairs = pairs as usize;
-        let (seed, window) = (self.series.seed(), self.series.window_of(2 * pairs, topology, USUAL_WINDOW));
-        Config { pairs, depth: self.session.depth(), work, seed, window }
+        let window = setting.window_of(2 * pairs, topology, USUAL_WINDOW);
+        Config { pairs, depth: self.session.depth(), work, seed: setting.seed, window }
     }
 
-    fn with(&self, work: Span, topology: &Topology) -> Vec<Workload> {
-        self.pairs.iter().map(|&pairs| Workload::Context1(self.config(pairs, work, topology))).collect()
+    fn with(&self, work: Span, topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>> {
+        let of = |&pairs: &u32| -> Arc<dyn Workload> { Arc::new(self.config(pairs, work, topology, setting)) };
+        self.pairs.iter().map(of).collect()
     }
 
     /// Returns the baseline's share with this work.
     ///
     /// # Errors
     /// When the run fails.
-    fn share_with(&self, case: &Case, work: f64, progress: &Progress) -> Result<f64, Failure> {
+    fn share_with(&self, case: &Case, work: f64, fit: &Fit<'_>) -> Result<f64, Failure> {
         // The figure was measured in a group.
-        let config = Config { depth: 1, ..self.config(PAIRS, Span::from_nanos_f64(work), &case.topology) };
-        let trial = Case { workload: Workload::Context1(config), ..case.clone() };
-        let outcome = run_one(&trial, progress)?;
+        let config = self.config(PAIRS, Span::from_nanos_f64(work), &case.topology, fit.setting);
+        let trial = Case { workload: Arc::new(Config { depth: 1, ..config }), ..case.clone() };
+        let outcome = run_one(&trial, fit.progress)?;
         Ok(share_of_busy(&outcome.results, outcome.task_group_cycles))
     }
 
@@ -104,15 +102,15 @@ impl Context1 {
     ///
     /// # Errors
     /// When a run fails.
-    fn fit_work(&self, case: &Case, progress: &Progress) -> Result<(Span, Calibration), Failure> {
+    fn fit_work(&self, fit: &Fit<'_>) -> Result<(Span, Calibration), Failure> {
         let (target, citation) = target();
-        let baseline = self.adapt(Mitigation::baseline());
-        let published = Case { mitigation: baseline, roles: false, ..self.series.case_on(MACHINE, case)? };
+        let case = fit.case;
+        let published = Case { mitigation: self.adapt(Mitigation::baseline()), ..fit.case_on(MACHINE)? };
         let mut trials: Vec<(f64, f64)> = Vec::new();
         let (mut least, mut most) = (0.0, WORK_MOST);
         let mut work = 0.0;
         while trials.len() < RUNS {
-            let share = self.share_with(&published, work, progress)?;
+            let share = self.share_with(&published, work, fit)?;
             trials.push((work / 1e3, share));
             if (share - target).abs() < WITHIN || (trials.len() == 1 && share < target) {
                 break;
@@ -156,14 +154,6 @@ pub(super) fn target() -> (f64, &'static Citation) {
 }
 
 impl Program for Context1 {
-    fn series(&self) -> &SeriesArgs {
-        &self.series
-    }
-
-    fn workloads(&self, topology: &Topology) -> Vec<Workload> {
-        self.with(self.work.unwrap_or(WORK_NATIVELY), topology)
-    }
-
     fn usual_machine(&self) -> &'static str {
         MACHINE
     }
@@ -173,15 +163,75 @@ impl Program for Context1 {
         mitigation.with_search_of_v6_4()
     }
 
-    fn fitting_runs(&self) -> usize {
-        if self.work.is_none() { RUNS } else { 0 }
+    fn check(&self, _topology: &Topology) -> Result<(), Failure> {
+        each_once("--pairs", &self.pairs)
     }
 
-    fn fit(&self, case: &Case, _threads: usize, progress: &Progress) -> Result<Fitted, Failure> {
+    fn workloads(&self, topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>> {
+        self.with(self.work.unwrap_or(WORK_NATIVELY), topology, setting)
+    }
+
+    fn fitted(&self) -> Option<(&'static str, usize)> {
+        self.work.is_none().then_some(("--work", RUNS))
+    }
+
+    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
         if self.work.is_some() {
-            return Ok((self.workloads(&case.topology), None));
+            return Ok((self.workloads(&fit.case.topology, fit.setting), None));
         }
-        let (work, calibration) = self.fit_work(case, progress)?;
-        Ok((self.with(work, &case.topology), Some(calibration)))
+        let (work, calibration) = self.fit_work(fit)?;
+        Ok((self.with(work, &fit.case.topology, fit.setting), Some(calibration)))
+    }
+}
+
+impl Workload for Config {
+    fn name(&self) -> &'static str {
+        "context1"
+    }
+
+    fn profile(&self) -> String {
+        format!("{}{}", counted(self.pairs, "pair"), nested::in_words(self.depth, 1))
+    }
+
+    fn options(&self) -> String {
+        let depth = options(&[("depth", unusual(self.depth, 1, |own| own.to_string()))]);
+        format!(" --pairs {}{depth} --work {}", self.pairs, nanos(self.work))
+    }
+
+    fn load(&self) -> Option<Load> {
+        Some(Load { kind: Kind::Pairs(self.pairs), depth: self.depth })
+    }
+
+    fn published_on(&self, topology: &Topology) -> Option<On> {
+        Some(On::Machine(topology.name().to_owned()))
+    }
+
+    fn roles(&self) -> Roles {
+        context1::roles()
+    }
+
+    fn is_fair(&self) -> bool {
+        true
+    }
+
+    fn task_group_note(&self, topology: &Topology, mitigation: &Mitigation, share: f64) -> Option<String> {
+        let on = self.published_on(topology)?;
+        let own: &dyn Workload = self;
+        let key = Key { quantity: Quantity::GroupCycles, ..own.key(on, mitigation) };
+        let published =
+            published::figure(&key).map_or_else(String::new, |(share, _)| format!(", published {:.1}", 100.0 * share));
+        Some(format!("of the busy cycles {:.1} % went to rt_se and rt_rq{published}", 100.0 * share))
+    }
+
+    fn merit(&self) -> Merit {
+        Merit::rate("loops_per_second")
+    }
+
+    starts!(context1::Context1::start);
+}
+
+impl Running for context1::Context1 {
+    fn batches(&self) -> [f64; BATCHES] {
+        self.loops_per_second()
     }
 }

@@ -1,8 +1,9 @@
 //! A test that published figures and the workloads' loads name each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use clap::{Args, Parser};
+use clap::{FromArgMatches as _, Subcommand as _};
 use hitm_report::id_bursts::PER_CPU;
 use hitm_report::load::Load;
 use hitm_report::published::{On, PUBLICATIONS};
@@ -10,58 +11,45 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::hackbench::{Channels, Config};
 
-use super::cid_bursts::CidBursts;
-use super::context1::{self, Context1};
-use super::hackbench;
-use super::netperf::Netperf;
-use super::schbench::Schbench;
-use super::series::Program;
-use super::tbench::Tbench;
+use super::context1;
+use super::loopback::Target;
+use super::{Chosen, Program, Setting, Workload, netperf, tbench};
+use crate::args::HostArg;
+use crate::cmd::run::{CidBursts, SeriesArgs, hackbench};
 
-#[derive(Parser)]
-struct Line<T: Args> {
-    #[command(flatten)]
-    args: T,
-}
-
-/// Returns the arguments that `hitm run` makes of `options`.
-fn parsed<T: Args>(options: &str) -> T {
-    let words = std::iter::once("run").chain(options.split_whitespace());
-    Line::<T>::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args
+/// Returns what `hitm run` makes of `line`.
+fn parsed(line: &str) -> Box<dyn Program> {
+    let words = std::iter::once("run").chain(line.split_whitespace());
+    let command = Chosen::<SeriesArgs>::augment_subcommands(clap::Command::new("run"));
+    let matches = command.try_get_matches_from(words).unwrap_or_else(|error| panic!("{error}"));
+    Chosen::<SeriesArgs>::from_arg_matches(&matches).unwrap_or_else(|error| panic!("{error}")).program
 }
 
 fn preset(name: &str) -> Topology {
     hitm_topology::parse(name).expect("a preset")
 }
 
-fn loads_of(program: &impl Program, machine: &str) -> BTreeSet<String> {
-    let workloads = program.workloads(&preset(machine));
-    workloads.iter().filter_map(|own| Some(own.load()?.to_string())).collect()
+fn workloads(line: &str, machine: &str) -> Vec<Arc<dyn Workload>> {
+    let setting = Setting { host: HostArg::Simulated, seed: 1, warm_up: None, measured: None };
+    parsed(line).workloads(&preset(machine), &setting)
 }
 
 /// Returns the loads with published figures, as the commands make them.
 fn loads(workload: &str, machine: &str) -> BTreeSet<String> {
-    match workload {
-        "tbench" => loads_of(&parsed::<Tbench>("").program().expect("its defaults"), machine),
-        "netperf" if machine == "bdw-2x20" => {
-            loads_of(&parsed::<Netperf>("").program().expect("its defaults"), machine)
-        }
-        "netperf" => {
-            let options = "--test rr --clients 40,80,120,160,200,240,280,320 --depth 1";
-            loads_of(&parsed::<Netperf>(options).program().expect("no load twice"), machine)
-        }
-        "schbench" => loads_of(&parsed::<Schbench>("--message-threads 1,2,4,8 --depth 1"), machine),
-        "context1" => loads_of(&parsed::<Context1>("--work 1us"), machine),
+    let line = match workload {
+        "netperf" if machine != "bdw-2x20" => "netperf --test rr --clients 40,80,120,160,200,240,280,320 --depth 1",
+        "schbench" => "schbench --message-threads 1,2,4,8 --depth 1",
         "hackbench" => {
             let of = |channels| {
                 let config = move |groups| Config { groups, pairs: 20, loops: 100, bytes: 100, channels, depth: 1 };
                 [1, 2, 4, 8].map(|groups| hackbench::load(&config(groups)).expect("20 pairs").to_string())
             };
-            [Channels::Pipes, Channels::Sockets].into_iter().flat_map(of).collect()
+            return [Channels::Pipes, Channels::Sockets].into_iter().flat_map(of).collect();
         }
-        "cid-bursts" => parsed::<CidBursts>("").loads(&preset(machine)).iter().map(Load::to_string).collect(),
-        _ => panic!("{workload}: no workload with loads"),
-    }
+        "cid-bursts" => return CidBursts::usual_loads(&preset(machine)).iter().map(Load::to_string).collect(),
+        other => other,
+    };
+    workloads(line, machine).iter().filter_map(|own| Some(own.load()?.to_string())).collect()
 }
 
 /// Every load that was published has its row, and no row is unused.
@@ -97,11 +85,7 @@ fn published_rows_are_of_mitigations_that_exist() {
 
 #[test]
 fn targets_are_published() {
-    let netperf = parsed::<Netperf>("").program().expect("its defaults");
-    let tbench = parsed::<Tbench>("").program().expect("its defaults");
-    let of = |program: &super::loopback::Loopback| {
-        let workload = program.workloads(&preset(program.target.machine))[0];
-        program.target.published(&workload).0
-    };
-    assert_eq!((of(&tbench), of(&netperf), context1::target().0), (502.05, 232.78, 0.145));
+    let of = |target: &Target, workload: &str| target.published(&*workloads(workload, target.machine)[0]).0;
+    let pairs = [of(&tbench::TARGET, "tbench"), of(&netperf::TARGET, "netperf")];
+    assert_eq!((pairs, context1::target().0), ([502.05, 232.78], 0.145));
 }

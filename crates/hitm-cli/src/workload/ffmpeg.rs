@@ -1,0 +1,125 @@
+//! ffmpeg: transcoders, and the root domain that they share.
+
+use std::sync::Arc;
+
+use clap::Args;
+use hitm::Roles;
+use hitm_report::published::On;
+use hitm_topology::Topology;
+use hitm_workloads::ffmpeg::{self, Config, Profile};
+use hitm_workloads::meter::{BATCHES, Window};
+
+use super::{Fit, Fitted, Merit, Program, Running, Setting, Workload, calibrate, options, starts, unusual};
+use crate::args::factor;
+use crate::failure::Failure;
+
+/// Transcoders, one per 8 CPUs; every thread has priority FIFO 99.
+///
+/// Measured for the time of 40 pictures after 20 pictures of warm-up when simulated, for 5s after
+/// 1s natively.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  hitm run ffmpeg                                             the published table
+  hitm run ffmpeg --mitigation baseline,all --lines 3 --json result.json
+  hitm run ffmpeg --arbitration local-first,fifo --machine gnr-2x120 --machine gnr-2x120-snc3
+  hitm run ffmpeg --machine this --host native --duration 5s --roles")]
+pub(crate) struct Ffmpeg {
+    /// The program: x264 medium under FFmpeg 7, under FFmpeg before 7, or an encoder like x265.
+    #[arg(long, value_enum, default_value = "x264")]
+    profile: ProfileArg,
+    /// Scale frames between decoder and encoder, with the filter's slice workers.
+    #[arg(long)]
+    scale: bool,
+    /// Multiply all CPU bursts by this factor; without it a simulated run calibrates the factor,
+    /// and a native run uses 1.
+    #[arg(long, value_name = "F", value_parser = factor, allow_negative_numbers = true)]
+    burst_factor: Option<f64>,
+}
+
+/// Pictures in the measured stretch of a simulated run.
+const PICTURES: u64 = 40;
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ProfileArg {
+    /// x264 medium under the pipeline of FFmpeg 7.
+    X264,
+    /// x264 medium under FFmpeg before 7.
+    SingleMain,
+    /// An encoder with a wavefront of rows.
+    X265Like,
+}
+
+impl From<ProfileArg> for Profile {
+    fn from(arg: ProfileArg) -> Self {
+        match arg {
+            ProfileArg::X264 => Self::X264,
+            ProfileArg::SingleMain => Self::SingleMain,
+            ProfileArg::X265Like => Self::X265Like,
+        }
+    }
+}
+
+impl Ffmpeg {
+    fn config(&self, burst_factor: f64, setting: &Setting) -> Config {
+        let profile = self.profile.into();
+        let pictures = |count| calibrate::pictures(profile, burst_factor, count);
+        let usual = Window { warm_up: pictures(calibrate::WARM_UP_PICTURES), measured: pictures(PICTURES) };
+        Config { profile, scale: self.scale, burst_factor, seed: setting.seed, window: setting.window(usual) }
+    }
+}
+
+impl Program for Ffmpeg {
+    fn workloads(&self, _topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>> {
+        vec![Arc::new(self.config(self.burst_factor.unwrap_or(1.0), setting))]
+    }
+
+    fn fitted(&self) -> Option<(&'static str, usize)> {
+        self.burst_factor.is_none().then_some(("--burst-factor", calibrate::RUNS))
+    }
+
+    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
+        if self.burst_factor.is_some() {
+            return Ok((self.workloads(&fit.case.topology, fit.setting), None));
+        }
+        let (factor, calibration) =
+            calibrate::burst_factor(fit.case, self.config(1.0, fit.setting), fit.threads, fit.progress)?;
+        Ok((vec![Arc::new(self.config(factor, fit.setting))], Some(calibration)))
+    }
+}
+
+impl Workload for Config {
+    fn name(&self) -> &'static str {
+        "ffmpeg"
+    }
+
+    fn profile(&self) -> String {
+        format!("{}{}", self.profile.name(), if self.scale { " --scale" } else { "" })
+    }
+
+    fn options(&self) -> String {
+        let profile = unusual(self.profile, Profile::default(), |own| own.name().to_owned());
+        let scale = if self.scale { " --scale" } else { "" };
+        format!("{}{scale} --burst-factor {}", options(&[("profile", profile)]), self.burst_factor)
+    }
+
+    fn published_on(&self, topology: &Topology) -> Option<On> {
+        Some(On::Cpus(topology.cpus()))
+    }
+
+    fn roles(&self) -> Roles {
+        ffmpeg::roles()
+    }
+
+    fn merit(&self) -> Merit {
+        Merit::rate("frames_per_second")
+    }
+
+    starts!(ffmpeg::Ffmpeg::start);
+}
+
+impl Running for ffmpeg::Ffmpeg {
+    fn batches(&self) -> [f64; BATCHES] {
+        self.frames_per_second()
+    }
+}

@@ -1,0 +1,339 @@
+//! The workloads: one file per workload, and one line in [`WORKLOADS`].
+//!
+//! A file has the options of the workload's command ([`Program`]), and what a case runs
+//! ([`Workload`]): its start on either host, its figure of merit, and the key of its published
+//! figures. `hitm run`, `hitm sweep`, `hitm list` and the help are made from the table.
+
+mod calibrate;
+mod cid_storms;
+mod context1;
+mod cyclic;
+mod ffmpeg;
+mod loopback;
+mod netperf;
+mod pi_stress;
+#[cfg(test)]
+mod published;
+mod registry;
+mod schbench;
+mod session;
+mod tbench;
+
+use std::fmt;
+use std::sync::Arc;
+
+use hitm::{Handle, Roles};
+use hitm_machine::{Costs, Simulated};
+use hitm_memory::{Native, Span};
+use hitm_report::latency;
+use hitm_report::load::Load;
+use hitm_report::published::{self as figures, Key, On, Published, Quantity};
+use hitm_report::result::{Calibration, Metric};
+use hitm_report::statistics::{Mean, mean_of_batches};
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
+use hitm_workloads::meter::{BATCHES, Window};
+
+pub(crate) use self::registry::{Chosen, Command, Entry};
+pub(crate) use self::session::SessionArgs;
+use crate::args::{HostArg, USUAL_MACHINE};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::simulate::Case;
+
+/// The measured window of a native run by default.
+const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
+
+/// The time per fair task and CPU at the start. Fair tasks begin one after the other, and each
+/// searches all CPUs for the one with least to do. Seen on 160 CPUs: 20 us.
+const START_OF_EACH: Span = Span::from_nanos(150);
+
+/// What all workloads of a command have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// The host.
+    pub(crate) host: HostArg,
+    /// The first random seed.
+    pub(crate) seed: u64,
+    /// The time before the measured stretch, if it is given.
+    pub(crate) warm_up: Option<Span>,
+    /// The measured stretch, if it is given.
+    pub(crate) measured: Option<Span>,
+}
+
+impl Setting {
+    /// Returns the measured window: the given times, else the default, `simulated` or native.
+    pub(crate) fn window(&self, simulated: Window) -> Window {
+        let usual = match self.host {
+            HostArg::Simulated => simulated,
+            HostArg::Native => NATIVE_WINDOW,
+        };
+        Window { warm_up: self.warm_up.unwrap_or(usual.warm_up), measured: self.measured.unwrap_or(usual.measured) }
+    }
+
+    /// As [`window`](Self::window), for `tasks` fair tasks that all exist from the start: by
+    /// default it begins after all of them have begun.
+    pub(crate) fn window_of(&self, tasks: usize, topology: &Topology, simulated: Window) -> Window {
+        let warm_up = simulated.warm_up.max(START_OF_EACH * (tasks * topology.cpus()) as u64);
+        self.window(Window { warm_up, ..simulated })
+    }
+}
+
+/// The options of a workload's command.
+pub(crate) trait Program: fmt::Debug {
+    /// Returns the default machine of a simulated run.
+    fn usual_machine(&self) -> &'static str {
+        USUAL_MACHINE
+    }
+
+    /// Returns the mitigation that runs where `mitigation` was asked for.
+    fn adapt(&self, mitigation: Mitigation) -> Mitigation {
+        mitigation
+    }
+
+    /// Checks the options, by themselves and against `topology`.
+    ///
+    /// # Errors
+    /// When they cannot be met.
+    fn check(&self, _topology: &Topology) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Returns the workload on a machine with each load that was asked for, before anything is
+    /// fitted. The number of loads is the same on every machine.
+    fn workloads(&self, topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>>;
+
+    /// Returns the option that is fitted because it is not given, and the largest number of runs
+    /// that this takes on one machine under one policy.
+    fn fitted(&self) -> Option<(&'static str, usize)> {
+        None
+    }
+
+    /// Fits the workload to a machine and a policy.
+    ///
+    /// # Errors
+    /// When a run fails.
+    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
+        Ok((self.workloads(&fit.case.topology, fit.setting), None))
+    }
+}
+
+/// What a workload is fitted with.
+pub(crate) struct Fit<'a> {
+    pub(crate) setting: &'a Setting,
+    /// A baseline on the machine and under the policy.
+    pub(crate) case: &'a Case,
+    /// Returns the costs of another machine, with the parameters of `--model`.
+    pub(crate) costs: &'a dyn Fn(&Topology) -> Result<Costs, Failure>,
+    pub(crate) threads: usize,
+    pub(crate) progress: &'a Progress,
+}
+
+impl Fit<'_> {
+    /// Returns the case on the whole preset `machine`, where one fit serves all machines.
+    ///
+    /// # Errors
+    /// When `--model` names a parameter that the preset's cost table does not have.
+    fn case_on(&self, machine: &str) -> Result<Case, Failure> {
+        let topology = Arc::new(hitm_topology::parse(machine).expect("a preset"));
+        let costs = (self.costs)(&topology)?;
+        Ok(Case { topology, costs, roles: false, ..self.case.clone() })
+    }
+}
+
+/// A workload with each of its loads, as it runs on one machine under one policy, and what was
+/// fitted for it.
+pub(crate) type Fitted = (Vec<Arc<dyn Workload>>, Option<Calibration>);
+
+/// The name, the unit and the direction of a figure of merit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merit {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+    /// The unit's amount per work unit.
+    pub(crate) each: f64,
+    pub(crate) better: &'static str,
+}
+
+impl Merit {
+    /// A rate of work units: more is better.
+    pub(crate) const fn rate(name: &'static str) -> Self {
+        Self { name, unit: "1/s", each: 1.0, better: "higher" }
+    }
+}
+
+/// A workload with its parameters: what a case runs.
+pub(crate) trait Workload: fmt::Debug + Send + Sync {
+    /// Returns the name in commands and reports.
+    fn name(&self) -> &'static str;
+
+    /// Returns the modelled program or the load, in words; empty for a workload with one of them.
+    fn profile(&self) -> String {
+        self.options().trim_start().to_owned()
+    }
+
+    /// Returns the options that make this workload again, beside those that all workloads have.
+    /// Each has a space before it.
+    fn options(&self) -> String;
+
+    /// Returns its load; `None` for a workload with one load, and for one with an unusual option.
+    fn load(&self) -> Option<Load> {
+        None
+    }
+
+    /// Returns the machine by which published figures are found; `None` when none are comparable.
+    fn published_on(&self, _topology: &Topology) -> Option<On> {
+        None
+    }
+
+    /// Returns the measured window.
+    fn window(&self) -> Window;
+
+    /// Returns the random seed.
+    fn seed(&self) -> u64;
+
+    /// Returns the same workload with another random seed.
+    fn with_seed(&self, seed: u64) -> Arc<dyn Workload>;
+
+    /// Returns counters for the roles of its tasks.
+    fn roles(&self) -> Roles;
+
+    /// Returns the percentiles that its report shows of the samples; empty for a workload without
+    /// samples.
+    fn percents(&self) -> &'static [f64] {
+        &latency::STRESS_NG
+    }
+
+    /// Returns whether its report has the operations per work unit.
+    fn counts_operations(&self) -> bool {
+        false
+    }
+
+    /// Returns whether its tasks are fair. The report then says how much of the CPUs' time was lost
+    /// while a task waited.
+    fn is_fair(&self) -> bool {
+        false
+    }
+
+    /// Returns whether its tasks have concurrency ids. The report then has their cost.
+    fn has_ids(&self) -> bool {
+        false
+    }
+
+    /// Returns a note on the share of busy cycles that went to the fields that a mitigation moves,
+    /// for a workload about that.
+    fn task_group_note(&self, _topology: &Topology, _mitigation: &Mitigation, _share: f64) -> Option<String> {
+        None
+    }
+
+    /// Returns the figure of merit in work units: from `batches` as [`Running::batches`] has them
+    /// for each seed, and from the `latencies` of all seeds.
+    fn mean(&self, batches: &[[f64; BATCHES]], _latencies: &[Span]) -> Mean {
+        mean_of_batches(batches)
+    }
+
+    /// Returns the number of units that the report's counts are divided by: work units in
+    /// `seconds`, or samples for a workload that has no rate.
+    fn units(&self, mean: Mean, seconds: f64, _samples: usize) -> f64 {
+        mean.value * seconds
+    }
+
+    /// Returns the name and the unit of the figure of merit.
+    fn merit(&self) -> Merit;
+
+    /// Starts the workload, which shuts the runtime down at the end of its window.
+    fn start_simulated(&self, runtime: &Handle<Simulated>) -> Box<dyn Running>;
+
+    /// The same on this machine.
+    fn start_native(&self, runtime: &Handle<Native>) -> Box<dyn Running>;
+}
+
+/// Starts a workload on both hosts: `$start(runtime, config)`, which is generic over the host.
+macro_rules! starts {
+    ($start:path) => {
+        fn start_simulated(
+            &self,
+            runtime: &hitm::Handle<hitm_machine::Simulated>,
+        ) -> Box<dyn $crate::workload::Running> {
+            Box::new($start(runtime, *self))
+        }
+
+        fn start_native(&self, runtime: &hitm::Handle<hitm_memory::Native>) -> Box<dyn $crate::workload::Running> {
+            Box::new($start(runtime, *self))
+        }
+
+        fn seed(&self) -> u64 {
+            self.seed
+        }
+
+        fn with_seed(&self, seed: u64) -> std::sync::Arc<dyn $crate::workload::Workload> {
+            std::sync::Arc::new(Self { seed, ..*self })
+        }
+
+        fn window(&self) -> hitm_workloads::meter::Window {
+            self.window
+        }
+    };
+}
+use starts;
+
+impl dyn Workload {
+    /// Returns the key of the published figures, found `on` a machine.
+    fn key<'a>(&self, on: On, mitigation: &'a Mitigation) -> Key<'a> {
+        let (workload, load, mitigation) = (self.name(), self.load(), mitigation.name());
+        Key { workload, on, load, mitigation, quantity: Quantity::Relative }
+    }
+
+    /// Returns the published figures.
+    pub(crate) fn published(&self, topology: &Topology, mitigation: &Mitigation) -> Option<Published> {
+        figures::of(&self.key(self.published_on(topology)?, mitigation))
+    }
+
+    /// Returns the figure of merit.
+    pub(crate) fn metric(&self, mean: Mean) -> Metric {
+        let Merit { name, unit, each, better } = self.merit();
+        Metric {
+            name: name.to_owned(),
+            value: mean.value * each,
+            interval: mean.interval * each,
+            unit: unit.to_owned(),
+            better: better.to_owned(),
+        }
+    }
+}
+
+/// A workload that was started.
+pub(crate) trait Running: fmt::Debug + Send {
+    /// Returns the figure of merit per batch; not a number for a batch without one.
+    fn batches(&self) -> [f64; BATCHES];
+
+    /// Returns the delays of wakeups, for workloads that record them.
+    fn latencies(&self) -> Vec<Span> {
+        Vec::new()
+    }
+
+    /// Returns the fault that the workload found in its own run.
+    fn fault(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// Returns a time as an option takes it.
+fn nanos(span: Span) -> String {
+    format!("{}ns", span.as_picos() / 1_000)
+}
+
+/// Returns a value that is not the usual one.
+fn unusual<T: PartialEq>(value: T, usual: T, text: impl FnOnce(T) -> String) -> Option<String> {
+    (value != usual).then(|| text(value))
+}
+
+/// Returns the options that have a value, each with a space before it.
+fn options(options: &[(&str, Option<String>)]) -> String {
+    options.iter().filter_map(|(name, value)| Some(format!(" --{name} {}", value.as_ref()?))).collect()
+}
+
+/// Returns `2 clients`, `1 client`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
