@@ -1,7 +1,8 @@
-//! Model checks of floors: nobody who waits is missed because of one, and at rest they are true.
+//! Model checks of floors: a floor never hides a waiting task, and in a quiescent state floors are
+//! valid.
 //!
-//! The threads are CPUs of one LLC. One becomes less urgent; one has found nobody and sets the floor; one has a task that waits, and looks at
-//! the floor.
+//! The threads are CPUs of one LLC. One becomes less urgent. One has found no CPU and publishes the
+//! floor. One has a waiting task and reads the floor.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use hitm_topology::CpuId;
 use super::Floors;
 use crate::prio::Prio;
 
-/// What all of them ran at.
+/// The priority that all CPUs run at.
 const BUSY: Prio = Prio(7);
 /// The CPU that becomes less urgent.
 const IDLE: CpuId = CpuId(0);
@@ -34,20 +35,20 @@ impl World {
         Arc::new(Self { floors: Floors::new(&topology), highest, waits })
     }
 
-    /// Whether somebody who looks finds that CPU idle.
+    /// Returns whether a search finds that CPU idle.
     fn looks(&self) -> bool {
         // Relaxed: after the fence.
         Prio(self.highest.load(Ordering::Relaxed)) > BUSY
     }
 
-    /// A CPU sets the floor, having found nobody.
+    /// Publishes the floor after a search that found no CPU.
     fn search(&self) {
         if let Some(claim) = self.floors.claim(0, BUSY) {
             self.floors.settle(claim, self.looks());
         }
     }
 
-    /// A task waits. Whether the look that follows finds a place for it.
+    /// Advertises a waiting task. Returns whether the search that follows finds a CPU for it.
     fn wait(&self) -> bool {
         // Relaxed: before the fence.
         self.waits.store(1, Ordering::Relaxed);
@@ -56,7 +57,7 @@ impl World {
         !self.floors.are_all_urgent(0, BUSY) && self.looks()
     }
 
-    /// The CPU idles, unless it finds who waits. Whether it does.
+    /// Makes the CPU idle, unless it finds the waiting task. Returns whether it finds it.
     fn idle(&self) -> bool {
         // Relaxed: before the fence.
         self.highest.store(Prio::NONE.0, Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl World {
     }
 }
 
-/// A floor is set while a CPU idles and a task waits.
+/// The floor is published while a CPU becomes idle and a task waits.
 fn met() -> Model {
     Model::new("floor: who waits finds a place, or is found", || {
         let world = World::new();
@@ -88,7 +89,7 @@ fn met() -> Model {
     .preemptions(3)
 }
 
-/// Two claim in turn, while a CPU idles.
+/// Two searchers claim in turn while a CPU becomes idle.
 fn at_rest() -> Model {
     Model::new("floor: at rest it is true", || {
         let world = World::new();
@@ -102,7 +103,7 @@ fn at_rest() -> Model {
     .preemptions(3)
 }
 
-/// Nobody idles.
+/// No CPU is idle.
 #[test]
 fn a_search_in_vain_sets_the_floor_and_one_that_finds_does_not() {
     Model::new("floor: set when nobody was found", || {
