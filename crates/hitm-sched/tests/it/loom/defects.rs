@@ -1,5 +1,5 @@
-//! Every ordering, and every order of steps, that the mechanisms promise something by: what breaks without it, and what
-//! notices.
+//! Every ordering, and every order of steps, that a promise of the mechanisms depends on: what
+//! breaks without it, and which check reports that.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -159,7 +159,7 @@ fn broken_push_tokens_are_noticed() {
     let requests = site(Op::Load, Acquire).on::<u32>();
     let starter = push_token::a_request_meets_a_starter;
     let overload = Site::new("src/overload.rs", Op::Add, Release);
-    // A lock is taken where `lock()` stands and let go in its own file.
+    // A lock is taken where `lock()` is called, and released in its own file.
     let (lock, unlock) = (site(Op::Load, Acquire).on::<u16>(), Site::new("src/lock.rs", Op::Store, Release));
     let (claim, begin, end) = (site(Op::Or, Release), site(Op::And, Acquire), site(Op::CompareExchange, Relaxed));
     let (started, claims) = (site(Op::Store, Relaxed).on::<u32>(), push_token::two_claim);
