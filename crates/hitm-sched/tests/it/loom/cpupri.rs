@@ -190,7 +190,7 @@ fn a_cpu_that_rises_is_found_whatever_another_does() {
     // If there are two parts, CPU 1 is in CPU 0's part, and CPU 2 is not.
     check(&[Some(0), Some(0)], &[(0, &[Some(1)]), (1, &[Some(1)])], &[Some(1), Some(1)]);
     check(&[Some(0), None, Some(0)], &[(0, &[Some(1)]), (2, &[Some(1)])], &[Some(1), None, Some(1)]);
-    // The other falls.
+    // The other CPU becomes less urgent.
     check(&[Some(0), Some(1)], &[(0, &[Some(1)]), (1, &[Some(0)])], &[Some(1), Some(0)]);
     // The other CPU goes offline, or comes online.
     check(&[Some(0), Some(1)], &[(0, &[Some(1)]), (1, &[None])], &[Some(1), None]);

@@ -1,6 +1,7 @@
-//! Deliberately broken schedulers and runtimes: what each breaks, and which checker of the random runs notices.
+//! Deliberately broken schedulers and runtimes: what each one breaks, and which checker of the
+//! random runs reports it.
 //!
-//! What only the order of memory can break is the model checker's: see `loom::defects`.
+//! Variants that only reorder memory accesses are for the model checker: see `loom::defects`.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -15,19 +16,20 @@ use super::ledger::Check;
 use super::plan::Plan;
 use super::simulated;
 
-/// Seeds that are tried before a variant counts as unnoticed. Most need a few; what a seed runs changes with the list of mitigations.
+/// The number of seeds that are tried before a variant counts as unnoticed. Most need a few. What a
+/// seed runs changes with the list of mitigations.
 const SEEDS: u64 = 1_000;
 
-/// Whose mistake it is.
+/// The part that has the mistake.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
-    /// The runtime's.
+    /// The runtime.
     Runtime(Mistake),
-    /// The scheduler's, or the lock's.
+    /// The scheduler or the lock.
     Scheduler(Flaw),
 }
 
-/// What a variant breaks, and what notices: the checker, and what its finding says.
+/// What a variant breaks, the checker that reports it, and a part of the report.
 #[derive(Clone, Copy)]
 struct Property {
     text: &'static str,
@@ -83,7 +85,7 @@ const KNOWN: Property = property("no task is lost", Check::LostTask, "");
 const SETTINGS: Property = property("a task may run where it was told", Check::LostTask, "may run on");
 const URGENT: Property = property("no task waits while a less urgent one runs", Check::Inversion, "waits on");
 
-/// A variant, and the property that it must be found to break.
+/// A variant, and the property that it must violate.
 struct Row {
     name: &'static str,
     broken: Broken,
@@ -108,7 +110,7 @@ fn checker(check: Check) -> &'static str {
     }
 }
 
-/// The first seed whose run is found to break the property; else what else was found.
+/// Returns the first seed whose run violates the property, or all other findings.
 fn first_caught(row: &Row) -> Result<u64, Vec<(Check, String)>> {
     let mut others = Vec::new();
     for seed in 1..=SEEDS {
@@ -127,7 +129,7 @@ fn first_caught(row: &Row) -> Result<u64, Vec<(Check, String)>> {
     Err(others)
 }
 
-/// Runs every variant, and returns them as a table for people.
+/// Runs every variant, and returns the results as a table.
 fn table(rows: &[Row]) -> String {
     let width = |cell: &dyn Fn(&Row) -> usize| rows.iter().map(cell).max().unwrap_or(0);
     let names = width(&|row| row.name.len());
