@@ -31,8 +31,8 @@ use crate::stats::Count;
 use crate::task::TaskId;
 
 /// A task that may use at most this many CPUs is advertised to each of them. That costs one
-/// read-modify-write per CPU, of a line that only that CPU reads. A task that may use more costs one
-/// read-modify-write of a line that all CPUs read when they become less urgent.
+/// read-modify-write per CPU, of a line that only that CPU reads. A task that may use more costs
+/// one read-modify-write of a line that all CPUs read when they become less urgent.
 const NARROW: u32 = 16;
 
 /// A narrow task may use at most one CPU in this many of the machine's. Else a large part of the

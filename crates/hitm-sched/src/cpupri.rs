@@ -14,7 +14,8 @@
 //! **Roles.** `set` is called under the run queue lock of the CPU that it is about, so two `set`s
 //! of one CPU never overlap. Any CPU calls `find`.
 //!
-//! **State.** Level, count and bit of a CPU that moves from level *old* to level *new*, in the order of the protocol:
+//! **State.** Level, count and bit of a CPU that moves from level *old* to level *new*, in the
+//! order of the protocol:
 //!
 //! | step | `set` | state that others can see |
 //! |---|---|---|
@@ -166,7 +167,8 @@ impl<M: Memory> Cpupri<M> {
             let pointer = vecs.mask(new).load(Ordering::Relaxed);
             self.masks.row(pointer).set(cpu, BIT_SET);
             match self.counts.of(vecs, cpu, new) {
-                // Release: publishes the bit. Pairs with the Acquire load of the count in `available_at`.
+                // Release: publishes the bit. Pairs with the Acquire load of the count in
+                // `available_at`.
                 #[cfg(not(feature = "other-operation"))]
                 Counter::Shared(count) => _ = count.fetch_add(1, COUNT_ENTERED),
                 #[cfg(feature = "other-operation")]

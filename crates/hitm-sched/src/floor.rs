@@ -65,7 +65,8 @@ const BYTE: u64 = 0xff;
 described! {
     /// What is known of one LLC.
     pub(crate) struct Floor<M: Memory> as "llc_floor" {
-        /// Nobody runs anything less urgent than this. Written after searches in vain, and by CPUs that become less urgent; read by both.
+        /// No CPU runs anything less urgent than this. Written after failed searches, and by CPUs
+        /// that become less urgent; read by both.
         word: M::Atomic<u64>,
     }
 }

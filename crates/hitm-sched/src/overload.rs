@@ -139,8 +139,8 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         if count == 0 {
             return false;
         }
-        // Acquire: the bits that the count announced are seen below and by the caller. Pairs with the Release in
-        // `set_overload`.
+        // Acquire: the bits that the count announced are seen below and by the caller. Pairs with
+        // the Release in `set_overload`.
         M::fence(Ordering::Acquire);
         // Relaxed: constant.
         let only_here = || {

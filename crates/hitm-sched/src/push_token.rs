@@ -86,8 +86,8 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     #[must_use]
     pub fn request_push(&self, here: CpuId) -> Option<CpuId> {
         let words = self.words();
-        // Release: publishes the overload bits that this CPU saw to the scan that accounts for the request. Pairs with
-        // the Acquire load in `advance`.
+        // Release: publishes the overload bits that this CPU saw to the scan that accounts for the
+        // request. Pairs with the Acquire load in `advance`.
         words.rto_loop_next().fetch_add(1, Ordering::Release);
         let keeps = self.config.keeps_requests;
         if keeps {
@@ -153,8 +153,8 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         let mut has_new = false;
         loop {
             let previous = u32::try_from(words.rto_cpu().get()).ok().map(CpuId);
-            // Relaxed: the Acquire load below orders the bits that a request announced. If a bit is missed,
-            // its own CPU pushes.
+            // Relaxed: the Acquire load below orders the bits that a request announced. If a bit is
+            // missed, its own CPU pushes.
             let next = self.rto_mask.row(mask).next_after(previous, Ordering::Relaxed);
             words.rto_cpu().set(next.map_or(-1, |cpu| cpu.0 as i32));
             match next {
@@ -177,8 +177,8 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     /// Claims the push work in order to send it to a CPU. Returns false when it is queued already.
     #[must_use]
     pub fn claim_push_work(&self, target: CpuId) -> bool {
-        // Release: publishes what the claimer did, also to a run that was claimed before. Pairs with the Acquire in
-        // `begin_push_work`.
+        // Release: publishes what the claimer did, also to a run that was claimed before. Pairs
+        // with the Acquire in `begin_push_work`.
         let before = self.words().push_work_flags().fetch_or(PENDING | BUSY, Ordering::Release);
         if before & PENDING != 0 {
             return false;

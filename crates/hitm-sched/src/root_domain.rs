@@ -111,8 +111,8 @@ orders! {
         refcount: M::Atomic<i32>,
         /// CPUs that are overloaded. Written by every overload set and clear, read by every pull.
         rto_count: P::Count,
-        /// Whether some CPU has two runnable tasks. Read by every enqueue and dequeue that leaves two; written when it
-        /// was 0.
+        /// Whether some CPU has two runnable tasks. Read by every enqueue and dequeue that leaves
+        /// two; written when it was 0.
         overloaded: M::Atomic<u8>,
         /// The push work's link in the interrupt's list. Written when the work is sent to a CPU.
         push_work_link: M::Atomic<u64>,
@@ -126,7 +126,8 @@ orders! {
         rto_cpu: M::Plain<i32>,
         /// Counts requests. Written by every pull while anything is overloaded.
         rto_loop_next: M::Atomic<u32>,
-        /// 1 while a puller starts a scan. Written, or tried, by every pull while anything is overloaded.
+        /// 1 while a puller starts a scan. Written, or tried, by every pull while anything is
+        /// overloaded.
         rto_loop_start: M::Atomic<u32>,
         /// Pointer to the bitmap of overloaded CPUs. Read by every overload set and clear.
         rto_mask: M::Atomic<u64>,

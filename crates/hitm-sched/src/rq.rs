@@ -24,7 +24,7 @@ const QUEUES: usize = 100;
 described! {
     /// The real-time class's part of a run queue.
     pub struct RtQueue<M: Memory> as "rt_rq" {
-        /// One bit a priority that has tasks.
+        /// One bit per priority that has tasks.
         pub(crate) active_bitmap: [M::Plain<u64>; 2] = words,
         /// The tasks of each priority, the running one included.
         pub(crate) queue: [Links<M>; QUEUES] = described,
@@ -32,20 +32,23 @@ described! {
         pub(crate) rt_nr_running: M::Plain<u32>,
         /// Round-robin tasks among them.
         pub(crate) rr_nr_running: M::Plain<u32>,
-        /// The most urgent priority queued here, 99 for none. Peeked at by wakers and pushers elsewhere.
+        /// The most urgent priority queued here, 99 for none. Peeked at by wakers and pushers
+        /// elsewhere.
         pub(crate) highest_prio_curr: M::Plain<i32>,
-        /// The most urgent priority that could run elsewhere, 99 for none. Peeked at by pullers elsewhere.
+        /// The most urgent priority that could run elsewhere, 99 for none. Peeked at by pullers
+        /// elsewhere.
         pub(crate) highest_prio_next: M::Plain<i32>,
-        /// Whether this CPU is announced as overloaded.
+        /// Whether this CPU is advertised as overloaded.
         pub(crate) overloaded: M::Plain<u8>,
         hole_after_overloaded: [u8; 7],
         /// Tasks that could run elsewhere, by priority. Peeked at by the push work.
         pub(crate) pushable_tasks: Links<M> = described,
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
-        /// Tasks of the pushable list that are announced to all: see [`announce`](crate::announce).
+        /// Tasks of the pushable list that are advertised to all: see
+        /// [`announce`](crate::announce).
         pub(crate) announced: M::Plain<u32>,
-        /// Tasks of the pushable list that are not announced yet.
+        /// Tasks of the pushable list that are not advertised yet.
         pub(crate) unannounced: M::Plain<u32>,
         throttling: [u32; 9],
     }
@@ -68,14 +71,15 @@ described! {
         curr_line: LineStart,
         /// The task that runs, counted from 1; 0 for none. Peeked at by wakers.
         curr: M::Plain<u64>,
-        /// 1 when the CPU should look for another task. Set by wakers.
+        /// 1 when the CPU must reschedule. Set by wakers.
         need_resched: M::Atomic<u32>,
-        /// What is to be done before the lock is released: push, pull.
+        /// Work to do before the lock is released: push, pull.
         pub(crate) balance: M::Plain<u32>,
-        /// The map of the running task, counted from 1; 0 for none. Read by who takes ids away.
+        /// The map of the running task, counted from 1; 0 for none. Read by CPUs that take ids
+        /// away.
         pub(crate) curr_map: M::Atomic<u32>,
         local_line: LineStart,
-        /// Where the last search of this CPU for any of several CPUs ended. Its own.
+        /// Where the CPU's last choice among several CPUs ended. Its own.
         pub(crate) cursor: M::Plain<u32>,
     }
 }

@@ -49,7 +49,8 @@ pub enum WakeHint {
     /// It tells nothing.
     #[default]
     None,
-    /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks use it.
+    /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
+    /// use it.
     WakerSleeps,
 }
 

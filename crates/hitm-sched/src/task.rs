@@ -111,7 +111,8 @@ described! {
         on_cpu: M::Atomic<u32>,
         /// Serialises wakeups with changes of priority and affinity.
         pub(crate) pi_lock: RawSpinLock<M>,
-        /// The CPU whose queue it is or was on. Written under that queue's lock, or by the waker while it sleeps.
+        /// The CPU whose queue it is or was on. Written under that queue's lock, or by the waker
+        /// while it sleeps.
         pub(crate) cpu: M::Plain<u32>,
         /// 1 while it is queued. Under the queue's lock.
         pub(crate) on_rq: M::Plain<u32>,

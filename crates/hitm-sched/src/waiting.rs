@@ -54,11 +54,12 @@ const SLOTS: usize = LINE / size_of::<u32>() - 1;
 const COUNT_BITS: u32 = 16;
 
 described! {
-    /// What waits for one CPU.
+    /// The advertisements for one CPU.
     pub(crate) struct WaitingFor<M: Memory> as "waiting" {
-        /// Tasks that wait elsewhere and may run here. Written by the holders of their queues, read by this CPU.
+        /// Tasks that wait elsewhere and may run here. Written by the holders of their queues, read
+        /// by this CPU.
         tasks: M::Atomic<i32>,
-        /// Whose queues they are in, and how many in each. Written and read as the count is.
+        /// The queues that they wait on, and how many on each. Written and read like the count.
         sources: [M::Atomic<u32>; SLOTS] = words,
     }
 }

@@ -20,11 +20,12 @@ pub(super) const LINE_NUMBERS: usize = (LINE - 2 * size_of::<u32>()) / size_of::
 described! {
     /// A line of a list.
     struct Line<M: Memory> as "task_numbers" {
-        /// Protects the list. Taken by the CPU whose it is, by threads outside the CPUs, and by CPUs that find nothing elsewhere; an LLC's by its CPUs.
+        /// Protects the list. Taken by its CPU (an LLC's by the LLC's CPUs), by threads outside the
+        /// CPUs, and by CPUs that find no number elsewhere.
         lock: RawSpinLock<M>,
-        /// How many there are. Under the lock.
+        /// The count of numbers. Under the lock.
         count: M::Plain<u32>,
-        /// The numbers, the one last given back last. Under the lock.
+        /// The numbers, in the order in which they were given back. Under the lock.
         numbers: [M::Plain<u32>; LINE_NUMBERS] = words,
     }
 }

@@ -97,7 +97,7 @@ fn whoever_has_waited_longest_is_first() {
     bench.limit(group, quota(1, 10));
     bench.crowd(3, group);
     bench.pass(millis(300));
-    // A period's quota is the time of one CPU: each CPU has run 10 ms of 30 ms.
+    // Each period's quota goes to one CPU: each CPU has had ten of the thirty periods.
     for on in bench.snapshot(group).on {
         about(on.ran, 10 * MILLI, 2 * MILLI);
     }

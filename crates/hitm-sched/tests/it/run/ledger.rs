@@ -25,7 +25,8 @@ pub(crate) enum Check {
     Affinity,
     /// Ledger: a task was woken, but sleeps.
     LostWake,
-    /// Ledger: a task is neither running nor queued nor asleep, or the scheduler and the ledger disagree about it.
+    /// Ledger: a task is neither running nor queued nor asleep, or the scheduler and the ledger
+    /// disagree about it.
     LostTask,
     /// The scheduler's words contradict its lists.
     Snapshot,
