@@ -132,14 +132,14 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     }
 
     /// Returns whether a CPU other than `here` may be overloaded. After `true`, the bits that the
-    /// count announced are visible.
+    /// count advertises are visible.
     #[must_use]
     pub fn overload_elsewhere(&self, here: CpuId) -> bool {
         let count = self.rto_counts.sum_beyond(self.whole_rto_count(), here, 1);
         if count == 0 {
             return false;
         }
-        // Acquire: the bits that the count announced are seen below and by the caller. Pairs with
+        // Acquire: the bits that the count advertises are seen below and by the caller. Pairs with
         // the Release in `set_overload`.
         M::fence(Ordering::Acquire);
         // Relaxed: constant.

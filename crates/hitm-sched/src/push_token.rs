@@ -153,7 +153,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         let mut has_new = false;
         loop {
             let previous = u32::try_from(words.rto_cpu().get()).ok().map(CpuId);
-            // Relaxed: the Acquire load below orders the bits that a request announced. If a bit is
+            // Relaxed: the Acquire load below orders the bits behind a request. If a bit is
             // missed, its own CPU pushes.
             let next = self.rto_mask.row(mask).next_after(previous, Ordering::Relaxed);
             words.rto_cpu().set(next.map_or(-1, |cpu| cpu.0 as i32));

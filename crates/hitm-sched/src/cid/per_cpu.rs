@@ -16,7 +16,7 @@
 //!
 //! **State.** A CPU's entry holds an id and is in one of these states:
 //!
-//! | state | the id's bit | goes to | by whom |
+//! | state | the id's bit | goes to | changed by |
 //! |---|---|---|---|
 //! | unset | - | valid | its CPU, under its queue's lock |
 //! | valid | set | lazy | any other CPU, by compare-exchange |

@@ -11,7 +11,7 @@
 //! tasks was the id's number: plus one for each that left, minus one for each that joined. It
 //! begins at one. An id is needed while its balance is 0 or less.
 //!
-//! | word | meaning | goes to | by whom |
+//! | word | meaning | goes to | changed by |
 //! |---|---|---|---|
 //! | needed, 0 or a CPU | free | in use | any CPU, by compare-exchange |
 //! | needed, in use | a task runs with it on that CPU | free | that CPU |

@@ -114,12 +114,13 @@ fn cells<const N: usize>(costs: [Cost; N]) -> String {
 #[test]
 fn what_a_group_costs() {
     let mut text = "# What a group costs\n\n\
-        The lines that a CPU touches, its own queue and the task included, and after the slash the misses on them. Made by\n\
-        `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`, which compares it. Nanoseconds and bytes, natively: \
-        `cargo bench -p hitm-sched --bench wake`.\n\n\
+        The lines that a CPU touches, including its own queue and the task, and after the slash the misses\n\
+        on these lines.\n\n\
+        Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`, which compares it. For\n\
+        nanoseconds and bytes, measured natively, run `cargo bench -p hitm-sched --bench wake`.\n\n\
         ## By depth\n\n\
-        A task alone in its group; depth 0 is none. It wakes where it ran last, 2 ms after it slept, begins, sleeps; and it wakes on a CPU where its group was \
-        used, after\nit ran on another.\n\n\
+        A task is alone in its group; depth 0 is no group. It wakes where it last ran, 2 ms after it slept,\n\
+        begins, and sleeps. Then it wakes on a CPU where its group was used, after it ran on another CPU.\n\n\
         | mitigation | depth | wakes | begins | sleeps | wakes elsewhere |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for mitigation in LOADS {
@@ -128,7 +129,9 @@ fn what_a_group_costs() {
         }
     }
     text.push_str(
-        "\n## By width\n\nSo many groups want the CPU, with a task each, beside a task of none that runs. The task of the last wakes; then the CPU looks who is next; then it ticks.\n\n\
+        "\n## By width\n\n\
+        Each of this many groups has a task that waits on the CPU, beside a running task of no group. The\n\
+        task of the last group wakes; then the CPU picks the next task; then it ticks.\n\n\
         | mitigation | groups | wakes | is next | ticks |\n|---|---|---|---|---|\n",
     );
     for mitigation in ["baseline", "shipped"] {

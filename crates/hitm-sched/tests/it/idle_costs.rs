@@ -120,11 +120,12 @@ fn table(name: &str, cpus: Option<usize>) -> String {
 
 #[test]
 fn what_each_search_costs() {
-    let head = "# What a wakeup of a fair task looks at\n\n\
-        How many CPUs a wakeup looks at; then the lines that it touches beside the waker's own queue and the tasks, and after the slash \
-        the misses on them.\nThe waker runs where the woken task ran last. All CPUs were busy before, and another CPU of the LLC has searched in \
-        vain; what others have written\nthe waker has yet to see. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- idle_costs`, \
-        which compares it.\n";
+    let head = "# What a wakeup of a fair task examines\n\n\
+        How many CPUs a wakeup examines; then the lines that it touches, except the waker's own queue and\n\
+        the tasks, and after the slash the misses on these lines. The waker runs where the woken task last\n\
+        ran. All CPUs were busy before, and another CPU of the LLC has searched and found none. The waker\n\
+        has yet to see the other CPUs' stores.\n\n\
+        Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- idle_costs`, which compares it.\n";
     let tables: Vec<String> = MACHINES.iter().map(|&(name, cpus)| table(name, cpus)).collect();
     expect_file!["../../../../docs/idle-search.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));
 }
