@@ -352,7 +352,7 @@ impl Snapshot {
         if self.push_chain_active || self.chain_references != 0 {
             fail(format!(
                 "a push chain is {}, with {} references",
-                if self.push_chain_active { "under way" } else { "at rest" },
+                if self.push_chain_active { "under way" } else { "not under way" },
                 self.chain_references
             ));
         }

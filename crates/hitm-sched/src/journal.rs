@@ -286,7 +286,7 @@ mod tests {
         let entries = [anywhere(0), anywhere(1), comes, begins, (5, Entry::Comes(ONE, TaskId(1)))];
         let goes = |micros| (micros, Entry::Leaves(ONE, TaskId(1)));
         assert_eq!(found(entries.clone().into_iter().chain([goes(8)])), [0, 0]);
-        assert_eq!(found(entries.clone().into_iter().chain([goes(40)])), [30, 35], "how long it idled is told in full");
+        assert_eq!(found(entries.clone().into_iter().chain([goes(40)])), [30, 35], "the whole idle time counts");
         assert_eq!(found(entries.into_iter().chain([goes(400)])), [90, 95]);
     }
 }

@@ -76,7 +76,7 @@ impl World {
 
 /// The floor is published while a CPU becomes idle and a task waits.
 fn met() -> Model {
-    Model::new("floor: who waits finds a place, or is found", || {
+    Model::new("floor: a waiting task finds a CPU, or a CPU finds it", || {
         let world = World::new();
         let [searches, waits] = [world.clone(), world.clone()];
         let searches = thread::spawn(move || searches.search());
@@ -91,7 +91,7 @@ fn met() -> Model {
 
 /// Two searchers claim in turn while a CPU becomes idle.
 fn at_rest() -> Model {
-    Model::new("floor: at rest it is true", || {
+    Model::new("floor: in a quiescent state it is valid", || {
         let world = World::new();
         let [one, other] = [world.clone(), world.clone()];
         let searches = [one, other].map(|world| thread::spawn(move || world.search()));
@@ -106,17 +106,17 @@ fn at_rest() -> Model {
 /// No CPU is idle.
 #[test]
 fn a_search_in_vain_sets_the_floor_and_one_that_finds_does_not() {
-    Model::new("floor: set when nobody was found", || {
+    Model::new("floor: published when no CPU was found", || {
         let world = World::new();
         world.search();
         require(world.floors.of(IDLE) == Some(BUSY), "set");
-        require(world.floors.are_all_urgent(0, Prio(BUSY.0 + 1)), "known of whoever is less urgent too");
-        require(!world.floors.are_all_urgent(0, Prio(BUSY.0 - 1)), "not known of whoever is more urgent");
+        require(world.floors.are_all_urgent(0, Prio(BUSY.0 + 1)), "known for less urgent tasks too");
+        require(!world.floors.are_all_urgent(0, Prio(BUSY.0 - 1)), "not known for more urgent tasks");
         world.floors.fell(IDLE, BUSY);
         require(world.floors.of(IDLE) == Some(BUSY), "still true");
         world.idle();
         world.search();
-        require(world.floors.of(IDLE).is_none(), "the search has found somebody");
+        require(world.floors.of(IDLE).is_none(), "the search has found a CPU");
     })
     .check();
 }
@@ -136,15 +136,15 @@ fn broken_floors_are_noticed() {
     let site = |op, order| Site::new("src/floor.rs", op, order);
     let row = |name, defect, model: Model| Row { name, defect, model, caught_by: FaultKind::Property };
     let rows = [
-        row("no fences, who waits", Defect::relax(site(Op::Fence, Ordering::SeqCst)), met()),
-        row("no fences, at rest", Defect::relax(site(Op::Fence, Ordering::SeqCst)), at_rest()),
-        row("a floor is not taken away", Defect::lose(site(Op::And, Ordering::Relaxed)), at_rest()),
+        row("no fences, a waiting task", Defect::relax(site(Op::Fence, Ordering::SeqCst)), met()),
+        row("no fences, quiescent", Defect::relax(site(Op::Fence, Ordering::SeqCst)), at_rest()),
+        row("a floor is not withdrawn", Defect::lose(site(Op::And, Ordering::Relaxed)), at_rest()),
     ];
     expect![[r#"
-        defect                    | property                                    | caught by
-        no fences, who waits      | floor: who waits finds a place, or is found | loom, property
-        no fences, at rest        | floor: at rest it is true                   | loom, property
-        a floor is not taken away | floor: at rest it is true                   | loom, property
+        defect                    | property                                             | caught by
+        no fences, a waiting task | floor: a waiting task finds a CPU, or a CPU finds it | loom, property
+        no fences, quiescent      | floor: in a quiescent state it is valid              | loom, property
+        a floor is not withdrawn  | floor: in a quiescent state it is valid              | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }

@@ -68,7 +68,7 @@ impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
     }
 }
 
-const ONE_HOLDER: &str = "numbers: one holder at a time, who sees what the last one did";
+const ONE_HOLDER: &str = "numbers: one holder at a time, which sees the last one's work";
 
 /// Two threads, two uses each. They count as the same CPU or as two.
 fn used_again<const STASHED: usize>(other: CpuId) -> Model {
@@ -170,15 +170,15 @@ fn broken_lists_are_noticed() {
         row("a list's lock is taken Relaxed, one CPU", Defect::relax(near), used_again::<2>(HERE), Race),
         row("a list's lock is taken Relaxed, two CPUs", Defect::relax(near), handed_on(), Race),
         row("the common lock is taken Relaxed", Defect::relax(common), used_again::<0>(HERE), Race),
-        row("locks are let go Relaxed", Defect::relax(release), handed_on(), Race),
-        row("locks are not let go", Defect::lose(release), handed_on(), NoProgress),
+        row("locks are released Relaxed", Defect::relax(release), handed_on(), Race),
+        row("locks are not released", Defect::lose(release), handed_on(), NoProgress),
     ];
     expect![[r#"
         defect                                   | property                                                      | caught by
-        a list's lock is taken Relaxed, one CPU  | numbers: one holder at a time, who sees what the last one did | loom, data race
-        a list's lock is taken Relaxed, two CPUs | numbers: one holder at a time, who sees what the last one did | loom, data race
-        the common lock is taken Relaxed         | numbers: one holder at a time, who sees what the last one did | loom, data race
-        locks are let go Relaxed                 | numbers: one holder at a time, who sees what the last one did | loom, data race
-        locks are not let go                     | numbers: one holder at a time, who sees what the last one did | loom, no progress
+        a list's lock is taken Relaxed, one CPU  | numbers: one holder at a time, which sees the last one's work | loom, data race
+        a list's lock is taken Relaxed, two CPUs | numbers: one holder at a time, which sees the last one's work | loom, data race
+        the common lock is taken Relaxed         | numbers: one holder at a time, which sees the last one's work | loom, data race
+        locks are released Relaxed               | numbers: one holder at a time, which sees the last one's work | loom, data race
+        locks are not released                   | numbers: one holder at a time, which sees the last one's work | loom, no progress
     "#]].assert_eq(&table(&rows));
 }

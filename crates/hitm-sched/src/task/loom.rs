@@ -83,7 +83,7 @@ impl<const WAKERS: usize> World<WAKERS> {
         // Relaxed: not a word of the checker.
         let heard = self.heard.load(Ordering::Relaxed);
         require(heard == (1 << WAKERS) - 1, format_args!("of the messages of {WAKERS} wakers {heard:#b} are heard"));
-        require(self.task.is_sleeping(), "nobody runs the task and it does not sleep");
+        require(self.task.is_sleeping(), "no CPU runs the task, and it does not sleep");
     }
 }
 
@@ -175,7 +175,7 @@ fn a_task_that_ends_stays_dead() {
 
 /// A slot gets a new task while a late waker wakes the last one.
 fn born() -> Model {
-    Model::new("task: who queues it sees what it was made with", || {
+    Model::new("task: the waker that queues it sees its attributes", || {
         let world = Arc::new(World::<1>::running());
         world.task.transition_to_running();
         world.task.transition_to_dead();
@@ -228,7 +228,7 @@ fn broken_tasks_are_noticed() {
         a wakeup does not acquire      | task: one CPU at a time has it, and sees what the last one did | loom, data race
         running, Relaxed               | task: no wakeup is lost                                        | loom, property
         sleeping, Relaxed              | task: one CPU at a time has it, and sees what the last one did | loom, data race
-        born, Relaxed                  | task: who queues it sees what it was made with                 | loom, data race
+        born, Relaxed                  | task: the waker that queues it sees its attributes             | loom, data race
         dead is not entered            | task: one that ends stays dead and is not queued               | loom, property
         `on_cpu` is not set            | task: one CPU at a time has it, and sees what the last one did | loom, data race
         `on_cpu` is cleared Relaxed    | task: one CPU at a time has it, and sees what the last one did | loom, data race

@@ -56,7 +56,7 @@ impl World {
 
 /// A task waits, and a CPU becomes idle.
 fn met(to_all: bool) -> Model {
-    Model::new("waiting: who waits is seen, or sees who idles", move || {
+    Model::new("waiting: a waiting task is seen, or sees the idle CPU", move || {
         let world = World::new();
         let waits = world.clone();
         let waits = thread::spawn(move || waits.wait(CpuId(0), to_all));
@@ -74,7 +74,7 @@ fn who_waits_is_seen_or_sees_who_idles() {
 
 /// Tasks of two CPUs come and go.
 fn at_rest() -> Model {
-    Model::new("waiting: at rest the slots are what was told", || {
+    Model::new("waiting: in a quiescent state the slots are as advertised", || {
         let world = World::new();
         let other = world.clone();
         let other = thread::spawn(move || {
@@ -106,16 +106,16 @@ fn broken_announcements_are_noticed() {
     let row = |name, defect, model: Model| Row { name, defect, model, caught_by: FaultKind::Property };
     let rows = [
         row("no fences", Defect::relax(fence), met(false)),
-        row("no fences, told to all", Defect::relax(fence), met(true)),
+        row("no fences, advertised to all", Defect::relax(fence), met(true)),
         row("a count is not written", Defect::lose(site(Op::Add, Ordering::Relaxed)), met(false)),
         row("a slot is not freed", Defect::lose(site(Op::Store, Ordering::Relaxed).with(0)), at_rest()),
     ];
     expect![[r#"
-        defect                 | property                                      | caught by
-        no fences              | waiting: who waits is seen, or sees who idles | loom, property
-        no fences, told to all | waiting: who waits is seen, or sees who idles | loom, property
-        a count is not written | waiting: who waits is seen, or sees who idles | loom, property
-        a slot is not freed    | waiting: at rest the slots are what was told  | loom, property
+        defect                       | property                                                  | caught by
+        no fences                    | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        no fences, advertised to all | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        a count is not written       | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        a slot is not freed          | waiting: in a quiescent state the slots are as advertised | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }

@@ -32,7 +32,7 @@ fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
         }
         // Long enough for the other CPU.
         let left = Simulated::compute(Span::from_micros(100));
-        assert!(left.is_zero(), "nobody interrupts");
+        assert!(left.is_zero(), "no interrupt comes");
         let task = ended.get().expect("it has ended");
         sched.free(task);
         assert_eq!(sched.create(&attributes), task, "the number is used again");
@@ -65,7 +65,7 @@ fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
                 tasks.into_iter().for_each(|task| sched.free(task));
             }
             let rest = Simulated::compute(Span::from_micros(1));
-            assert!(rest.is_zero(), "nobody interrupts");
+            assert!(rest.is_zero(), "no interrupt comes");
         }
     });
     let results = bench.machine.results();

@@ -251,7 +251,7 @@ fn a_throttled_group_ends_with_its_last_task() {
         sched.free_group(group);
     });
     bench.calm();
-    assert_eq!(bench.throttled(group), [0], "with nobody in it");
+    assert_eq!(bench.throttled(group), [0], "with no task in it");
     bench.wake(sleeper);
     bench.on(0, |sched| _ = sched.switch(Why::Preempt));
     assert_eq!(bench.running(0), Some(runner));

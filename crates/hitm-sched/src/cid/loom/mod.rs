@@ -27,8 +27,8 @@ mod per_cpu;
 mod shipped;
 mod visit;
 
-const ALONE: &str = "ids: two running tasks have two, and each sees what the last owner did";
-const ONCE: &str = "ids: what is taken is held, and given back once";
+const ALONE: &str = "ids: two running tasks have two, and each sees the last owner's work";
+const ONCE: &str = "ids: a taken id is held, and given back once";
 
 const MAP: MapId = MapId(0);
 

@@ -18,7 +18,7 @@ use super::super::{Allocator, TaskIds};
 use super::{ALONE, MAP, Shared, beside, require_taken_is_held};
 use crate::task::TaskId;
 
-const SETTLED: &str = "ids: after a change they are owned as is wanted, and in transit nowhere";
+const SETTLED: &str = "ids: after a change the wanted kind owns them, and none is in transit";
 
 /// The number of CPUs that the tasks may use, of four.
 const USED: usize = 2;
@@ -127,7 +127,7 @@ impl World {
 impl Shared for World {
     fn look(&self) {
         let (mode, _) = self.ids.mode();
-        require_of(SETTLED, mode & TRANSIT == 0, "the mode is in transit at rest");
+        require_of(SETTLED, mode & TRANSIT == 0, "the mode is in transit in a quiescent state");
         let by_cpus = mode & ON_CPU != 0;
         let require_settled = |who: &str, number: usize, held: u32, runs: bool| {
             let is_old = if by_cpus { who == "task" && is_tasks(held) } else { is_cpus(held) };
@@ -211,15 +211,15 @@ fn broken_ids_are_noticed() {
         row("a bit is given back Relaxed", Defect::relax(bits(Op::And, Ordering::Release)), to_tasks(ALONE), Race),
     ];
     expect![[r#"
-        defect                                    | property                                                                | caught by
-        CPUs own ids at once                      | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        tasks own ids at once                     | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        to CPUs: a visit, and then transit        | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        to tasks: a visit, and then transit       | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        transit does not end                      | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        a task is visited, its lock taken Relaxed | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
-        a CPU is visited, its lock taken Relaxed  | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
-        a bit is taken Relaxed                    | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
-        a bit is given back Relaxed               | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
+        defect                                    | property                                                              | caught by
+        CPUs own ids at once                      | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        tasks own ids at once                     | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        to CPUs: a visit, and then transit        | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        to tasks: a visit, and then transit       | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        transit does not end                      | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        a task is visited, its lock taken Relaxed | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
+        a CPU is visited, its lock taken Relaxed  | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
+        a bit is taken Relaxed                    | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
+        a bit is given back Relaxed               | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
     "#]].assert_eq(&table(&rows));
 }

@@ -86,11 +86,11 @@ fn broken_ids_are_noticed() {
         row("a bit is given back Relaxed", Defect::relax(bits(Op::And, Ordering::Release)), swept_by_another()),
     ];
     expect![[r#"
-        defect                        | property                                                               | caught by
-        a switch does not fence       | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a remote clear does not fence | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a move does not fence         | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a bit is taken Relaxed        | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a bit is given back Relaxed   | ids: two running tasks have two, and each sees what the last owner did | loom, data race
+        defect                        | property                                                             | caught by
+        a switch does not fence       | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a remote clear does not fence | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a move does not fence         | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a bit is taken Relaxed        | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a bit is given back Relaxed   | ids: two running tasks have two, and each sees the last owner's work | loom, data race
     "#]].assert_eq(&table(&rows));
 }

@@ -116,24 +116,29 @@ fn broken_ids_are_noticed() {
     let row = |name, defect, model: Model, caught_by| Row { name, defect, model, caught_by };
     let own = |op, order| Site::new("cid/shipped.rs", op, order);
     let rows = [
-        row("ours is taken Relaxed", Defect::relax(own(Op::CompareExchange, Ordering::Acquire)), followed(), Race),
-        row("ours is left Relaxed", Defect::relax(own(Op::And, Ordering::Release)), followed(), Race),
-        row("ours is left Relaxed, for a new task", Defect::relax(own(Op::And, Ordering::Release)), replaced(), Race),
-        row("who joins needs none", Defect::lose(own(Op::Sub, Ordering::Relaxed).with(LEFT.into())), grown(), Property),
+        row("an id is taken Relaxed", Defect::relax(own(Op::CompareExchange, Ordering::Acquire)), followed(), Race),
+        row("an id is left Relaxed", Defect::relax(own(Op::And, Ordering::Release)), followed(), Race),
+        row("an id is left Relaxed, for a new task", Defect::relax(own(Op::And, Ordering::Release)), replaced(), Race),
         row(
-            "who leaves needs one",
+            "a task that joins needs none",
+            Defect::lose(own(Op::Sub, Ordering::Relaxed).with(LEFT.into())),
+            grown(),
+            Property,
+        ),
+        row(
+            "a task that leaves needs one",
             Defect::lose(own(Op::Add, Ordering::Relaxed).with(LEFT.into())),
             churned(),
             Property,
         ),
     ];
     expect![[r#"
-        defect                               | property                                                               | caught by
-        ours is taken Relaxed                | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        ours is left Relaxed                 | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        ours is left Relaxed, for a new task | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        who joins needs none                 | ids: there are as many as tasks may run at once                        | loom, property
-        who leaves needs one                 | ids: there are as many as tasks may run at once                        | loom, property
+        defect                                | property                                                             | caught by
+        an id is taken Relaxed                | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        an id is left Relaxed                 | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        an id is left Relaxed, for a new task | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a task that joins needs none          | ids: there are as many as tasks may run at once                      | loom, property
+        a task that leaves needs one          | ids: there are as many as tasks may run at once                      | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }

@@ -17,7 +17,7 @@ use hitm_topology::{CpuId, Topology};
 use super::overload::{BYTES, CORE, Domain, domain};
 
 /// Invariant 1.
-const AT_REST: &str = "cpupri 1: at rest counts and bits are as the CPUs' levels";
+const AT_REST: &str = "cpupri 1: in a quiescent state counts and bits match the CPUs' levels";
 
 /// The levels of the models.
 const LEVELS: usize = 4;
@@ -222,7 +222,7 @@ pub(crate) fn one_enters(form: CpupriForm) -> Model {
 }
 
 fn announced(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
-    model("cpupri 3: who sees a CPU's count sees its bit", form, moves, observe)
+    model("cpupri 3: a reader that sees a CPU's count sees its bit", form, moves, observe)
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn at_rest_counts_and_bits_agree() {
 /// read-modify-writes do on x86.
 pub(crate) fn one_falls_while_another_searches() -> Model {
     let topology = topology();
-    Model::new("cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other", move || {
+    Model::new("cpupri 8: a less urgent CPU and an overloaded CPU do not miss each other", move || {
         let index = Index::<Few>::new(&topology, STORED, &[Some(2)]);
         let domain: Arc<Domain> = domain(&topology, BYTES, BYTES);
         let (falls, looks) = (index.clone(), domain.clone());

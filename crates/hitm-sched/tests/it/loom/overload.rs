@@ -40,7 +40,7 @@ const FORMS: [(Form, Form); 6] =
     [MACHINE, (CORE, Form::WHOLE), (CORE, CORE), (Form::WHOLE, BYTES), (BYTES, Form::WHOLE), (BYTES, BYTES)];
 
 /// Invariant 1.
-const AT_REST: &str = "overload 1: at rest the count and the bits are those of the overloaded CPUs";
+const AT_REST: &str = "overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs";
 
 /// Requires in a quiescent state that the count and the bits are those of `cpus`.
 fn require_at_rest(domain: &Domain, cpus: &[u32]) {
@@ -91,7 +91,7 @@ fn model(
     })
 }
 
-const SEEN: &str = "overload 3: who sees a CPU's count, and fences, sees its bit";
+const SEEN: &str = "overload 3: a reader that sees a CPU's count, and fences, sees its bit";
 
 /// Invariant 3: CPU 0 becomes overloaded, CPU 1 tests whether to pull.
 pub(crate) fn one_sets() -> Model {
@@ -101,7 +101,7 @@ pub(crate) fn one_sets() -> Model {
 fn sets(forms: (Form, Form)) -> Model {
     model(SEEN, forms, &[(0, &[Set])], Some(&[0]), |domain| {
         if domain.overload_elsewhere(CpuId(1)) {
-            require(domain.overload_bits().contains(CpuId(0)), "a pull goes on and does not see whom to pull from");
+            require(domain.overload_bits().contains(CpuId(0)), "a pull goes on and sees no CPU to pull from");
         }
     })
 }

@@ -42,7 +42,7 @@ enum Requests {
 const AT_REST: &str = "push token 2: with no chain under way, nothing is left of one";
 
 /// Invariant 4.
-const FREE: &str = "push token 4: who holds the token finds the work free to claim";
+const FREE: &str = "push token 4: the token's holder finds the work free to claim";
 
 /// The forms of the bits.
 const FORMS: [Form; 3] = [Form::WHOLE, CORE, BYTES];
@@ -185,7 +185,7 @@ fn at_most_one_chain_is_under_way() {
     }
 }
 
-const ACCOUNTED: &str = "push token 3: who accounts for a request sees the CPUs that it is for";
+const ACCOUNTED: &str = "push token 3: a scan that accounts for a request sees the CPUs that it is for";
 
 /// Invariant 3: CPU 0 is overloaded, and CPU 1 knows it. CPU 1 requests a push while CPU 3 does.
 fn meets_a_starter(form: Form, requests: Requests, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
@@ -339,7 +339,7 @@ fn kept_requests_are_served() {
 /// Invariant 5: two CPUs claim the work, and run it if they may.
 pub(crate) fn two_claim() -> Model {
     let topology = topology();
-    Model::new("push token 5: who finds the work claimed is served by a later run", move || {
+    Model::new("push token 5: a CPU that finds the work claimed is served by a later run", move || {
         let domain = domain(&topology, Form::WHOLE, Form::WHOLE);
         let messages: Arc<[<Loom as Memory>::Atomic<u32>; 2]> = Arc::new(std::array::from_fn(|_| AtomicWord::new(0)));
         let seen = Arc::new(AtomicU64::new(0));

@@ -24,15 +24,15 @@ struct Progress {
 
 impl Progress {
     fn change(&self, change: impl FnOnce(&mut (u64, u64))) {
-        change(&mut self.counts.lock().expect("nobody panics with it"));
+        change(&mut self.counts.lock().expect("no thread panics with it"));
         self.changed.notify_all();
     }
 
     /// Waits until `there` is true. Returns false when that never happens.
     fn wait(&self, there: impl Fn(&(u64, u64)) -> bool) -> bool {
-        let counts = self.counts.lock().expect("nobody panics with it");
+        let counts = self.counts.lock().expect("no thread panics with it");
         let waited = self.changed.wait_timeout_while(counts, LONGEST_PHASE, |counts| !there(counts));
-        !waited.expect("nobody panics with it").1.timed_out()
+        !waited.expect("no thread panics with it").1.timed_out()
     }
 }
 
