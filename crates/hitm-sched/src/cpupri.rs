@@ -93,7 +93,7 @@ use crate::prio::{Level, Prio};
 /// The level of a CPU that is offline.
 const INVALID: i32 = -1;
 
-/// Tells whether a CPU's capacity suits a task. It is for machines with unequal CPUs.
+/// Returns whether a CPU's capacity suits a task. It is for machines with unequal CPUs.
 pub type Fits<'a> = &'a dyn Fn(CpuId) -> bool;
 
 /// The parameters of a search.

@@ -199,7 +199,7 @@ impl Mitigation {
             return Ok(Self::shipped());
         }
         if name.split('+').any(|part| part == "shipped") {
-            let (part, why) = ("shipped".to_owned(), "stands alone".to_owned());
+            let (part, why) = ("shipped".to_owned(), "cannot be combined with others".to_owned());
             return Err(UnknownMitigation { name: name.to_owned(), part, why });
         }
         for part in name.split('+') {

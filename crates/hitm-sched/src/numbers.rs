@@ -1,4 +1,4 @@
-//! The id allocator: it hands out numbers of tasks and of maps, which are used again.
+//! The id allocator: it allocates the numbers of tasks and of maps, which are used again.
 //!
 //! **Claim.** A CPU mostly takes a task number from a line of its own, where the number was given
 //! back. All CPUs meet in one list once in many tasks. That is half of the gain. The other half is
@@ -34,9 +34,9 @@
 //! use. Giving back and taking are under locks, and where numbers move between lists both locks are
 //! held. So each Release of a lock is followed by an Acquire of the same lock.
 //!
-//! **Cost.** Mostly one line, the CPU's own. The LLC's list is used once per half a magazine. The
-//! common list is used once per as many numbers times the CPUs of the LLC, if an LLC's CPUs give
-//! back more numbers than they take, or fewer. Both levels are needed. In a simulation on
+//! **Cost.** Mostly one line, the CPU's own. The LLC's list is used once per half a CPU's
+//! magazine. The common list is used once per half an LLC's magazine, if the LLC's CPUs give back
+//! more numbers than they take, or fewer. Both levels are needed. In a simulation on
 //! gnr-2x120, 240 of 480 CPUs create tasks all the time and the other 240 free them. A task then
 //! waits 75 cycles for the common list and 29.5K cycles for the LLC's. Without LLC magazines it
 //! waits 120K cycles for the common list, and without CPU magazines 107K for the LLC's. The

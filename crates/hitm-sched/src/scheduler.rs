@@ -43,10 +43,10 @@ pub enum Why {
     Exit,
 }
 
-/// What a waker tells about itself.
+/// A hint from a waker about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeHint {
-    /// It tells nothing.
+    /// No hint.
     #[default]
     None,
     /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
