@@ -5,7 +5,7 @@
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | none | runnable or running | | |
-//! | `SLEEPING` | waits for a wakeup | `TaskState::transition_to_sleeping`, under its run queue's lock | the waker |
+//! | `SLEEPING` | waits for a wakeup | `Task::transition_to_sleeping`, under its run queue's lock | the waker |
 //! | `WOKEN` | a wakeup came while it ran, or is in progress | any waker | the task, before it checks its condition |
 //! | `DEAD` | has ended, or has not begun | itself | the next task of its slot |
 //!
@@ -144,7 +144,7 @@ described! {
     }
 }
 
-/// The result of [`TaskState::wake`].
+/// The result of [`Task::wake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Wake {

@@ -30,7 +30,7 @@
 //!
 //! **Memory ordering.** 1, 2, 3 against a, b, c: the two SeqCst fences forbid store buffering. A
 //! task's work with data of its id comes before the next owner's work: by the switch's Release of
-//! the running map and the Acquire of 3, then by [`Bits`](super::bits::Bits).
+//! the running map and the Acquire of 3, then by [`Bits`].
 //!
 //! **Cost.** A switch to a valid entry: two loads of shared lines, a load and a store of the CPU's
 //! own line, no read-modify-write, and the fence. Otherwise the bits, at which all CPUs aim
