@@ -1,13 +1,16 @@
-//! What the seam costs natively: cpupri generic over [`Native`] memory beside two copies written by hand over the standard
-//! library's atomics, in one run: `cargo bench -p hitm-sched --bench cpupri`.
+//! The native cost of the seam: cpupri generic over [`Native`] memory, compared with two copies
+//! written by hand over the standard library's atomics, in one run: `cargo bench -p hitm-sched
+//! --bench cpupri`.
 //!
-//! - *by hand* is the same algorithm: bitmaps that may be split over parts of the machine, in either encoding, both said at run
-//!   time. The seam alone is between it and ours.
-//! - *whole* can only have one bitmap for the machine, as the baseline has. Between it and *by hand* is what the choice costs.
+//! - *by hand* is the same algorithm: bitmaps that may be split over parts of the machine, in
+//!   either encoding, both chosen at run time. It differs from ours only by the seam.
+//! - *whole* can only have one bitmap for the machine, as the baseline has. It differs from *by
+//!   hand* by the cost of that choice.
 //!
-//! All have 480 CPUs, the baseline's placement, one bitmap a level, and the same orderings. Many short rounds of them
-//! alternate, and the fastest of each counts: one thread that only computes is never faster than it can be, and whoever else
-//! uses the machine makes it slower. A ratio of 1.00 means that the seam is free.
+//! All have 480 CPUs, the baseline's placement, one bitmap per level, and the same orderings. Many
+//! short rounds of them alternate, and the fastest round of each counts. One thread that only
+//! computes cannot be faster than its minimum, and other users of the machine make it slower. A
+//! ratio of 1.00 means that the seam is free.
 //!
 //! | operation | what is done |
 //! |---|---|
@@ -17,9 +20,10 @@
 //! | `find_pinned` | priority 99 may run on eight CPUs, which run priority 99; level 0 has all others |
 //! | `find_none` | priority 99 looks for a CPU; all run priority 99 |
 //!
-//! **What it does not show.** Contention: one thread runs. What that costs is the simulated machine's to say.
-//! And small differences of the searches: their loops have a few instructions a level, and where the linker puts one changes
-//! its time by a quarter. `set` is steady.
+//! **Limits.** It does not show contention, as one thread runs. The simulated machine shows the
+//! cost of contention. It does not show small differences of the searches either. Their loops have
+//! a few instructions per level, and the address that the linker gives a loop changes its time by a
+//! quarter. `set` is steady.
 #![allow(missing_docs, reason = "a benchmark is its own documentation")]
 
 use std::hint::black_box;
@@ -34,17 +38,17 @@ use hitm_topology::{CpuId, Topology};
 
 const CPUS: usize = 480;
 const WORDS: usize = CPUS.div_ceil(u64::BITS as usize);
-/// The most urgent that a task can be.
+/// The most urgent priority.
 const URGENT: Prio = Prio::from_rt_priority(99);
 
-/// What all can do.
+/// The operations of all subjects.
 trait Subject {
     fn new(topology: &Topology, allowed: &CpuSet) -> Self;
     fn set(&self, cpu: CpuId, prio: Prio);
     fn find(&self, prio: Prio) -> Option<CpuSet>;
 }
 
-/// Ours.
+/// Our cpupri.
 struct Generic {
     cpupri: Cpupri<Native>,
     vecs: Box<Packed<Native>>,
@@ -75,14 +79,14 @@ impl Subject for Generic {
     }
 }
 
-/// A level of the copy: four a line.
+/// A level of the copy: four per line.
 #[repr(C)]
 struct Vector {
     count: AtomicI32,
     mask: AtomicU64,
 }
 
-/// A copy: no word, no lock, no placement of the seam's. A pointer is an index, as in ours.
+/// A copy without the seam's words, locks and placement. A pointer is an index, as in ours.
 struct Copied<B> {
     pri_to_cpu: Box<[Vector; Level::COUNT]>,
     cpu_to_pri: Box<[AtomicI32]>,
@@ -102,7 +106,7 @@ trait Masks {
     fn word(&self, row: usize, index: usize) -> u64;
 }
 
-/// One bitmap a level.
+/// One bitmap per level.
 struct WholeMasks(Box<[AtomicU64]>);
 
 impl Masks for WholeMasks {
@@ -158,7 +162,7 @@ impl SplitMasks {
 impl Masks for SplitMasks {
     fn new(topology: &Topology) -> Self {
         let words = topology.cpus().div_ceil(64);
-        // Said at run time: the compiler must not know that there is one part.
+        // Chosen at run time: the compiler must not know that there is one part.
         let (parts, encoding) = black_box((1, Encoding::Zeros));
         let part = |_| (0..Level::COUNT * words).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -275,7 +279,7 @@ impl<B: Masks> Subject for Copied<B> {
     }
 }
 
-/// An operation: which CPUs are allowed, which run priority 99 before it, and what is done.
+/// An operation: the allowed CPUs, the CPUs that run priority 99 before it, and the action.
 struct Operation {
     name: &'static str,
     allowed: std::ops::Range<u32>,
@@ -309,11 +313,11 @@ impl Operation {
         subject
     }
 
-    /// Nanoseconds of one.
+    /// Returns the nanoseconds per operation.
     fn time<S: Subject>(&self, subject: &S, times: u32) -> f64 {
         let start = Instant::now();
         for index in 0..times {
-            // What the compiler must not know: in a scheduler it does not either.
+            // The compiler must not know these values, as in a scheduler.
             let (cpu, normal, urgent) = (CpuId(black_box(index % ALL)), black_box(Prio::NONE), black_box(URGENT));
             match self.does {
                 Does::Set => {
@@ -329,7 +333,8 @@ impl Operation {
 }
 
 fn main() {
-    // Cargo says `--bench` when it measures; in `cargo test` it does not, and everything runs tiny.
+    // Cargo passes `--bench` to measure. `cargo test` does not, and then everything runs with tiny
+    // sizes.
     let (rounds, times) =
         if std::env::args().any(|argument| argument == "--bench") { (1_001, 4_000) } else { (1, 500) };
     let topology = hitm_topology::parse("pack:2 l3:3 core:40 pu:2").expect("a machine");

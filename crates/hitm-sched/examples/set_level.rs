@@ -1,10 +1,10 @@
-//! What it costs here, without contention, when a CPU changes its level in cpupri.
+//! Measures, on this machine and without contention, a CPU's change of its level in cpupri.
 //!
 //! `cargo run --release -p hitm-sched --example set_level`
 //!
-//! One thread moves one CPU between two levels and takes the time: four read-modify-writes on lines that it has. It says
-//! nothing about contention, which is what the simulated machine is for. A test of `hitm-cli` looks at the instructions of
-//! [`change`].
+//! One thread moves one CPU between two levels and measures the time: four read-modify-writes on
+//! lines that its core has. It tells nothing about contention; that is the simulated machine's
+//! task. A test of `hitm-cli` checks the instructions of [`change`].
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,10 +15,10 @@ use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::Level;
 use hitm_topology::CpuId;
 
-/// Changes in one measurement.
+/// Changes per measurement.
 const CHANGES: u32 = 1_000_000;
 
-/// One change: the function whose instructions are looked at.
+/// Changes the level once. The test checks the instructions of this function.
 #[inline(never)]
 fn change(cpupri: &Cpupri<Native>, vecs: &Packed<Native>, level: Level) {
     cpupri.set_level(vecs, CpuId(0), Some(level));

@@ -1,21 +1,26 @@
-//! Announcing what waits to those CPUs alone that could take it, and getting it from there.
+//! Advertising a waiting task to the CPUs that could run it, and pulling it from there.
 //!
-//! **Claim.** A task that waits because every CPU it may use is busy with something as urgent is announced to just those CPUs, or,
-//! when it may use many, to all. A CPU that becomes less urgent looks at its own line and at one an LLC.
+//! **Claim.** A task waits because all its CPUs are busy with something as urgent. It is advertised
+//! only to those CPUs, or to all if it may use many. A CPU that becomes less urgent reads its own
+//! line and one per LLC.
 //!
-//! **Origin.** Ours. The kernel has a CPU push as soon as it has a task that may move, and has a CPU that becomes less urgent ask all
-//! that are overloaded.
+//! **Origin.** Ours. In the kernel a CPU pushes as soon as it has a task that may move, and a CPU
+//! that becomes less urgent asks all overloaded CPUs.
 //!
-//! **Protocol.** Who announces: (1) looks for a place and finds none; (2) writes the [words](crate::waiting); (3) fences; (4) looks once
-//! more. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) reads the words; (4) where it takes away a
-//! [`floor`](crate::floor), reads them once more. Either the second look sees the priority or the words show the announcement.
+//! **Protocol.** The advertiser: (1) searches for a CPU and finds none; (2) writes the
+//! [words](crate::waiting); (3) fences; (4) searches once more. A CPU that becomes less urgent: (1)
+//! writes its queue's priority; (2) fences; (3) reads the words; (4) if it withdraws a
+//! [`floor`](crate::floor), reads them once more. Either the second search sees the priority, or
+//! the words show the advertisement.
 //!
-//! **Invariants.** With nothing in flight every task that could move and does not run is announced, and nothing else.
+//! **Invariants.** In a quiescent state every task that could move and does not run is advertised,
+//! and no other task.
 //!
 //! **Memory ordering.** That of the [words](crate::waiting), which fence.
 //!
-//! **Cost.** A wakeup that finds its CPU idle: nothing. Becoming less urgent: the own line and one an LLC, all of which hit while
-//! nobody waits. Waiting: a line for each CPU that may help, twice.
+//! **Cost.** A wakeup that finds its CPU idle: nothing. Becoming less urgent: the CPU's own line
+//! and one per LLC, all of which hit while no task waits. Waiting: one line per CPU that may run
+//! the task, twice.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 
@@ -25,27 +30,29 @@ use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-/// Tasks that may use no more CPUs than this are announced to each of them. Each costs a read-modify-write of a line that only that
-/// CPU reads; a task that may use more costs one of a line that all read when they become less urgent.
+/// A task that may use at most this many CPUs is advertised to each of them. That costs one
+/// read-modify-write per CPU, of a line that only that CPU reads. A task that may use more costs
+/// one read-modify-write of a line that all CPUs read when they become less urgent.
 const NARROW: u32 = 16;
 
-/// And only where they are at most one in so many of the machine's: few others then read what is told to all.
+/// A narrow task may use at most one CPU in this many of the machine's. Else a large part of the
+/// machine reads the advertisement to all anyway.
 const FEW_OF: u32 = 4;
 
-/// How a task is announced.
+/// How a task is advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Announced {
-    /// Not at all.
+    /// It is not advertised.
     No = 0,
     /// To each CPU that it may use.
     Each = 1,
-    /// To all.
+    /// To all CPUs.
     All = 2,
 }
 
 impl Announced {
-    /// From what a task keeps.
+    /// Decodes a task's word.
     pub(crate) fn from_word(word: u32) -> Self {
         match word {
             0 => Self::No,
@@ -60,11 +67,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Announced::from_word(self.tasks.get(id).announced.get())
     }
 
-    /// Announces what waits on `rq` and is not announced, `newest` first: mostly there is nothing else. Whether there was any: then the
-    /// caller looks for places once more.
+    /// Advertises the tasks of `rq` that wait and are not advertised. `newest` comes first: mostly
+    /// it is the only one. Returns whether there was any; then the caller must search for CPUs once
+    /// more.
     pub(crate) fn announce(&self, rq: &RqGuard<'_, P>, newest: Option<TaskId>) -> bool {
         if rq.rt.unannounced.get() == 0 || rq.needs_resched() {
-            // The CPU looks again before anything here has waited.
+            // The CPU picks again before a task here has waited.
             return false;
         }
         if let Some(newest) = newest {
@@ -79,17 +87,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         true
     }
 
-    /// A task has come to the pushable list of `rq`.
+    /// Counts a task that has come to the pushable list of `rq` and is not advertised yet.
     pub(crate) fn expect_announcement(&self, rq: &RqGuard<'_, P>) {
         rq.rt.unannounced.set(rq.rt.unannounced.get() + 1);
     }
 
-    /// Whether a task that may use `allowed` CPUs is announced to each of them.
+    /// Returns whether a task that may use `allowed` CPUs is advertised to each of them.
     fn is_narrow(&self, allowed: u32) -> bool {
         allowed <= NARROW && allowed.saturating_mul(FEW_OF) as usize <= self.topology.cpus()
     }
 
-    /// Announces `id`, of the pushable list of `rq`, if it is not announced.
+    /// Advertises `id`, which is in the pushable list of `rq`, unless it is advertised already.
     fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
         if self.announced(id) != Announced::No {
@@ -109,7 +117,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id`, which was in the pushable list of `rq`, does not wait there any more.
+    /// Withdraws the advertisement of `id`, which waited in the pushable list of `rq`.
     pub(crate) fn withdraw(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         match self.announced(id) {
             Announced::No => {
@@ -129,18 +137,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.tasks.get(id).announced.set(Announced::No as u32);
     }
 
-    /// The CPUs but that of `rq` that `id` may use. The same at its announcement and its withdrawal: what a task may use changes
-    /// while it is on no queue.
+    /// Returns the CPUs that `id` may use, except that of `rq`. The set is the same at its
+    /// advertisement and at its withdrawal, as affinity changes only while the task is on no queue.
     fn others(&self, rq: &RqGuard<'_, P>, id: TaskId) -> CpuSet {
         let mut others = self.tasks.allowed(id).load();
         others.remove(rq.cpu);
         others
     }
 
-    /// Gets what waits elsewhere and is more urgent than what is queued here.
+    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here.
     pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
         let mut pulled = self.pull_told(rq);
-        // A CPU that has found something is as busy as its LLC is said to be, and writes nothing.
+        // A CPU that has pulled a task is as busy as the floor of its LLC says, and writes nothing.
         if self.rd.waiting().floors.fell(rq.cpu, rq.highest()) {
             pulled |= self.pull_told(rq);
         }
@@ -149,7 +157,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Gets what this CPU is told of. Whether there was anything.
+    /// Pulls the tasks that are advertised to this CPU. Returns whether there was any.
     fn pull_told(&self, rq: &mut RqGuard<'_, P>) -> bool {
         let (near, anywhere) = self.rd.waiting().any_for(rq.cpu);
         if !near && !anywhere {

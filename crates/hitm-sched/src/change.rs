@@ -1,10 +1,11 @@
-//! Changing a task's priority or affinity while it may be queued, running or asleep.
+//! Changing a task's priority or affinity while it is queued, running or asleep.
 //!
-//! **Origin.** Linux's bracket: off the queue if queued, put if running, change, on the queue, set if running, then look at
-//! what follows from it. A priority that is lowered within the class goes to the head of its new level, since the task
-//! did not give up the CPU. Differences: a waiting task is pushed after every change, since who looked for work
-//! meanwhile has not found it, and since it may be more urgent now, or allowed elsewhere; a queue that a change makes less
-//! urgent pulls, whichever task was changed.
+//! **Origin.** Linux's bracket: dequeue the task if queued, put it if running, change it, enqueue
+//! it, set it if running, then act on the consequences. A priority that is lowered within the class
+//! puts the task at the head of its new level, since the task did not give up the CPU. There are
+//! two differences. First, a waiting task is pushed after every change: a CPU that searched for
+//! work meanwhile has missed the task, and the task may now be more urgent or allowed elsewhere.
+//! Second, a queue that a change makes less urgent pulls, whichever task was changed.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -16,18 +17,19 @@ use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::task::{Policy, TaskId};
 
-/// What came of moving a task that may not stay.
+/// The result of moving a task that may not stay.
 pub(crate) enum Relocation {
-    /// It has moved.
+    /// The task has moved.
     Moved,
-    /// The lock was let go, and the task does not wait on that queue any more.
+    /// The lock was released meanwhile, and the task does not wait on that queue any more.
     Gone,
-    /// It may not go there any more: another place is to be found.
+    /// The target may not take the task any more. The caller must find another.
     Refused,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Locks the queue that `id` is on, or was on last. The caller holds its `pi_lock`, so it stays asleep if it is.
+    /// Locks the queue that `id` is on or was on last. The caller holds the task's `pi_lock`, so a
+    /// sleeping task stays asleep.
     pub(crate) fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
         loop {
             let cpu = self.tasks.get(id).cpu();
@@ -62,14 +64,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if task.on_rq.get() == 0 {
             return;
         }
-        // With the same priority, but lent or not lent any more, it may be held or not.
+        // A task whose priority is the same may be throttled now, or no longer, because the
+        // priority is lent or not lent any more.
         if before != prio || self.has_real_time_limits() {
             self.look_after_change(&rq, id, before, highest);
         }
         self.run_balance(&mut rq);
     }
 
-    /// `id`, which is queued on `rq`, had priority `before` until now, and the queue `highest`.
+    /// Acts on the consequences of a change for `id`, which is queued on `rq`. `before` was its
+    /// priority before the change, and `highest` the queue's.
     fn look_after_change(&self, rq: &RqGuard<'_, P>, id: TaskId, before: Prio, highest: Prio) {
         let prio = self.tasks.get(id).prio();
         if highest < rq.highest() {
@@ -85,7 +89,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 }
             }
             _ if self.is_held_real_time(id) => {}
-            // Not urgent enough to run here.
+            // It is not urgent enough to run here.
             Some(curr) if self.rank(rq, curr) <= prio => {}
             _ => self.resched(rq),
         }
@@ -106,7 +110,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         if !allowed.contains(rq.cpu) {
             if rq.curr() == Some(id) {
-                // It goes when its CPU leaves it.
+                // It moves when its CPU leaves it.
                 self.resched(&rq);
             } else {
                 self.expel(&mut rq, id);
@@ -115,8 +119,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.run_balance(&mut rq);
     }
 
-    /// Off the queue, change, on the queue. A running task keeps its place at the head of its priority; for one that waits a push is
-    /// put off.
+    /// Dequeues the task, changes it, and enqueues it. A running task stays at the head of its
+    /// priority. For a waiting task it defers a push.
     pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
         let task = self.tasks.get(id);
         let queued = task.on_rq.get() != 0;
@@ -129,13 +133,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         change();
         self.enqueue(rq, id, lowered || running);
         if !running {
-            // Who looked for work meanwhile has not found it.
+            // A CPU that searched for work meanwhile has missed it.
             rq.request_balance(BALANCE_PUSH);
         }
     }
 
-    /// Moves `id`, which is queued on `rq` and does not run, to a CPU where it may. Called with the task's `pi_lock` or
-    /// by the CPU that goes offline.
+    /// Moves `id`, which is queued on `rq` and does not run, to a CPU where it may run. The caller
+    /// holds the task's `pi_lock`, or is the CPU that goes offline.
     pub(crate) fn expel(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
         loop {
             let target = self.roomiest_active(id, rq.cpu);
@@ -146,7 +150,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 Relocation::Moved => return,
                 Relocation::Gone => {
                     if rq.curr() == Some(id) {
-                        // Its CPU has taken it up. It goes when that leaves it.
+                        // Its CPU has picked it. It moves when that CPU leaves it.
                         self.resched(rq);
                     }
                     return;
@@ -162,7 +166,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if let_go && !self.waits_on(rq, id) {
             return Relocation::Gone;
         }
-        // Meanwhile the target may have gone, or the affinity may have been changed.
+        // The target may have gone offline meanwhile, or the affinity may have changed.
         if to.online.get() == 0 || self.nearest_active(id, target) != target {
             return Relocation::Refused;
         }
@@ -174,24 +178,25 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.move_away(rq, id, to);
         self.preempt_for(to, id);
         if to.rt.overloaded.get() != 0 {
-            // Pushing takes further locks, which the CPU there does when it holds its own alone.
+            // A push takes further locks. The target CPU does it when it holds only its own lock.
             to.request_balance(BALANCE_PUSH);
             self.resched(to);
         }
     }
 
-    /// Whether `id` is queued on `rq` and does not run. What the task itself says of that is under the lock of the queue that it
-    /// is on, which may be another by now; the lists here are under this one.
+    /// Returns whether `id` is queued on `rq` and does not run. The task's own words are under the
+    /// lock of its present queue, which may be another queue by now. The lists here are under this
+    /// queue's lock.
     fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
         rq.curr() != Some(id) && (self.queued(rq).contains(&id) || self.holds(rq.cpu, id))
     }
 
-    /// Whether `id` is held on `cpu`, by whatever class.
+    /// Returns whether `id` is throttled on `cpu`, in any class.
     fn holds(&self, cpu: CpuId, id: TaskId) -> bool {
         self.held(cpu).contains(&id) || self.held_real_time(cpu).iter().any(|&(_, held)| held == id)
     }
 
-    /// A CPU that runs something less urgent than `id`, else any where it may run.
+    /// Returns a CPU that runs something less urgent than `id`, else any CPU where `id` may run.
     fn roomiest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
         self.find_lowest(id, &CpuSet::new())
             .filter(|&target| target != cpu)

@@ -1,8 +1,8 @@
-//! What must hold when nothing is in flight, checked on plain data.
+//! The invariants of a quiescent state, checked on plain data.
 //!
-//! [`Snapshot`] is what the lists, the words and the bitmaps say, read one by one. [`Snapshot::violations`] knows the
-//! invariants of the mechanisms and nothing of how they are kept: it derives from the lists alone what every other word
-//! ought to be.
+//! [`Snapshot`] holds the contents of the lists, the words and the bitmaps, read one by one.
+//! [`Snapshot::violations`] knows the invariants of the mechanisms but not their implementation:
+//! from the lists alone it derives the expected value of every other word.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 use crate::waiting::{Waiting, WaitingSnapshot};
 
-/// One queue.
+/// One run queue.
 #[derive(Clone, Debug)]
 pub struct QueueSnapshot {
-    /// Whether the CPU takes part.
+    /// Whether the CPU is online.
     pub online: bool,
     /// The running task.
     pub running: Option<TaskId>,
@@ -33,13 +33,14 @@ pub struct QueueSnapshot {
     pub queued: Vec<(Prio, TaskId)>,
     /// The fair tasks among them, if there ever was one.
     pub fair: Option<FairSnapshot>,
-    /// The fair tasks that are queued beside these, in groups that have used up a quota.
+    /// The fair tasks that are queued here in groups that have used up a quota. They are not in
+    /// `queued`.
     pub held: Vec<TaskId>,
-    /// The real-time ones, each with the group in whose list it is.
+    /// The throttled real-time tasks, each with the group that has it in its list.
     pub held_real_time: Vec<(GroupId, TaskId)>,
     /// The pushable list, in its order.
     pub pushable: Vec<TaskId>,
-    /// The words that say what the lists hold.
+    /// The word for the number of queued tasks.
     pub nr_running: u32,
     /// As `nr_running`, of the real-time class.
     pub rt_nr_running: u32,
@@ -47,7 +48,7 @@ pub struct QueueSnapshot {
     pub highest_curr: Prio,
     /// The most urgent priority that could move.
     pub highest_next: Prio,
-    /// Whether the CPU has announced itself.
+    /// Whether the CPU has advertised itself as overloaded.
     pub overloaded: bool,
     /// The floor of its LLC: see [`floor`](crate::floor).
     pub floor: Option<Prio>,
@@ -62,30 +63,30 @@ pub struct TaskSnapshot {
     pub id: TaskId,
     /// Its priority.
     pub prio: Prio,
-    /// Where it may run.
+    /// The CPUs where it may run.
     pub allowed: CpuSet,
-    /// The CPU that it says it is on.
+    /// The CPU in its own word.
     pub cpu: CpuId,
     /// Its group.
     pub group: Option<GroupId>,
-    /// Whether it says that it is queued.
+    /// Whether its own word has it as queued.
     pub on_rq: bool,
     /// Whether it sleeps.
     pub sleeping: bool,
-    /// Whether its priority, if that is a real-time one, is lent.
+    /// Whether a real-time priority of the task is lent.
     pub lent: bool,
-    /// Whether it is announced as waiting, and to whom.
+    /// Whether it is advertised as waiting, and to which CPUs.
     pub announced: Announced,
 }
 
-/// Everything that a checker looks at.
+/// The state that a checker examines.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The queues, by CPU.
     pub queues: Vec<QueueSnapshot>,
     /// The tasks that live.
     pub tasks: Vec<TaskSnapshot>,
-    /// The groups, and those that were.
+    /// The groups, also those that have ended.
     pub groups: Vec<GroupSnapshot>,
     /// cpupri's counts and bitmaps, by level.
     pub levels: Vec<(i32, CpuSet)>,
@@ -93,21 +94,21 @@ pub struct Snapshot {
     pub overload_count: i32,
     /// The bitmap of overloaded CPUs.
     pub overload_bits: CpuSet,
-    /// The announcements, where the root domain has them instead of levels and overload.
+    /// The advertisements, if the root domain has them instead of levels and overload.
     pub waiting: Option<WaitingSnapshot>,
     /// Whether a push chain is under way.
     pub push_chain_active: bool,
-    /// The root domain's references less its attached CPUs.
+    /// The root domain's references minus its attached CPUs.
     pub chain_references: i32,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The queued real-time tasks, most urgent first.
+    /// Returns the queued real-time tasks, most urgent first.
     pub(crate) fn queued_real_time(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
         (0..Prio::REAL_TIME_COUNT as i32).flat_map(|prio| self.queue_of(rq, Prio(prio)).collect()).collect()
     }
 
-    /// The queued tasks, most urgent first, the fair ones last.
+    /// Returns the queued tasks, most urgent first, fair ones last.
     pub(crate) fn queued(&self, rq: &RqGuard<'_, P>) -> Vec<TaskId> {
         let mut queued = self.queued_real_time(rq);
         queued.extend(self.queued_fair(rq.cpu));
@@ -166,14 +167,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             overload_count: self.rd.overload_count(),
             overload_bits: self.rd.overload_bits(),
             push_chain_active: self.rd.push_chain_active(),
-            // Relaxed: nothing is in flight.
+            // Relaxed: the state is quiescent.
             chain_references: self.rd.words().refcount().load(Ordering::Relaxed) - self.topology.cpus() as i32,
         }
     }
 }
 
 impl QueueSnapshot {
-    /// Whether `id` is on it, held or not.
+    /// Returns whether `id` is on the queue, throttled or not.
     #[must_use]
     pub fn has(&self, id: TaskId) -> bool {
         let mut held = self.held.iter().chain(self.held_real_time.iter().map(|(_, held)| held));
@@ -186,7 +187,7 @@ impl Snapshot {
         self.tasks.iter().find(|task| task.id == id)
     }
 
-    /// Every invariant that does not hold, in words.
+    /// Returns a sentence for every violated invariant.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
@@ -225,7 +226,7 @@ impl Snapshot {
         expect("overloaded", &queue.overloaded, &!queue.pushable.is_empty());
         let first = queue.pushable.first().and_then(|&id| self.task(id));
         expect("highest_prio.next", &queue.highest_next, &first.map_or(Prio::NONE, |task| task.prio));
-        // The tasks that could move, in the order in which they should stand.
+        // The tasks that could move, in their expected order.
         let mut movable = real_time;
         movable.retain(|&id| queue.running != Some(id) && self.task(id).is_some_and(|task| task.allowed.len() > 1));
         let mut pushable = queue.pushable.clone();
@@ -261,7 +262,8 @@ impl Snapshot {
         }
     }
 
-    /// The group that holds a task on `cpu`, or would if it were queued there.
+    /// Returns the group that throttles a task on `cpu`, or would throttle it if it were queued
+    /// there.
     fn holder_on(&self, cpu: CpuId, task: &TaskSnapshot) -> Option<GroupId> {
         if !task.prio.is_real_time() || task.lent {
             return None;
@@ -269,7 +271,7 @@ impl Snapshot {
         holder_of(&self.groups, cpu, task.group)
     }
 
-    /// Each real-time task is held by whom it should be, or by nobody.
+    /// Checks that each real-time task is throttled by the expected group, or by none.
     fn check_held(&self, cpu: CpuId, queue: &QueueSnapshot, fail: &mut dyn FnMut(String)) {
         let real_time = queue.queued.iter().filter(|(prio, _)| prio.is_real_time()).map(|&(_, id)| (None, id));
         for (holder, id) in real_time.chain(queue.held_real_time.iter().map(|&(holder, id)| (Some(holder), id))) {
@@ -350,19 +352,21 @@ impl Snapshot {
         if self.push_chain_active || self.chain_references != 0 {
             fail(format!(
                 "a push chain is {}, with {} references",
-                if self.push_chain_active { "under way" } else { "at rest" },
+                if self.push_chain_active { "under way" } else { "not under way" },
                 self.chain_references
             ));
         }
     }
 
-    /// Where a queued task waits on a CPU while a less urgent one, or none, runs on a CPU that it may use, in words. Empty when
-    /// the most urgent tasks run, as far as affinities let them.
+    /// Returns a sentence for each queued task that waits on a CPU while another CPU that it may
+    /// use runs a less urgent task or none. The result is empty when the most urgent tasks run, as
+    /// far as affinities permit.
     ///
-    /// Fair tasks inherit no such promise: they wait while other CPUs idle until those balance. Where a task would be held it may not run.
+    /// Fair tasks have no such promise: they wait while other CPUs are idle, until those CPUs
+    /// balance. A CPU where a task would be throttled does not count.
     ///
-    /// A task whose affinity gave way because all of its CPUs had gone is not counted: it goes back when it next wakes, or
-    /// makes way.
+    /// A task whose affinity was ignored because all its CPUs had gone offline does not count. It
+    /// goes back at its next wakeup, or gives way.
     #[must_use]
     pub fn priority_inversions(&self) -> Vec<String> {
         let mut found = Vec::new();

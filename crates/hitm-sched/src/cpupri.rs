@@ -1,18 +1,21 @@
-//! cpupri: which CPUs run something less urgent than this.
+//! cpupri: which CPUs run something less urgent than a given priority.
 //!
-//! **Claim.** For each priority level a count of the CPUs at it and a set of them. A CPU that changes level does four
-//! read-modify-writes, or stores where sets and counts are bytes; a search reads counts upward from the lowest level and looks at sets
-//! where a count is not zero.
-//! Use it to place a real-time task; a snapshot is all it gives, and callers look again under run queue locks.
+//! **Claim.** Each priority level has a count and a set of the CPUs at that level. A CPU that
+//! changes its level does four read-modify-writes, or stores where sets and counts are bytes. A
+//! search reads counts upward from the lowest level and reads the sets of levels whose count is not
+//! zero. cpupri serves the placement of real-time tasks. Its answer is only a snapshot, so callers
+//! check again under run queue locks.
 //!
-//! **Origin.** Gregory Haskins, Linux 2.6.25, in the form of v5.11 to v7.1 with 101 levels. Placements: Pan Deng, patches 1 and
-//! 4 of "sched/rt: mitigate root_domain cache line contention", 2025. Differences: the orderings below instead of
-//! full barriers; scopes beyond the node; counts that are split too; sets and counts of one byte a CPU.
+//! **Origin.** Gregory Haskins, Linux 2.6.25, in the form of v5.11 to v7.1 with 101 levels. The
+//! placements are patches 1 and 4 of Pan Deng, "[PATCH v2 0/4] sched/rt: mitigate root_domain cache
+//! line contention", LKML, 2025-07-21. Differences: the orderings below instead of full barriers;
+//! more scopes than the node; split counts too; sets and counts of one byte per CPU.
 //!
-//! **Roles.** `set` is called under the run queue lock of the CPU that it is about, so two `set`s of one CPU never
-//! overlap. `find` is called by anybody.
+//! **Roles.** `set` is called under the run queue lock of the CPU that it is about, so two `set`s
+//! of one CPU never overlap. Any CPU calls `find`.
 //!
-//! **State.** Level, count and bit of a CPU that moves from level *old* to level *new*, in the order of the protocol:
+//! **State.** Level, count and bit of a CPU that moves from level *old* to level *new*, in the
+//! order of the protocol:
 //!
 //! | step | `set` | state that others can see |
 //! |---|---|---|
@@ -24,17 +27,19 @@
 //! | 6 | writes its own level | new |
 //!
 //! **Invariants.**
-//! 1. With no `set` in flight, each count is the population of its bitmap and each CPU's bit is at its level and nowhere
-//!    else; an offline CPU's is nowhere.
+//! 1. With no `set` in flight, each count is the number of bits in its bitmap. Each online CPU's
+//!    bit is at its level and at no other. An offline CPU has no bit.
 //! 2. A CPU that moves between two levels has its bit in at least one of them at every instant.
-//! 3. Who sees a count because of a CPU sees that CPU's bit, or sees it leaving.
-//! 4. While a CPU only ever becomes more urgent and stays below the searcher's level, no search fails.
-//! 5. What `find` returns is a non-empty subset of the allowed and active CPUs, none of which was at the searcher's level
-//!    or above during the whole call.
-//! 6. After the same single-threaded history every placement, scope and encoding gives the same answers.
+//! 3. A reader that sees a count because of a CPU also sees that CPU's bit, or sees that the CPU is
+//!    leaving.
+//! 4. While a CPU only becomes more urgent and stays below the searcher's level, no search fails.
+//! 5. `find` returns a non-empty subset of the allowed and active CPUs. None of them was at the
+//!    searcher's level or above during the whole call.
+//! 6. After the same single-threaded history every placement, scope and encoding gives the same
+//!    answers.
 //! 7. A `set` to the same level writes nothing.
-//! 8. A CPU that becomes less urgent and then looks for overloaded ones, and one that announces itself as overloaded and then searches, do
-//!    not miss each other.
+//! 8. A CPU that becomes less urgent looks for overloaded CPUs next. A CPU that advertises itself
+//!    as overloaded searches next. At least one of the two sees the other.
 //!
 //! **Memory ordering.**
 //!
@@ -44,27 +49,37 @@
 //! | `set` step 4, subtract Release | `find`, load of the old count Acquire | the new count of step 3: invariant 4 |
 //! | `set` step 5, clear Release | `find`, loads of the bitmap Acquire | the new count of step 3, for a search that found the old count and then an empty bitmap: invariant 4 |
 //!
-//! Where sets or counts are bytes, "add" and "clear" are stores of the same ordering. A plain store is right there, also to the byte of a
-//! CPU that is not the caller's: every `set` of a CPU holds that CPU's queue lock (`enqueue` and `dequeue`, which get the lock's guard, and
-//! `hotplug`), so a byte's stores never overlap and follow each other in the lock's order; a byte says of one CPU whether it is in, so no
-//! store overwrites what somebody else said; and stores to the bytes beside it are other locations. A search pairs with a store as with
-//! an add: what it reads is the entry, the leave, or a later store under the same lock, which comes after either.
+//! The last row is needed although it decides no count. With Relaxed loads of the bitmap a search
+//! can see that the old bit is gone and then read a stale count one level up. The model checker
+//! finds this case.
 //!
-//! Invariant 8 is the shape SB: each of two writes a word and then reads what the other wrote. On x86 an add is a full barrier and
-//! settles it. A store is none, so with counts in bytes the less urgent CPU fences, SeqCst, at the end of `set`, and with the overload
-//! count in bytes the overloaded one at the end of `set_overload`.
+//! Where sets or counts are bytes, "add" and "clear" are stores of the same ordering. A plain store
+//! is correct, also to the byte of a CPU other than the caller's:
 //!
-//! The last pair is needed although no count is decided by it: with Relaxed loads of the bitmap a search can see the old
-//! bit gone and then, one level up, a stale count. The model checker finds it.
+//! - Every `set` of a CPU holds that CPU's queue lock. Its callers are `enqueue` and `dequeue`,
+//!   which take the lock's guard, and `hotplug`. So the stores to a byte never overlap, and they
+//!   follow each other in the lock's order.
+//! - A byte holds the state of one CPU, so a store never overwrites another CPU's state. Stores to
+//!   the bytes beside it are to other locations.
+//! - A search pairs with a store as with an add. It reads the store of the entry, the store of the
+//!   exit, or a later store under the same lock, which comes after both.
 //!
-//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs), and `cpupri_counts` for counts that are split. The bitmaps stand elsewhere, on lines of their own, one bitmap a
-//! level and part. `cpu_to_pri` is a dense array, sixteen CPUs a line, as in the original.
+//! Invariant 8 is the store-buffering shape: two CPUs each write a word and then read the word that
+//! the other wrote. On x86 an add is a full barrier, which is enough. A store is not a barrier.
+//! With counts in bytes the less urgent CPU therefore executes a SeqCst fence at the end of `set`.
+//! With the overload count in bytes the overloaded CPU does so at the end of `set_overload`.
 //!
-//! **Cost.** `set`: four read-modify-writes, four to six lines; with bytes, two or four of them are stores. `find`: a load a level
-//! (a line every four levels when packed, one each when split, seven lines a part when the counts are split) up to the level found, there a
-//! load of each bitmap word, or of each allowed byte, twice.
+//! **Layout.** See [`cpupri_vecs`](crate::cpupri_vecs), and `cpupri_counts` for split counts. Each
+//! level and part has a bitmap on lines of its own. `cpu_to_pri` is a dense array with sixteen CPUs
+//! per line, as in the original.
 //!
-//! **Limits.** Not linearisable. A CPU that becomes *less* urgent may be missed by a search; it pulls for itself.
+//! **Cost.** `set`: four read-modify-writes, four to six lines; with bytes, two or four of them are
+//! stores. `find`: one load per level up to the level found. That is one line per four levels when
+//! packed, one line per level when split, and seven lines per part when the counts are split. At
+//! the level found it loads each bitmap word, or each allowed byte, twice.
+//!
+//! **Limits.** It is not linearisable. A search may miss a CPU that becomes *less* urgent; that CPU
+//! pulls.
 
 use std::sync::atomic::Ordering;
 
@@ -78,47 +93,47 @@ use crate::prio::{Level, Prio};
 /// The level of a CPU that is offline.
 const INVALID: i32 = -1;
 
-/// Whether a CPU's capacity suits a task: used on machines with unequal CPUs.
+/// Returns whether a CPU's capacity suits a task. It is for machines with unequal CPUs.
 pub type Fits<'a> = &'a dyn Fn(CpuId) -> bool;
 
-/// Who searches, and what for.
+/// The parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a, M: Memory> {
-    /// Finds CPUs below this priority's level.
+    /// The search finds CPUs below this priority's level.
     pub prio: Prio,
-    /// Where the task may run.
+    /// The CPUs where the task may run.
     pub allowed: &'a CpuMask<M>,
-    /// The CPU that searches: its part of the bitmaps is looked at first.
+    /// The searching CPU. The search begins with its part of the bitmaps.
     pub here: CpuId,
 }
 
 /// How cpupri's sets and counts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpupriForm {
-    /// The sets of CPUs, one a level.
+    /// The sets of CPUs, one per level.
     pub mask: Form,
-    /// How many CPUs there are at each level. Whole, they are where the vectors have them.
+    /// The counts of CPUs per level. In the whole form they are in the vectors.
     pub count: Form,
     /// How split bitmaps are encoded.
     pub encoding: Encoding,
 }
 
 impl CpupriForm {
-    /// One bitmap and one count a level.
+    /// One bitmap and one count per level.
     pub const WHOLE: Self = Self { mask: Form::WHOLE, count: Form::WHOLE, encoding: Encoding::Zeros };
 }
 
-/// The parts of cpupri that stand outside the root domain's own lines.
+/// The parts of cpupri outside the root domain's own lines.
 #[derive(Debug)]
 pub struct Cpupri<M: Memory> {
     masks: ScopedSets<M>,
     counts: LevelCounts<M>,
-    /// Each CPU's level, or [`INVALID`]. Written and read by `set` alone.
+    /// Each CPU's level, or [`INVALID`]. Only `set` writes and reads it.
     cpu_to_pri: PlacedSlice<M, M::Plain<i32>>,
 }
 
 impl<M: Memory> Cpupri<M> {
-    /// Every CPU offline, with the vectors that go with it.
+    /// Creates a cpupri with all CPUs offline, and the vectors that belong to it.
     #[must_use]
     pub fn new<V: CpupriVecs<M>>(topology: &Topology, form: CpupriForm) -> (Self, V) {
         let CpupriForm { mask, count, encoding } = form;
@@ -131,14 +146,16 @@ impl<M: Memory> Cpupri<M> {
         (Self { masks, counts, cpu_to_pri }, vecs)
     }
 
-    /// `cpu`, whose run queue lock the caller holds, now runs at `prio`; nothing takes it offline.
+    /// Sets the priority that `cpu` now runs at; `None` takes it offline. The caller holds the run
+    /// queue lock of `cpu`.
     pub fn set<V: CpupriVecs<M>>(&self, vecs: &V, cpu: CpuId, prio: Option<Prio>) {
         self.set_level(vecs, cpu, prio.map(Prio::level));
     }
 
-    /// As [`Cpupri::set`], by level: [`Level::HIGHER`] has no priority of ours.
+    /// Sets the level like [`Cpupri::set`]. No priority of ours has the level [`Level::HIGHER`].
     pub fn set_level<V: CpupriVecs<M>>(&self, vecs: &V, cpu: CpuId, new: Option<Level>) {
-        // Relaxed: a pointer that is written at construction only. So are all pointers here.
+        // Relaxed: this pointer is written at construction only. The same holds for all pointers
+        // here.
         let array = vecs.cpu_to_pri().load(Ordering::Relaxed) as usize;
         let own = &self.cpu_to_pri[array + cpu.index()];
         let old = u32::try_from(own.get()).ok().map(Level);
@@ -150,7 +167,8 @@ impl<M: Memory> Cpupri<M> {
             let pointer = vecs.mask(new).load(Ordering::Relaxed);
             self.masks.row(pointer).set(cpu, BIT_SET);
             match self.counts.of(vecs, cpu, new) {
-                // Release: publishes the bit. Pairs with the Acquire load of the count in `available_at`.
+                // Release: publishes the bit. Pairs with the Acquire load of the count in
+                // `available_at`.
                 #[cfg(not(feature = "other-operation"))]
                 Counter::Shared(count) => _ = count.fetch_add(1, COUNT_ENTERED),
                 #[cfg(feature = "other-operation")]
@@ -160,8 +178,8 @@ impl<M: Memory> Cpupri<M> {
             }
         }
         if let Some(old) = old {
-            // Release, of both: publishes the entry at the new level, for a search that no longer finds this one.
-            // Pairs with the Acquire load of the count in `available_at`.
+            // Release, of both: publishes the entry at the new level to a search that does not find
+            // this one any more. Pairs with the Acquire load of the count in `available_at`.
             match self.counts.of(vecs, cpu, old) {
                 Counter::Shared(count) => _ = count.fetch_sub(1, Ordering::Release),
                 // Release: as above.
@@ -169,32 +187,35 @@ impl<M: Memory> Cpupri<M> {
             }
             // Relaxed: constant, as above.
             let pointer = vecs.mask(old).load(Ordering::Relaxed);
-            // Release: as for the count, for a search that has passed the count. Pairs with the Acquire loads of
-            // the bitmap in `find_at`.
+            // Release: as for the count, for a search that has passed the count. Pairs with the
+            // Acquire loads of the bitmap in `find_at`.
             self.masks.row(pointer).clear(cpu, Ordering::Release);
         }
         if self.counts.are_stored() && old.is_none_or(|old| new < Some(old)) {
-            // SeqCst: a CPU that has become less urgent, or come online, looks for overloaded ones next; who announces itself as
-            // overloaded searches here next: one of the two must see the other. Pairs with the operation or the fence at the end
-            // of `set_overload`. The adds of other forms are such an operation.
+            // SeqCst: a CPU that has become less urgent, or has come online, looks for overloaded
+            // CPUs next. A CPU that advertises itself as overloaded searches here next. One of the
+            // two must see the other. Pairs with the operation or the fence at the end of
+            // `set_overload`. In other forms the add is such an operation.
             M::fence(Ordering::SeqCst);
         }
         own.set(new.map_or(INVALID, |level| level.0 as i32));
     }
 
-    /// Whether any CPU that `search` allows runs something less urgent.
+    /// Returns whether a CPU that `search` allows runs something less urgent.
     #[must_use]
     pub fn any<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>) -> bool {
         Self::levels_below(search).any(|level| self.available_at(vecs, search, level).is_some())
     }
 
-    /// The allowed and `active` CPUs at the lowest level that has any, if that is below the searcher's.
+    /// Returns the allowed and `active` CPUs at the lowest level that has such CPUs, if that level
+    /// is below the searcher's.
     #[must_use]
     pub fn find<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>) -> Option<CpuSet> {
         Self::levels_below(search).find_map(|level| self.find_at(vecs, search, active, level))
     }
 
-    /// As [`Cpupri::find`], of CPUs that fit; where no level has one that fits, of all.
+    /// Searches like [`Cpupri::find`], but only for CPUs that fit. If no level has a CPU that fits,
+    /// all CPUs count.
     #[must_use]
     pub fn find_fitting<V: CpupriVecs<M>>(
         &self,
@@ -208,7 +229,7 @@ impl<M: Memory> Cpupri<M> {
             let fitting: CpuSet = found.iter().filter(|&cpu| fits(cpu)).collect();
             (!fitting.is_empty()).then_some(fitting)
         };
-        // Priority wins over fit.
+        // Priority comes before fit.
         Self::levels_below(search).find_map(fitting).or_else(|| self.find(vecs, search, active))
     }
 
@@ -216,11 +237,11 @@ impl<M: Memory> Cpupri<M> {
         (0..search.prio.level().0).map(Level)
     }
 
-    /// The pointer to the bitmap of `level`, if an allowed CPU is in it.
+    /// Returns the pointer to the bitmap of `level`, if the bitmap has an allowed CPU.
     #[inline]
     fn available_at<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, level: Level) -> Option<u64> {
-        // Acquire loads, also where the count is zero: this level is read before the next one. Pair with the Releases in
-        // `set_level`.
+        // Acquire loads, also where the count is zero, so this level is read before the next one.
+        // They pair with the Releases in `set_level`.
         if !self.counts.any(vecs, level, search.here) {
             return None;
         }
@@ -230,7 +251,7 @@ impl<M: Memory> Cpupri<M> {
         self.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
     }
 
-    /// The allowed and `active` CPUs at `level`, if there are any.
+    /// Returns the allowed and `active` CPUs at `level`, if there are any.
     #[inline]
     fn find_at<V: CpupriVecs<M>>(
         &self,
@@ -240,7 +261,7 @@ impl<M: Memory> Cpupri<M> {
         level: Level,
     ) -> Option<CpuSet> {
         let pointer = self.available_at(vecs, search, level)?;
-        // Acquire: as in `available_at`. Bits may have gone since then.
+        // Acquire: as in `available_at`. Bits may have been cleared since then.
         let mut found = self.masks.row(pointer).intersection(search.allowed, MASK_READ);
         for index in 0..found.words() {
             found.set_word(index, found.word(index) & active.word(index));
@@ -248,45 +269,46 @@ impl<M: Memory> Cpupri<M> {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Bytes of the bitmaps and the array, whole lines.
+    /// Returns the bytes of the bitmaps and the array, in whole lines.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.masks.bytes() + self.counts.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
     }
 
-    /// The CPUs whose bit is at `level`, for checkers.
+    /// Returns the CPUs whose bit is at `level`, for checkers.
     pub fn cpus_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> CpuSet {
-        // Relaxed: constant; checkers look when nothing is in flight.
+        // Relaxed: constant; checkers look in a quiescent state.
         self.masks.row(vecs.mask(level).load(Ordering::Relaxed)).snapshot()
     }
 
-    /// How many CPUs are counted at `level`, for checkers.
+    /// Returns the count of CPUs at `level`, for checkers.
     pub fn count_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> i32 {
         self.counts.sum(vecs, level)
     }
 
-    /// The level that `cpu` was last set to, for checkers.
+    /// Returns the level that `cpu` was last set to, for checkers.
     #[must_use]
     pub fn level_of(&self, cpu: CpuId) -> Option<Level> {
         u32::try_from(self.cpu_to_pri[cpu.index()].peek()).ok().map(Level)
     }
 }
 
-/// What the feature `other-operation` puts in the place of one add: a load, then compare-exchanges until one succeeds.
+/// The replacement that the feature `other-operation` uses for one add: a load, then CASes until
+/// one succeeds.
 #[cfg(feature = "other-operation")]
 #[track_caller]
 fn add_by_compare_exchange<M: Memory>(count: &M::Atomic<i32>) {
-    // Relaxed: a guess, which the compare-exchange checks.
+    // Relaxed: a guess that the compare-exchange checks.
     let mut seen = count.load(Ordering::Relaxed);
-    // Release, as the add that it stands for; Relaxed where it fails, which publishes nothing.
+    // Release, as the add that it replaces. Relaxed on failure, which publishes nothing.
     while let Err(now) = count.compare_exchange(seen, seen + 1, COUNT_ENTERED, Ordering::Relaxed) {
         seen = now;
     }
 }
 
-/// How a bit is set: Relaxed, since the count that follows publishes it.
+/// The ordering of setting a bit: Relaxed, as the count that follows publishes the bit.
 const BIT_SET: Ordering = Ordering::Relaxed;
-/// How a level's count is raised: Release, see the module's table.
+/// The ordering of incrementing a level's count: Release, see the module's table.
 const COUNT_ENTERED: Ordering = Ordering::Release;
-/// How a bitmap is read: Acquire, see the module's table.
+/// The ordering of reading a bitmap: Acquire, see the module's table.
 const MASK_READ: Ordering = Ordering::Acquire;

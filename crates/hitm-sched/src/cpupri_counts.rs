@@ -1,28 +1,35 @@
-//! cpupri's counts of CPUs a level, split over the parts of a topology.
+//! cpupri's counts of CPUs per level, split over the parts of a topology.
 //!
-//! **Claim.** A CPU that enters or leaves a level writes its own part's count; a search of a level reads the parts' counts, its own
-//! first, and stops at the first that is not zero.
+//! **Claim.** A CPU that enters or leaves a level writes the count of its own part. A search of a
+//! level reads the parts' counts, its own part's first, and stops at the first that is not zero.
 //!
-//! **Origin.** Ours: patch 4 of "sched/rt: mitigate root_domain cache line contention" splits a level's bitmap and leaves its count, one word
-//! that every CPU which enters or leaves the level changes; patch 3 does this for the count of overloaded CPUs.
+//! **Origin.** Ours. Pan Deng, "[PATCH v2 4/4] sched/rt: Split cpupri_vec->cpumask to per NUMA node
+//! to reduce contention", LKML, 2025-07-21, splits a level's bitmap but not its count. Every CPU
+//! that enters or leaves the level changes that one word. Patch 3 of the same series splits the
+//! count of overloaded CPUs in this way.
 //!
-//! **State.** Three forms. *Whole*: the words of [`cpupri_vecs`](crate::cpupri_vecs). *Parts*: an object a part. *Bytes*: a byte a CPU and level,
-//! 1 while the CPU is there: what a part of one CPU counts, stored instead of added. In the last two the words of `cpupri_vecs` stay 0,
-//! and nobody reads them.
+//! **State.** There are three forms. *Whole*: the words of [`cpupri_vecs`](crate::cpupri_vecs).
+//! *Parts*: one object per part. *Bytes*: one byte per CPU and level, 1 while the CPU is at the
+//! level. A byte has the content of a count for one CPU, but is stored instead of added. In the
+//! last two forms the words of `cpupri_vecs` stay 0 and are not read.
 //!
-//! **Invariant.** A part's count is never negative, as a CPU is always in the same part and leaves only what it has entered. So some
-//! part's count is not zero exactly where the whole count would not be, and a search may stop at the first such.
+//! **Invariant.** A part's count is never negative: a CPU is always in the same part, and leaves
+//! only levels that it has entered. So some part's count is nonzero exactly when the whole count
+//! would be nonzero, and a search may stop at the first such part.
 //!
-//! **Memory ordering.** As of the whole count, see [`cpupri`](crate::cpupri): a CPU's entry and its leave of the level before are made
-//! in words of the same part, and a search that goes by reads that part of both levels, Acquire.
+//! **Memory ordering.** As of the whole count, see [`cpupri`](crate::cpupri). A CPU enters the new
+//! level and leaves the old one in words of the same part. A search reads that part of both levels
+//! with Acquire loads.
 //!
-//! **Layout.** A part's counts are together, eight lines on its node, written by its CPUs and read by every search that finds nothing in
-//! the parts before it. Level 0's, which every CPU of the part changes when it begins or ends real-time work, is alone on the first line; the others
-//! stand sixteen a line, so that a search upward reads seven lines a part for a hundred levels and not a hundred. Bytes stand by level, a
-//! line's start each, as those of the bitmaps.
+//! **Layout.** A part's counts are together in eight lines on the part's node. The part's CPUs
+//! write them. A search reads them if it finds nothing in the parts before. Level 0's count is
+//! alone on the first line, as every CPU of the part changes it when it begins or ends real-time
+//! work. The other counts are sixteen per line, so an upward search reads seven lines per part for
+//! a hundred levels instead of a hundred. Bytes are grouped by level. Each level's bytes start a
+//! line, like those of the bitmaps.
 //!
-//! **Cost.** Entry, leave: a read-modify-write each, or a store. A search: a load a part and level until one is not zero; of bytes, a load a
-//! CPU and level.
+//! **Cost.** Entry and exit: one read-modify-write or store each. A search: one load per part and
+//! level until a count is nonzero; with bytes, one load per CPU and level.
 
 use hitm_memory::{AtomicWord, Field, Form, LINE, Memory, PlacedSlice, ScopedBytes};
 use hitm_topology::{CpuId, Scope, Topology};
@@ -30,39 +37,40 @@ use hitm_topology::{CpuId, Scope, Topology};
 use crate::cpupri_vecs::CpupriVecs;
 use crate::prio::Level;
 
-/// The object that holds a part's counts, or its bytes.
+/// The name of the object that holds a part's counts or bytes.
 pub(crate) const OBJECT: &str = "cpupri_counts";
 
-/// Words before the count of level 1: level 0's is alone on its line, where layouts hold.
+/// Returns the number of words before the count of level 1. Where layouts are exact, level 0's
+/// count is alone on its line.
 const fn alone<M: Memory>() -> usize {
     if M::EXACT { LINE / size_of::<i32>() } else { 1 }
 }
 
-/// Where the counts are.
+/// The counts in one of three forms.
 #[derive(Debug)]
 pub(crate) enum LevelCounts<M: Memory> {
-    /// Where the vectors have them.
+    /// In the vectors.
     Whole,
-    /// A vector a part.
+    /// One vector per part.
     Parts {
         /// By part.
         parts: Box<[PlacedSlice<M, M::Atomic<i32>>]>,
         /// By CPU.
         part_of: Box<[u32]>,
     },
-    /// A byte a CPU and level.
+    /// One byte per CPU and level.
     Bytes(ScopedBytes<M>),
 }
 
-/// What a CPU is counted in at a level.
+/// The word that counts a CPU at a level.
 pub(crate) enum Counter<'a, M: Memory> {
-    /// A number that others change too.
+    /// A number that other CPUs change too.
     Shared(&'a M::Atomic<i32>),
-    /// A byte that nobody stores to but under the CPU's run queue lock.
+    /// A byte that is stored only under the CPU's run queue lock.
     Own(&'a M::Atomic<u8>),
 }
 
-/// Where the count of `level` is among a part's.
+/// Returns the index of the count of `level` in a part's counts.
 #[inline]
 fn index_of<M: Memory>(level: Level) -> usize {
     match level.index() {
@@ -71,7 +79,7 @@ fn index_of<M: Memory>(level: Level) -> usize {
     }
 }
 
-/// The size of a part's counts, and their fields.
+/// Returns the size and the fields of a part's counts.
 pub(crate) fn layout(levels: usize) -> (usize, Vec<Field>) {
     let size = size_of::<i32>();
     let normal = Field::word(
@@ -93,7 +101,7 @@ pub(crate) fn layout(levels: usize) -> (usize, Vec<Field>) {
 }
 
 impl<M: Memory> LevelCounts<M> {
-    /// All 0.
+    /// Creates counts that are all 0.
     pub(crate) fn new(levels: usize, topology: &Topology, form: Form) -> Self {
         match form {
             Form::Words(Scope::Machine) => Self::Whole,
@@ -113,7 +121,7 @@ impl<M: Memory> LevelCounts<M> {
         }
     }
 
-    /// What `cpu` is counted in at `level`.
+    /// Returns the word that counts `cpu` at `level`.
     #[inline]
     pub(crate) fn of<'a, V: CpupriVecs<M>>(&'a self, vecs: &'a V, cpu: CpuId, level: Level) -> Counter<'a, M> {
         match self {
@@ -125,7 +133,8 @@ impl<M: Memory> LevelCounts<M> {
         }
     }
 
-    /// Whether any CPU is counted at `level`. Looks at the part of `here` first and stops at the first.
+    /// Returns whether any CPU is counted at `level`. Reads the part of `here` first and stops at
+    /// the first nonzero count.
     #[inline]
     #[track_caller]
     pub(crate) fn any<V: CpupriVecs<M>>(&self, vecs: &V, level: Level, here: CpuId) -> bool {
@@ -134,7 +143,7 @@ impl<M: Memory> LevelCounts<M> {
             Self::Whole => vecs.count(level).load(COUNT_READ) != 0,
             Self::Parts { parts, part_of } => {
                 let (first, index) = (part_of[here.index()] as usize, index_of::<M>(level));
-                // From here on and around, without a division.
+                // From this part onward and around, without a division.
                 for part in (first..parts.len()).chain(0..first) {
                     // Acquire: as above.
                     if parts[part][index].load(COUNT_READ) != 0 {
@@ -148,10 +157,10 @@ impl<M: Memory> LevelCounts<M> {
         }
     }
 
-    /// How many CPUs are counted at `level`, for checkers.
+    /// Returns the count of CPUs at `level`, for checkers.
     pub(crate) fn sum<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> i32 {
         match self {
-            // Acquire: checkers of invariant 3 look while CPUs move.
+            // Acquire: checkers of invariant 3 read while CPUs move.
             Self::Whole => vecs.count(level).load(COUNT_READ),
             // Acquire: as above.
             Self::Parts { parts, .. } => parts.iter().map(|part| part[index_of::<M>(level)].load(COUNT_READ)).sum(),
@@ -160,13 +169,13 @@ impl<M: Memory> LevelCounts<M> {
         }
     }
 
-    /// Whether a CPU is counted by a plain store.
+    /// Returns whether a plain store counts a CPU.
     #[inline]
     pub(crate) fn are_stored(&self) -> bool {
         matches!(self, Self::Bytes(_))
     }
 
-    /// Bytes that they take outside the vectors, whole lines.
+    /// Returns their bytes outside the vectors, in whole lines.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Whole => 0,
@@ -176,7 +185,7 @@ impl<M: Memory> LevelCounts<M> {
     }
 }
 
-/// How a count is read: Acquire, see the table of [`cpupri`](crate::cpupri).
+/// The ordering of reading a count: Acquire, see the table of [`cpupri`](crate::cpupri).
 const COUNT_READ: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Acquire;
 
 #[cfg(test)]

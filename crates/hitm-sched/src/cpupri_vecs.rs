@@ -1,13 +1,13 @@
-//! Where cpupri's counts and mask pointers stand: three placements behind one trait.
+//! The placement of cpupri's counts and mask pointers: three variants behind one trait.
 //!
 //! | placement | a level's count and pointer | bytes | lines |
 //! |---|---|---|---|
-//! | [`Packed`] | side by side, four levels a line | 1,624 | 26 |
-//! | [`Split`] (patch 1) | each on a line of its own | 12,992 | 203 |
-//! | [`Compact`] (its alternative) | counts together, pointers together, level 0's count alone | 1,328 | 21 |
+//! | [`Packed`] | side by side, four levels per line | 1,624 | 26 |
+//! | [`Split`] (patch 1) | each on its own line | 12,992 | 203 |
+//! | [`Compact`] (an alternative to patch 1) | counts together, pointers together, level 0's count alone | 1,328 | 21 |
 //!
-//! A count is written by every CPU that enters or leaves the level and read by every search that comes by. A pointer is
-//! written once, at construction, and read by all of both.
+//! Every CPU that enters or leaves a level writes the level's count, and every search that passes
+//! the level reads it. A pointer is written once, at construction, and both read it.
 
 use std::mem::offset_of;
 
@@ -15,25 +15,26 @@ use hitm_memory::{AtomicWord, Described, Field, LineStart, Memory, Native};
 
 use crate::prio::Level;
 
-/// The counts, mask pointers and the pointer to the array of levels, wherever they stand.
+/// The counts, the mask pointers and the pointer to the array of levels, in any placement.
 pub trait CpupriVecs<M: Memory>: Described + Send + Sync + Sized + 'static {
-    /// Levels: [`Level::COUNT`], fewer under a model checker.
+    /// The number of levels: [`Level::COUNT`], or fewer under a model checker.
     const LEVELS: usize;
 
-    /// All counts 0; `mask(level)` is what the level's pointer holds, `cpu_to_pri` what the array's does.
+    /// Creates vectors with all counts 0. `mask(level)` is the value of the level's pointer,
+    /// `cpu_to_pri` that of the array's pointer.
     fn new(mask: impl FnMut(usize) -> u64, cpu_to_pri: u64) -> Self;
 
-    /// How many CPUs are at `level`.
+    /// Returns the count of CPUs at `level`.
     fn count(&self, level: Level) -> &M::Atomic<i32>;
 
-    /// The pointer to the bitmap of the CPUs at `level`.
+    /// Returns the pointer to the bitmap of the CPUs at `level`.
     fn mask(&self, level: Level) -> &M::Atomic<u64>;
 
-    /// The pointer to the array of each CPU's level.
+    /// Returns the pointer to the array of the CPUs' levels.
     fn cpu_to_pri(&self) -> &M::Atomic<u64>;
 }
 
-/// The fields of one level, at these offsets, `size` bytes a level.
+/// Returns the fields of one level, which are at these offsets.
 fn vec_fields(count: usize, mask: usize) -> Vec<Field> {
     vec![
         Field::word(
@@ -114,19 +115,19 @@ macro_rules! side_by_side {
 }
 
 side_by_side! {
-    /// The baseline: v5.11 to v7.1 of Linux.
+    /// The baseline: Linux v5.11 to v7.1.
     Packed,
     PackedVec {}
 }
 
 side_by_side! {
-    /// Patch 1: the pointer of each level starts a line, so the count is alone on the one before.
+    /// Patch 1: the pointer of each level starts a line, so the count is alone on the line before.
     Split,
     SplitVec { before_mask }
 }
 
-/// The alternative to patch 1: a vector of counts and one of pointers. Only the count of level 0, which every real-time
-/// activation on every CPU changes, has a line of its own.
+/// The alternative to patch 1: one vector of counts and one of pointers. Only the count of level 0
+/// has a line of its own, as every real-time activation on every CPU changes it.
 #[repr(C)]
 pub struct Compact<M: Memory> {
     count_normal: M::Atomic<i32>,

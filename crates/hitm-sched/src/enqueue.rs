@@ -1,9 +1,11 @@
-//! Putting a task on a queue and taking it off, and what that does to the queue's priority.
+//! Enqueueing and dequeueing a task, and the effect on the queue's priority.
 //!
-//! **Origin.** Linux's real-time class, v6.12 onward. What groups hold back stands elsewhere: see [`real_time`](crate::fair::group::real_time).
+//! **Origin.** Linux's real-time class, v6.12 and later.
+//! [`real_time`](crate::fair::group::real_time) has the limits by group.
 //!
-//! **Cost.** Beside the queue's own lines: cpupri's four read-modify-writes when the queue's priority changes; a set or
-//! clear of overload for a task that may move; a load of the root domain's `overloaded` when two tasks are left.
+//! **Cost.** In addition to the queue's own lines: cpupri's four read-modify-writes when the
+//! queue's priority changes; a set or clear of overload for a task that may move; one load of the
+//! root domain's `overloaded` when two tasks are left.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +21,7 @@ use crate::stats::Count;
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The tasks of one priority of a queue.
+    /// Returns the list of tasks of one priority of a queue.
     pub(crate) fn queue_of<'a>(
         &'a self,
         rq: &'a RunQueue<P>,
@@ -28,7 +30,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         List::new(&rq.rt.queue[prio.0 as usize], |id| &self.tasks.get(id).run_list)
     }
 
-    /// Puts `id` on the queue: behind its equals, or before them.
+    /// Enqueues `id` behind the tasks of its priority, or before them if `at_head`.
     pub(crate) fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
         if let Some(holder) = self.holder(rq.cpu, id) {
             self.hold(rq, id, holder);
@@ -63,7 +65,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Takes `id` off the queue. It `sleeps`, or has ended; else it goes on elsewhere or as something else.
+    /// Dequeues `id`. With `sleeps` it sleeps or has ended, else it will be enqueued again, on this
+    /// queue or on another.
     pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
         if self.is_held_real_time(id) {
             return self.let_go_of(rq, id);
@@ -89,7 +92,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.dequeue_pushable(rq, id);
     }
 
-    /// The class's tasks leave the queue's count while they change.
+    /// Takes the class's tasks out of the queue's count while they change.
     fn uncount_rt(&self, rq: &RqGuard<'_, P>) {
         if rq.rt.rt_queued.get() != 0 {
             rq.nr_running.set(rq.nr_running.get() - rq.rt.rt_nr_running.get());
@@ -97,7 +100,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The class's tasks are counted again; two or more are announced.
+    /// Counts the class's tasks again. A queue with two or more is advertised.
     fn count_rt(&self, rq: &RqGuard<'_, P>) {
         let (before, tasks) = (rq.nr_running.get(), rq.rt.rt_nr_running.get());
         if tasks == 0 {
@@ -108,11 +111,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.tell_of_two(before, before + tasks);
     }
 
-    /// A queue had `before` tasks and has `after`: idle CPUs are to know of one that has two.
+    /// Tells idle CPUs of a queue with two tasks, if it had `before` tasks and has `after`.
     pub(crate) fn tell_of_two(&self, before: u32, after: u32) {
         if before < 2 && after >= 2 {
             let overloaded = self.rd.words().overloaded();
-            // Relaxed: a hint for idle CPUs, allowed to be stale. Looking first keeps the line shared.
+            // Relaxed: a hint for idle CPUs, which may be stale. The load before the store keeps
+            // the line shared.
             if overloaded.load(Ordering::Relaxed) == 0 {
                 // Relaxed: as above.
                 overloaded.store(1, Ordering::Relaxed);
@@ -120,7 +124,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A task of `prio` has come.
+    /// Updates the queue's priority after a task of `prio` has come.
     fn raise_prio(&self, rq: &RqGuard<'_, P>, prio: Prio) {
         if prio < rq.highest() {
             rq.rt.highest_prio_curr.set(prio.0);
@@ -130,7 +134,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A task of `prio` has gone.
+    /// Updates the queue's priority after a task of `prio` has gone.
     fn lower_prio(&self, rq: &RqGuard<'_, P>, prio: Prio) {
         let before = rq.highest();
         if rq.rt.rt_nr_running.get() == 0 {
@@ -145,7 +149,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The queue's most urgent task is now of `prio`, another than before.
+    /// Publishes `prio`, the new priority of the queue's most urgent task.
     fn tell_level(&self, rq: &RqGuard<'_, P>, prio: Prio) {
         if !self.rd.config.shipped {
             self.stats.add(Count::LevelChange);
@@ -153,7 +157,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Moves `id`, which is queued, behind or before its equals. Where it is held it has none.
+    /// Moves `id`, which is queued, behind or before the tasks of its priority. Does nothing for a
+    /// throttled task.
     pub(crate) fn requeue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
         if self.is_held_real_time(id) {
             return;

@@ -1,31 +1,51 @@
-//! What failed searches leave behind: that nobody in an LLC runs anything less urgent than a priority, its *floor*.
+//! Floors: the result of failed searches, kept per LLC. A *floor* is a priority such that no CPU of
+//! the LLC runs anything less urgent.
 //!
-//! **Claim.** While all CPUs of a large machine are busy, a search for a less urgent one reads a line an LLC instead of one a CPU. A search
-//! that finds somebody writes nothing; a CPU that becomes less urgent writes only where a floor says that nobody would.
+//! **Claim.** While all CPUs of a large machine are busy, a search for a less urgent CPU reads one
+//! line per LLC instead of one per CPU. A search that finds a CPU writes nothing. A CPU that
+//! becomes less urgent writes only if a floor is too urgent for its new priority.
 //!
-//! **Origin.** Ours. The kernel counts the CPUs of every priority instead, which every CPU then writes at every change.
+//! **Origin.** Ours. The kernel counts the CPUs of every priority instead, and every CPU writes
+//! these counts at every change.
 //!
-//! **State.** The lowest byte is 0 for nothing known, else the floor and one, with [`CLAIMED`] while whoever wants to set it still looks; above
-//! it, how often it was claimed, so that a claim is told from the next one.
+//! **State.** The lowest byte is 0 if no floor is known, else the floor plus one, with [`CLAIMED`]
+//! while the claimant still checks. The bits above count the claims, so that a claim differs from
+//! the next one.
 //!
-//! **Protocol.** Who has looked at all CPUs of an LLC in vain: (1) claims; (2) fences; (3) looks at all of them once more; (4) sets the floor if the
-//! claim stands. Who becomes less urgent: (1) writes its queue's priority; (2) fences; (3) takes what waits; (4) if there is
-//! nothing, reads the floor, claimed or set; (5) if that is more urgent than its priority, takes it away, fences, and looks once more who waits.
+//! **Protocol.** A searcher that has found no CPU in an LLC:
 //!
-//! **Invariants.** (1) A floor that is set, and that nobody is about to take away or to make true again, is true. (2) Who takes a floor away reads who waits after it. So a
-//! task that is not placed because of a floor that was true no more, and that is announced before the floor is read, is found.
+//! 1. claims the floor;
+//! 2. fences;
+//! 3. looks at all CPUs of the LLC once more;
+//! 4. publishes the floor, if the claim is still there.
+//!
+//! A CPU that becomes less urgent:
+//!
+//! 1. writes its queue's priority;
+//! 2. fences;
+//! 3. takes a waiting task;
+//! 4. if there is none, reads the floor, claimed or published;
+//! 5. if the floor is more urgent than its priority, withdraws it, fences, and looks for waiting
+//!    tasks once more.
+//!
+//! **Invariants.** (1) A published floor is valid except while it is being withdrawn or
+//! revalidated. (2) A CPU that withdraws a floor reads the advertised tasks afterwards. So it finds
+//! a task that was advertised before the floor was read, and was not placed because of a floor that
+//! was no longer valid.
 //!
 //! **Memory ordering.**
 //!
 //! | one side | other side | what follows |
 //! |---|---|---|
-//! | claim, fence SeqCst in `claim`, a look at priorities | a priority, fence SeqCst in `Waiting::any_for`, floor | the look sees the priority, or the claim is taken away |
-//! | who waits, fence SeqCst in [`Waiting::told`], floor | floor taken away, fence SeqCst in `fell`, who waits | the floor is gone, or it is seen who waits |
+//! | claim, fence SeqCst in `claim`, loads of priorities | store of a priority, fence SeqCst in `Waiting::any_for`, load of the floor | the claimant sees the priority, or the claim is withdrawn |
+//! | advertisement, fence SeqCst in [`Waiting::told`], load of the floor | floor withdrawn, fence SeqCst in `fell`, load of the advertisements | the floor is gone, or the advertisement is seen |
 //!
-//! **Layout.** A line an LLC: all of its CPUs read it when they become less urgent, searches from anywhere when they come to that LLC.
+//! **Layout.** One line per LLC. All CPUs of the LLC read it when they become less urgent. Searches
+//! from anywhere read it when they come to that LLC.
 //!
-//! **Cost.** Becoming less urgent: a load, which hits unless a floor came or went. A search: a load an LLC. One that fails in an
-//! LLC that has no floor: two read-modify-writes and a second look at lines that were just read.
+//! **Cost.** Becoming less urgent: one load, which hits unless the floor changed. A search: one
+//! load per LLC. A failed search in an LLC without a floor: two read-modify-writes, and a second
+//! read of lines that were just read.
 //!
 //! [`Waiting::told`]: crate::waiting::Waiting::told
 
@@ -36,7 +56,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::prio::Prio;
 
-/// The floor is not known yet.
+/// The floor is claimed and not yet published.
 const CLAIMED: u64 = 1 << 7;
 
 /// The byte of the floor.
@@ -45,40 +65,42 @@ const BYTE: u64 = 0xff;
 described! {
     /// What is known of one LLC.
     pub(crate) struct Floor<M: Memory> as "llc_floor" {
-        /// Nobody runs anything less urgent than this. Written after searches in vain, and by CPUs that become less urgent; read by both.
+        /// No CPU runs anything less urgent than this. Written after failed searches, and by CPUs
+        /// that become less urgent; read by both.
         word: M::Atomic<u64>,
     }
 }
 
-/// Machines of no more CPUs have no floors: looking at all of them is cheaper than a line that several write.
+/// Machines with at most this many CPUs have no floors. A search of all CPUs is cheaper there than
+/// a line with several writers.
 const FEW: usize = 16;
 
-/// The floors of all LLCs, or none on small machines.
+/// The floors of all LLCs; none on small machines.
 pub(crate) struct Floors<M: Memory> {
     by_llc: Box<[Placed<M, Floor<M>>]>,
     llc_of: Box<[u32]>,
 }
 
-/// A floor that somebody wants to set.
+/// A claim of a floor that a searcher wants to publish.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     llc: usize,
     word: u64,
 }
 
-/// The floor in a word, claimed or set.
+/// Returns the floor in a word, claimed or published.
 fn floor_of(word: u64) -> Option<Prio> {
     let floor = (word & BYTE & !CLAIMED).checked_sub(1)?;
     Some(Prio(floor as i32))
 }
 
-/// Whether a word says that nobody runs anything less urgent than `prio`.
+/// Returns whether a word says that no CPU runs anything less urgent than `prio`.
 fn says(word: u64, prio: Prio) -> bool {
     word & CLAIMED == 0 && floor_of(word).is_some_and(|floor| floor <= prio)
 }
 
 impl<M: Memory> Floors<M> {
-    /// Nothing is known.
+    /// Creates floors of which none is known.
     pub(crate) fn new(topology: &Topology) -> Self {
         let llcs = if topology.cpus() > FEW { topology.llcs() } else { 0 };
         let floor = |llc| {
@@ -91,21 +113,22 @@ impl<M: Memory> Floors<M> {
         }
     }
 
-    /// Whether there are any: else only [`Floors::fell`] is asked.
+    /// Returns whether floors are kept. If not, only [`Floors::fell`] may be called.
     pub(crate) fn are_kept(&self) -> bool {
         !self.by_llc.is_empty()
     }
 
-    /// Whether nobody in `llc` runs anything less urgent than `prio`, as far as is known.
+    /// Returns whether, as far as is known, no CPU of `llc` runs anything less urgent than `prio`.
     #[track_caller]
     pub(crate) fn are_all_urgent(&self, llc: usize, prio: Prio) -> bool {
-        // Relaxed: who relies on it has fenced after it announced what waits, see the module.
+        // Relaxed: a caller that relies on it has fenced after its advertisement, see the module.
         says(self.by_llc[llc].word.load(Ordering::Relaxed), prio)
     }
 
-    /// Whoever has found nobody in `llc` that runs anything less urgent than `prio` wants to say so, and looks again. None when
-    /// somebody else is about to, or has: who claimed again what was set while it looked would have all that come meanwhile look, and claim
-    /// in their turn.
+    /// Claims the floor `prio` of `llc` for a searcher that has found no less urgent CPU there, and
+    /// must look again. Returns `None` when the floor is claimed or already published. If a claim
+    /// could replace a floor that was published meanwhile, all other searchers would look again and
+    /// claim in their turn.
     pub(crate) fn claim(&self, llc: usize, prio: Prio) -> Option<Claim> {
         let floor = &self.by_llc[llc].word;
         // Relaxed: the exchange decides.
@@ -116,21 +139,25 @@ impl<M: Memory> Floors<M> {
         let word = ((before | BYTE) + 1) | CLAIMED | (prio.0 as u64 + 1);
         // Relaxed, both: the fence follows.
         floor.compare_exchange(before, word, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        // SeqCst: between the claim and the look. Pairs with the fence in `Waiting::any_for`.
+        // SeqCst: between the claim and the second look. Pairs with the fence in
+        // `Waiting::any_for`.
         M::fence(Ordering::SeqCst);
         Some(Claim { llc, word })
     }
 
-    /// The claimant has looked at all CPUs and `found` somebody, or nobody: then the floor is set, unless a CPU has become less urgent meanwhile.
+    /// Ends a claim after the look at all CPUs. If none was `found`, the floor is published, unless
+    /// a CPU has become less urgent meanwhile.
     pub(crate) fn settle(&self, claim: Claim, found: bool) {
         let settled = claim.word & if found { !BYTE } else { !CLAIMED };
         let word = &self.by_llc[claim.llc].word;
-        // Relaxed, both: what was seen is no data; an exchange that fails leaves the claim to who has taken it away.
+        // Relaxed, both: the loads of the look carry no data. If the exchange fails, another CPU
+        // has already withdrawn the claim.
         let _gone = word.compare_exchange(claim.word, settled, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// `cpu` has become less urgent, has written that it runs at `prio` now, fenced, and found nothing to run. Whether that took a floor away:
-    /// then who waits is to be read again.
+    /// Checks the floor for `cpu`, which has become less urgent, has written its new priority
+    /// `prio`, has fenced, and has found nothing to run. Returns whether it withdrew a floor; if
+    /// so, the caller must read the advertisements again.
     pub(crate) fn fell(&self, cpu: CpuId, prio: Prio) -> bool {
         let Some(floor) = self.by_llc.get(self.llc_of[cpu.index()] as usize) else { return false };
         // Relaxed: the caller has fenced.
@@ -140,19 +167,20 @@ impl<M: Memory> Floors<M> {
         }
         // Relaxed: the fence follows.
         floor.word.fetch_and(!BYTE, Ordering::Relaxed);
-        // SeqCst: between the floor and who waits. Pairs with the fence in `Waiting::told`.
+        // SeqCst: between the floor and the advertisements. Pairs with the fence in
+        // `Waiting::told`.
         M::fence(Ordering::SeqCst);
         true
     }
 
-    /// The floor of `cpu`'s LLC, for checkers. Only when nothing is in flight.
+    /// Returns the floor of `cpu`'s LLC, for checkers. Call it only in a quiescent state.
     pub(crate) fn of(&self, cpu: CpuId) -> Option<Prio> {
         let floor = self.by_llc.get(self.llc_of[cpu.index()] as usize)?;
         // Relaxed: nothing is in flight.
         floor_of(floor.word.load(Ordering::Relaxed))
     }
 
-    /// Bytes of all of them, whole lines.
+    /// Returns the bytes of all floors, in whole lines.
     pub(crate) fn bytes(&self) -> usize {
         self.by_llc.len() * LINE
     }

@@ -1,12 +1,13 @@
-//! CPUs that come and go.
+//! CPU hotplug: CPUs that go offline and come online.
 //!
-//! **Protocol.** Offline: (1) the CPU is no longer active, so searches pass over it; (2) under its queue's lock it withdraws its
-//! overload and its level, and leaves the domain, and holds no group back any longer; (3) what is queued there and does not run goes elsewhere; (4) what runs there
-//! goes when the CPU leaves it, which it is asked to do. Online: the reverse of 2 and 1; then it pulls.
+//! **Protocol.** Offline: (1) the CPU is no longer active, so searches skip it. (2) Under its
+//! queue's lock it withdraws its overload and its level, leaves the domain, and ends the throttling
+//! of groups on it. (3) Queued tasks that do not run move to other CPUs. (4) The running task moves
+//! when the CPU leaves it, which is requested. Online: the reverse of 2 and 1; then the CPU pulls.
 //! A waker that chose the CPU before step 1 finds it offline under the lock and chooses again.
 //!
-//! **Locks.** One CPU comes or goes at a time: the set of active CPUs is read and written as a whole, and the last one
-//! must stay. That lock is taken before all others.
+//! **Locks.** One CPU goes or comes at a time: the set of active CPUs is read and written as a
+//! whole, and the last CPU must stay. That lock is taken before all others.
 
 use std::sync::atomic::Ordering;
 
@@ -19,9 +20,9 @@ use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
 described! {
-    /// Whose turn it is to come or go.
+    /// The lock that lets one CPU go or come at a time.
     pub(crate) struct Hotplug<M: Memory> as "hotplug" {
-        /// Held while a CPU comes or goes.
+        /// Held while a CPU goes or comes.
         pub(crate) lock: RawSpinLock<M>,
     }
 }
@@ -40,10 +41,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         self.rd.set_level(cpu, Some(rq.highest()));
         self.rd.set_active(cpu, true);
-        // SeqCst: this CPU looks for overloaded ones next, and one of them that announces itself looks for an active CPU: one of the two must
-        // see the other. Pairs with the operation or the fence at the end of `set_overload`.
+        // SeqCst: this CPU looks for overloaded CPUs next. An overloaded CPU that advertises itself
+        // looks for an active CPU. One of the two must see the other. Pairs with the operation or
+        // the fence at the end of `set_overload`.
         P::fence(Ordering::SeqCst);
-        // Others are overloaded perhaps, and have looked for a place when there was none.
+        // Other CPUs may be overloaded and may have searched when there was no CPU for their tasks.
         self.pull(&mut rq);
     }
 
@@ -76,7 +78,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         true
     }
 
-    /// A task that is queued and does not run.
+    /// Returns a task that is queued and does not run.
     fn first_waiting(&self, rq: &crate::rq::RqGuard<'_, P>) -> Option<TaskId> {
         self.queued(rq).into_iter().find(|&id| rq.curr() != Some(id) && !self.tasks.get(id).is_on_cpu())
     }

@@ -1,14 +1,17 @@
-//! Which tasks were queued where, when; and what follows from that: whether CPUs idled beside tasks that waited.
+//! A journal of which tasks were queued where and when. It shows whether CPUs were idle while tasks
+//! waited elsewhere.
 //!
-//! **Claim.** [`Journal::conservation`] says how much of the CPUs' time passed idle while a task waited elsewhere that might have run
-//! there, and for how long at most one CPU idled so. A scheduler that conserves work has neither.
+//! **Claim.** [`Journal::conservation`] returns how much CPU time passed idle while a task waited
+//! elsewhere that could have run there, and the longest such time of one CPU. Both are 0 for a
+//! scheduler that conserves work.
 //!
-//! **What counts.** A CPU idles while it is online, runs nothing and has nothing queued: one that has been given a task and has yet to
-//! wake does not. A task waits while it is queued and does not run, unless it is the first on a queue whose CPU is between two tasks. Of several tasks and
-//! CPUs each task is taken to want one CPU, so that what is lost is never more than what waits.
+//! **Definitions.** A CPU is idle while it is online, runs no task and has none queued. A CPU that
+//! has a queued task and has not yet woken is not idle. A task waits while it is queued and does
+//! not run, unless it is the first on a queue whose CPU is between two tasks. Each waiting task is
+//! matched with one idle CPU, so the loss is never more than the number of waiting tasks.
 //!
-//! **Cost.** What is written is no memory of the model and takes no simulated time. Natively a change of a queue takes a lock and a look
-//! at the clock more: a journal is kept where it was asked for.
+//! **Cost.** The journal is not memory of the model and takes no simulated time. Natively each
+//! change of a queue takes a lock and reads the clock. A journal is kept only on request.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +21,7 @@ use hitm_topology::CpuId;
 
 use crate::task::TaskId;
 
-/// What happened to a task or a CPU.
+/// An event of a task or a CPU.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     /// A task may run on these CPUs from now on.
@@ -27,24 +30,24 @@ pub(crate) enum Entry {
     Comes(CpuId, TaskId),
     /// A task is taken off the queue of a CPU.
     Leaves(CpuId, TaskId),
-    /// What a CPU runs from now on.
+    /// A CPU runs this task from now on, or none.
     Runs(CpuId, Option<TaskId>),
-    /// Whether a CPU takes part from now on.
+    /// A CPU is online or offline from now on.
     Online(CpuId, bool),
 }
 
-/// What happened, in the order in which it was told.
+/// The events in the order in which they were noted.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     entries: Mutex<Vec<(Time, Entry)>>,
 }
 
-/// What was lost in a stretch of time.
+/// The loss in a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conservation {
-    /// Time of CPUs that idled while as many tasks waited that might have run there.
+    /// CPU time that was idle while as many tasks waited that could have run there.
     pub lost: Span,
-    /// For how long one CPU idled so at most.
+    /// The longest such idle time of one CPU.
     pub longest: Span,
 }
 
@@ -53,10 +56,12 @@ impl Journal {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((at, entry));
     }
 
-    /// What was lost between two times on a machine of `cpus` CPUs, which are online until something else is told.
+    /// Returns the loss between two times on a machine of `cpus` CPUs, which are online unless
+    /// noted otherwise.
     pub(crate) fn conservation(&self, cpus: usize, from: Time, until: Time) -> Conservation {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        // CPUs that look ahead tell early. Of one queue, under its lock, all is in order, and stays so.
+        // CPUs that look ahead note events early. The events of one queue are noted under its lock
+        // in order, and the stable sort keeps that order.
         entries.sort_by_key(|&(at, _)| at);
         let mut replay = Replay::new(cpus, from);
         for (at, entry) in entries.iter().take_while(|&&(at, _)| at < until) {
@@ -70,22 +75,22 @@ impl Journal {
     }
 }
 
-/// The state at a time.
+/// The state at one time.
 struct Replay {
     queues: Vec<Vec<TaskId>>,
     runs: Vec<Option<TaskId>>,
     online: CpuSet,
     may: HashMap<TaskId, CpuSet>,
-    /// CPUs that idle.
+    /// Idle CPUs.
     idle: CpuSet,
-    /// CPUs on whose queues a task waits that might run elsewhere.
+    /// CPUs whose queues have a waiting task that may run elsewhere.
     crowded: CpuSet,
-    /// How many CPUs could run what waits.
+    /// The number of idle CPUs that waiting tasks could use.
     wanted: u64,
-    /// CPUs that idle while something waits that might run there, and since when each does.
+    /// Idle CPUs that a waiting task could use, and since when each is idle so.
     lossy: CpuSet,
     since: Vec<Time>,
-    /// What came before is not counted; moves on.
+    /// The time before this is not counted, or is already counted.
     counted: Time,
     found: Conservation,
 }
@@ -108,7 +113,7 @@ impl Replay {
         }
     }
 
-    /// Time passes.
+    /// Counts the loss until `now`.
     fn pass(&mut self, now: Time) {
         if now > self.counted {
             self.found.lost += now.since(self.counted) * self.wanted;
@@ -146,21 +151,22 @@ impl Replay {
         set(&mut self.crowded, cpu, is_crowded);
     }
 
-    /// Where the tasks that wait on the queue of `cpu` may run.
+    /// Returns where the tasks that wait on the queue of `cpu` may run.
     fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = &CpuSet> {
         let queue = &self.queues[cpu.index()];
         let next = self.runs[cpu.index()].filter(|task| queue.contains(task)).or_else(|| queue.first().copied());
         queue.iter().filter(move |&&task| Some(task) != next).filter_map(|task| self.may.get(task))
     }
 
-    /// What is lost from now on.
+    /// Computes the loss from now on.
     fn look(&mut self, now: Time) {
         if self.idle.is_empty() || self.crowded.is_empty() {
             self.wanted = 0;
             self.clear(now);
             return;
         }
-        // Those that nothing that waits may use, and those that no task has been given yet.
+        // Idle CPUs that no waiting task may use, and idle CPUs that are not matched with a task
+        // yet.
         let (mut unwanted, mut free) = (self.idle.clone(), self.idle.clone());
         let mut wanted = 0;
         for cpus in self.crowded.iter().flat_map(|cpu| self.waiting_on(cpu)) {
@@ -183,18 +189,18 @@ impl Replay {
         self.lossy = lossy;
     }
 
-    /// These CPUs have idled so until `now`.
+    /// Ends the lossy idle time of these CPUs at `now`.
     fn end(&mut self, cpus: &CpuSet, now: Time) {
         if now < self.counted {
             return;
         }
         for cpu in cpus.iter() {
-            // What began before the stretch counts in full: it is as bad.
+            // An idle time that began before the stretch counts in full, as it is as bad.
             self.found.longest = self.found.longest.max(now.since(self.since[cpu.index()]));
         }
     }
 
-    /// From now on nothing is lost, or it is not counted.
+    /// Ends all lossy idle times, because nothing is lost or counted from now on.
     fn clear(&mut self, now: Time) {
         let lossy = std::mem::take(&mut self.lossy);
         self.end(&lossy, now);
@@ -220,7 +226,7 @@ mod tests {
         Time::START + Span::from_micros(micros)
     }
 
-    /// Two CPUs, and these entries; from 10 us to 100 us.
+    /// Returns the loss of two CPUs with these entries, from 10 us to 100 us.
     fn found(entries: impl IntoIterator<Item = (u64, Entry)>) -> [u64; 2] {
         let journal = Journal::default();
         entries.into_iter().for_each(|(micros, entry)| journal.note(at(micros), entry));
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_does_not_wait() {
-        // Queued on a CPU that has yet to wake, and then running there.
+        // The task is queued on a CPU that has yet to wake, and then runs there.
         let entries = [anywhere(0), (20, Entry::Comes(ONE, TaskId(0))), (60, Entry::Runs(ONE, Some(TaskId(0))))];
         assert_eq!(found(entries), [0, 0]);
     }
@@ -259,7 +265,7 @@ mod tests {
         let stays = (0, Entry::May(TaskId(1), CpuSet::from_iter([ONE])));
         let waits = (20, Entry::Comes(ONE, TaskId(1)));
         assert_eq!(found([anywhere(0), stays.clone(), comes.clone(), begins.clone(), waits.clone()]), [0, 0]);
-        // From when it may.
+        // From the time at which it may run there.
         let may = (40, anywhere(1).1);
         let looks = (40, Entry::Runs(ONE, Some(TaskId(0))));
         assert_eq!(found([anywhere(0), stays, comes, begins, waits, may, looks]), [60, 60]);
@@ -280,7 +286,7 @@ mod tests {
         let entries = [anywhere(0), anywhere(1), comes, begins, (5, Entry::Comes(ONE, TaskId(1)))];
         let goes = |micros| (micros, Entry::Leaves(ONE, TaskId(1)));
         assert_eq!(found(entries.clone().into_iter().chain([goes(8)])), [0, 0]);
-        assert_eq!(found(entries.clone().into_iter().chain([goes(40)])), [30, 35], "how long it idled is told in full");
+        assert_eq!(found(entries.clone().into_iter().chain([goes(40)])), [30, 35], "the whole idle time counts");
         assert_eq!(found(entries.into_iter().chain([goes(400)])), [90, 95]);
     }
 }

@@ -1,10 +1,11 @@
 //! The scheduler core.
 //!
-//! Everything is generic over [`Memory`](hitm_memory::Memory) or [`Platform`](hitm_memory::Platform): the same source runs
-//! natively, on the simulated machine and under model checkers. The core knows no threads, no futures, no files, and reads no clock
-//! but the platform's.
+//! Everything is generic over [`Memory`](hitm_memory::Memory) or
+//! [`Platform`](hitm_memory::Platform). The same source runs natively, on the simulated machine and
+//! under model checkers. The core knows no threads, no futures and no files, and its only clock is
+//! the platform's.
 //!
-//! One mechanism, one file; a variant is a parameter.
+//! Each mechanism has one file. A variant of a mechanism is a parameter.
 #![forbid(unsafe_code)]
 
 pub mod prio;
@@ -46,5 +47,5 @@ pub mod check;
 pub mod journal;
 pub mod stats;
 
-/// The functions of this crate.
+/// The table of this crate's functions: their names by file and line.
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

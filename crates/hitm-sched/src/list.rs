@@ -1,19 +1,20 @@
-//! Circular lists of tasks, linked through words in the tasks themselves: with a head ([`List`]) or without ([`Ring`]).
+//! Circular lists of tasks, linked through words in the tasks themselves: with a head ([`List`]) or
+//! without ([`Ring`]).
 //!
-//! The original's lists are pointers; ours hold task numbers, in words of the same size, so that the lines touched are the
-//! same and no code here is unsafe. Everything is under the run queue lock.
+//! The original's lists are pointers. Ours hold task numbers in words of the same size, so the same
+//! lines are touched and no code here is unsafe. All lists are under the run queue lock.
 
 use hitm_memory::{Memory, PlainWord, described};
 
 use crate::task::TaskId;
 
-/// The head of the list, as a link.
+/// The head of the list as a link.
 const HEAD: u64 = 0;
-/// In no list.
+/// The link of a task in no list.
 const UNLINKED: u64 = u64::MAX;
 
 described! {
-    /// A list's head, or a task's place in a list.
+    /// The head of a list, or a task's links in a list.
     pub struct Links<M: Memory> as "links" {
         /// The next task, or the head.
         pub(crate) next: M::Plain<u64>,
@@ -36,25 +37,26 @@ impl<M: Memory> Links<M> {
         Self { next: M::Plain::new(HEAD), prev: M::Plain::new(HEAD) }
     }
 
-    /// A place in no list.
+    /// Returns links that are in no list.
     pub(crate) fn unlinked() -> Self {
         Self { next: M::Plain::new(UNLINKED), prev: M::Plain::new(UNLINKED) }
     }
 
-    /// Whether this place is in a list.
+    /// Returns whether these links are in a list.
     #[track_caller]
     pub(crate) fn is_linked(&self) -> bool {
         self.next.get() != UNLINKED
     }
 
-    /// The first task of the list that this is the head of, without its lock: may be old.
+    /// Returns the first task of the list with this head, without its lock. The result may be
+    /// stale.
     #[track_caller]
     pub(crate) fn peek_first(&self) -> Option<TaskId> {
         task(self.next.peek())
     }
 }
 
-/// A list: its head, and where each task keeps its links.
+/// A list: its head, and a function to each task's links.
 pub(crate) struct List<'a, M: Memory, F> {
     head: &'a Links<M>,
     links_of: F,
@@ -79,20 +81,21 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         task(self.head.next.get())
     }
 
-    /// The task after `place`; after none, the first.
+    /// Returns the task after `place`, or the first one for `None`.
     #[track_caller]
     pub(crate) fn next(&self, place: Option<TaskId>) -> Option<TaskId> {
         task(self.at(place).next.get())
     }
 
-    /// The task before `place`; before none, the last.
+    /// Returns the task before `place`, or the last one for `None`.
     #[track_caller]
     pub(crate) fn prev(&self, place: Option<TaskId>) -> Option<TaskId> {
         task(self.at(place).prev.get())
     }
 
-    /// Puts `new`, which is in no list, before `place`; before none, at the end. That is not looked at: an assertion of debug
-    /// builds would be an access of theirs alone, and simulated results would differ between builds.
+    /// Inserts `new`, which is in no list, before `place`, or at the end for `None`. There is no
+    /// debug assertion for that: it would be an access that only debug builds make, and simulated
+    /// results would differ between builds.
     #[track_caller]
     pub(crate) fn insert_before(&self, place: Option<TaskId>, new: TaskId) {
         let prev = self.prev(place);
@@ -113,7 +116,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         self.insert_before(self.first(), new);
     }
 
-    /// Takes `old` out; nothing happens when it is not in the list.
+    /// Removes `old`. Does nothing when it is not in the list.
     #[track_caller]
     pub(crate) fn remove(&self, old: TaskId) {
         let links = (self.links_of)(old);
@@ -127,7 +130,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
         links.prev.set(UNLINKED);
     }
 
-    /// The tasks in order.
+    /// Returns the tasks in order.
     #[track_caller]
     pub(crate) fn collect(&self) -> Vec<TaskId> {
         let mut tasks = Vec::new();
@@ -140,7 +143,7 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> List<'a, M, F> {
     }
 }
 
-/// A circular list without a head, which is entered through one of its tasks.
+/// A circular list without a head. It is entered through one of its tasks.
 pub(crate) struct Ring<F> {
     links_of: F,
 }
@@ -155,13 +158,13 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
         (self.links_of)(task).is_linked()
     }
 
-    /// The task after `place`.
+    /// Returns the task after `place`.
     #[track_caller]
     pub(crate) fn next(&self, place: TaskId) -> TaskId {
         task((self.links_of)(place).next.get()).expect("a ring links tasks")
     }
 
-    /// The task before `place`.
+    /// Returns the task before `place`.
     #[track_caller]
     pub(crate) fn prev(&self, place: TaskId) -> TaskId {
         task((self.links_of)(place).prev.get()).expect("a ring links tasks")
@@ -173,13 +176,13 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
         (self.links_of)(other).prev.set(link(Some(one)));
     }
 
-    /// Makes a ring of `new` alone.
+    /// Makes a ring of only `new`.
     #[track_caller]
     pub(crate) fn start(&self, new: TaskId) {
         self.join(new, new);
     }
 
-    /// Puts `new` before `place`.
+    /// Inserts `new` before `place`.
     #[track_caller]
     pub(crate) fn insert_before(&self, place: TaskId, new: TaskId) {
         let prev = self.prev(place);
@@ -187,14 +190,14 @@ impl<'a, M: Memory, F: Fn(TaskId) -> &'a Links<M>> Ring<F> {
         self.join(new, place);
     }
 
-    /// Puts `new` where `old` was.
+    /// Puts `new` in the place of `old`.
     #[track_caller]
     pub(crate) fn replace(&self, old: TaskId, new: TaskId) {
         self.insert_before(old, new);
         self.remove(old);
     }
 
-    /// Takes `old` out.
+    /// Removes `old`.
     #[track_caller]
     pub(crate) fn remove(&self, old: TaskId) {
         self.join(self.prev(old), self.next(old));

@@ -1,10 +1,11 @@
-//! Mitigations: named sets of placements, scopes and policies, and the one table that turns a name into types.
+//! Mitigations: named sets of placements, scopes and policies, and the one table that maps a name
+//! to types.
 //!
 //! | name | what it changes |
 //! |---|---|
 //! | `baseline` | nothing |
-//! | `cpupri-split` | patch 1: every level's mask pointer on a line of its own |
-//! | `cpupri-split-compact` | its alternative: counts together, pointers together |
+//! | `cpupri-split` | patch 1: every level's mask pointer on its own line |
+//! | `cpupri-split-compact` | an alternative to patch 1: counts together, pointers together |
 //! | `root-domain-reordered` | patch 2: the root domain's fields regrouped |
 //! | `rto-count=FORM` | the count of overloaded CPUs split; patch 3 is `node` |
 //! | `cpupri-mask=FORM` | cpupri's sets of CPUs split; patch 4 is `node` |
@@ -12,31 +13,33 @@
 //! | `rto-mask=FORM` | the set of overloaded CPUs split |
 //! | `pull-by-locks` | pullers lock the overloaded queues instead of sending the push token |
 //! | `push-requests-kept` | no request for the push token is lost, see [`push_token`](crate::push_token) |
-//! | `cid-recent` | concurrency ids: a CPU asks for the one that it had, see [`cid`] |
-//! | `cid-owned` | concurrency ids: tasks own them, or CPUs where there are more tasks |
-//! | `cid-shipped` | concurrency ids: our own, which `shipped` has too |
-//! | `idle-candidate` | fair tasks: an idle CPU that is met on the way to an idle core will do, see [`idle`](crate::fair::idle) |
-//! | `idle-single-pass` | as `idle-candidate`, and the search looks at no CPU twice |
-//! | `idle-merged` | fair tasks: one search, for an idle core or an idle CPU |
-//! | `idle-mask=llc` | fair tasks: the CPUs that idle stand in a mask an LLC, or a node |
-//! | `idle-shipped` | fair tasks: our own, a hint an LLC which CPUs may idle |
-//! | `idle-util` | as `idle-merged`, bounded by how busy the LLC is |
-//! | `task-group-reordered` | groups: `load_avg` away from what a change of CPU reads, see [`group`](crate::fair::group::words) |
+//! | `cid-recent` | concurrency ids: a CPU asks for its previous id, see [`cid`] |
+//! | `cid-owned` | concurrency ids: owned by tasks, or by CPUs if tasks outnumber CPUs |
+//! | `cid-shipped` | concurrency ids: our own, part of `shipped` |
+//! | `idle-candidate` | fair tasks: an idle CPU seen during the search for an idle core is a candidate, see [`idle`](crate::fair::idle) |
+//! | `idle-single-pass` | as `idle-candidate`, and the search examines no CPU twice |
+//! | `idle-merged` | fair tasks: one search for an idle core or an idle CPU |
+//! | `idle-mask=llc` | fair tasks: one mask of idle CPUs per LLC, per node or for the machine |
+//! | `idle-shipped` | fair tasks: our own, one hint per LLC on which CPUs may be idle |
+//! | `idle-util` | as `idle-merged`, bounded by the LLC's utilisation |
+//! | `task-group-reordered` | groups: `load_avg` away from the fields that a migration reads, see [`group`](crate::fair::group::words) |
 //! | `load-avg-isolated` | groups: `load_avg` alone on its line |
-//! | `load-avg-ratelimit` | groups: a CPU adds to `load_avg` once a millisecond at most |
-//! | `load-avg-ratelimit-leaks` | as it was for some time: what a CPU had can be counted for ever |
-//! | `load-avg-fine` | groups: loads have six more bits, of which shares in groups of groups are made |
-//! | `load-avg-waiting` | groups: one that waits is weighed anew when its CPU balances |
-//! | `load-avg=SCOPE` | groups: `load_avg` split, by `node` or `llc` |
+//! | `load-avg-ratelimit` | groups: a CPU adds to `load_avg` at most once per millisecond |
+//! | `load-avg-ratelimit-leaks` | the first form of that limit: a CPU's contribution can be counted forever |
+//! | `load-avg-fine` | groups: loads have six more bits, for shares of nested groups |
+//! | `load-avg-waiting` | groups: a waiting group is reweighed when its CPU balances |
+//! | `load-avg=SCOPE` | groups: `load_avg` split by `node` or `llc` |
 //! | `all` | patches 1 to 4 |
-//! | `shipped` | our own: nothing is kept but who waits, see [`waiting`](crate::waiting) |
+//! | `shipped` | our own: only waiting tasks are advertised, see [`waiting`](crate::waiting) |
 //!
-//! A form is a scope (`machine`, `node`, `llc`, `core`, `cpu`), or `bytes`: a byte a CPU, written with a plain store; `bytes:SCOPE` puts the
-//! bytes of each part on lines of their own. Whatever is split takes every form. A count in bytes is a CPU's own 0 or 1: what `=cpu`
-//! counts, without a read-modify-write and without a line a CPU.
+//! A form is a scope (`machine`, `node`, `llc`, `core`, `cpu`) or `bytes`. `bytes` is one byte per
+//! CPU, written with a plain store. `bytes:SCOPE` puts the bytes of each part on separate lines.
+//! Everything that is split takes every form. A count in bytes holds 0 or 1 per CPU. It has the
+//! same content as `=cpu`, but needs no read-modify-write and no line per CPU.
 //!
-//! Names are joined by `+`. `as-posted`, joined to patch 3 or 4 or to all, takes the posted diffs as they are stacked: patch 3
-//! on patch 2, with the counts' pointer among the first line's words; patch 4 on patch 1.
+//! `+` joins names. `as-posted`, joined to patch 3, patch 4 or `all`, takes the posted diffs as
+//! they are stacked: patch 3 on patch 2, with the counts' pointer on the first line, and patch 4 on
+//! patch 1.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +72,7 @@ pub enum Order {
     ReorderedCounts,
 }
 
-/// Where cpupri's counts and pointers stand.
+/// Where cpupri's counts and pointers are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vectors {
     /// The baseline's.
@@ -89,7 +92,7 @@ pub struct Mitigation {
     config: RootDomainConfig,
 }
 
-/// A name that stands for no mitigation.
+/// The error for a name that is no mitigation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMitigation {
     name: String,
@@ -106,11 +109,11 @@ impl fmt::Display for UnknownMitigation {
 
 impl std::error::Error for UnknownMitigation {}
 
-/// Why what stands behind `=` is refused.
+/// The error for an unknown form after `=`.
 const NO_FORM: &str =
     "names no scope, which is one of `machine`, `node`, `llc`, `core`, `cpu`, nor `bytes` or `bytes:SCOPE`";
 
-/// What can be named, for lists: name, description.
+/// The names of all mitigations, for lists: name, description.
 pub const CATALOGUE: [(&str, &str); 29] = [
     ("baseline", "Linux v6.16 unchanged"),
     ("cpupri-split", "patch 1: each level's count and mask pointer on lines of their own; 203 lines instead of 26"),
@@ -143,11 +146,13 @@ pub const CATALOGUE: [(&str, &str); 29] = [
     ("as-posted", "with patch 3, patch 4 or all, combined by `+`: stacked as posted, 3 on 2 and 4 on 1"),
 ];
 
-/// The mitigations that differ in how a fair task finds an idle CPU, the baseline first: what its workloads compare.
+/// The mitigations that differ in the search for an idle CPU, the baseline first. The fair
+/// workloads compare them.
 pub const IDLE_SEARCHES: [&str; 7] =
     ["baseline", "idle-candidate", "idle-single-pass", "idle-merged", "idle-util", "idle-mask=llc", "shipped"];
 
-/// The mitigations that differ in how the load of groups is kept, the baseline first: what its workload compares.
+/// The mitigations that differ in the load of groups, the baseline first. The groups' workload
+/// compares them.
 pub const GROUP_LOADS: [&str; 7] = [
     "baseline",
     "task-group-reordered",
@@ -159,7 +164,7 @@ pub const GROUP_LOADS: [&str; 7] = [
 ];
 
 impl Mitigation {
-    /// Nothing is changed.
+    /// Returns the baseline: it changes nothing.
     #[must_use]
     pub fn baseline() -> Self {
         Self {
@@ -170,7 +175,7 @@ impl Mitigation {
         }
     }
 
-    /// Our own, which native runtimes use unless told otherwise.
+    /// Returns our own mitigation. Native runtimes use it by default.
     #[must_use]
     pub fn shipped() -> Self {
         let config = RootDomainConfig {
@@ -183,7 +188,7 @@ impl Mitigation {
         Self { name: "shipped".to_owned(), vectors: Vectors::Compact, config, ..Self::baseline() }
     }
 
-    /// The mitigation of a name, or of several joined by `+`.
+    /// Returns the mitigation of a name, or of several names joined by `+`.
     ///
     /// # Errors
     /// When a part is unknown, contradicts an earlier one, or has nothing to apply to.
@@ -194,7 +199,7 @@ impl Mitigation {
             return Ok(Self::shipped());
         }
         if name.split('+').any(|part| part == "shipped") {
-            let (part, why) = ("shipped".to_owned(), "stands alone".to_owned());
+            let (part, why) = ("shipped".to_owned(), "cannot be combined with others".to_owned());
             return Err(UnknownMitigation { name: name.to_owned(), part, why });
         }
         for part in name.split('+') {
@@ -281,7 +286,7 @@ impl Mitigation {
         Ok(())
     }
 
-    /// The posted stacking.
+    /// Applies `as-posted`: the diffs as they were stacked.
     fn stack(&mut self) -> Result<(), String> {
         let (count, mask) = (self.config.rto_count != Form::WHOLE, self.config.cpupri_mask != Form::WHOLE);
         if !count && !mask {
@@ -299,19 +304,21 @@ impl Mitigation {
         Ok(())
     }
 
-    /// The name that it was parsed from.
+    /// Returns the name that it was parsed from.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// With ticks so far apart, where concurrency ids want any (the baseline's and `cid-recent` do).
+    /// Returns this mitigation with another tick period. Only the concurrency ids of the baseline
+    /// and of `cid-recent`, and fair tasks, need ticks.
     #[must_use]
     pub fn with_tick(self, tick: Span) -> Self {
         Self { config: RootDomainConfig { tick, ..self.config }, ..self }
     }
 
-    /// With v6.4's search for an idle CPU, where nothing is said of that: for what was published of that kernel.
+    /// Returns this mitigation with Linux v6.4's search for an idle CPU, unless it names a search.
+    /// It is for comparisons with publications about that kernel.
     #[must_use]
     pub fn with_search_of_v6_4(self) -> Self {
         if self.config.idle != IdleSearch::Baseline {
@@ -320,7 +327,7 @@ impl Mitigation {
         Self { config: RootDomainConfig { idle: IdleSearch::Util, ..self.config }, ..self }
     }
 
-    /// A scheduler of it, with all CPUs of `topology` online.
+    /// Creates a scheduler of this mitigation. All CPUs of `topology` are online.
     #[must_use]
     pub fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
         match self.vectors {
@@ -330,7 +337,8 @@ impl Mitigation {
         }
     }
 
-    /// The size and the fields of one of [`LAYOUTS`], as it stands in memory on this mitigation.
+    /// Returns the size and the fields of one of the [`LAYOUTS`], as this mitigation places them in
+    /// memory.
     #[must_use]
     pub fn layout(&self, object: &str) -> Option<(usize, Vec<Field>)> {
         match object {
@@ -356,7 +364,7 @@ impl Mitigation {
         }
     }
 
-    /// Says of counts that are split that nobody uses the words that they were.
+    /// Marks the words of split counts as not used.
     fn mark_unused(&self, fields: &mut [Field]) {
         for field in fields {
             match field.name {
@@ -395,7 +403,7 @@ impl Mitigation {
     }
 }
 
-/// The objects whose layout can be shown, with what each is.
+/// The objects whose layout can be shown, each with a description.
 pub const LAYOUTS: [(&str, &str); 14] = [
     ("root_domain", "what the CPUs of a scheduling partition share: overload tracking, push token, cpupri"),
     ("cpupri_counts", "cpupri's counts of CPUs by priority level, one object per part (`cpupri-count=`)"),

@@ -1,11 +1,15 @@
-//! The search of `shipped`: the nearest CPU that idles, else the least urgent one, as the queues themselves have it.
+//! The search of `shipped`: the nearest idle CPU, else the least urgent one, as the queues' own
+//! words have it.
 //!
-//! **Origin.** Ours. The kernel searches an index of all CPUs' priorities, cpupri, which every CPU keeps up to date.
+//! **Origin.** Ours. The kernel searches cpupri, an index of all CPUs' priorities that every CPU
+//! keeps up to date.
 //!
-//! **Protocol.** LLC by LLC: that of where the task was, its core first; those of its node; all others. One whose [`floor`](crate::floor) says that
-//! there is nobody is passed over, if the task may use all of it. In one that was looked at in vain as a whole, the floor is set.
+//! **Protocol.** The search goes LLC by LLC: first the LLC where the task was, beginning with its
+//! core, then the LLCs of its node, then all others. An LLC whose [`floor`](crate::floor) excludes
+//! a less urgent CPU is skipped, if the task may use all of it. If a search of a whole LLC fails,
+//! it publishes the LLC's floor.
 //!
-//! **Cost.** A line of each CPU that is looked at, and one of each LLC of which the task may use every CPU.
+//! **Cost.** One line per examined CPU, and one per LLC of which the task may use every CPU.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::{CpuId, Scope};
@@ -16,26 +20,27 @@ use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-/// What is looked for.
+/// The parameters of a search.
 struct Wanted<'a> {
-    /// Something less urgent than this.
+    /// CPUs that run something less urgent than this are wanted.
     prio: Prio,
-    /// Among these.
+    /// The CPUs to examine.
     candidates: CpuSet,
-    /// From there on and around.
+    /// The search begins at this CPU and goes around.
     from: CpuId,
-    /// These first.
+    /// The search examines these CPUs first.
     core: &'a CpuSet,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// A CPU that runs something less urgent than `id` and is not `busy`: the nearest that idles, else the least urgent of all.
+    /// Returns a CPU that runs something less urgent than `id` and is not `busy`: the nearest idle
+    /// one, else the least urgent of all.
     pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let (prio, cpu) = (self.tasks.get(id).prio(), self.tasks.get(id).cpu());
         let mut candidates = self.candidates(id);
         candidates.subtract(busy);
         let cursor = &self.rqs[P::current_cpu()].cursor;
-        // Peek: the cursor is a hint of the CPU's own, which threads outside the CPUs may share.
+        // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
         let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
         let core = &*self.neighbourhoods[cpu.index()][0];
         let mut wanted = Wanted { prio, candidates, from, core };
@@ -57,7 +62,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         least.map(|(_, cpu)| cpu)
     }
 
-    /// Whether any CPU that `id` may run on runs something less urgent than `id`.
+    /// Returns whether any CPU where `id` may run runs something less urgent than `id`.
     pub(crate) fn any_less_urgent(&self, id: TaskId) -> bool {
         let prio = self.tasks.get(id).prio();
         let mut candidates = self.candidates(id);
@@ -69,13 +74,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         candidates.iter().any(|cpu| self.rqs[cpu].highest() > prio)
     }
 
-    /// The active CPUs that `id` may run on.
+    /// Returns the active CPUs where `id` may run.
     fn candidates(&self, id: TaskId) -> CpuSet {
         self.stats.add(Count::Find);
         self.tasks.allowed(id).intersection(&self.rd.active)
     }
 
-    /// The LLCs as `cpu` has them, nearest first; of equals the one with `from` first.
+    /// Returns the LLCs in order of distance from `cpu`, nearest first. Of equally near ones that
+    /// of `from` comes first.
     fn llcs_around(&self, cpu: CpuId, from: CpuId) -> impl Iterator<Item = usize> {
         let [own, first] = [cpu, from].map(|cpu| self.topology.part_of(Scope::Llc, cpu));
         let around = || (first..self.llcs.len()).chain(0..first).filter(move |&llc| llc != own);
@@ -84,17 +90,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         std::iter::once(own).chain(around().filter(is_near)).chain(around().filter(move |llc| !is_near(llc)))
     }
 
-    /// Whether it is known that no CPU of `llc`, all of which are candidates, runs anything less urgent than `prio`.
+    /// Returns whether all CPUs of `llc` are candidates and are known to run nothing less urgent
+    /// than `prio`.
     fn is_in_vain(&self, llc: usize, candidates: &CpuSet, prio: Prio) -> bool {
         self.is_whole(llc, candidates) && self.rd.waiting().floors.are_all_urgent(llc, prio)
     }
 
-    /// Whether all CPUs of `llc` are candidates, so that what is found there is its floor.
+    /// Returns whether all CPUs of `llc` are candidates, so that the result of a search there is
+    /// its floor.
     fn is_whole(&self, llc: usize, candidates: &CpuSet) -> bool {
         self.rd.waiting().floors.are_kept() && candidates.contains_all(&self.llcs[llc])
     }
 
-    /// A CPU of `llc` that idles, else the least urgent that is wanted, with its priority.
+    /// Returns an idle CPU of `llc`, else the least urgent wanted one, with its priority.
     fn look_into(&self, llc: usize, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
         let floors = &self.rd.waiting().floors;
         let is_whole = self.is_whole(llc, &wanted.candidates);

@@ -1,36 +1,49 @@
-//! Numbers that are used again: of tasks, and of maps.
+//! The id allocator: it allocates the numbers of tasks and of maps, which are used again.
 //!
-//! **Claim.** Of tasks, a number is mostly taken where one was given back: from a line that the CPU has for itself. All CPUs meet in one list once
-//! in many tasks. That is half of the gain; the other half is that the number's words are still in the caches of the CPU, or of
-//! its LLC, whose last task had them. Maps come and go seldom, and have the one list alone.
+//! **Claim.** A CPU mostly takes a task number from a line of its own, where the number was given
+//! back. All CPUs meet in one list once in many tasks. That is half of the gain. The other half is
+//! that the number's words are still in the caches of the CPU, or of the LLC, whose last task had
+//! the number. Maps are created and freed rarely, and have only the one list.
 //!
-//! **Origin.** The magazines and the depot of Bonwick and Adams, "Magazines and Vmem: extending the slab allocator to many CPUs and
-//! arbitrary resources", 2001, with a level between for each LLC, and with plain numbers for pairs of magazines. It is no part of
-//! a layout that was published: Linux hands process numbers out of a tree under one lock, `pidmap_lock`, and the memory of tasks out of such
-//! caches by CPU (`kernel/pid.c` and `kernel/fork.c`, v6.12). All mitigations have it, the baseline too.
+//! **Origin.** The magazines and the depot of Bonwick and Adams, "Magazines and Vmem: extending the
+//! slab allocator to many CPUs and arbitrary resources", 2001, with an additional level per LLC,
+//! and with plain numbers for pairs of magazines. It is no part of a published layout. Linux
+//! allocates process numbers from a tree under one lock, `pidmap_lock`, and the memory of tasks
+//! from such caches per CPU (`kernel/pid.c` and `kernel/fork.c`, v6.12). All mitigations use this
+//! allocator, the baseline too.
 //!
-//! **Protocol.** Take: the last of the CPU's [stash](Stash); where that is empty, half a stash from the LLC's; where that is empty too, half of
-//! that from the common list, or numbers that never were in use. Give back: into the CPU's stash; where that is full, half of it goes
-//! to the LLC's; where that has no room, half of that goes to the common list. A task that ends elsewhere than it began empties one CPU's
-//! stash and fills another's; their LLC's evens that out.
+//! **Protocol.** Take: the last number of the CPU's [magazine](Stash). If that is empty, take half
+//! a magazine from the LLC's. If that is empty too, take half of the LLC's capacity from the common
+//! list, or numbers that were never in use. Give back: into the CPU's magazine. If that is full,
+//! half of it goes to the LLC's. If that has no room, half of the LLC's goes to the common list. A
+//! task that ends on another CPU than it began on empties one CPU's magazine and fills another's.
+//! The LLC's magazine evens that out.
 //!
-//! **Locks.** Each list has one, and who moves numbers from one to another holds both: a CPU's before an LLC's, an LLC's before the common one. A CPU's
-//! own needs one because threads outside the CPUs count as one of them while they call.
+//! **Locks.** Each list has a lock. A caller that moves numbers between two lists holds both locks:
+//! a CPU's before an LLC's, an LLC's before the common one. A CPU's own list needs a lock because
+//! threads outside the CPUs count as one of the CPUs while they call.
 //!
-//! **Invariants.** (1) A number is in one list, or in use by one, or never was in use. (2) Of those that were, at most twice a stash for each CPU are neither
-//! in use nor in the common list, so that there never are more than that beyond the most that were in use at once: new ones are taken only
-//! when the common list is empty. (3) A number is refused only while [`Numbered::MAX`] are in use: who finds nothing near and none that is
-//! new holds all locks, CPUs' and LLCs' in the order of their numbers, and looks everywhere.
+//! **Invariants.** (1) A number is in one list, or has one user, or was never in use. (2) Of the
+//! used numbers, at most two magazines per CPU are neither in use nor in the common list. So the
+//! numbers exceed the maximum that were in use at once by no more than that, as new ones are taken
+//! only when the common list is empty. (3) A number is refused only while [`Numbered::MAX`] are in
+//! use. A caller that finds none near and none new takes all locks, of CPUs and LLCs in the order
+//! of their numbers, and searches every list.
 //!
-//! **Memory ordering.** What was done under a number comes before what is done under it next: giving back and taking are under locks, and where
-//! numbers move between lists both are held, so that each Release of a lock is followed by an Acquire of the same one.
+//! **Memory ordering.** The work under one use of a number comes before the work under its next
+//! use. Giving back and taking are under locks, and where numbers move between lists both locks are
+//! held. So each Release of a lock is followed by an Acquire of the same lock.
 //!
-//! **Cost.** Mostly a line, the CPU's own. Once in half a stash the LLC's; once in as many times its CPUs the common one, if more are given back
-//! in an LLC than are taken there, or fewer. Both levels are needed: where 240 of 480 CPUs make tasks all the time and the others free
-//! them (simulated, gnr-2x120), a task waits 75 cycles for the common list and 29.5K for the LLC's, where LLCs have none 120K for the common
-//! one, and where CPUs have none 107K for the LLC's. What stands in the common list, beside its lock, is outside the simulated memory.
+//! **Cost.** Mostly one line, the CPU's own. The LLC's list is used once per half a CPU's
+//! magazine. The common list is used once per half an LLC's magazine, if the LLC's CPUs give back
+//! more numbers than they take, or fewer. Both levels are needed. In a simulation on
+//! gnr-2x120, 240 of 480 CPUs create tasks all the time and the other 240 free them. A task then
+//! waits 75 cycles for the common list and 29.5K cycles for the LLC's. Without LLC magazines it
+//! waits 120K cycles for the common list, and without CPU magazines 107K for the LLC's. The
+//! contents of the common list, except its lock, are outside the simulated memory.
 //!
-//! **Limits.** What an offline CPU has stays there, until it is looked for everywhere. While nearly [`Numbered::MAX`] are in use, that is often.
+//! **Limits.** The numbers in an offline CPU's magazine stay there until every list is searched.
+//! That happens often while nearly [`Numbered::MAX`] are in use.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -42,24 +55,26 @@ use self::stash::{LINE_NUMBERS, Stash};
 
 mod stash;
 
-/// What the numbers are of.
+/// The kind of object that the numbers identify.
 pub(crate) trait Numbered: Debug {
     /// The object's name in reports.
     const OBJECT: &'static str;
-    /// What its lock is for.
+    /// The purpose of its lock.
     const LOCK: &'static str;
-    /// Several of them.
+    /// The plural of its name.
     const PLURAL: &'static str;
-    /// How many can live at once.
+    /// The maximum number in use at once.
     const MAX: usize;
-    /// How many a CPU keeps, an even number; 0 for none, and then LLCs keep none either.
+    /// The capacity of a CPU's magazine, an even number. 0 for no magazines, neither for CPUs nor
+    /// for LLCs.
     const STASHED: usize;
 }
 
-/// How many numbers a line has room for.
+/// The count of numbers that fit on a line.
 pub(crate) const A_LINE: usize = LINE_NUMBERS;
 
-/// The numbers from 0 that are in use. The next one is the last that was given back near, or the first that never was in use.
+/// The numbers from 0 upward. The next number is the last one that was given back near, or the
+/// first one that was never in use.
 #[derive(Debug)]
 pub(crate) struct Numbers<M: Memory, N: Numbered> {
     /// By CPU.
@@ -78,9 +93,9 @@ struct Words<M: Memory, N: Numbered> {
 
 #[derive(Debug, Default)]
 struct Free {
-    /// Those that were in use before.
+    /// Numbers that were in use before.
     used: Vec<u32>,
-    /// The first that never was.
+    /// The first number that was never in use.
     fresh: u32,
 }
 
@@ -93,7 +108,8 @@ impl<M: Memory, N: Numbered> Described for Words<M, N> {
 }
 
 impl<M: Memory, N: Numbered> Numbers<M, N> {
-    /// What moves between a CPU's list and its LLC's at once, and how many new ones are taken at once.
+    /// The count of numbers that move between a CPU's list and its LLC's at once, and of new ones
+    /// that are taken at once.
     const HALF: usize = N::STASHED / 2;
 
     pub(crate) fn new(topology: &Topology) -> Self {
@@ -120,7 +136,7 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
         }
     }
 
-    /// A number that nobody has, for a caller on `here`.
+    /// Returns a number that is not in use, for a caller on `here`.
     ///
     /// # Panics
     /// When [`Numbered::MAX`] of them are in use.
@@ -128,7 +144,8 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
         self.find(here, Self::search).unwrap_or_else(|| panic!("more than {} {} live at once", N::MAX, N::PLURAL))
     }
 
-    /// Gives `number` back on `here`. What was done under it comes before what is done under it next: see the module.
+    /// Gives `number` back on `here`. The work under this use comes before the work under the next
+    /// use: see the module.
     pub(crate) fn give_back(&self, number: u32, here: CpuId) {
         let Some((stash, shelf)) = self.near(here) else {
             self.common.free.lock().used.push(number);
@@ -146,23 +163,23 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
         stash.push(number);
     }
 
-    /// How many were ever in use or were about to be: those below that.
+    /// Returns a bound of the numbers that were ever in use: all of them are below it.
     pub(crate) fn fresh(&self) -> u32 {
         self.common.free.lock().fresh
     }
 
-    /// A number that nobody has, by `search` if there is none near and none new.
+    /// Returns a number that is not in use, found by `search` if there is none near and none new.
     fn find(&self, here: CpuId, search: impl FnOnce(&Self) -> Option<u32>) -> Option<u32> {
         self.take_near(here).or_else(|| search(self))
     }
 
-    /// The lists of a CPU and of its LLC.
+    /// Returns the lists of a CPU and of its LLC.
     fn near(&self, here: CpuId) -> Option<(&Stash<M>, &Stash<M>)> {
         let stash = self.stashes.get(here.index())?;
         Some((stash, &self.shelves[self.shelf_of[here.index()] as usize]))
     }
 
-    /// One from the lists around `here`, or one that is new.
+    /// Returns a number from the lists around `here`, or a new one.
     fn take_near(&self, here: CpuId) -> Option<u32> {
         let Some((stash, shelf)) = self.near(here) else {
             return self.common.free.lock().next(N::MAX);
@@ -184,7 +201,7 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
         stash.pop()
     }
 
-    /// Any. All lists are looked at while nobody can move a number between them.
+    /// Searches all lists while no other CPU can move a number between them.
     #[cold]
     fn search(&self) -> Option<u32> {
         let lists: Vec<_> = self.stashes.iter().chain(&self.shelves).map(Stash::lock).collect();
@@ -194,7 +211,7 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
 }
 
 impl Free {
-    /// The last that was given back, or else one that is new, below `max`.
+    /// Returns the last number that was given back, or a new one below `max`.
     fn next(&mut self, max: usize) -> Option<u32> {
         self.used.pop().or_else(|| {
             let fresh = self.fresh;
@@ -215,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers of which `MAX` can live, and a CPU keeps `STASHED`.
+    /// Numbers of which `MAX` can be in use. A CPU's magazine has room for `STASHED`.
     #[derive(Debug)]
     pub(super) enum Few<const MAX: usize, const STASHED: usize> {}
 
@@ -230,7 +247,8 @@ mod tests {
     /// Two LLCs of four CPUs.
     const CPUS: usize = 8;
 
-    /// Takes and gives back at random, 2,000 times, as `from` and `to` draw CPUs; then takes all there are.
+    /// Takes and gives back at random, 2,000 times. `from` and `to` choose the CPUs. Then it takes
+    /// all numbers.
     fn check<const MAX: usize, const STASHED: usize>(most: usize, from: fn(usize) -> usize, to: fn(usize) -> usize) {
         let topology = hitm_topology::parse("l3:2 core:4 pu:1").expect("a machine");
         let numbers = Numbers::<Native, Few<MAX, STASHED>>::new(&topology);
@@ -266,7 +284,7 @@ mod tests {
         // From one LLC to the other, and to one CPU.
         check::<300, 14>(20, |draw| draw % 4, |draw| 4 + draw % 4);
         check::<300, 14>(300, |draw| draw % 4, |_| 7);
-        // Fewer than lists have room for.
+        // Fewer numbers than the lists have room for.
         check::<20, 2>(20, anywhere, |_| 0);
         check::<20, 14>(20, |draw| draw % 4, |draw| 4 + draw % 4);
     }

@@ -1,18 +1,22 @@
-//! Which CPUs have real-time tasks waiting that could run elsewhere.
+//! Overload: which CPUs have waiting real-time tasks that could run elsewhere.
 //!
-//! **Claim.** A CPU announces itself with one bit and one count; who wants to pull reads the count and, seldom, the bits.
+//! **Claim.** A CPU advertises itself as overloaded with one bit and one count. A puller reads the
+//! count and, rarely, the bits.
 //!
-//! **Origin.** Linux, rule of v6.7 onward (Valentin Schneider, "sched/rt: Make rt_rq->pushable_tasks updates drive
-//! rto_mask", 2023): a CPU is overloaded while its pushable list has an entry, so every wakeup of a task that may move is a set
-//! and a clear, even on an idle CPU.
+//! **Origin.** Linux, the rule of v6.7 and later (Valentin Schneider, "sched/rt: Make
+//! rt_rq->pushable_tasks updates drive rto_mask", 2023): a CPU is overloaded while its pushable
+//! list has an entry. So every wakeup of a task that may move is a set and a clear, even on an idle
+//! CPU.
 //!
-//! **Roles.** Set and clear are called under the run queue lock of the CPU that they are about, in turns. The test is
-//! called by anybody.
+//! **Roles.** Set and clear are called under the run queue lock of the CPU that they are about,
+//! alternately. Any CPU calls the test.
 //!
 //! **Invariants.**
-//! 1. With nothing in flight, the count is the population of the bitmap and the number of overloaded CPUs.
+//! 1. In a quiescent state the count is the number of bits in the bitmap and the number of
+//!    overloaded CPUs.
 //! 2. The count of a part is never negative.
-//! 3. Who sees a count because of a CPU, and then fences, sees that CPU's bit or its clear.
+//! 3. A reader that sees a count because of a CPU, and then fences, sees that CPU's bit or its
+//!    clear.
 //!
 //! **Memory ordering.**
 //!
@@ -20,16 +24,19 @@
 //! |---|---|---|
 //! | `set`, add to the count Release | `count`, load Relaxed, then fence Acquire | the CPU's bit: invariant 3 |
 //!
-//! Where the count or the set is bytes, "add" is a store of the same ordering, which is right under the lock of the CPU's queue (see
-//! [`cpupri`](crate::cpupri)); a stored count is followed by a fence, for that module's invariant 8.
+//! Where the count or the set is bytes, "add" is a store of the same ordering. That is correct
+//! under the lock of the CPU's queue (see [`cpupri`](crate::cpupri)). A fence follows a stored
+//! count, for that module's invariant 8.
 //!
-//! Nothing orders the two steps of `clear`: who sees one without the other does useless work.
+//! The two steps of `clear` are not ordered: a reader that sees one without the other does useless
+//! work.
 //!
-//! **Layout.** Count and the pointer to the bits stand in the root domain; the bits are a line of their own, and so is each
-//! part of a split count.
+//! **Layout.** The count and the pointer to the bits are in the root domain. The bits have a line
+//! of their own, and so has each part of a split count.
 //!
-//! **Cost.** Set, clear: one load, two read-modify-writes; of bytes, stores. Test: one load a part of the count, or a CPU's byte, up to
-//! the second overloaded CPU; one more of the bits when there is just one.
+//! **Cost.** Set, clear: one load and two read-modify-writes; with bytes, stores. Test: one load
+//! per part of the count, or per CPU's byte, up to the second overloaded CPU. If there is exactly
+//! one, one more load of the bits.
 
 use std::sync::atomic::Ordering;
 
@@ -41,9 +48,10 @@ use crate::root_domain::{CountWord, RootDomain, RootDomainWords};
 /// The count of overloaded CPUs, outside the root domain's own word.
 #[derive(Debug)]
 pub(crate) enum OverloadCount<M: Memory> {
-    /// A number, or one a part.
+    /// One number, or one per part.
     Added(ScopedCounter<M>),
-    /// A byte a CPU, 1 while it is overloaded: what a part of one CPU counts, stored instead of added.
+    /// One byte per CPU, 1 while it is overloaded. It has the content of a count for one CPU, but
+    /// is stored instead of added.
     Stored(ScopedBytes<M>),
 }
 
@@ -55,7 +63,8 @@ impl<M: Memory> OverloadCount<M> {
         }
     }
 
-    /// Adds up the parts from the one of `here` onward, until the sum exceeds `limit`. The loads are Relaxed; the caller fences.
+    /// Adds up the parts, starting with the part of `here`, until the sum exceeds `limit`. The
+    /// loads are Relaxed; the caller fences.
     #[inline]
     #[track_caller]
     fn sum_beyond(&self, whole: &M::Atomic<i32>, here: CpuId, limit: i32) -> i32 {
@@ -66,7 +75,7 @@ impl<M: Memory> OverloadCount<M> {
         }
     }
 
-    /// Bytes that it takes outside the root domain, whole lines.
+    /// Returns its bytes outside the root domain, in whole lines.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Added(counts) => counts.bytes(),
@@ -76,14 +85,15 @@ impl<M: Memory> OverloadCount<M> {
 }
 
 impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
-    /// `cpu`, which is online and whose run queue lock the caller holds, has a task that could run elsewhere.
+    /// Marks `cpu` as overloaded: it has a task that could run elsewhere. It is online, and the
+    /// caller holds its run queue lock.
     pub fn set_overload(&self, cpu: CpuId) {
         // Relaxed: a pointer that is written at construction only.
         let mask = self.words().rto_mask().load(Ordering::Relaxed);
         // Relaxed: published by the add below.
         self.rto_mask.row(mask).set(cpu, Ordering::Relaxed);
-        // Release, of both: publishes the bit. Pairs with the fence in `overload_elsewhere`: a puller must never see the count
-        // and miss the bit.
+        // Release, of both: publishes the bit. Pairs with the fence in `overload_elsewhere`: a
+        // puller must never see the count and miss the bit.
         match &self.rto_counts {
             OverloadCount::Added(counts) => {
                 _ = counts.cell(self.whole_rto_count(), cpu).fetch_add(1, Ordering::Release)
@@ -92,17 +102,19 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
                 self.words().rto_count().follow();
                 // Release: as above.
                 bytes.row(0).set(cpu, Ordering::Release);
-                // SeqCst: who is overloaded looks for a CPU that is less urgent next, and one that becomes so looks for who is
-                // overloaded: one of the two must see the other. Pairs with the operation or the fence at the end of `set_level`.
-                // The add of the other form is such an operation.
+                // SeqCst: an overloaded CPU looks for a less urgent CPU next. A CPU that becomes
+                // less urgent looks for overloaded ones next. One of the two must see the other.
+                // Pairs with the operation or the fence at the end of `set_level`. The add of the
+                // other form is such an operation.
                 M::fence(Ordering::SeqCst);
             }
         }
     }
 
-    /// `cpu`, which is online and whose run queue lock the caller holds, has no such task any more.
+    /// Ends the overload of `cpu`: it has no such task any more. It is online, and the caller holds
+    /// its run queue lock.
     pub fn clear_overload(&self, cpu: CpuId) {
-        // Relaxed: in whatever order the two are seen, a puller does useless work at worst.
+        // Relaxed: whichever of the two is seen first, a puller does useless work at worst.
         match &self.rto_counts {
             OverloadCount::Added(counts) => {
                 _ = counts.cell(self.whole_rto_count(), cpu).fetch_sub(1, Ordering::Relaxed)
@@ -119,16 +131,16 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         self.rto_mask.row(mask).clear(cpu, Ordering::Relaxed);
     }
 
-    /// Whether a CPU other than `here` may be overloaded. After a `true`, the bits that the count announced are
-    /// visible.
+    /// Returns whether a CPU other than `here` may be overloaded. After `true`, the bits that the
+    /// count advertises are visible.
     #[must_use]
     pub fn overload_elsewhere(&self, here: CpuId) -> bool {
         let count = self.rto_counts.sum_beyond(self.whole_rto_count(), here, 1);
         if count == 0 {
             return false;
         }
-        // Acquire: the bits that the count announced are seen below and by the caller. Pairs with the Release in
-        // `set_overload`.
+        // Acquire: the bits that the count advertises are seen below and by the caller. Pairs with
+        // the Release in `set_overload`.
         M::fence(Ordering::Acquire);
         // Relaxed: constant.
         let only_here = || {
@@ -139,12 +151,12 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         !(count == 1 && only_here())
     }
 
-    /// The sum of the count's parts, for checkers.
+    /// Returns the sum of the count's parts, for checkers.
     pub fn overload_count(&self) -> i32 {
         self.rto_counts.sum_beyond(self.whole_rto_count(), CpuId(0), i32::MAX)
     }
 
-    /// The bits, for checkers.
+    /// Returns the bits, for checkers.
     pub fn overload_bits(&self) -> hitm_memory::CpuSet {
         // Relaxed: constant.
         self.rto_mask.row(self.words().rto_mask().load(Ordering::Relaxed)).snapshot()

@@ -1,10 +1,10 @@
-//! Where a task that wakes should run.
+//! Placement: the CPU for a task that wakes.
 //!
-//! **Origin.** Linux's real-time class, without capacities. The sched domains that the original walks are the topology's
-//! core, LLC, node and machine.
+//! **Origin.** Linux's real-time class, without capacities. Where the original walks the sched
+//! domains, this code uses the topology's core, LLC, node and machine.
 //!
-//! **Cost.** On a CPU that idles or runs something less urgent: a look at its running task. Otherwise one search of
-//! cpupri, and a look at the CPU found.
+//! **Cost.** If the task's CPU is idle or runs something less urgent: one read of that CPU's
+//! running task. Otherwise one search of cpupri, and a read of the CPU found.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -23,7 +23,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Search { prio, allowed: self.tasks.allowed(id), here: P::current_cpu() }
     }
 
-    /// The CPU for `id`, which ran on `cpu` last, or was made there.
+    /// Returns the CPU for `id`, which last ran on `cpu` or was created there.
     pub(crate) fn select(&self, id: TaskId, cpu: CpuId, coming: Coming) -> CpuId {
         if self.is_fair(id) {
             return match coming {
@@ -33,21 +33,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let task = self.tasks.get(id);
         let blocked = self.rqs[cpu].curr().is_some_and(|curr| {
-            // A fair task makes way, pinned or not, unless it is served.
+            // A fair task gives way, pinned or not, unless it runs in its server's time.
             let is_pinned = !self.tasks.get(curr).can_move() && !self.is_fair(curr);
             is_pinned || self.rank_on(cpu, curr) <= task.prio()
         });
         let is_held = || self.where_held(id).is_some_and(|held| held.contains(cpu));
         if !blocked && !is_held() {
-            // A more urgent task preempts what runs here, which is then pushed away.
+            // The more urgent task preempts the running task, which is then pushed away.
             return cpu;
         }
         let target = self.find_lowest(id, &CpuSet::new());
         target.filter(|&target| task.prio() < self.rqs[target].highest()).unwrap_or(cpu)
     }
 
-    /// `cpu` if `id` may run there, else one where it may. Affinity gives way when none of its CPUs is active; `cpu` then is as
-    /// good as another.
+    /// Returns `cpu` if `id` may run there, else a CPU where it may run. If none of its CPUs is
+    /// active, its affinity is ignored, and `cpu` is as good as any other.
     pub(crate) fn nearest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
         if self.tasks.allowed(id).contains(cpu) && self.rd.active.contains(cpu) {
             return cpu;
@@ -60,12 +60,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return allowed;
         }
         let anywhere = if active.contains(cpu) { cpu } else { active.first_from(from).unwrap_or(cpu) };
-        // There are as many ids as CPUs that tasks may use.
+        // The number of ids is the number of CPUs that the tasks may use.
         self.allow_ids(id, &CpuSet::from_iter([anywhere]));
         anywhere
     }
 
-    /// Whether any CPU that `id` may run on runs something less urgent than `id`.
+    /// Returns whether any CPU where `id` may run runs something less urgent than `id`.
     pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
         if self.where_held(id).is_some() {
             return self.find_lowest(id, &CpuSet::new()).is_some();
@@ -77,13 +77,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.rd.cpupri.any(self.rd.vecs(), &search)
     }
 
-    /// A CPU that runs something less urgent than `id` and is not `busy`, as near to where it ran as possible.
+    /// Returns a CPU that runs something less urgent than `id` and is not `busy`, as near as
+    /// possible to the task's last CPU.
     pub(crate) fn find_lowest(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let task = self.tasks.get(id);
         if !task.can_move() || self.is_fair(id) {
             return None;
         }
-        // Where it would be held it is no better off.
+        // A CPU where it would be throttled too is no improvement.
         let held = self.where_held(id).map(|mut held| {
             busy.iter().for_each(|cpu| held.insert(cpu));
             held
@@ -98,19 +99,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         } else {
             let free = |cpu| !busy.contains(cpu);
             let found = self.rd.cpupri.find_fitting(self.rd.vecs(), &search, &self.rd.active, &free)?;
-            // Where no level has one that is free, the search gives those that are not.
+            // If no level has a free CPU, the search returns CPUs that are not free.
             found.iter().filter(|&cpu| free(cpu)).collect()
         };
         let cpu = task.cpu();
         if found.contains(cpu) {
-            // Most likely its lines are still there.
+            // Most likely the task's lines are still in its caches.
             return Some(cpu);
         }
         let here = P::current_cpu();
         let here_found = found.contains(here);
         for around in &self.neighbourhoods[cpu.index()] {
             if here_found && around.contains(here) {
-                // Preempting this CPU is cheaper than another.
+                // Preempting this CPU is cheaper than preempting another.
                 return Some(here);
             }
             let mut near = found.clone();
@@ -122,10 +123,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if here_found { Some(here) } else { self.any_of(&found) }
     }
 
-    /// One of `cpus`; successive calls on one CPU spread.
+    /// Returns one of `cpus`. Successive calls on one CPU spread over them.
     fn any_of(&self, cpus: &CpuSet) -> Option<CpuId> {
         let cursor = &self.rqs[P::current_cpu()].cursor;
-        // Peek: the cursor is a hint of the CPU's own, which threads outside the CPUs may share.
+        // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
         let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
         let cpu = cpus.first_from(from)?;
         cursor.set(cpu.0);

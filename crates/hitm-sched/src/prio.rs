@@ -1,8 +1,8 @@
-//! Priorities and the levels that cpupri keeps them in.
+//! Priorities, and the levels that cpupri uses for them.
 
 use std::fmt;
 
-/// How urgent a task or a queue is, as the scheduler counts it: smaller is more urgent.
+/// The priority of a task or a queue in the scheduler's numbering: smaller is more urgent.
 ///
 /// | value | meaning |
 /// |---|---|
@@ -12,36 +12,36 @@ use std::fmt;
 pub struct Prio(pub i32);
 
 impl Prio {
-    /// The most urgent.
+    /// The most urgent priority.
     pub const MOST_URGENT: Self = Self(0);
-    /// No real-time task at all.
+    /// The priority of a CPU without a real-time task.
     pub const NONE: Self = Self(99);
-    /// Values of real-time tasks: 0 up to here, exclusive.
+    /// The number of real-time priorities: their values are 0 up to this, exclusive.
     pub const REAL_TIME_COUNT: usize = 99;
 
-    /// From the number that users give: 1 (least urgent) to 99.
+    /// Converts the number that users give: 1 (least urgent) to 99 (most urgent).
     ///
     /// # Panics
-    /// When the number is none of these.
+    /// When the number is outside that range.
     #[must_use]
     pub const fn from_rt_priority(priority: u8) -> Self {
         assert!(priority >= 1 && priority <= 99, "a real-time priority is 1 to 99");
         Self(99 - priority as i32)
     }
 
-    /// The number that users give; nothing for [`Prio::NONE`].
+    /// Returns the number that users give, or `None` for [`Prio::NONE`].
     #[must_use]
     pub const fn rt_priority(self) -> Option<u8> {
         if self.0 < 99 { Some((99 - self.0) as u8) } else { None }
     }
 
-    /// Whether this is a real-time priority.
+    /// Returns whether this is a real-time priority.
     #[must_use]
     pub const fn is_real_time(self) -> bool {
         0 <= self.0 && self.0 < 99
     }
 
-    /// The level of a CPU that runs at this priority.
+    /// Returns the level of a CPU that runs at this priority.
     #[must_use]
     pub const fn level(self) -> Level {
         Level((99 - self.0) as u32)
@@ -57,8 +57,8 @@ impl fmt::Display for Prio {
     }
 }
 
-/// A level of cpupri: 0 is normal (idle and fair together), 1 to 99 are the real-time priorities as users count them,
-/// 100 is above all of them (deadline). Greater is more urgent.
+/// A level of cpupri. 0 is normal (idle and fair together), 1 to 99 are the real-time priorities as
+/// users count them, and 100 is above all of them (deadline). Greater is more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(pub u32);
 
@@ -67,10 +67,10 @@ impl Level {
     pub const NORMAL: Self = Self(0);
     /// Deadline tasks.
     pub const HIGHER: Self = Self(100);
-    /// How many there are.
+    /// The number of levels.
     pub const COUNT: usize = 101;
 
-    /// As an index.
+    /// Returns the level as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

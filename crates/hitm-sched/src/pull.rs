@@ -1,7 +1,7 @@
-//! Pulling: a CPU that has become less urgent gets what waits elsewhere.
+//! Pull: a CPU that has become less urgent gets waiting tasks from other CPUs.
 //!
-//! **Origin.** Linux's real-time class. By default the overloaded CPUs are asked to push, see
-//! [`push_token`](crate::push_token); otherwise their queues are locked from here, one after the other.
+//! **Origin.** Linux's real-time class. By default the CPU asks the overloaded CPUs to push, see
+//! [`push_token`](crate::push_token). Otherwise it locks their queues, one after the other.
 
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -13,7 +13,8 @@ use crate::stats::Count;
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Gets what waits elsewhere and is more urgent than what is queued here, or asks for it.
+    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here, or requests
+    /// a push.
     pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {
         self.stats.add(Count::Look);
         if self.rd.config.shipped {
@@ -40,27 +41,27 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     pub(crate) fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
-        // If that CPU is about to get something still better, it pushes by itself.
+        // If that CPU is about to get a task that is more urgent still, it pushes by itself.
         if self.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
             return false;
         }
         let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
-        // All that follows reads both queues anew.
+        // Everything below reads both queues again.
         let Some(id) = self.pullable(&source, rq) else { return false };
         self.move_away(&source, id, rq);
         true
     }
 
-    /// The task of `source` that should run on the CPU of `rq`.
+    /// Returns the task of `source` that should run on the CPU of `rq`.
     fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
         let mut id = self.first_pushable(source)?;
-        // Where it would be held it is no better off.
+        // A CPU where it would be throttled is no improvement.
         while !self.tasks.allowed(id).contains(rq.cpu) || self.holder(rq.cpu, id).is_some() {
             id = self.next_pushable(source, id)?;
         }
         let prio = self.tasks.get(id).prio();
         let running = source.curr().map(|curr| self.rank(source, curr));
-        // One that is more urgent than what runs there is about to run there.
+        // A task that is more urgent than the running task of `source` is about to run there.
         (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
     }
 }

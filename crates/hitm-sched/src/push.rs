@@ -1,16 +1,17 @@
-//! Pushing tasks to CPUs that run something less urgent.
+//! Push: moving waiting tasks to CPUs that run something less urgent.
 //!
-//! **Claim.** When a push ends, no task of this queue could run on a CPU that ran something less urgent all the while. A CPU
-//! that becomes less urgent meanwhile, or later, pulls.
+//! **Claim.** When a push ends, no task of this queue could run on a CPU that ran something less
+//! urgent during the whole push. A CPU that becomes less urgent meanwhile, or later, pulls.
 //!
-//! **Origin.** Linux's real-time class, with the revalidation of commit 690e47d1403e (2025). Tasks here cannot disable
-//! migration, so nothing is handed to a stopper. Differences, all of them where the original gives up although a place
-//! may be left: a CPU that turns out to be busy is passed over and the next one is tried, each once, where the original ends after
-//! the first that looks busy and after three that are; and a first task that has no place because of its affinity does not
-//! hold back those behind it.
+//! **Origin.** Linux's real-time class, with the revalidation of commit 690e47d1403e (2025). Tasks
+//! here cannot disable migration, so no stopper is needed. The differences are in cases where the
+//! original gives up although a CPU may be found. First, a push skips a CPU that turns out to be
+//! busy and tries the next one, each CPU once. The original ends after the first CPU that looks
+//! busy and after three that are. Second, if the affinity of the first task leaves no CPU for it,
+//! the push goes on with the tasks behind it.
 //!
-//! **Cost.** One search of cpupri for each task moved, and one that finds nothing. More only when others take the places that
-//! were found, or when affinities differ.
+//! **Cost.** One search of cpupri per moved task, and one that finds nothing. There are more
+//! searches only when other CPUs fill the CPUs that were found, or when affinities differ.
 
 use hitm_memory::{CpuSet, Interrupts, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -21,19 +22,19 @@ use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-/// Where a task can go.
+/// The result of a search for a task's new CPU.
 enum Place<'a, P: Platform> {
-    /// To this queue, which is locked.
+    /// A queue that can take the task. It is locked.
     Found(RqGuard<'a, P>),
-    /// Nowhere.
+    /// No CPU can take the task.
     Nowhere,
-    /// The lock was let go, and the task cannot be pushed from here any more.
+    /// The lock was released meanwhile, and the task cannot be pushed from here any more.
     Gone,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Does what was put off until here, with the lock held. What is put off meanwhile waits for the CPU's next switch, which it is
-    /// asked for.
+    /// Does the balancing that was deferred until now, with the lock held. Balancing that is
+    /// deferred meanwhile waits for the CPU's next switch, which is requested then.
     pub(crate) fn run_balance(&self, rq: &mut RqGuard<'_, P>) {
         let what = rq.balance.get();
         if what == 0 {
@@ -48,7 +49,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Pushes until nothing more can go.
+    /// Pushes until no task can be moved.
     pub(crate) fn push_all(&self, rq: &mut RqGuard<'_, P>) {
         loop {
             while self.push_one(rq) {}
@@ -58,7 +59,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Pushes the first task that could move. False when there is none, or no place for it.
+    /// Pushes the first task that can be moved. Returns false when there is no such task, or no CPU
+    /// for it.
     pub(crate) fn push_one(&self, rq: &mut RqGuard<'_, P>) -> bool {
         if rq.rt.overloaded.get() == 0 {
             return false;
@@ -67,7 +69,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         while let Some(id) = next {
             let running = rq.curr().map(|curr| self.rank(rq, curr));
             if running.is_none_or(|running| self.tasks.get(id).prio() < running) {
-                // It will simply run here; then those behind it are looked at.
+                // The task will simply run here. The balance request then looks at the tasks behind
+                // it.
                 rq.request_balance(BALANCE_PUSH);
                 self.resched(rq);
                 return false;
@@ -90,9 +93,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         false
     }
 
-    /// The next entry after `id`, for which there is no place, that may have one.
+    /// Returns the next entry after `id` that may have a CPU, when there is none for `id`.
     fn pushable_behind(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<TaskId> {
-        // What finds no place anywhere leaves none for one that is less urgent.
+        // If a task that may run everywhere finds no CPU, less urgent tasks find none either.
         let everywhere = self.tasks.get(id).cpus_allowed_count.get() as usize == self.topology.cpus();
         if everywhere { None } else { self.next_pushable(rq, id) }
     }
@@ -108,8 +111,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.enqueue(to, id, false);
     }
 
-    /// As [`move_task`](Self::move_task). If `from` was about to run `id`, others have not come because of it: its CPU pulls in that
-    /// switch. It is in one under a pull that lets the lock go, and after a wakeup.
+    /// Moves a task like [`move_task`](Self::move_task). If `from` was about to run `id`, other
+    /// tasks may have stayed away because of it, so the CPU of `from` pulls in its current switch.
+    /// It is in a switch during a pull that releases the lock, and after a wakeup.
     pub(crate) fn move_away(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
         let highest = from.highest();
         self.move_task(from, id, to);
@@ -118,7 +122,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Finds a CPU for `id`, which could move from `rq`, and locks its queue too.
+    /// Finds a CPU for `id`, which could leave `rq`, and locks that CPU's queue too.
     fn find_lock_lowest<'a>(&'a self, id: TaskId, rq: &mut RqGuard<'_, P>) -> Place<'a, P> {
         let task = self.tasks.get(id);
         let mut busy = CpuSet::new();
@@ -134,17 +138,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     return Place::Found(lowest);
                 }
             }
-            // It pulls when it becomes less urgent again.
+            // That CPU pulls when it becomes less urgent again.
             busy.insert(cpu);
         }
         Place::Nowhere
     }
 
-    /// The push token arrived at this CPU.
+    /// Handles the push token's arrival at this CPU.
     pub(crate) fn run_push_work(&self) {
         let here = P::current_cpu();
         self.rd.begin_push_work();
-        // Without the lock: who makes the list non-empty looks for a place itself.
+        // Without the lock: a CPU that makes the list non-empty searches for a CPU itself.
         if self.has_pushable_hint(&self.rqs[here]) {
             let mut rq = self.lock(here);
             self.push_all(&mut rq);

@@ -1,11 +1,12 @@
-//! The tasks of a queue that could run elsewhere, by priority, equals in order of arrival.
+//! The pushable list: a queue's tasks that could run elsewhere, by priority, tasks of equal
+//! priority in order of arrival.
 //!
-//! **Origin.** Linux's priority-sorted list: one circular list of all nodes, and one of the first node of each
-//! priority, so that finding a place takes as many steps as there are priorities.
+//! **Origin.** Linux's priority-sorted list: one circular list of all nodes, and one of the first
+//! node of each priority. An insertion takes as many steps as there are priorities.
 //!
-//! **Invariants.** Under the queue's lock: (1) `highest_prio_next` is the first entry's priority, or 99; (2) `overloaded`
-//! says whether there is an entry, once set or clear has returned; (3) the running task and tasks that may run on one
-//! CPU only are never in the list.
+//! **Invariants.** Under the queue's lock: (1) `highest_prio_next` is the first entry's priority,
+//! or 99; (2) `overloaded` tells whether there is an entry, once set or clear has returned; (3) the
+//! running task, and tasks that may run on only one CPU, are never in the list.
 
 use std::sync::atomic::Ordering;
 
@@ -24,32 +25,33 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         List::new(head, |id| &self.tasks.get(id).node_list)
     }
 
-    /// The first entry, under the lock.
+    /// Returns the first entry, under the lock.
     pub(crate) fn first_pushable(&self, rq: &RunQueue<P>) -> Option<TaskId> {
         self.nodes(&rq.rt.pushable_tasks).first()
     }
 
-    /// The entry after `id`.
+    /// Returns the entry after `id`.
     pub(crate) fn next_pushable(&self, rq: &RunQueue<P>, id: TaskId) -> Option<TaskId> {
         self.nodes(&rq.rt.pushable_tasks).next(Some(id))
     }
 
-    /// Whether there is an entry, without the lock.
+    /// Returns whether there is an entry, without the lock.
     pub(crate) fn has_pushable_hint(&self, rq: &RunQueue<P>) -> bool {
         rq.rt.pushable_tasks.peek_first().is_some()
     }
 
-    /// The entries in order, for checkers.
+    /// Returns the entries in order, for checkers.
     pub(crate) fn pushable(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
         self.nodes(&rq.rt.pushable_tasks).collect()
     }
 
-    /// Whether the root domain is to know that a queue is overloaded: `shipped` tells of tasks, not of queues.
+    /// Returns whether the root domain keeps the queue's overload. `shipped` advertises tasks, not
+    /// queues.
     pub(crate) fn shows_overload(&self, rq: &RunQueue<P>) -> bool {
         rq.online.get() != 0 && !self.rd.config.shipped
     }
 
-    /// `id`, which is queued, may move and does not run, could run elsewhere.
+    /// Adds `id`, which is queued, may move and does not run.
     pub(crate) fn enqueue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         if !self.remove_node(rq, id) && self.rd.config.shipped {
             self.expect_announcement(rq);
@@ -61,9 +63,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if prio.0 < rq.rt.highest_prio_next.get() {
             rq.rt.highest_prio_next.set(prio.0);
             if rq.rt.overloaded.get() != 0 && !self.rd.config.push_by_interrupt {
-                // SeqCst: who pushes this task looks at other CPUs' priorities next, and one of them that becomes less urgent looks at this
-                // priority after its own (`pull_from`): one of the two must see the other. Pairs with the operations on cpupri's
-                // counts before that look. A queue that was not overloaded is announced by such an operation, below.
+                // SeqCst: the CPU that pushes this task reads other CPUs' priorities next. One of
+                // them that becomes less urgent reads this priority after its own store
+                // (`pull_from`). One of the two must see the other. Pairs with the operations on
+                // cpupri's counts before that read. A queue that was not overloaded is advertised
+                // by such an operation, below.
                 P::fence(Ordering::SeqCst);
             }
         }
@@ -76,7 +80,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id` runs, sleeps or moves. Harmless when it is not in the list.
+    /// Removes `id`, which runs, sleeps or moves. Harmless when it is not in the list.
     pub(crate) fn dequeue_pushable(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         if self.remove_node(rq, id) && self.rd.config.shipped {
             self.withdraw(rq, id);
@@ -95,7 +99,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The ring of the first node of each priority, so that finding a place takes as many steps as there are priorities.
+    /// Returns the ring of the first node of each priority. With it an insertion takes as many
+    /// steps as there are priorities.
     fn firsts<'a>(&'a self) -> Ring<impl Fn(TaskId) -> &'a Links<P>> {
         Ring::new(|id| &self.tasks.get(id).prio_list)
     }
@@ -108,7 +113,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             firsts.start(id);
             return;
         };
-        // Most arrivals are no more urgent than what is there.
+        // Most new entries are not more urgent than the present ones.
         let last = firsts.prev(first);
         if prio_of(last) <= prio.0 {
             nodes.push_back(id);
@@ -129,7 +134,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Whether `id` was in the list.
+    /// Removes `id`. Returns whether it was in the list.
     fn remove_node(&self, rq: &RunQueue<P>, id: TaskId) -> bool {
         let (nodes, firsts) = (self.nodes(&rq.rt.pushable_tasks), self.firsts());
         if !self.tasks.get(id).node_list.is_linked() {
@@ -137,7 +142,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         if firsts.contains(id) {
             match nodes.next(Some(id)) {
-                // The next of the same priority becomes the first of it.
+                // The next task of the same priority becomes the first one.
                 Some(next) if !firsts.contains(next) => firsts.replace(id, next),
                 _ => firsts.remove(id),
             }

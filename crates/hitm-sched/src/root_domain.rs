@@ -1,13 +1,14 @@
-//! The root domain: what all CPUs of a scheduling partition share.
+//! The root domain: the state that all CPUs of a scheduling partition share.
 //!
-//! Here are its fields, their orders, and what stands outside them; the operations are in [`cpupri`](crate::cpupri),
-//! [`overload`](crate::overload) and [`push_token`](crate::push_token).
+//! This file has its fields, their orders, and the parts outside the fields. The operations are in
+//! [`cpupri`](crate::cpupri), [`overload`](crate::overload) and [`push_token`](crate::push_token).
 //!
-//! **Origin.** Linux v6.12 to v7.1. Orders: the baseline's, patch 2's, and that of patch 3 as it was posted on top of patch 2
-//! (Pan Deng, "sched/rt: mitigate root_domain cache line contention", 2025). Fields that our scheduler has no use for
-//! are padding of their size, by their names.
+//! **Origin.** Linux v6.12 to v7.1. The orders are the baseline's, patch 2's, and that of patch 3
+//! as posted on top of patch 2 (Pan Deng, "[PATCH v2 0/4] sched/rt: mitigate root_domain cache line
+//! contention", LKML, 2025-07-21). Fields that this scheduler does not use are padding of the same
+//! size and name.
 //!
-//! **Layout.** Lines count from 0. The baseline's lines 0 and 2 are the contended ones:
+//! **Layout.** Lines count from 0. The baseline's lines 0 and 2 are contended:
 //!
 //! | line | written by | read by |
 //! |---|---|---|
@@ -33,12 +34,12 @@ use crate::overload::OverloadCount;
 use crate::prio::Prio;
 use crate::waiting::Waiting;
 
-/// The word `rto_count`: a count, or a pointer to counts.
+/// The word `rto_count`: either a count or a pointer to counts.
 pub trait CountWord<M: Memory>: Send + Sync + 'static {
-    /// A count of 0, or a pointer that holds `pointer`.
+    /// Creates a count of 0, or a pointer with the value `pointer`.
     fn new(pointer: u64) -> Self;
 
-    /// The count, if the word is one.
+    /// Returns the count, if the word is one.
     fn count(&self) -> Option<&M::Atomic<i32>>;
 
     /// Reads the pointer, if the word is one.
@@ -46,11 +47,11 @@ pub trait CountWord<M: Memory>: Send + Sync + 'static {
     fn follow(&self);
 }
 
-/// `rto_count` is the count itself, four bytes.
+/// `rto_count` as a count, four bytes.
 #[repr(transparent)]
 pub struct Counted<M: Memory>(M::Atomic<i32>);
 
-/// `rto_count` is a pointer to an array of counts, eight bytes.
+/// `rto_count` as a pointer to an array of counts, eight bytes.
 #[repr(transparent)]
 pub struct Pointed<M: Memory>(M::Atomic<u64>);
 
@@ -86,7 +87,8 @@ impl<M: Memory> CountWord<M> for Pointed<M> {
     }
 }
 
-/// What stands inside a root domain: the placement of cpupri's vectors, and what the word `rto_count` is.
+/// The variable parts of a root domain: the placement of cpupri's vectors, and the type of the word
+/// `rto_count`.
 pub trait RootDomainParts<M: Memory>: Send + Sync + 'static {
     /// cpupri's counts and pointers.
     type Vecs: CpupriVecs<M>;
@@ -94,7 +96,7 @@ pub trait RootDomainParts<M: Memory>: Send + Sync + 'static {
     type Count: CountWord<M>;
 }
 
-/// The two choices, as types.
+/// The two choices as types.
 pub struct Parts<V, C>(PhantomData<fn() -> (V, C)>);
 
 impl<M: Memory, V: CpupriVecs<M>, C: CountWord<M>> RootDomainParts<M> for Parts<V, C> {
@@ -109,8 +111,8 @@ orders! {
         refcount: M::Atomic<i32>,
         /// CPUs that are overloaded. Written by every overload set and clear, read by every pull.
         rto_count: P::Count,
-        /// Whether some CPU has two runnable tasks. Read by every enqueue and dequeue that leaves two; written when it
-        /// was 0.
+        /// Whether some CPU has two runnable tasks. Read by every enqueue and dequeue that leaves
+        /// two; written when it was 0.
         overloaded: M::Atomic<u8>,
         /// The push work's link in the interrupt's list. Written when the work is sent to a CPU.
         push_work_link: M::Atomic<u64>,
@@ -124,7 +126,8 @@ orders! {
         rto_cpu: M::Plain<i32>,
         /// Counts requests. Written by every pull while anything is overloaded.
         rto_loop_next: M::Atomic<u32>,
-        /// 1 while a puller starts a scan. Written, or tried, by every pull while anything is overloaded.
+        /// 1 while a puller starts a scan. Written, or tried, by every pull while anything is
+        /// overloaded.
         rto_loop_start: M::Atomic<u32>,
         /// Pointer to the bitmap of overloaded CPUs. Read by every overload set and clear.
         rto_mask: M::Atomic<u64>,
@@ -132,7 +135,7 @@ orders! {
         cpupri: P::Vecs = described,
     }
 
-    /// The words of a root domain, wherever they stand.
+    /// The words of a root domain in any order.
     accessors RootDomainWords as "root_domain";
 
     /// The baseline.
@@ -199,7 +202,7 @@ orders! {
         pad overutilized: u8,
     }
 
-    /// Patch 3 as posted, on top of patch 2: `rto_count` has become a pointer among the first line's.
+    /// Patch 3 as posted, on top of patch 2: `rto_count` is now a pointer on the first line.
     order ReorderedCounts {
         refcount,
         pad hole_after_refcount: u32,
@@ -234,40 +237,43 @@ orders! {
     }
 }
 
-/// Where the parts of a root domain that are split are split, and how its protocol runs.
+/// The scopes of a root domain's split parts, and the choices of its protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootDomainConfig {
     /// cpupri's sets of CPUs.
     pub cpupri_mask: Form,
-    /// cpupri's counts of them.
+    /// cpupri's counts of CPUs.
     pub cpupri_count: Form,
     /// How split bitmaps are encoded.
     pub encoding: Encoding,
     /// The set of overloaded CPUs.
     pub rto_mask: Form,
-    /// The count of them.
+    /// The count of overloaded CPUs.
     pub rto_count: Form,
-    /// Whether a pull asks the overloaded CPUs to push, by a chain of interrupts, instead of taking their locks.
+    /// Whether a puller asks the overloaded CPUs to push, by a chain of interrupts, instead of
+    /// taking their locks.
     pub push_by_interrupt: bool,
-    /// Whether no request for that is lost, as it can be in the original: see [`push_token`](crate::push_token).
+    /// Whether no push request is lost. In the original one can be lost: see
+    /// [`push_token`](crate::push_token).
     pub keeps_requests: bool,
-    /// Whether nothing is kept but who waits: see [`waiting`](crate::waiting).
+    /// Whether only waiting tasks are advertised: see [`waiting`](crate::waiting).
     pub shipped: bool,
-    /// How concurrency ids are handed out.
+    /// How concurrency ids are allocated.
     pub cids: Variant,
-    /// How a fair task that wakes is given an idle CPU.
+    /// How a waking fair task finds an idle CPU.
     pub idle: IdleSearch,
     /// How the load of groups is kept.
     pub groups: GroupConfig,
-    /// How far ticks are apart, where ids or fair tasks want any.
+    /// The tick period, where ids or fair tasks need ticks.
     pub tick: Span,
 }
 
-/// 250 a second: Debian's and Ubuntu's kernels up to 2024.
+/// 250 ticks per second, as in Debian's and Ubuntu's kernels up to 2024.
 const TICK: Span = Span::from_micros(4_000);
 
 impl RootDomainConfig {
-    /// Whether a pull takes other queues' locks, so that the puller's own may be let go.
+    /// Returns whether a pull takes other queues' locks, so that the puller's own lock may be
+    /// released meanwhile.
     pub(crate) fn lets_go_to_pull(&self) -> bool {
         self.shipped || !self.push_by_interrupt
     }
@@ -292,7 +298,7 @@ impl Default for RootDomainConfig {
     }
 }
 
-/// A root domain: its words, and what their pointers lead to.
+/// A root domain: its words, and the data that their pointers lead to.
 #[derive(Debug)]
 pub struct RootDomain<M: Memory, R> {
     words: Placed<M, R>,
@@ -300,17 +306,17 @@ pub struct RootDomain<M: Memory, R> {
     pub(crate) cpupri: Cpupri<M>,
     pub(crate) rto_mask: ScopedSets<M>,
     pub(crate) rto_counts: OverloadCount<M>,
-    /// `rto_count` of orders in which it is a pointer.
+    /// The word that stands for `rto_count` in orders where that is a pointer.
     no_count: PlacedSlice<M, M::Atomic<i32>>,
     /// CPUs that may get tasks.
     pub(crate) active: CpuMask<M>,
     pub(crate) config: RootDomainConfig,
-    /// Who waits for whom, where [`RootDomainConfig::shipped`].
+    /// The advertisements of waiting tasks, if [`RootDomainConfig::shipped`].
     pub(crate) waiting: Option<Waiting<M>>,
 }
 
 impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
-    /// A root domain of all CPUs of `topology`, none of them online yet.
+    /// Creates a root domain of all CPUs of `topology`, none of them online yet.
     #[must_use]
     pub fn new(topology: &Topology, config: RootDomainConfig) -> Self {
         let encoding = config.encoding;
@@ -344,19 +350,19 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         }
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline(always)]
     pub fn words(&self) -> &R {
         &self.words
     }
 
-    /// cpupri's vectors.
+    /// Returns cpupri's vectors.
     #[inline(always)]
     pub(crate) fn vecs(&self) -> &<R::Part as RootDomainParts<M>>::Vecs {
         self.words.cpupri()
     }
 
-    /// The count of overloaded CPUs at machine scope.
+    /// Returns the count of overloaded CPUs at machine scope.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn whole_rto_count(&self) -> &M::Atomic<i32> {
@@ -364,7 +370,8 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         self.words.rto_count().count().unwrap_or(&self.no_count[0])
     }
 
-    /// Bytes of the words, as the originals state them, and of all that they lead to.
+    /// Returns the bytes of the words, as the originals state them, and the bytes with everything
+    /// that the words' pointers lead to.
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
         let words = size_of::<R>();
@@ -372,22 +379,22 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes() + waiting)
     }
 
-    /// Who waits for whom.
+    /// Returns the advertisements of waiting tasks.
     ///
     /// # Panics
-    /// When nobody keeps that: see [`RootDomainConfig::shipped`].
+    /// When they are not kept: see [`RootDomainConfig::shipped`].
     #[inline(always)]
     pub(crate) fn waiting(&self) -> &Waiting<M> {
-        self.waiting.as_ref().expect("who waits is kept")
+        self.waiting.as_ref().expect("only `shipped` advertises waiting tasks")
     }
 
-    /// CPUs that may get tasks.
+    /// Returns the CPUs that may get tasks.
     #[must_use]
     pub fn active(&self) -> &CpuMask<M> {
         &self.active
     }
 
-    /// `cpu`, whose run queue lock the caller holds, now runs at `prio`.
+    /// Sets the priority that `cpu` now runs at. The caller holds the run queue lock of `cpu`.
     pub(crate) fn set_level(&self, cpu: CpuId, prio: Option<Prio>) {
         if !self.config.shipped {
             self.cpupri.set(self.vecs(), cpu, prio);
@@ -411,7 +418,7 @@ type NativeBaseline<V> = Baseline<Native, Parts<V, Counted<Native>>>;
 type NativeReordered<V> = Reordered<Native, Parts<V, Counted<Native>>>;
 type NativeReorderedCounts<V> = ReorderedCounts<Native, Parts<V, Pointed<Native>>>;
 
-/// Asserts the offsets of an order, and its size.
+/// Asserts the offsets and the size of an order.
 macro_rules! assert_order {
     ($order:ty, $size:literal, $($field:ident @ $offset:literal),+ $(,)?) => {
         const _: () = assert!(size_of::<$order>() == $size, "the original's size");
@@ -419,8 +426,8 @@ macro_rules! assert_order {
     };
 }
 
-// Mechanisms 2.1, 2.2, 2.3 and 2.4 of the reference. Sizes there are those of the original's alignment, 8 bytes unless
-// something forces a line; ours are whole lines where a line start is among the fields.
+// Mechanisms 2.1, 2.2, 2.3 and 2.4 of the reference. Sizes there use the original's alignment, 8
+// bytes unless a field forces a line. Ours are whole lines where a field starts a line.
 assert_order!(
     NativeBaseline<Packed<Native>>, 1_816,
     refcount @ 0, rto_count @ 4, rcu @ 8, span @ 24, online @ 32, overloaded @ 40, overutilized @ 41, dlo_mask @ 48,

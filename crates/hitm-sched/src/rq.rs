@@ -1,9 +1,10 @@
-//! Run queues: one a CPU, with the real-time class's part of it.
+//! Run queues: one per CPU, with the real-time class's part of it.
 //!
-//! **Layout.** As the original's real-time queue (v6.12 onward): the bitmap and a hundred list heads, then 64 bytes with
-//! everything that decides where tasks go. Of those, remote CPUs peek at `highest_prio_curr` and `highest_prio_next`
-//! without the lock, so their looks collide with the owner's enqueues. The lock, and what is counted with it, stand on a
-//! line before; the running task on one after, as it did until v7.0.
+//! **Layout.** As in the original's real-time queue (v6.12 and later): the bitmap and a hundred
+//! list heads, then 64 bytes with all words that decide where tasks go. Remote CPUs peek at two of
+//! these words, `highest_prio_curr` and `highest_prio_next`, without the lock, so their reads
+//! conflict with the owner's enqueues. The lock and the counts used with it are on a line before.
+//! The running task is on a line after, as it was until v7.0.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -17,13 +18,13 @@ use crate::list::Links;
 use crate::prio::Prio;
 use crate::task::TaskId;
 
-/// List heads: one a real-time priority, and one that stays empty, as in the original.
+/// List heads: one per real-time priority, and one that stays empty, as in the original.
 const QUEUES: usize = 100;
 
 described! {
     /// The real-time class's part of a run queue.
     pub struct RtQueue<M: Memory> as "rt_rq" {
-        /// One bit a priority that has tasks.
+        /// One bit per priority that has tasks.
         pub(crate) active_bitmap: [M::Plain<u64>; 2] = words,
         /// The tasks of each priority, the running one included.
         pub(crate) queue: [Links<M>; QUEUES] = described,
@@ -31,20 +32,23 @@ described! {
         pub(crate) rt_nr_running: M::Plain<u32>,
         /// Round-robin tasks among them.
         pub(crate) rr_nr_running: M::Plain<u32>,
-        /// The most urgent priority queued here, 99 for none. Peeked at by wakers and pushers elsewhere.
+        /// The most urgent priority queued here, 99 for none. Peeked at by wakers and pushers
+        /// elsewhere.
         pub(crate) highest_prio_curr: M::Plain<i32>,
-        /// The most urgent priority that could run elsewhere, 99 for none. Peeked at by pullers elsewhere.
+        /// The most urgent priority that could run elsewhere, 99 for none. Peeked at by pullers
+        /// elsewhere.
         pub(crate) highest_prio_next: M::Plain<i32>,
-        /// Whether this CPU is announced as overloaded.
+        /// Whether this CPU is advertised as overloaded.
         pub(crate) overloaded: M::Plain<u8>,
         hole_after_overloaded: [u8; 7],
         /// Tasks that could run elsewhere, by priority. Peeked at by the push work.
         pub(crate) pushable_tasks: Links<M> = described,
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
-        /// Tasks of the pushable list that are announced to all: see [`announce`](crate::announce).
+        /// Tasks of the pushable list that are advertised to all: see
+        /// [`announce`](crate::announce).
         pub(crate) announced: M::Plain<u32>,
-        /// Tasks of the pushable list that are not announced yet.
+        /// Tasks of the pushable list that are not advertised yet.
         pub(crate) unannounced: M::Plain<u32>,
         throttling: [u32; 9],
     }
@@ -67,14 +71,15 @@ described! {
         curr_line: LineStart,
         /// The task that runs, counted from 1; 0 for none. Peeked at by wakers.
         curr: M::Plain<u64>,
-        /// 1 when the CPU should look for another task. Set by wakers.
+        /// 1 when the CPU must reschedule. Set by wakers.
         need_resched: M::Atomic<u32>,
-        /// What is to be done before the lock is released: push, pull.
+        /// Work to do before the lock is released: push, pull.
         pub(crate) balance: M::Plain<u32>,
-        /// The map of the running task, counted from 1; 0 for none. Read by who takes ids away.
+        /// The map of the running task, counted from 1; 0 for none. Read by CPUs that take ids
+        /// away.
         pub(crate) curr_map: M::Atomic<u32>,
         local_line: LineStart,
-        /// Where the last search of this CPU for any of several CPUs ended. Its own.
+        /// Where the CPU's last choice among several CPUs ended. Its own.
         pub(crate) cursor: M::Plain<u32>,
     }
 }
@@ -92,9 +97,9 @@ const _: () = assert!(
     "what remote CPUs peek at, bytes 1600 to 1663 of the real-time queue, is one line",
 );
 
-/// A callback: push what can be pushed.
+/// A deferred callback: push all tasks that can be pushed.
 pub(crate) const BALANCE_PUSH: u32 = 1;
-/// A callback: pull.
+/// A deferred callback: pull.
 pub(crate) const BALANCE_PULL: u32 = 1 << 1;
 
 impl<M: Memory> RtQueue<M> {
@@ -116,7 +121,7 @@ impl<M: Memory> RtQueue<M> {
         }
     }
 
-    /// The most urgent priority that has tasks, from the bitmap.
+    /// Returns the most urgent priority that has tasks, from the bitmap.
     #[track_caller]
     pub(crate) fn first_active(&self) -> Option<Prio> {
         let low = self.active_bitmap[0].get();
@@ -153,7 +158,7 @@ impl<M: Memory> RunQueue<M> {
         }
     }
 
-    /// The running task: exact under the lock, else a hint.
+    /// Returns the running task: exact under the lock, else a hint.
     #[track_caller]
     pub(crate) fn curr(&self) -> Option<TaskId> {
         self.curr.peek().checked_sub(1).map(|task| TaskId(task as u32))
@@ -164,28 +169,29 @@ impl<M: Memory> RunQueue<M> {
         self.curr.set(task.map_or(0, |task| u64::from(task.0) + 1));
     }
 
-    /// The most urgent priority queued here: exact under the lock, else a hint.
+    /// Returns the most urgent priority queued here: exact under the lock, else a hint.
     #[track_caller]
     pub(crate) fn highest(&self) -> Prio {
         Prio(self.rt.highest_prio_curr.peek())
     }
 
-    /// Whether the CPU was asked to look for another task.
+    /// Returns whether the CPU was asked to reschedule.
     #[track_caller]
     pub(crate) fn needs_resched(&self) -> bool {
-        // Acquire: who looks because of this sees what was queued before. Pairs with `set_need_resched`.
+        // Acquire: a CPU that reschedules because of this word sees the tasks queued before. Pairs
+        // with `set_need_resched`.
         self.need_resched.load(Ordering::Acquire) != 0
     }
 
     #[track_caller]
     pub(crate) fn set_need_resched(&self) {
-        // Release: pairs with the Acquire above. A plain store: whoever sets it holds the lock.
+        // Release: pairs with the Acquire above. It is a plain store, as the caller holds the lock.
         self.need_resched.store(1, Ordering::Release);
     }
 
     #[track_caller]
     pub(crate) fn clear_need_resched(&self) {
-        // Relaxed: under the lock, before the queue is looked at.
+        // Relaxed: under the lock, before the queue is read.
         self.need_resched.store(0, Ordering::Relaxed);
     }
 
@@ -201,7 +207,8 @@ impl<M: Memory> fmt::Debug for RunQueue<M> {
     }
 }
 
-/// Holds a run queue's lock. It can be let go and taken again in place, for taking two locks in order.
+/// Holds a run queue's lock. The lock can be released and taken again in place, in order to take
+/// two locks in order.
 #[must_use = "the lock is released at once"]
 pub(crate) struct RqGuard<'a, M: Memory> {
     pub(crate) cpu: CpuId,
@@ -220,8 +227,8 @@ impl<'a, M: Memory> RqGuard<'a, M> {
         Some(Self { cpu, queue, raw: Some(queue.lock.try_lock()?) })
     }
 
-    /// Takes the lock of `other` too, in the order of CPU numbers. The second result tells whether this lock was let go
-    /// meanwhile, so that all that was read under it must be read again.
+    /// Takes the lock of `other` too, in the order of CPU numbers. The second result tells whether
+    /// this lock was released meanwhile. Then the caller must read everything under it again.
     #[track_caller]
     pub(crate) fn lock_both<'b>(&mut self, other: &'b RunQueue<M>, cpu: CpuId) -> (RqGuard<'b, M>, bool) {
         if let Some(guard) = RqGuard::try_lock(other, cpu) {

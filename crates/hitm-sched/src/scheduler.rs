@@ -1,12 +1,13 @@
-//! [`Scheduler`]: the run queues, the tasks and the root domain of one machine, and what a runtime asks of them.
+//! [`Scheduler`]: the run queues, the tasks and the root domain of one machine, and the operations
+//! that a runtime calls.
 //!
-//! The operations are in a file each: [`enqueue`](crate::enqueue), [`placement`](crate::placement),
+//! Each operation has its own file: [`enqueue`](crate::enqueue), [`placement`](crate::placement),
 //! [`wake`](crate::wake), [`switch`](crate::switch), [`push`](crate::push), [`pull`](crate::pull),
 //! [`change`](crate::change), [`hotplug`](crate::hotplug).
 //!
-//! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of them are taken in the order of CPU numbers.
-//! A task's `pi_lock` is taken before any queue's, and the lock of [`hotplug`](crate::hotplug) before both. `rto_lock` is
-//! innermost.
+//! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of these locks are
+//! taken in the order of CPU numbers. A task's `pi_lock` is taken before any run queue's lock, and
+//! the lock of [`hotplug`](crate::hotplug) before both. `rto_lock` is innermost.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, OnceLock};
@@ -29,213 +30,233 @@ use crate::stats::{Count, Stats};
 use crate::task::{Attributes, Policy, TaskId, TaskTable};
 use crate::wake::Coming;
 
-/// Why a CPU looks for another task.
+/// The switch reason: why a CPU picks its next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The running task has nothing to do.
     Block,
-    /// The running task lets its equals go first.
+    /// The running task lets tasks of its own priority run first.
     Yield,
-    /// The CPU was asked to look; or nothing runs.
+    /// The CPU was asked to reschedule, or it runs no task.
     Preempt,
     /// The running task has ended.
     Exit,
 }
 
-/// What a waker knows of itself.
+/// A hint from a waker about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeHint {
-    /// Nothing.
+    /// No hint.
     #[default]
     None,
-    /// It is about to sleep: its CPU may soon have room. Linux's synchronous wakeup; fair tasks heed it.
+    /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
+    /// use it.
     WakerSleeps,
 }
 
-/// A scheduler, as a runtime sees it: without the types that say where its fields stand.
+/// A scheduler as a runtime sees it, without the types that determine its fields' placement.
 ///
-/// [`begin_poll`](Scheduling::begin_poll), [`switch`](Scheduling::switch), [`needs_resched`](Scheduling::needs_resched),
-/// [`handle`](Scheduling::handle) and [`end_of_slice`](Scheduling::end_of_slice) speak of the CPU that calls.
+/// [`begin_poll`](Scheduling::begin_poll), [`switch`](Scheduling::switch),
+/// [`needs_resched`](Scheduling::needs_resched), [`handle`](Scheduling::handle) and
+/// [`end_of_slice`](Scheduling::end_of_slice) act on the CPU that calls them.
 pub trait Scheduling<P: Platform>: Debug + Send + Sync {
-    /// Makes a task that sleeps; [`wake`](Scheduling::wake) starts it.
+    /// Creates a sleeping task. [`wake`](Scheduling::wake) starts it.
     ///
     /// # Panics
-    /// When `attributes` allow no CPU or have neither a real-time priority nor a fair policy, or too many tasks live.
+    /// When `attributes` allow no CPU, when they have neither a real-time priority nor a fair
+    /// policy, or when too many tasks live.
     fn create(&self, attributes: &Attributes) -> TaskId;
 
-    /// As [`create`](Scheduling::create), but nothing wakes the task before [`start`](Scheduling::start): a late wakeup that was
-    /// meant for an earlier task of its number passes it by.
+    /// Creates a task like [`create`](Scheduling::create), but no wakeup has an effect before
+    /// [`start`](Scheduling::start). A late wakeup for an earlier task with the same number is
+    /// ignored.
     ///
     /// # Panics
     /// As `create`.
     fn prepare(&self, attributes: &Attributes) -> TaskId;
 
-    /// Queues a prepared task for the first time.
+    /// Enqueues a prepared task for the first time.
     fn start(&self, task: TaskId);
 
-    /// Gives back the number of a task whose [`Why::Exit`] switch is done, or that was prepared and never started.
+    /// Frees the number of a task after its [`Why::Exit`] switch, or of a task that was prepared
+    /// and never started.
     fn free(&self, task: TaskId);
 
-    /// Wakes a task; false when it was awake.
+    /// Wakes a task. Returns false when the task was already awake.
     fn wake(&self, task: TaskId) -> bool {
         self.wake_with(task, WakeHint::None)
     }
 
-    /// As [`wake`](Scheduling::wake), by a task that knows something of itself.
+    /// Wakes a task like [`wake`](Scheduling::wake), with a hint about the waker.
     fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool;
 
-    /// Interrupts the CPU that runs `task`, if one does, with [`Interrupts::CONTROL`]: it has something to look at.
+    /// Sends [`Interrupts::CONTROL`] to the CPU that runs `task`, if the task runs.
     fn kick(&self, task: TaskId);
 
-    /// The running task is about to look at what it waits for: wakeups before this have been heard.
+    /// Marks the start of a poll: the running task consumes all wakeups before this call.
     fn begin_poll(&self, task: TaskId);
 
-    /// Leaves the running task and returns the next; none to idle.
+    /// Leaves the running task and returns the next one, or `None` if the CPU becomes idle.
     fn switch(&self, why: Why) -> Option<TaskId>;
 
-    /// Whether this CPU was asked to look for another task.
+    /// Returns whether this CPU was asked to reschedule.
     fn needs_resched(&self) -> bool;
 
-    /// Does what `interrupts` ask for, but for switching.
+    /// Does the work that `interrupts` ask for, except switching tasks.
     fn handle(&self, interrupts: Interrupts);
 
-    /// Whether `task` takes turns with its equals: a hint.
+    /// Returns whether `task` uses the round-robin policy. The answer is a hint.
     fn is_round_robin(&self, task: TaskId) -> bool;
 
-    /// The running round-robin task has used up its turn. True when another of its priority waits.
+    /// Ends the time slice of the running round-robin task. Returns true when another task of its
+    /// priority waits.
     fn end_of_slice(&self) -> bool;
 
-    /// Changes how urgent a task is. A fair task that is lent a priority keeps its policy.
+    /// Changes the priority and the policy of a task. A fair task that is lent a priority keeps its
+    /// policy.
     ///
     /// # Panics
-    /// When `prio` is no real-time priority and `policy` not fair.
+    /// When `prio` is no real-time priority and `policy` is not fair.
     fn set_prio(&self, task: TaskId, prio: Prio, policy: Policy);
 
-    /// As [`set_prio`](Scheduling::set_prio), with a priority that others lend the task, whatever its policy, since they wait for it: what its group may run does
-    /// not hold it back.
+    /// Sets a priority like [`set_prio`](Scheduling::set_prio), but as one that waiters lend to the
+    /// task, whatever its policy. The real-time limit of the task's group does not hold back a task
+    /// with a lent priority.
     ///
     /// # Panics
     /// As `set_prio`.
     fn lend_prio(&self, task: TaskId, prio: Prio, policy: Policy);
 
-    /// Changes where a task may run.
+    /// Changes the set of CPUs where a task may run.
     ///
     /// # Panics
     /// When `allowed` is empty.
     fn set_allowed(&self, task: TaskId, allowed: &CpuSet);
 
-    /// Takes a CPU out of use: its tasks go elsewhere. False when it is the last one.
+    /// Takes a CPU out of use and moves its tasks to other CPUs. Returns false when it is the last
+    /// CPU.
     fn set_offline(&self, cpu: CpuId) -> bool;
 
-    /// Puts a CPU to use.
+    /// Brings a CPU into use.
     fn set_online(&self, cpu: CpuId);
 
-    /// The running task of a CPU: a hint.
+    /// Returns the running task of a CPU. The answer is a hint.
     fn running(&self, cpu: CpuId) -> Option<TaskId>;
 
-    /// The priority of a task: a hint.
+    /// Returns the priority of a task. The answer is a hint.
     fn prio_of(&self, task: TaskId) -> Prio;
 
-    /// The nice level of a task that is fair, or was: a hint.
+    /// Returns the nice level of a task that is fair or once was. The answer is a hint.
     fn nice_of(&self, task: TaskId) -> Nice;
 
-    /// Where a task may run.
+    /// Returns the CPUs where a task may run.
     fn allowed(&self, task: TaskId) -> CpuSet;
 
-    /// Makes a map: what tasks share whose concurrency ids differ from each other's.
+    /// Creates a map. Tasks of one map have concurrency ids that differ from each other.
     ///
     /// # Panics
     /// When [`MAPS_MAX`](crate::cid::MAPS_MAX) maps live.
     fn make_map(&self) -> MapId;
 
-    /// Gives a map back. The numbers of all its tasks were given back.
+    /// Frees a map. The numbers of all its tasks must have been freed before.
     fn free_map(&self, map: MapId);
 
-    /// Makes a group of no tasks: in `parent`, which somebody keeps, or beside the tasks that have none. Its maker keeps it.
+    /// Creates an empty group and keeps it for the caller. Its parent is `parent`, which must be a
+    /// kept group, or the root for `None`.
     ///
     /// # Panics
     /// When [`GROUPS_MAX`](crate::fair::group::GROUPS_MAX) groups live.
     fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId;
 
-    /// Changes what a group gets against others.
+    /// Changes the weight of a group.
     fn set_group_weight(&self, group: GroupId, weight: GroupWeight);
 
-    /// Limits how long the tasks of a group, which somebody keeps, and of all groups in it run in each period, on all CPUs together; none ends the
-    /// limit. It begins anew: a period begins, and what waited for one may run.
+    /// Limits the run time of a kept group per period, over all CPUs together. The tasks of all
+    /// groups below it count too. `None` removes the limit. A change begins a new period, and
+    /// throttled tasks may run again.
     fn set_group_quota(&self, group: GroupId, quota: Option<GroupQuota>);
 
-    /// What its limit has done to a group that somebody keeps.
+    /// Returns how often and how long its limit has throttled a kept group.
     fn group_throttling(&self, group: GroupId) -> GroupThrottling;
 
-    /// Limits how long the real-time tasks of a group, which somebody keeps, and of all groups in it run on each CPU in each period; none ends the limit.
-    /// It begins anew. Those whose priority is lent run on, and are counted.
+    /// Limits the run time of a kept group's real-time tasks per CPU and period. The tasks of all
+    /// groups below it count too. `None` removes the limit. A change begins a new period. Tasks
+    /// with a lent priority are counted, but are not throttled.
     ///
     /// # Errors
-    /// When the group above, or the CPU, has not as much left, or the groups in it have more. Then nothing changes.
+    /// When the parent group or the CPU has too little left, or when groups below have more. Then
+    /// nothing changes.
     fn set_group_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused>;
 
-    /// What that limit has done to the real-time tasks of a group that somebody keeps.
+    /// Returns how often and how long that limit has throttled the real-time tasks of a kept group.
     fn group_real_time_throttling(&self, group: GroupId) -> GroupThrottling;
 
-    /// The maker of a group keeps it no longer. It ends, and its number is free, when it has no task and no group either.
+    /// Releases the caller's hold on a group. The group ends and its number becomes free when it
+    /// has no task and no child group either.
     fn free_group(&self, group: GroupId);
 
-    /// Moves a task to a group that somebody keeps, or to none. A task that is not fair shares nothing, but is
-    /// limited with its group, and shares with it again when it is.
+    /// Moves a task to a kept group, or to no group. A real-time task has no share in its group,
+    /// but its group's limit applies. It takes part in the sharing when it becomes fair again.
     fn set_group(&self, task: TaskId, group: Option<GroupId>);
 
-    /// The concurrency id of the running task; none when it has no map. It may be another one after every switch.
+    /// Returns the concurrency id of the running task, or `None` when it has no map. The id may
+    /// change at every switch.
     fn cid(&self) -> Option<u32>;
 
-    /// When, after `now`, this CPU is to call [`tick`](Scheduling::tick) next, if the running task, which has a map or not, runs on:
-    /// [`Time::NEVER`] for not at all, and then `now` is not called. Ids want the multiples of a period, and so do fair tasks that wait; a fair task that runs wants
-    /// the end of its slice.
+    /// Returns the time after `now` at which this CPU must next call [`tick`](Scheduling::tick) if
+    /// the running task runs on, or [`Time::NEVER`]. `has_map` says whether the running task has a
+    /// map. Concurrency ids and waiting fair tasks need periodic ticks. A running fair task needs
+    /// one at the end of its slice. If no tick is needed, `now` is not called.
     fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time;
 
-    /// When this CPU is to call [`refill`](Scheduling::refill) next if it idles: [`Time::NEVER`] for not at all. It may be another time after every switch.
+    /// Returns the time at which this CPU must next call [`refill`](Scheduling::refill) if it is
+    /// idle, or [`Time::NEVER`]. The time may change at every switch.
     fn next_refill(&self) -> Time;
 
-    /// Gives groups that have used up a quota what they have of the next period, if one has begun. A tick does the same.
+    /// Refills the groups that have used up their quota, if their next period has begun. A tick
+    /// does the same.
     fn refill(&self);
 
-    /// A tick of this CPU: some allocators of ids clear up then, at the running task's cost; fair tasks take turns.
+    /// Handles a tick on this CPU. Some id allocators clean up at the running task's cost, and fair
+    /// tasks may take turns.
     fn tick(&self);
 
-    /// The ids of a map, for checkers. Only when nothing is in flight.
+    /// Returns the ids of a map, for checkers. Call it only in a quiescent state.
     fn map_snapshot(&self, map: MapId) -> MapSnapshot;
 
-    /// The counts.
+    /// Returns the event counts.
     fn stats(&self) -> &Stats;
 
-    /// Everything that a checker looks at. Only when nothing is in flight.
+    /// Returns the whole state, for checkers. Call it only in a quiescent state.
     fn snapshot(&self) -> Snapshot;
 
-    /// Bytes of the root domain's words, and of all that they lead to.
+    /// Returns the bytes of the root domain's words, and the bytes of these words together with
+    /// everything that their pointers lead to.
     fn root_domain_bytes(&self) -> (usize, usize);
 
-    /// The topology.
+    /// Returns the topology.
     fn topology(&self) -> &Arc<Topology>;
 }
 
-/// The scheduler of one machine. `R` is where the root domain's fields stand.
+/// The scheduler of one machine. `R` gives the placement of the root domain's fields.
 pub struct Scheduler<P: Platform, R: RootDomainWords<P>> {
     pub(crate) topology: Arc<Topology>,
     pub(crate) rd: RootDomain<P, R>,
     pub(crate) rqs: PerCpu<P, RunQueue<P>>,
     pub(crate) tasks: TaskTable<P>,
     pub(crate) maps: Maps<P>,
-    /// Made with the first fair task.
+    /// Created with the first fair task.
     pub(crate) fair: OnceLock<Fair<P>>,
     pub(crate) hotplug: Placed<P, Hotplug<P>>,
     pub(crate) stats: Stats,
-    /// For every CPU the sets around it, smallest first: core, LLC, node, machine.
+    /// For each CPU, the sets of CPUs around it, smallest first: core, LLC, node, machine.
     pub(crate) neighbourhoods: Box<[[Arc<CpuSet>; 4]]>,
-    /// The CPUs of every LLC.
+    /// The CPUs of each LLC.
     pub(crate) llcs: Box<[Arc<CpuSet>]>,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// A scheduler of all CPUs of `topology`, all online.
+    /// Creates a scheduler for all CPUs of `topology`, all online.
     #[must_use]
     pub fn new(topology: Arc<Topology>, config: RootDomainConfig) -> Self {
         let sets = |scope| -> Vec<Arc<CpuSet>> {
@@ -268,7 +289,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         RqGuard::lock(&self.rqs[cpu], cpu)
     }
 
-    /// Asks the CPU of `rq` to look for another task.
+    /// Asks the CPU of `rq` to reschedule.
     pub(crate) fn resched(&self, rq: &RqGuard<'_, P>) {
         if rq.needs_resched() {
             return;
@@ -280,7 +301,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The root domain.
+    /// Returns the root domain.
     #[must_use]
     pub fn root_domain(&self) -> &RootDomain<P, R> {
         &self.rd
@@ -325,8 +346,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn free(&self, task: TaskId) {
-        // Nobody runs it any more. But who frees it may know that from elsewhere, and the next task of this number is made after all that
-        // the CPU which left this one did: the look pairs with that CPU's Release.
+        // No CPU runs the task any more, but the caller may know that from another source. The next
+        // task with this number must be created after everything that the CPU which left this one
+        // did. The Acquire in `wait_off_cpu` pairs with that CPU's Release.
         self.tasks.get(task).wait_off_cpu();
         self.leave_map(task);
         self.leave_group(task);

@@ -1,4 +1,5 @@
-//! Counts of what the scheduler did, one set a CPU, natively and simulated alike. They are not shared memory of the model.
+//! Event counts of the scheduler, one set per CPU, natively and simulated alike. They are not
+//! shared memory of the model.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use crate::journal::{Conservation, Entry, Journal};
 
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $count:ident = $name:literal,)+) => {
-        /// What is counted.
+        /// An event that is counted.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Count {
             $($(#[doc = $doc])+ $count,)+
@@ -20,13 +21,13 @@ macro_rules! counts {
             /// All counts.
             pub const ALL: &'static [Self] = &[$(Self::$count),+];
 
-            /// The name in reports.
+            /// Returns the name in reports.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$count => $name,)+ }
             }
 
-            /// What it means.
+            /// Returns the meaning.
             #[must_use]
             pub fn describe(self) -> &'static str {
                 match self { $(Self::$count => concat!($($doc),+).trim_ascii(),)+ }
@@ -68,7 +69,7 @@ counts! {
     Balance = "balance",
 }
 
-/// One CPU's counts, on lines of their own: all, and those of the stretch that is asked for.
+/// One CPU's counts, on lines of their own: of the whole run, and of the measured stretch.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct PerCpuCounts {
@@ -80,17 +81,17 @@ struct PerCpuCounts {
 #[derive(Debug)]
 pub struct Stats {
     cpus: Box<[PerCpuCounts]>,
-    /// The CPU that counts, for the world at hand.
+    /// Returns the CPU that counts, in the present world.
     here: fn() -> CpuId,
-    /// The time, for the world at hand.
+    /// Returns the time in the present world.
     now: fn() -> Time,
-    /// The stretch that is asked for, in picoseconds; its beginning is never, where none is.
+    /// The measured stretch, in picoseconds. It begins at `NEVER` if none is set.
     stretch: [AtomicU64; 2],
-    /// What happened to queues, where that is kept.
+    /// The journal of queues, if one is kept.
     journal: OnceLock<Journal>,
 }
 
-/// Relaxed: a statistic, nothing is ordered by it.
+/// Relaxed: a statistic orders nothing.
 const STATISTIC: Ordering = Ordering::Relaxed;
 
 impl Stats {
@@ -105,7 +106,8 @@ impl Stats {
         }
     }
 
-    /// Also counts apart what happens at `from` or later and before `until`: [`Stats::sum_between`]. Call it before the time comes.
+    /// Also counts separately the events at `from` or later and before `until`;
+    /// [`Stats::sum_between`] returns them. Call it before that time.
     pub fn count_between(&self, from: Time, until: Time) {
         for (word, time) in self.stretch.iter().zip([from, until]) {
             word.store(time.as_picos(), STATISTIC);
@@ -122,12 +124,13 @@ impl Stats {
         }
     }
 
-    /// From now on keeps what happens to queues, for [`Stats::conservation`]. Call it before the first task is made.
+    /// Keeps a journal of queues from now on, for [`Stats::conservation`]. Call it before the first
+    /// task is created.
     pub fn keep_journal(&self) {
         self.journal.get_or_init(Journal::default);
     }
 
-    /// Something happened to a queue.
+    /// Notes an entry in the journal, if one is kept.
     #[inline]
     pub(crate) fn note(&self, entry: impl FnOnce() -> Entry) {
         if let Some(journal) = self.journal.get() {
@@ -135,37 +138,38 @@ impl Stats {
         }
     }
 
-    /// How far work was conserved between two times; none unless [`Stats::keep_journal`] was called.
+    /// Returns how far work was conserved between two times, or `None` unless
+    /// [`Stats::keep_journal`] was called.
     #[must_use]
     pub fn conservation(&self, from: Time, until: Time) -> Option<Conservation> {
         Some(self.journal.get()?.conservation(self.cpus.len(), from, until))
     }
 
-    /// What one CPU has counted, of its own doing.
+    /// Returns one CPU's count of its own events.
     #[must_use]
     pub fn on(&self, cpu: CpuId, count: Count) -> u64 {
         self.cpus[cpu.index()].all[count as usize].load(STATISTIC)
     }
 
-    /// The sum over all CPUs.
+    /// Returns the sum over all CPUs.
     #[must_use]
     pub fn sum(&self, count: Count) -> u64 {
         self.cpus.iter().map(|counts| counts.all[count as usize].load(STATISTIC)).sum()
     }
 
-    /// The sum over all CPUs of what happened in the stretch that [`Stats::count_between`] asked for.
+    /// Returns the sum over all CPUs of the events in the stretch of [`Stats::count_between`].
     #[must_use]
     pub fn sum_between(&self, count: Count) -> u64 {
         self.cpus.iter().map(|counts| counts.between[count as usize].load(STATISTIC)).sum()
     }
 
-    /// All sums, in the order of [`Count::ALL`].
+    /// Returns all sums in the order of [`Count::ALL`].
     #[must_use]
     pub fn sums(&self) -> Vec<(Count, u64)> {
         Count::ALL.iter().map(|&count| (count, self.sum(count))).collect()
     }
 
-    /// As [`sums`](Self::sums), of the stretch that [`Stats::count_between`] asked for.
+    /// Returns all sums like [`sums`](Self::sums), but of the stretch of [`Stats::count_between`].
     #[must_use]
     pub fn sums_between(&self) -> Vec<(Count, u64)> {
         Count::ALL.iter().map(|&count| (count, self.sum_between(count))).collect()

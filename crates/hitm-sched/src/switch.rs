@@ -1,12 +1,20 @@
-//! Leaving one task for the next.
+//! Switching from one task to the next.
 //!
-//! **Protocol.** Under the queue's lock: (1) a task that blocks leaves the queue; (2) if that made the queue less urgent, it
-//! pulls; (3) a task that stays queued and may move becomes pushable; (4) the first of the most urgent priority is chosen, or, where
-//! its group may not [run](crate::fair::group::real_time) any longer, the next, and ceases to be pushable; (5) the switch; (6) the
-//! task that was left is released to other CPUs; (7) one that may not stay here moves; (8) what else waits here is pushed.
+//! **Protocol.** Under the queue's lock:
 //!
-//! A task may not stay when its affinity was changed while it ran, or when its CPU goes. The original moves it from a
-//! task of its own, the stopper; here it is passed over in step 4, since it can move only once it was left.
+//! 1. A task that blocks leaves the queue.
+//! 2. If that made the queue less urgent, the CPU pulls.
+//! 3. A task that stays queued and may move becomes pushable.
+//! 4. The first task of the most urgent priority is picked and is not pushable any more. If its
+//!    group may not [run](crate::fair::group::real_time) any longer, the next task is picked.
+//! 5. The CPU switches.
+//! 6. The previous task is released to other CPUs.
+//! 7. If the previous task may not stay here, it moves.
+//! 8. Other waiting tasks are pushed.
+//!
+//! A task may not stay when its affinity was changed while it ran, or when its CPU goes offline.
+//! The original moves it from a task of its own, the stopper. Here step 4 skips it, since it can
+//! move only after it was left.
 
 use std::sync::atomic::Ordering;
 
@@ -29,23 +37,26 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if let Some(prev) = prev {
             self.leave(&mut rq, prev, why);
         }
-        // Looked at before the task is released: one that left may be queued elsewhere at once, under another lock.
+        // Read before the task is released: a task that left may at once be queued elsewhere, under
+        // another lock.
         let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
         let may_not_stay = |rq: &RqGuard<'_, P>| queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
         let mut goes = may_not_stay(&rq);
         let mut next = self.pick(&rq, goes);
-        // A task that is held is nothing to run.
+        // A throttled task cannot be run.
         let has_none = |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.is_held(rq.cpu, prev));
         if next.is_none() && has_none(&rq) {
             let has_one = self.pull_when_idle(&mut rq);
-            // The lock may have been let go, and what is held here may be elsewhere now, or may run.
+            // The lock may have been released meanwhile. A throttled task may be elsewhere now, or
+            // may run.
             goes = may_not_stay(&rq);
             if has_one {
                 next = self.pick(&rq, goes);
             }
         }
         if next == prev {
-            // Whoever queued a task while this CPU was about to look has left the push to it.
+            // A CPU that enqueued a task while this CPU was about to reschedule has left the push
+            // to this CPU.
             self.push_behind(&rq, next);
             self.run_balance(&mut rq);
             return next;
@@ -67,7 +78,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         next
     }
 
-    /// Step 1 and 2.
+    /// Does steps 1 and 2.
     fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: Why) {
         let task = self.tasks.get(prev);
         let leaves = match why {
@@ -95,7 +106,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Step 3: `prev` stays queued while something else runs.
+    /// Does step 3: `prev` stays queued while another task runs.
     fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
         if self.is_fair(prev) {
             self.put_fair(rq);
@@ -104,7 +115,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Step 4: the next task but `goes`, if any. What has used up what its group may run is held, and another looked for.
+    /// Does step 4: picks the next task, but never `goes`. It throttles a group that has used up
+    /// its runtime and picks again.
     fn pick(&self, rq: &RqGuard<'_, P>, goes: Option<TaskId>) -> Option<TaskId> {
         let next = loop {
             let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
@@ -119,14 +131,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         };
         let next = self.pick_fair(rq, next, goes);
         if next.is_none() {
-            // About to idle: the original asks whether any CPU has two tasks.
+            // The CPU becomes idle. The original reads here whether any CPU has two tasks.
             // Relaxed: a hint.
             let _any = self.rd.words().overloaded().load(Ordering::Relaxed);
         }
         next
     }
 
-    /// Steps 4 and 5: `next` runs from now on.
+    /// Does steps 4 and 5: `next` runs from now on.
     fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
         if let Some(next) = next {
             self.tasks.get(next).set_on_cpu();
@@ -146,19 +158,19 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.stats.add(Count::ContextSwitch);
     }
 
-    /// Step 8, put off: what waits behind `next` is pushed.
+    /// Defers step 8, the push of the tasks that wait behind `next`.
     fn push_behind(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
         if next.is_some() && self.first_pushable(rq).is_some() {
             rq.request_balance(BALANCE_PUSH);
         }
     }
 
-    /// Step 7: `prev`, which may not stay, moves.
+    /// Does step 7: moves `prev`, which may not stay.
     fn send_home(&self, rq: &mut RqGuard<'_, P>, prev: TaskId) {
         loop {
             let target = self.nearest_active(prev, rq.cpu);
             if target == rq.cpu {
-                // It may stay after all, and was passed over.
+                // It may stay after all, and was skipped.
                 self.preempt_for(rq, prev);
                 return;
             }
@@ -169,7 +181,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The running task has used up its turn: behind its equals with it, if it has any.
+    /// Handles the end of the running task's time slice: moves it behind the tasks of its priority,
+    /// if there are any.
     pub(crate) fn rotate_round_robin(&self) -> bool {
         let rq = self.lock(P::current_cpu());
         let Some(curr) = rq.curr() else { return false };

@@ -1,28 +1,30 @@
-//! Tasks, as the scheduler sees them, and the table that they live in.
+//! Tasks as the scheduler sees them, and the table of all tasks.
 //!
-//! **State.** A task's `state` word, all of whose transitions are read-modify-writes:
+//! **State.** Every transition of a task's `state` word is a read-modify-write:
 //!
 //! | bits | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | none | runnable or running | | |
-//! | `SLEEPING` | waits to be woken | `TaskState::transition_to_sleeping`, under its run queue's lock | the waker |
-//! | `WOKEN` | a wakeup came while it ran, or is being carried out | any waker | the task, before it looks at what it waits for |
-//! | `DEAD` | has ended, or has not begun | itself | a new life of its slot |
+//! | `SLEEPING` | waits for a wakeup | `Task::transition_to_sleeping`, under its run queue's lock | the waker |
+//! | `WOKEN` | a wakeup came while it ran, or is in progress | any waker | the task, before it checks its condition |
+//! | `DEAD` | has ended, or has not begun | itself | the next task of its slot |
 //!
-//! The waker that finds `SLEEPING` without `WOKEN` is the one that puts the task on a queue; all others leave it to that one.
+//! The waker that finds `SLEEPING` without `WOKEN` enqueues the task. Other wakers have nothing to
+//! do.
 //!
 //! **Memory ordering.**
 //!
 //! | release side | acquire side | what is published |
 //! |---|---|---|
-//! | waker, fetch-or `WOKEN` AcqRel | task, `transition_to_running` Acquire | what the waker did before it woke the task |
-//! | task, `transition_to_sleeping` Release | waker, fetch-or AcqRel | that a CPU has it: `on_cpu`, for which the waker waits |
-//! | maker, `transition_to_born` Release | waker, fetch-or AcqRel | what the task was made with |
-//! | CPU that leaves a task, `on_cpu` store Release | waker, `on_cpu` load Acquire | all that the task's poll did |
+//! | waker, fetch-or `WOKEN` AcqRel | task, `transition_to_running` Acquire | the waker's stores before the wakeup |
+//! | task, `transition_to_sleeping` Release | waker, fetch-or AcqRel | that a CPU still has the task: `on_cpu`, for which the waker waits |
+//! | creator, `transition_to_born` Release | waker, fetch-or AcqRel | the attributes of the task |
+//! | CPU that leaves a task, `on_cpu` store Release | waker, `on_cpu` load Acquire | everything that the task's poll did |
 //!
-//! Since all transitions are read-modify-writes, each hands on what the ones before it have published, Relaxed or not: a wakeup
-//! that comes before `transition_to_runnable` is heard by the poll that follows. What a slot's last life did is ordered
-//! before the next one by the locks of the slots' [`Numbers`].
+//! All transitions are read-modify-writes, so each continues the release sequences of the ones
+//! before it, also when it is Relaxed. A wakeup that comes before `transition_to_runnable` is
+//! therefore seen by the poll that follows. The locks of the slots' [`Numbers`] order one task of a
+//! slot before the next one.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -39,7 +41,7 @@ use crate::list::Links;
 use crate::numbers::{A_LINE, Numbered, Numbers};
 use crate::prio::Prio;
 
-/// A task's number. Numbers are used again after a task has ended.
+/// The number of a task. After a task has ended, a new task may get its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
@@ -49,20 +51,21 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// How tasks of one priority share a CPU.
+/// How tasks of equal priority share a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// A task runs until it waits or something more urgent comes.
+    /// A task runs until it waits or until a more urgent task comes.
     #[default]
     Fifo,
-    /// As `Fifo`, and tasks of one priority take turns.
+    /// As `Fifo`, but tasks of equal priority take turns.
     RoundRobin,
-    /// Shares what real-time tasks leave, by weight. Its priority is [`Prio::NONE`] unless it is lent one.
+    /// A fair task. Fair tasks share by weight the time that real-time tasks leave. Its priority is
+    /// [`Prio::NONE`] unless it is lent one.
     Fair(Nice),
 }
 
 impl Policy {
-    /// The nice level of a fair task.
+    /// Returns the nice level of a fair task.
     #[must_use]
     pub const fn nice(self) -> Option<Nice> {
         match self {
@@ -72,24 +75,27 @@ impl Policy {
     }
 }
 
-/// What a task is created with.
+/// The attributes of a new task.
 #[derive(Clone, Debug)]
 pub struct Attributes {
-    /// How urgent it is: a real-time priority, or [`Prio::NONE`] of a fair task that is lent none.
+    /// The priority: a real-time priority, or [`Prio::NONE`] for a fair task without a lent
+    /// priority.
     pub prio: Prio,
-    /// How it shares its CPU with equals.
+    /// How the task shares its CPU with tasks of equal priority.
     pub policy: Policy,
-    /// Where it may run.
+    /// The CPUs where it may run.
     pub allowed: CpuSet,
-    /// Whose concurrency ids it has; none for none. Made by [`Scheduling::make_map`](crate::scheduler::Scheduling::make_map).
+    /// The map that its concurrency ids belong to, or `None`. Made by
+    /// [`Scheduling::make_map`](crate::scheduler::Scheduling::make_map).
     pub map: Option<MapId>,
-    /// With whom it shares as one; none for none. Made by [`Scheduling::make_group`](crate::scheduler::Scheduling::make_group).
+    /// The scheduling group, or `None`. Made by
+    /// [`Scheduling::make_group`](crate::scheduler::Scheduling::make_group).
     pub group: Option<GroupId>,
 }
 
-/// In `round_robin`: it takes turns with its equals.
+/// Bit of `round_robin`: the task takes turns with tasks of equal priority.
 const ROUND_ROBIN: u32 = 1;
-/// In `round_robin`: its priority is lent.
+/// Bit of `round_robin`: its priority is lent.
 const LENT: u32 = 1 << 1;
 
 const SLEEPING: u32 = 1;
@@ -105,47 +111,48 @@ described! {
         on_cpu: M::Atomic<u32>,
         /// Serialises wakeups with changes of priority and affinity.
         pub(crate) pi_lock: RawSpinLock<M>,
-        /// The CPU whose queue it is or was on. Written under that queue's lock, or by the waker while it sleeps.
+        /// The CPU whose queue it is or was on. Written under that queue's lock, or by the waker
+        /// while it sleeps.
         pub(crate) cpu: M::Plain<u32>,
         /// 1 while it is queued. Under the queue's lock.
         pub(crate) on_rq: M::Plain<u32>,
-        /// How urgent it is. Under the queue's lock; peeked at by whoever compares with the running task.
+        /// The priority. Under the queue's lock; peeked at for comparisons with the running task.
         pub(crate) prio: M::Plain<i32>,
-        /// In how many CPUs it may run. As `prio`.
+        /// The number of CPUs where it may run. As `prio`.
         pub(crate) cpus_allowed_count: M::Plain<u32>,
         /// Bits: 1 for round-robin, 2 while its priority is lent. Under the queue's lock.
         round_robin: M::Plain<u32>,
-        /// The queue's own line begins.
+        /// Starts the line of the run list.
         rt_entity: LineStart,
-        /// Its place in its priority's list.
+        /// Its links in its priority's list.
         pub(crate) run_list: Links<M> = described,
-        /// 1 while it is in a priority's list. A real-time task that is queued and in none is held: see
+        /// 1 while it is in a priority's list. A queued real-time task in no list is throttled: see
         /// [`real_time`](crate::fair::group::real_time).
         pub(crate) on_list: M::Plain<u32>,
         /// Its concurrency id.
         pub(crate) ids: TaskIds<M> = described,
-        /// The pushable list's own line begins.
+        /// Starts the line of the pushable list.
         pushable: LineStart,
-        /// The priority at which it was put into the pushable list.
+        /// Its priority when it was put into the pushable list.
         pub(crate) pushable_prio: M::Plain<i32>,
-        /// How it is announced as waiting: see [`Announced`](crate::announce::Announced).
+        /// How it is advertised as waiting: see [`Announced`](crate::announce::Announced).
         pub(crate) announced: M::Plain<u32>,
-        /// Its place among the first nodes of each priority.
+        /// Its links in the list of the first node of each priority.
         pub(crate) prio_list: Links<M> = described,
-        /// Its place in the pushable list.
+        /// Its links in the pushable list.
         pub(crate) node_list: Links<M> = described,
     }
 }
 
-/// What [`TaskState::wake`] found.
+/// The result of [`Task::wake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Wake {
-    /// It slept; the caller must queue it.
+    /// The task slept. The caller must enqueue it.
     Slept,
-    /// It runs, or another waker is at work: nothing is left to do.
+    /// The task runs, or another waker is waking it. The caller has nothing to do.
     Noted,
-    /// It has ended.
+    /// The task has ended.
     Dead,
 }
 
@@ -172,50 +179,52 @@ impl<M: Memory> Task<M> {
         }
     }
 
-    /// Before a poll: wakeups up to now have been heard, later ones count.
+    /// Starts a poll: the task consumes all wakeups up to now, later ones count.
     #[track_caller]
     pub(crate) fn transition_to_running(&self) {
-        // Acquire: sees what wakers did before they set `WOKEN`. Pairs with `wake`.
+        // Acquire: sees the wakers' stores before they set `WOKEN`. Pairs with `wake`.
         self.state.swap(0, Ordering::Acquire);
     }
 
-    /// The task has nothing to do. False when it was woken meanwhile, and must look again.
+    /// Puts the task to sleep. Returns false when it was woken meanwhile and must check its
+    /// condition again.
     #[must_use]
     #[track_caller]
     pub(crate) fn transition_to_sleeping(&self) -> bool {
-        // Release: publishes `on_cpu` to the next waker, which must not take the task from under this CPU. Pairs with `wake`.
-        // Relaxed on failure: `transition_to_running` comes before the next look.
+        // Release: publishes `on_cpu` to the next waker, which must wait until this CPU has left
+        // the task. Pairs with `wake`. Relaxed on failure: `transition_to_running` comes before the
+        // task checks its condition again.
         self.state.compare_exchange(0, SLEEPING, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// The task, which was made and not started, sleeps from now on.
+    /// Makes a prepared task sleep.
     #[track_caller]
     pub(crate) fn transition_to_born(&self) {
-        // Release: publishes what the task was made with to whoever wakes it, be it for the sake of the number's last owner.
-        // Pairs with `wake`.
+        // Release: publishes the task's attributes to its waker, also to one whose wakeup was meant
+        // for the number's last task. Pairs with `wake`.
         self.state.swap(SLEEPING, Ordering::Release);
     }
 
-    /// The task has ended.
+    /// Ends the task.
     #[track_caller]
     pub(crate) fn transition_to_dead(&self) {
-        // Relaxed: late wakers see that it is over, and nothing else of it.
+        // Relaxed: late wakers see that the task has ended and use nothing else of it.
         self.state.swap(DEAD, Ordering::Relaxed);
     }
 
-    /// The task, which slept or begins, is about to be queued.
+    /// Makes a task that slept, or begins, runnable before it is enqueued.
     #[track_caller]
     pub(crate) fn transition_to_runnable(&self) {
-        // Relaxed: `WOKEN` stays, so that the task looks at what it was woken for. The waker's own publication is handed on
-        // to `transition_to_running`.
+        // Relaxed: `WOKEN` stays set, so the task checks what it was woken for.
+        // `transition_to_running` sees the waker's stores through the release sequence.
         self.state.swap(WOKEN, Ordering::Relaxed);
     }
 
-    /// Somebody wakes it.
+    /// Records a wakeup.
     #[track_caller]
     pub(crate) fn wake(&self) -> Wake {
-        // AcqRel: publishes what the waker did; of a task that sleeps, sees what it was made with and that a CPU may still
-        // have it. Pairs with the transitions above.
+        // AcqRel: publishes the waker's stores. From a sleeping task it sees the attributes, and
+        // that a CPU may still have the task. Pairs with the transitions above.
         let before = self.state.fetch_or(WOKEN, Ordering::AcqRel);
         match before {
             _ if before & DEAD != 0 => Wake::Dead,
@@ -224,38 +233,39 @@ impl<M: Memory> Task<M> {
         }
     }
 
-    /// Whether it sleeps and nobody has begun to wake it, for checkers.
+    /// Returns whether the task sleeps and no wakeup has begun, for checkers.
     #[track_caller]
     pub(crate) fn is_sleeping(&self) -> bool {
-        // Relaxed: checkers look when nothing is in flight.
+        // Relaxed: checkers look in a quiescent state.
         self.state.load(Ordering::Relaxed) == SLEEPING
     }
 
-    /// Whether its slot is free, for checkers.
+    /// Returns whether the slot is free, for checkers.
     #[track_caller]
     pub(crate) fn is_dead(&self) -> bool {
         // Relaxed: as above.
         self.state.load(Ordering::Relaxed) & DEAD != 0
     }
 
-    /// A CPU begins to run it.
+    /// Marks that a CPU begins to run the task.
     #[track_caller]
     pub(crate) fn set_on_cpu(&self) {
-        // Relaxed: under the run queue lock. Published by the task's next sleep.
+        // Relaxed: under the run queue lock. The task's next sleep publishes it.
         self.on_cpu.store(1, Ordering::Relaxed);
     }
 
-    /// The CPU that ran it has left it for good.
+    /// Marks that the CPU that ran the task has left it.
     #[track_caller]
     pub(crate) fn clear_on_cpu(&self) {
-        // Release: publishes all that its poll did. Pairs with the Acquire in `wait_off_cpu`.
+        // Release: publishes everything that the poll did. Pairs with the Acquire in
+        // `wait_off_cpu`.
         self.on_cpu.store(0, Ordering::Release);
     }
 
-    /// Whether a CPU runs it: a look under the lock of the queue that it is on.
+    /// Returns whether a CPU runs the task. The caller holds the lock of the task's queue.
     #[track_caller]
     pub(crate) fn is_on_cpu(&self) -> bool {
-        // Relaxed: set under that lock; a stale 1 makes the caller leave it where it is.
+        // Relaxed: set under that lock. A stale 1 makes the caller leave the task where it is.
         self.on_cpu.load(Ordering::Relaxed) != 0
     }
 
@@ -266,31 +276,33 @@ impl<M: Memory> Task<M> {
         M::spin_while(&self.on_cpu, |on_cpu| on_cpu != 0);
     }
 
-    /// Its priority: exact under the queue's lock, else a hint.
+    /// Returns the priority: exact under the queue's lock, else a hint.
     #[track_caller]
     pub(crate) fn prio(&self) -> Prio {
         Prio(self.prio.peek())
     }
 
-    /// Whether it takes turns with its equals: exact under the queue's lock, else a hint.
+    /// Returns whether the task is round-robin: exact under the queue's lock, else a hint.
     #[track_caller]
     pub(crate) fn is_round_robin(&self) -> bool {
         self.round_robin.peek() & ROUND_ROBIN != 0
     }
 
-    /// 1 if it takes turns with its equals, else 0: under the queue's lock.
+    /// Returns 1 if the task is round-robin, else 0. The caller holds the queue's lock.
     #[track_caller]
     pub(crate) fn round_robin(&self) -> u32 {
         self.round_robin.get() & ROUND_ROBIN
     }
 
-    /// Whether its priority, if that is a real-time one, is lent by who waits for it: exact under the queue's lock, else a hint.
+    /// Returns whether a real-time priority of the task is lent by a waiter: exact under the
+    /// queue's lock, else a hint.
     #[track_caller]
     pub(crate) fn is_lent(&self) -> bool {
         self.round_robin.peek() & LENT != 0
     }
 
-    /// How it shares its CPU with equals, and whether its priority is lent. That of a fair task is, if it has one.
+    /// Sets the policy and whether the priority is lent. A fair task's real-time priority is always
+    /// lent.
     #[track_caller]
     pub(crate) fn set_policy(&self, policy: Policy, is_lent: bool) {
         let turns = if policy == Policy::RoundRobin { ROUND_ROBIN } else { 0 };
@@ -298,13 +310,13 @@ impl<M: Memory> Task<M> {
         self.round_robin.set(turns | lent);
     }
 
-    /// The CPU that it is on: exact under the queue's or its own lock, else a hint.
+    /// Returns the task's CPU: exact under the queue's lock or the task's own lock, else a hint.
     #[track_caller]
     pub(crate) fn cpu(&self) -> CpuId {
         CpuId(self.cpu.peek())
     }
 
-    /// Whether it may run on more than one CPU.
+    /// Returns whether the task may run on more than one CPU.
     #[track_caller]
     pub(crate) fn can_move(&self) -> bool {
         self.cpus_allowed_count.peek() > 1
@@ -316,7 +328,7 @@ impl<M: Memory> Task<M> {
 pub(crate) struct Slot<M: Memory> {
     task: Placed<M, Task<M>>,
     allowed: CpuMask<M>,
-    /// Made when a task of this number first is a fair one.
+    /// Created when a task of this number is fair for the first time.
     fair: OnceLock<Placed<M, FairTask<M>>>,
 }
 
@@ -326,15 +338,16 @@ impl<M: Memory> fmt::Debug for Task<M> {
     }
 }
 
-/// Slots in a chunk of the table.
+/// Slots per chunk of the table.
 const CHUNK: usize = 256;
 
-/// The most tasks that can live at once.
+/// The maximum number of tasks that live at once.
 pub const TASKS_MAX: usize = 1 << 20;
 
 type Chunk<M> = Box<[OnceLock<Slot<M>>]>;
 
-/// All tasks. Slots are made when first needed, never freed, and used again.
+/// The table of all tasks. A slot is created when it is first needed. It is never freed, but used
+/// again.
 #[derive(Debug)]
 pub(crate) struct TaskTable<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
@@ -361,7 +374,7 @@ impl<M: Memory> TaskTable<M> {
         self.made(id).expect("a task that was made")
     }
 
-    /// The slot of `id`, if a task of that number was ever made.
+    /// Returns the slot of `id`, if a task of that number ever existed.
     fn made(&self, id: TaskId) -> Option<&Slot<M>> {
         let index = id.0 as usize;
         self.chunks[index / CHUNK].get()?[index % CHUNK].get()
@@ -371,12 +384,13 @@ impl<M: Memory> TaskTable<M> {
         &self.slot(id).task
     }
 
-    /// Where `id` may run.
+    /// Returns the CPUs where `id` may run.
     pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
         &self.slot(id).allowed
     }
 
-    /// Makes a task that is on no queue, as if it slept on `cpu`, and that nobody can wake yet. The caller is on `here`.
+    /// Creates a task that is on no queue, as if it slept on `cpu`, and that cannot be woken yet.
+    /// The caller runs on `here`.
     ///
     /// # Panics
     /// When [`TASKS_MAX`] tasks live.
@@ -403,8 +417,8 @@ impl<M: Memory> TaskTable<M> {
         id
     }
 
-    /// The fair class's words of `id`; new ones of `nice` if it has none. The caller has the number for itself, or holds the task's
-    /// `pi_lock`.
+    /// Returns the fair class's words of `id`, and creates them with `nice` if there are none. The
+    /// caller owns the number alone or holds the task's `pi_lock`.
     pub(crate) fn make_fair(&self, topology: &Topology, id: TaskId, nice: Nice) -> &FairTask<M> {
         let slot = self.slot(id);
         if slot.fair.get().is_none() {
@@ -414,22 +428,22 @@ impl<M: Memory> TaskTable<M> {
         self.fair(id)
     }
 
-    /// The fair class's words of `id`, which is a fair task or was one.
+    /// Returns the fair class's words of `id`, which is or was a fair task.
     pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
         self.slot(id).fair.get().expect("a fair task has its words")
     }
 
-    /// The fair class's words of `id`, if a task of that number ever was fair.
+    /// Returns the fair class's words of `id`, if a task of that number was ever fair.
     pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
         self.slot(id).fair.get().map(|fair| &**fair)
     }
 
-    /// Gives a slot back, from `here`. The task has ended and no CPU runs it.
+    /// Frees a slot from `here`. The task has ended and no CPU runs it.
     pub(crate) fn free(&self, id: TaskId, here: CpuId) {
         self.slots.give_back(id.0, here);
     }
 
-    /// The slots that were ever used, for checkers.
+    /// Returns the slots that were ever used, for checkers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
         (0..self.slots.fresh()).map(TaskId).filter(|&id| self.made(id).is_some())
     }

@@ -1,8 +1,9 @@
 //! Waking a task.
 //!
-//! **Origin.** Linux's try-to-wake-up. Differences: the task's state is changed by read-modify-writes, so a wakeup of a task
-//! that is awake is one of them and takes no lock; the queue of the chosen CPU is locked from here also when that CPU idles
-//! (the original may hand the task over by an interrupt instead).
+//! **Origin.** Linux's try-to-wake-up. There are two differences. First, read-modify-writes change
+//! the task's state, so a wakeup of an awake task is one read-modify-write and takes no lock.
+//! Second, the waker locks the queue of the chosen CPU also when that CPU is idle. The original may
+//! pass the task on by an interrupt instead.
 
 use hitm_memory::{PlainWord, Platform};
 
@@ -12,12 +13,12 @@ use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::{TaskId, Wake};
 
-/// How a task comes to a queue.
+/// The wake flags: how a task comes to a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Coming {
     /// For the first time.
     New,
-    /// By a waker who knows this of itself.
+    /// By a waker with this hint.
     Woken(WakeHint),
 }
 
@@ -31,11 +32,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         true
     }
 
-    /// Queues `id`, which sleeps and which nobody else will queue, or which was never queued.
+    /// Enqueues `id`. Either it sleeps and no other waker will enqueue it, or it was never queued.
     pub(crate) fn start_task(&self, id: TaskId, coming: Coming) {
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
-        // It may be asleep and its CPU still on the way out of it.
+        // It may be asleep while its CPU has not yet left it.
         task.wait_off_cpu();
         self.stats.add(Count::Wake);
         let mut rq = self.queue_for(id, coming);
@@ -46,7 +47,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.run_balance(&mut rq);
     }
 
-    /// Chooses the CPU for `id`, which is on no queue and whose `pi_lock` the caller holds, and locks its queue.
+    /// Chooses the CPU for `id` and locks its queue. The task is on no queue, and the caller holds
+    /// its `pi_lock`.
     fn queue_for(&self, id: TaskId, coming: Coming) -> RqGuard<'_, P> {
         let task = self.tasks.get(id);
         loop {
@@ -63,11 +65,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if rq.online.get() != 0 {
                 return rq;
             }
-            // It went offline since it was chosen.
+            // The CPU went offline after it was chosen.
         }
     }
 
-    /// `id` was queued: whether it should run instead of what runs.
+    /// Decides, after `id` was enqueued, whether it preempts the running task.
     pub(crate) fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         if self.is_held(rq.cpu, id) {
             return;
@@ -86,7 +88,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id` is as urgent as `curr`. If only `curr` can go elsewhere, it is made to.
+    /// Decides for `id`, which is as urgent as `curr`. If only `curr` can run elsewhere, `curr` is
+    /// preempted.
     fn preempt_equal(&self, rq: &RqGuard<'_, P>, id: TaskId, curr: TaskId) {
         if !self.tasks.get(curr).can_move() || !self.could_run_elsewhere(curr) {
             return;
@@ -98,7 +101,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.resched(rq);
     }
 
-    /// `id` was woken and will not run here at once: perhaps it can elsewhere.
+    /// Pushes after the wakeup of `id`, if it does not run here at once and may run elsewhere.
     fn push_after_wakeup(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
         let task = self.tasks.get(id);
         let Some(id_of_curr) = rq.curr() else { return };
@@ -109,7 +112,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let is_as_urgent = || self.rank(rq, id_of_curr) <= task.prio();
         if !rq.needs_resched() && task.can_move() && (!curr.can_move() || is_as_urgent()) {
             if self.rd.config.shipped {
-                // No place was found for it just now: the push below is the look that follows an announcement.
+                // The search has just found no CPU for it. The push below is the second search of
+                // the advertiser's protocol.
                 self.announce(rq, Some(id));
             }
             self.push_all(rq);

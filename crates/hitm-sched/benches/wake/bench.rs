@@ -1,4 +1,4 @@
-//! A scheduler, driven by hand by one thread that stands in for one CPU after another.
+//! A scheduler, driven by hand by one thread that acts as one CPU after another.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, TaskId};
 use hitm_topology::{CpuId, Topology};
 
-/// A scheduler and who stands in for its CPUs.
+/// A scheduler and the workers that act as its CPUs.
 pub(crate) struct Bench {
     pub(crate) sched: Arc<dyn Scheduling<Native>>,
     workers: Arc<NativeWorkers>,
@@ -24,7 +24,7 @@ impl Bench {
         Self { sched, workers, cpus: topology.cpus() }
     }
 
-    /// A sleeping task.
+    /// Creates a sleeping task.
     pub(crate) fn create(&self, attributes: &Attributes) -> TaskId {
         self.on(CpuId(0), || self.sched.create(attributes))
     }
@@ -34,7 +34,7 @@ impl Bench {
         self.workers.visit(cpu, f)
     }
 
-    /// The CPU that this thread stands in for does what it was asked for, and looks for a task.
+    /// The CPU that this thread acts as handles its interrupts, and picks a task.
     pub(crate) fn look(&self) -> Option<TaskId> {
         self.sched.handle(Native::take_interrupts());
         let next = self.sched.switch(Why::Preempt)?;
@@ -42,14 +42,14 @@ impl Bench {
         Some(next)
     }
 
-    /// What runs on the CPU that this thread stands in for sleeps, and what is next begins.
+    /// The running task of the CPU that this thread acts as blocks, and the next one begins.
     pub(crate) fn block(&self) -> Option<TaskId> {
         let next = self.sched.switch(Why::Block)?;
         self.sched.begin_poll(next);
         Some(next)
     }
 
-    /// `task` wakes and runs on `cpu`, where nothing more urgent is.
+    /// `task` wakes and runs on `cpu`, which runs nothing more urgent.
     pub(crate) fn begin(&self, cpu: CpuId, task: TaskId) {
         self.on(cpu, || {
             self.sched.wake(task);
@@ -57,23 +57,23 @@ impl Bench {
         });
     }
 
-    /// The first `count` CPUs, or all.
+    /// Returns the first `count` CPUs, or all.
     pub(crate) fn first(&self, count: usize) -> Vec<CpuId> {
         (0..self.cpus.min(count) as u32).map(CpuId).collect()
     }
 }
 
-/// What is done over and over.
+/// The repeated action.
 pub(crate) type Cycle = Box<dyn Fn(&Bench) + Sync>;
 
-/// Nanoseconds of one of `times` cycles.
+/// Returns the nanoseconds per cycle of `times` cycles.
 pub(crate) fn time(bench: &Bench, cycle: &Cycle, times: u32) -> f64 {
     let start = Instant::now();
     (0..times).for_each(|_| cycle(bench));
     start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
 }
 
-/// By subject, the nanoseconds of each round, the fastest first.
+/// Returns the nanoseconds of each round by subject, the fastest first.
 pub(crate) fn rounds<const N: usize>(count: usize, mut round: impl FnMut(usize) -> f64) -> [Vec<f64>; N] {
     let mut nanos = [const { Vec::new() }; N];
     for _ in 0..count {
@@ -83,7 +83,7 @@ pub(crate) fn rounds<const N: usize>(count: usize, mut round: impl FnMut(usize) 
     nanos
 }
 
-/// A row's head: the columns are these.
+/// Prints the head of a table with these columns.
 pub(crate) fn print_head<const N: usize>(what: &str, columns: [&str; N]) {
     println!("\n{what:<18}{}", columns.map(|column| format!(" {column:>18} {:>6}", "ratio")).concat());
 }
@@ -92,7 +92,8 @@ pub(crate) fn print<const N: usize>(case: &str, nanos: [f64; N]) {
     println!("{case:<18}{}", nanos.map(|each| format!(" {each:>18.0} {:>6.2}", each / nanos[0])).concat());
 }
 
-/// Times what `prepare` makes with each mitigation, in rounds of so many cycles that alternate: the fastest of each.
+/// Times the cycles of `prepare` with each mitigation, in alternating rounds, and prints the
+/// fastest of each.
 pub(crate) fn print_fastest<const N: usize>(
     topology: &Arc<Topology>,
     mitigations: [&str; N],

@@ -1,9 +1,9 @@
-//! What a group costs a task that wakes, and what groups take of memory.
+//! The cost of a group for a task that wakes, and the memory of groups.
 //!
 //! | case | what is timed |
 //! |---|---|
-//! | `N deep` | a task alone in a group so deep wakes where it ran, begins, and sleeps: one wakeup; 0 is no group |
-//! | `N wait` | so many tasks wait on a CPU, each in a group of its own; what runs sleeps, the next begins, and the first is woken and waits: one wakeup |
+//! | `N deep` | a task alone in a group of depth N wakes where it ran, begins, and sleeps: one wakeup; 0 is no group |
+//! | `N wait` | N tasks wait on a CPU, each in a group of its own; the running task sleeps, the next begins, and the first is woken and waits: one wakeup |
 //! | `N wait, no group` | as `N wait`, with tasks of no group |
 
 use std::fs;
@@ -18,22 +18,22 @@ use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Cycle, print_fastest, print_head};
 
-/// The first is what the others are compared with.
+/// The others are compared with the first.
 const LOADS: [&str; 3] = ["baseline", "load-avg-ratelimit", "shipped"];
 
 const DEPTHS: [usize; 6] = [0, 1, 2, 3, 5, 8];
 
-/// How many tasks wait.
+/// The numbers of waiting tasks.
 const WIDTHS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 
-/// Groups whose memory is measured, most of them idle.
+/// The number of groups whose memory is measured, most of them idle.
 const MANY: usize = 10_000;
 
 fn group(bench: &Bench, parent: Option<GroupId>) -> GroupId {
     bench.on(CpuId(0), || bench.sched.make_group(parent, GroupWeight::DEFAULT))
 }
 
-/// A sleeping task of nice 0 that may run on `cpu`.
+/// Creates a sleeping task of nice 0 that may run on `cpu`.
 fn member(bench: &Bench, group: Option<GroupId>, cpu: CpuId) -> TaskId {
     let policy = Policy::Fair(Nice::new(0));
     bench.create(&Attributes { prio: Prio::NONE, policy, allowed: CpuSet::from_iter([cpu]), map: None, group })
@@ -63,18 +63,18 @@ fn wide(bench: &Bench, width: usize, in_groups: bool) -> Cycle {
     })
 }
 
-/// The bytes of this process that are in memory, where the operating system says so.
+/// Returns the bytes of this process that are in memory, if the operating system tells.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
     Some(kibibytes.parse::<u64>().ok()? << 10)
 }
 
-/// What many groups take where each has a sleeper that ran on one CPU.
+/// Prints the memory of many groups, each with a sleeper that ran on one CPU.
 fn print_memory(groups: usize) {
     let topology = Arc::new(hitm_topology::parse("gnr-2x120").expect("a machine"));
     let bench = Bench::new(&topology, "shipped");
-    // The class and the first of all tables are there already.
+    // Creates the class and the first part of all tables.
     deep(&bench, 1)(&bench);
     let Some(before) = resident() else { return };
     for index in 0..groups {
@@ -92,7 +92,7 @@ fn print_memory(groups: usize) {
     );
 }
 
-/// All of it.
+/// Prints all results of groups.
 pub(crate) fn print_all(count: usize, times: u32) {
     let topology = Arc::new(hitm_topology::parse("core:2 pu:1").expect("a machine"));
     let print_row = |case: &str, prepare: &dyn Fn(&Bench) -> Cycle| {

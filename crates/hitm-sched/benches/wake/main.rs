@@ -1,22 +1,26 @@
-//! What a wakeup costs natively, by mitigation, in one run: `cargo bench -p hitm-sched --bench wake`.
+//! The native cost of a wakeup, by mitigation, in one run: `cargo bench -p hitm-sched --bench
+//! wake`.
 //!
-//! A scheduler of this machine's threads, driven by hand: no runtime, no futures, no thread that sleeps. One thread stands in for one CPU
-//! after another, so the interrupts that are sent wake nobody; in the last case two threads are a CPU each.
+//! A scheduler of this machine's threads, driven by hand: no runtime, no futures, no thread that
+//! sleeps. One thread acts as one CPU after another, so the sent interrupts wake no thread. In the
+//! last case each of two threads is a CPU.
 //!
 //! | case | what is timed |
 //! |---|---|
-//! | `alone` | a task wakes where it ran, begins, and sleeps; nothing else is there: one wakeup |
-//! | `another idles` | a pinned task begins on a CPU, and an equal that ran there wakes: it goes to the CPU that idles; both sleep: two wakeups |
-//! | `preempts` | a task begins, and an urgent pinned one wakes there: the first makes way and goes to the CPU that idles; both sleep: two wakeups |
-//! | `none idles` | all CPUs that a task may use, eight at most, run equals: it wakes, waits, and runs when its CPU's task sleeps, which then comes back: two wakeups |
-//! | `two CPUs` | as `alone`, on two threads at once: what they share is contended, one wakeup of each |
+//! | `alone` | a task wakes where it ran, begins, and sleeps; there is nothing else: one wakeup |
+//! | `another idles` | a pinned task begins on a CPU, and a task of equal priority that ran there wakes: it goes to the idle CPU; both sleep: two wakeups |
+//! | `preempts` | a task begins, and an urgent pinned one wakes there: the first is preempted and goes to the idle CPU; both sleep: two wakeups |
+//! | `none idles` | all CPUs that a task may use, eight at most, run tasks of equal priority: it wakes, waits, and runs when its CPU's task sleeps, which then comes back: two wakeups |
+//! | `two CPUs` | as `alone`, on two threads at once: their shared words are contended, one wakeup of each |
 //!
-//! Then what a [group](groups) costs, in time and in memory.
+//! Then it measures the cost of a [group](groups), in time and in memory.
 //!
-//! Rounds of all mitigations alternate. The first four have one thread, which is never faster than it can be: the fastest round counts.
-//! Two threads depend on where they run: there it is the median of the rounds.
+//! Rounds of all mitigations alternate. The first four cases have one thread, which cannot be
+//! faster than its minimum: the fastest round counts. Two threads depend on the cores where they
+//! run: the median of the rounds counts.
 //!
-//! **What it does not show.** What hundreds of CPUs do to a line: that is the simulated machine's to say.
+//! **Limits.** It does not show the effect of hundreds of CPUs on a line. The simulated machine
+//! shows that.
 #![allow(missing_docs, reason = "a benchmark is its own documentation")]
 
 mod bench;
@@ -30,33 +34,33 @@ use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Cycle, print, print_fastest, print_head, rounds, time};
 
-/// The first is what the others are compared with.
+/// The others are compared with the first.
 const MITIGATIONS: [&str; 3] = ["baseline", "all", "shipped"];
 
-/// Machines: this one's size, one of eight CPUs, and the seeds' one.
+/// Machines: one of this machine's size, one of eight CPUs, and that of the published measurements.
 const MACHINES: [&str; 3] = ["core:2 pu:1", "l3:1 core:4 pu:2", "gnr-2x120"];
 
-/// The CPUs that a task of `none idles` may use, where there are so many.
+/// The number of CPUs that a task of `none idles` may use, if the machine has as many.
 const NARROW: usize = 8;
 
-/// How urgent tasks are.
+/// The priorities of tasks.
 const LESS: Prio = Prio::from_rt_priority(10);
 const EQUAL: Prio = Prio::from_rt_priority(50);
 
-/// A sleeping real-time task that may run on `cpus`.
+/// Creates a sleeping real-time task that may run on `cpus`.
 fn task(bench: &Bench, prio: Prio, cpus: &[CpuId]) -> TaskId {
     let allowed = cpus.iter().copied().collect();
     bench.create(&Attributes { prio, policy: Policy::Fifo, allowed, map: None, group: None })
 }
 
-/// Makes the state that a cycle begins and ends in.
+/// Makes the state in which a cycle begins and ends.
 type Case = fn(&Bench) -> Cycle;
 
 /// The cases of one thread.
 const CASES: [(&str, Case); 4] =
     [("alone", alone), ("another idles", another_idles), ("preempts", preempts), ("none idles", none_idles)];
 
-/// A task that wakes on `cpu`, where it ran before.
+/// Returns a cycle of a task that wakes on `cpu`, where it ran before.
 fn alone_on(bench: &Bench, cpu: CpuId) -> Cycle {
     let task = task(bench, EQUAL, &[cpu]);
     bench.begin(cpu, task);
@@ -72,12 +76,13 @@ fn alone(bench: &Bench) -> Cycle {
     alone_on(bench, CpuId(0))
 }
 
-/// On the CPU on which `goes` ran last, `first` begins and `then` wakes; `goes` then is on the other one.
+/// On the CPU where `goes` last ran, `first` begins and `then` wakes. Afterwards `goes` is on the
+/// other CPU.
 fn change_places(bench: &Bench, here: CpuId, [first, then]: [TaskId; 2], goes: TaskId, stays: TaskId) {
     bench.begin(here, first);
     bench.on(here, || {
         bench.sched.wake(then);
-        // Who comes may have to be let in.
+        // The new task may have to preempt.
         bench.look();
     });
     bench.on(CpuId(1 - here.0), || {
@@ -90,7 +95,8 @@ fn change_places(bench: &Bench, here: CpuId, [first, then]: [TaskId; 2], goes: T
     });
 }
 
-/// A task that may use two CPUs, and one pinned to each, of which it always meets the one where it ran last.
+/// Returns a cycle of a task that may use two CPUs, with one task pinned to each. It always meets
+/// the one on its last CPU.
 fn two_and_a_guest(bench: &Bench, guest: Prio, pinned_first: bool) -> Cycle {
     let guest = task(bench, guest, &bench.first(2));
     let pinned = [CpuId(0), CpuId(1)].map(|cpu| task(bench, EQUAL, &[cpu]));
@@ -127,7 +133,7 @@ fn none_idles(bench: &Bench) -> Cycle {
     })
 }
 
-/// Nanoseconds of one of `times` cycles on each of two threads.
+/// Returns the nanoseconds per cycle of `times` cycles on each of two threads.
 fn time_of_two(bench: &Bench, cycles: &[Cycle; 2], times: u32) -> f64 {
     let together = Barrier::new(2);
     let timed = |cycle| {
@@ -141,7 +147,8 @@ fn time_of_two(bench: &Bench, cycles: &[Cycle; 2], times: u32) -> f64 {
 }
 
 fn main() {
-    // Cargo says `--bench` when it measures; in `cargo test` it does not, and everything runs tiny.
+    // Cargo passes `--bench` to measure. `cargo test` does not, and then everything runs with tiny
+    // sizes.
     let (count, times) = if std::env::args().any(|argument| argument == "--bench") { (301, 1_000) } else { (1, 10) };
     println!(
         "nanoseconds of a cycle, and over the baseline's; {count} rounds of {times}; measured, this machine, this run"

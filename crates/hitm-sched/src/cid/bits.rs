@@ -1,8 +1,9 @@
-//! The ids of a map that are taken: one bit each.
+//! The taken ids of a map: one bit each.
 //!
-//! **Invariants.** Whoever has set a bit owns the id, and clears it once.
+//! **Invariants.** The CPU that sets a bit owns the id, and clears the bit once.
 //!
-//! **Memory ordering.** Taking is Acquire, giving back Release: what the last owner did with data of this id is seen by the next.
+//! **Memory ordering.** Taking is Acquire and giving back is Release: the next owner sees what the
+//! last owner did with the id's data.
 
 use std::sync::atomic::Ordering;
 
@@ -11,18 +12,19 @@ use hitm_topology::Topology;
 
 const BITS: usize = u64::BITS as usize;
 
-/// What stands behind a map's words: sets of CPUs, and the taken ids. Each is as wide as the machine; they follow each other without
-/// gaps, as in the original, so that the last may begin within a line.
+/// The bits behind a map's words: sets of CPUs, and the taken ids. Each set is as wide as the
+/// machine. The sets follow each other without gaps, as in the original, so the last one may begin
+/// within a line.
 #[derive(Debug)]
 pub(super) struct Bits<M: Memory> {
     words: PlacedSlice<M, M::Atomic<u64>>,
-    /// Words of a set.
+    /// Words per set.
     width: usize,
     sets: usize,
 }
 
 impl<M: Memory> Bits<M> {
-    /// Sets of these names; the last is that of the ids.
+    /// Creates sets with these names. The last one is the set of ids.
     pub(super) fn new(index: usize, topology: &Topology, names: &[&'static str]) -> Self {
         let width = topology.cpus().div_ceil(BITS);
         let fields = || {
@@ -40,10 +42,10 @@ impl<M: Memory> Bits<M> {
         &self.words[set * self.width + index]
     }
 
-    /// The first free id, if it is below `limit`.
+    /// Returns the first free id, if it is below `limit`.
     pub(super) fn first_free(&self, limit: u32) -> Option<u32> {
         for index in 0..self.width {
-            // Relaxed: a hint, which `take` checks.
+            // Relaxed: a hint that `take` checks.
             let free = !self.word(self.sets - 1, index).load(Ordering::Relaxed);
             if free != 0 {
                 let id = (index * BITS) as u32 + free.trailing_zeros();
@@ -53,7 +55,7 @@ impl<M: Memory> Bits<M> {
         None
     }
 
-    /// Takes `id`; false when somebody has it.
+    /// Takes `id`. Returns false when it is already taken.
     #[must_use]
     pub(super) fn take(&self, id: u32) -> bool {
         let (word, bit) = (self.word(self.sets - 1, id as usize / BITS), 1 << (id as usize % BITS));
@@ -61,7 +63,7 @@ impl<M: Memory> Bits<M> {
         word.fetch_or(bit, Ordering::Acquire) & bit == 0
     }
 
-    /// Gives `id` back, which the caller has taken.
+    /// Gives back `id`, which the caller has taken.
     pub(super) fn give_back(&self, id: u32) {
         let (word, bit) = (self.word(self.sets - 1, id as usize / BITS), 1 << (id as usize % BITS));
         // Release: publishes what the owner did. Pairs with `take`.
@@ -69,19 +71,20 @@ impl<M: Memory> Bits<M> {
         assert_ne!(before & bit, 0, "id {id} is given back twice");
     }
 
-    /// How many ids are taken.
+    /// Returns the number of taken ids.
     pub(super) fn population(&self) -> u32 {
-        // Relaxed: a snapshot of words that change.
+        // Relaxed: a snapshot of changing words.
         (0..self.width).map(|index| self.word(self.sets - 1, index).load(Ordering::Relaxed).count_ones()).sum()
     }
 
-    /// Whether set `set` has all of `cpus`: a hint, without the lock.
+    /// Returns whether set `set` has all of `cpus`. Without the lock this is a hint.
     pub(super) fn contains_all(&self, set: usize, cpus: &CpuSet) -> bool {
         // Relaxed: the set only grows.
         (0..self.width).all(|index| cpus.word(index) & !self.word(set, index).load(Ordering::Relaxed) == 0)
     }
 
-    /// Adds `cpus` to set `set`, under a lock of the caller's; how many it has then.
+    /// Adds `cpus` to set `set`, under a lock of the caller. Returns the size of the set after
+    /// that.
     pub(super) fn add(&self, set: usize, cpus: &CpuSet) -> u32 {
         let mut count = 0;
         for index in 0..self.width {
@@ -97,18 +100,18 @@ impl<M: Memory> Bits<M> {
         count
     }
 
-    /// The ids that are taken.
+    /// Returns the taken ids.
     pub(super) fn taken(&self) -> Vec<u32> {
-        // Relaxed: for checkers, when nothing is in flight.
+        // Relaxed: for checkers, in a quiescent state.
         let word = |index| self.word(self.sets - 1, index).load(Ordering::Relaxed);
         let bits =
             |index: usize| (0..BITS).filter(move |bit| word(index) >> bit & 1 != 0).map(move |bit| index * BITS + bit);
         (0..self.width).flat_map(bits).map(|id| id as u32).collect()
     }
 
-    /// Empties every set.
+    /// Empties all sets.
     pub(super) fn clear(&self) {
-        // Relaxed: nobody uses the map.
+        // Relaxed: no task uses the map.
         self.words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }

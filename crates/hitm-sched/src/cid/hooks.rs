@@ -1,7 +1,8 @@
-//! Where a scheduler tells a map's allocator what happens.
+//! The scheduler's calls to a map's allocator.
 //!
-//! **Protocol.** A switch, under the queue's lock: (1) what runs is told, unless both tasks are of one map; (2) the task that was left
-//! gives up what it has to; (3) the next one gets its id. A task is of its map from when it is made until its number is given back.
+//! **Protocol.** A switch, under the queue's lock: (1) the CPU publishes its running map, unless
+//! both tasks belong to one map; (2) the previous task gives up its id, if it must; (3) the next
+//! task gets its id. A task belongs to its map from its creation until its number is freed.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -35,14 +36,14 @@ impl<P: Platform, R: RootDomainWords<P>> Walk<P> for Scheduler<P, R> {
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// A task's part, and its map's; none when it has no map.
+    /// Returns a task's id words, its map and the map's allocator, or `None` if it has no map.
     fn ids_of(&self, id: TaskId) -> Option<(&TaskIds<P>, MapId, &dyn Allocator<P>)> {
         let task = &self.tasks.get(id).ids;
         let map = task.map()?;
         Some((task, map, self.maps.get(map)))
     }
 
-    /// A task was made, in `map`.
+    /// Lets a new task join `map`.
     pub(crate) fn join_map(&self, id: TaskId, map: Option<MapId>, allowed: &CpuSet) {
         if self.maps.are_used() {
             self.tasks.get(id).ids.begin(map);
@@ -52,7 +53,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A task's number is about to be given back.
+    /// Lets a task whose number is about to be freed leave its map.
     pub(crate) fn leave_map(&self, id: TaskId) {
         if self.maps.are_used()
             && let Some((task, _, map)) = self.ids_of(id)
@@ -61,7 +62,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The CPU of `rq` leaves `prev` for `next`.
+    /// Switches ids when the CPU of `rq` leaves `prev` for `next`.
     pub(crate) fn switch_ids(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, why: Why, next: Option<TaskId>) {
         if !self.maps.are_used() {
             return;
@@ -79,14 +80,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id`, which is on no queue, will be queued on another CPU than `from`.
+    /// Records that `id`, which is on no queue, leaves `from` for another CPU.
     pub(crate) fn leave_cpu(&self, id: TaskId, from: CpuId) {
         if self.maps.are_used() && self.ids_of(id).is_some() {
             self.tasks.get(id).ids.migrate_from.set(from.0);
         }
     }
 
-    /// `id` is queued on `rq`.
+    /// Handles the arrival of `id` on the queue `rq`.
     pub(crate) fn arrive_ids(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         if !self.maps.are_used() {
             return;
@@ -100,7 +101,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id` may use `allowed`, by its affinity or because that gives way.
+    /// Adds `allowed` to the CPUs of the map of `id`. It is the task's affinity, or a CPU outside
+    /// an affinity that is ignored.
     pub(crate) fn allow_ids(&self, id: TaskId, allowed: &CpuSet) {
         if self.maps.are_used()
             && let Some((_, _, map)) = self.ids_of(id)
@@ -109,14 +111,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The id of the task that runs on the calling CPU. Who calls is that task.
+    /// Returns the id of the task that runs on the calling CPU. The caller is that task.
     pub(crate) fn current_id(&self) -> Option<u32> {
         let curr = self.rqs[P::current_cpu()].curr()?;
         let (task, ..) = self.ids_of(curr)?;
         Some(task.cid.get()).filter(|&id| id != NONE)
     }
 
-    /// A tick of the calling CPU.
+    /// Handles a tick of the calling CPU.
     pub(crate) fn tick_ids(&self) {
         if !self.maps.are_used() {
             return;

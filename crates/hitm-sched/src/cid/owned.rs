@@ -1,32 +1,42 @@
-//! Ids that tasks own while there are no more of them than ids, and CPUs beyond: [`Owned`](super::Variant::Owned).
+//! Ids that tasks own while tasks do not outnumber ids, and CPUs own otherwise:
+//! [`Owned`](super::Variant::Owned).
 //!
-//! **Claim.** A switch touches no word that others write but to read it, and makes no read-modify-write, unless ownership has just changed
-//! or an id is to be exchanged for a lower one. What decides who owns ids is worked out where it changes: where tasks begin and end.
+//! **Claim.** A switch only reads words that other CPUs write, and makes no read-modify-write,
+//! unless ownership has just changed or an id is exchanged for a lower one. The ownership of ids is
+//! decided where it changes: where tasks begin and end.
 //!
-//! **Origin.** Linux's per-mm concurrency ids since v6.19 (Thomas Gleixner, "sched/mmcid", 2025, read as of v7.1). Differences: the
-//! mutex spins, since nothing can sleep here; when more CPUs are allowed, and tasks could own ids again, the next task that begins or
-//! ends sees to it, where the original has a worker do so at once (so its `deferred_work` and `update_deferred` are only room here).
+//! **Origin.** Linux's per-mm concurrency ids since v6.19 (Thomas Gleixner, "sched/mmcid", 2025,
+//! read as of v7.1). There are two differences. First, the mutex spins, since nothing can sleep
+//! here. Second, more allowed CPUs may let tasks own ids again. Here the next task that begins or
+//! ends makes that change. In the original a worker makes it at once, so its `deferred_work` and
+//! `update_deferred` are only padding here.
 //!
-//! **State.** A held id carries flags: none where the task owns it, `ON_CPU` where the CPU does, `TRANSIT` where a running task
-//! has it until it leaves. The mode of the map says which of the first two is meant to be, and that it is about to change.
+//! **State.** A held id carries flags: none if the task owns it, `ON_CPU` if the CPU does,
+//! `TRANSIT` if a running task has it until it leaves. The mode of the map tells which of the first
+//! two is wanted, and whether it is about to change.
 //!
-//! | mode | a task gets, when it begins to run | and keeps, when it leaves |
+//! | mode | a task gets, when it begins to run | a task keeps, when it leaves |
 //! |---|---|---|
-//! | tasks own | its own id | it |
+//! | tasks own | its own id | that id |
 //! | CPUs own | the CPU's id | nothing |
-//! | either, in transit | what there is: its own, the CPU's, or a new one | nothing: it goes back |
+//! | either, in transit | its own id, the CPU's, or a new one | nothing: the id goes back |
 //!
-//! **Protocol** of a change, under the mutex: (1) the mode is stored with `TRANSIT`; (2) fence; (3) every task, or every CPU, is visited
-//! under its queue's lock: an id of the old kind that is in use is marked `TRANSIT`, one that is not is given back; (4) fence; (5) the
-//! mode loses `TRANSIT`. A task that leaves a CPU with an id in transit, once the mode has settled, hands it over to whom it should
-//! belong to; before, it gives the id back.
+//! **Protocol** of a change, under the mutex: (1) the mode is stored with `TRANSIT`; (2) fence; (3)
+//! every task, or every CPU, is visited under its queue's lock: an id of the old kind is marked
+//! `TRANSIT` if it is in use, else it is given back; (4) fence; (5) the mode loses `TRANSIT`. A
+//! task that leaves a CPU with an id in transit passes the id to its new owner if the mode has
+//! settled, else gives it back.
 //!
-//! **Invariants.** (a) Every taken id is held by one task or one CPU. (b) After a change none of the old kind is left, and `TRANSIT` only on
-//! ids of tasks that have run ever since. (c) Ids are below `max_cids` or will be exchanged for one that is when their task next runs.
+//! **Invariants.** (a) Every taken id is held by one task or one CPU. (b) After a change no id of
+//! the old kind is left, and only ids of tasks that have run without a switch since then have
+//! `TRANSIT`. (c) Each id is below `max_cids`, or is exchanged for such an id when its task next
+//! runs.
 //!
-//! **Memory ordering.** Entries and tasks' ids are under queues' locks. A switch that holds its queue's lock before the visit of 3 is seen
-//! by that; one that holds it after sees the mode of 1, by the lock. So the mode needs no ordering of its own. The fences are the original's and
-//! kept for what they cost: the visits' locks already keep 1 before the visits and 5 behind them.
+//! **Memory ordering.** Entries and tasks' ids are under queues' locks. The visit of step 3 sees a
+//! switch that held its queue's lock before the visit. A switch that holds the lock after the visit
+//! sees the mode of step 1, by the lock. So the mode needs no ordering of its own. The fences are
+//! the original's, and kept for their cost: the visits' locks already order step 1 before the
+//! visits and step 5 after them.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -40,9 +50,9 @@ use super::bits::Bits;
 use super::{Allocator, MapId, MapSnapshot, NONE, TaskIds, Walk};
 use crate::task::TaskId;
 
-/// The CPU owns the id; of a mode: CPUs do.
+/// Of an id: the CPU owns it. Of a mode: CPUs own ids.
 pub(super) const ON_CPU: u32 = 1 << 30;
-/// The running task has the id until it leaves; of a mode: it is about to change.
+/// Of an id: the running task has it until it leaves. Of a mode: it is about to change.
 pub(super) const TRANSIT: u32 = 1 << 29;
 
 described! {
@@ -50,9 +60,10 @@ described! {
     pub struct OwnedWords<M: Memory> as "mm_mm_cid" {
         /// Pointer to the CPUs' entries. Read by every switch.
         pcpu: M::Atomic<u64>,
-        /// Who owns ids. Written where tasks begin and end, read by every switch.
+        /// The owner of ids: tasks or CPUs. Written where tasks begin and end, read by every
+        /// switch.
         mode: M::Atomic<u32>,
-        /// Ids are to be below. As `mode`.
+        /// The bound of ids. As `mode`.
         max_cids: M::Atomic<u32>,
         deferred_work: [u64; 8],
         /// Protects the limits.
@@ -64,9 +75,9 @@ described! {
         user_list: u64,
         /// CPUs that any of the tasks may use. Under `lock`.
         nr_cpus_allowed: M::Atomic<u32>,
-        /// Tasks. Under `mutex`.
+        /// The number of tasks. Under `mutex`.
         users: M::Atomic<u32>,
-        /// With fewer tasks than that they own ids again. Under `lock`.
+        /// With fewer tasks than this, tasks own ids again. Under `lock`.
         pcpu_thrs: M::Atomic<u32>,
         update_deferred: u32,
         end: LineStart,
@@ -79,9 +90,9 @@ const _: () = assert!(offset_of!(OwnedWords<Native>, mutex) == 88, "the original
 const _: () = assert!(offset_of!(OwnedWords<Native>, nr_cpus_allowed) == 128, "the original's offset");
 
 described! {
-    /// What a CPU keeps of a map: alone on its line.
+    /// A CPU's word of a map: alone on its line.
     pub struct OwnedEntry<M: Memory> as "mm_cid_pcpu" {
-        /// The CPU's id, or that of the task that runs. Under its queue's lock.
+        /// The CPU's id, or the running task's. Under the CPU's queue lock.
         cid: M::Plain<u32>,
     }
 }
@@ -97,10 +108,10 @@ pub(super) struct OwnedIds<M: Memory> {
     tasks: Mutex<Vec<TaskId>>,
 }
 
-/// The CPUs that the tasks may use, among [`Bits`]' sets.
+/// The index of the CPUs that the tasks may use, among the sets of [`Bits`].
 const ALLOWED: usize = 0;
 
-/// Whether a task owns a held id.
+/// Returns whether a task owns a held id.
 pub(super) fn is_tasks(held: u32) -> bool {
     held & (ON_CPU | TRANSIT) == 0
 }
@@ -113,7 +124,7 @@ pub(super) fn is_in_transit(held: u32) -> bool {
     held != NONE && held & TRANSIT != 0
 }
 
-/// A held id without flags.
+/// Returns a held id without flags.
 fn id_of(held: u32) -> u32 {
     held & !(ON_CPU | TRANSIT)
 }
@@ -147,20 +158,20 @@ impl<M: Memory> OwnedIds<M> {
         }
     }
 
-    /// Who owns ids, and below what they are to be, as a switch sees it.
+    /// Returns the mode and the bound of ids, as a switch sees them.
     pub(super) fn mode(&self) -> (u32, u32) {
         let OwnedWords { mode, max_cids, .. } = &*self.words;
         // Relaxed, both: the queue's lock orders them, see the module.
         (mode.load(Ordering::Relaxed), max_cids.load(Ordering::Relaxed))
     }
 
-    /// What `cpu` keeps.
+    /// Returns the id of `cpu`.
     #[cfg(test)]
     pub(super) fn entry(&self, cpu: CpuId) -> u32 {
         self.entries[cpu].cid.get()
     }
 
-    /// A free id: a low one if there is.
+    /// Takes a free id, a low one if possible.
     fn take(&self) -> u32 {
         let (_, max) = self.mode();
         loop {
@@ -171,7 +182,7 @@ impl<M: Memory> OwnedIds<M> {
         }
     }
 
-    /// `id`, or a lower one for one that is too high, if there is any.
+    /// Returns `id`. If it is not below `max`, exchanges it for a lower one if possible.
     fn converge(&self, id: u32, max: u32) -> u32 {
         if id < max {
             return id;
@@ -185,11 +196,12 @@ impl<M: Memory> OwnedIds<M> {
         }
     }
 
-    /// The id with which a task that holds `own` runs on a CPU that holds `cpus`, with the flags of who owns it.
+    /// Returns the id, with its owner's flags, of a task that begins to run. The task holds `own`
+    /// and the CPU holds `cpus`.
     fn enter(&self, own: u32, cpus: u32) -> u32 {
         let (mode, max) = self.mode();
         let [own, cpus] = [is_tasks(own).then_some(own), is_cpus(cpus).then(|| id_of(cpus))];
-        // Whose id is kept, and whose is too many.
+        // The id to keep, and the one to give back.
         let (kept, spare) =
             if mode & ON_CPU == 0 { (own.or(cpus), own.and(cpus)) } else { (cpus.or(own), cpus.and(own)) };
         if let Some(spare) = spare {
@@ -206,28 +218,30 @@ impl<M: Memory> OwnedIds<M> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As many ids as tasks can run at once.
+    /// Returns the number of tasks that can run at once.
     fn optimum(&self) -> u32 {
         let OwnedWords { nr_cpus_allowed, users, .. } = &*self.words;
-        // Relaxed, both: under the lock, and the mutex or as it was a moment ago.
+        // Relaxed, both: under the lock. The mutex protects `users`, which may be a moment old
+        // without it.
         nr_cpus_allowed.load(Ordering::Relaxed).min(users.load(Ordering::Relaxed))
     }
 
-    /// Works out how many ids there are to be. Called with `lock`.
+    /// Updates the bound of ids. Called with `lock`.
     fn update_limit(&self) {
         let optimum = self.optimum();
-        // Relaxed: under the lock; a switch that sees an old one exchanges its id once more.
+        // Relaxed: under the lock. A switch that sees an old bound exchanges its id once more.
         self.words.max_cids.store((optimum + optimum / 4).min(self.cpus), Ordering::Relaxed);
     }
 
-    /// Works out when tasks own ids again, which CPUs do now. Called with `lock`.
+    /// Updates the number of tasks below which tasks own ids again, while CPUs do. Called with
+    /// `lock`.
     fn update_threshold(&self) {
         let optimum = self.optimum();
         // Relaxed: under the lock.
         self.words.pcpu_thrs.store((optimum - optimum / 4).min(self.cpus / 2).max(1), Ordering::Relaxed);
     }
 
-    /// Who is to own ids from now on. Called with `mutex`.
+    /// Returns the wanted owner of ids. Called with `mutex`.
     fn wanted(&self) -> u32 {
         let OwnedWords { max_cids, users, pcpu_thrs, mode, lock, .. } = &*self.words;
         let _guard = lock.lock();
@@ -242,23 +256,25 @@ impl<M: Memory> OwnedIds<M> {
         }
     }
 
-    /// Has ids owned as is wanted, visiting whoever holds one of the other kind. Called with `mutex`.
+    /// Makes the wanted owner own the ids, and visits all holders of ids of the other kind. Called
+    /// with `mutex`.
     fn settle(&self, walk: &dyn Walk<M>) {
         let OwnedWords { mode, lock, .. } = &*self.words;
         let wanted = self.wanted();
-        // Relaxed: written under the mutex alone.
+        // Relaxed: written only under the mutex.
         if mode.load(Ordering::Relaxed) == wanted {
             return;
         }
-        // Relaxed, both stores: ordered by the visits' locks.
+        // Relaxed, both stores: the visits' locks order them.
         mode.store(wanted | TRANSIT, Ordering::Relaxed);
-        // SeqCst: the original's. Whoever takes a queue's lock after its visit below sees the mode, by the lock.
+        // SeqCst: the original's. A switch that takes a queue's lock after the visit below sees the
+        // mode, by the lock.
         M::fence(Ordering::SeqCst);
         match wanted {
             0 => (0..self.cpus).map(CpuId).for_each(|cpu| self.take_from_cpu(cpu, walk)),
             _ => self.tasks().iter().for_each(|&task| self.take_from_task(task, walk)),
         }
-        // SeqCst: the original's, as above: the visits are over.
+        // SeqCst: the original's, as above. The visits are over.
         M::fence(Ordering::SeqCst);
         // Relaxed: as above.
         mode.store(wanted, Ordering::Relaxed);
@@ -311,7 +327,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
         users.store(users.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.allow(allowed);
         self.settle(walk);
-        // Not before: it does not run yet, and needs no visit.
+        // Not before: the task does not run yet, and needs no visit.
         self.tasks().push(id);
         // Relaxed: as above.
         if mode.load(Ordering::Relaxed) == 0 {
@@ -327,7 +343,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
         self.tasks().retain(|&other| other != id);
         let held = task.last_cid.get();
         if is_tasks(held) {
-            // It never ran.
+            // The task never ran.
             task.last_cid.set(NONE);
             self.bits.give_back(held);
         }
@@ -355,7 +371,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
         let (mode, max) = self.mode();
         let id = id_of(held);
         let (tasks, cpus) = match held {
-            // It goes over to who should have it, or back.
+            // The id goes to its new owner, or back.
             _ if is_in_transit(held) && !ends && mode & TRANSIT == 0 && id < max => {
                 if mode & ON_CPU == 0 {
                     (id, NONE)
@@ -367,7 +383,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
                 self.bits.give_back(id);
                 (NONE, NONE)
             }
-            // The CPU keeps it.
+            // The CPU keeps the id.
             _ if is_cpus(held) => (NONE, held),
             _ => return,
         };
@@ -392,7 +408,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
     fn reset(&self, walk: &dyn Walk<M>) {
         let OwnedWords { mode, max_cids, nr_cpus_allowed, pcpu_thrs, .. } = &*self.words;
         for word in [mode, max_cids, nr_cpus_allowed, pcpu_thrs] {
-            // Relaxed: no task is left, and the next one begins by a lock.
+            // Relaxed: no task is left, and the next one begins with a lock.
             word.store(0, Ordering::Relaxed);
         }
         for cpu in (0..self.cpus).map(CpuId) {
@@ -403,7 +419,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
 
     fn snapshot(&self, walk: &dyn Walk<M>) -> MapSnapshot {
         let OwnedWords { mutex, users, nr_cpus_allowed, .. } = &*self.words;
-        // Whoever has left may still have ids owned as is wanted.
+        // A task that has left may still be in `settle`.
         let _guard = mutex.lock();
         let entries = self.entries.iter().map(|entry| entry.cid.peek());
         let mut held: Vec<u32> = entries.filter(|&held| is_cpus(held)).map(id_of).collect();
@@ -417,7 +433,7 @@ impl<M: Memory> Allocator<M> for OwnedIds<M> {
         MapSnapshot {
             taken: self.bits.taken(),
             held,
-            // Relaxed, both: nothing is in flight.
+            // Relaxed, both: the state is quiescent.
             users: users.load(Ordering::Relaxed),
             allowed: nr_cpus_allowed.load(Ordering::Relaxed),
             bound: self.cpus,

@@ -1,32 +1,40 @@
-//! Ids that CPUs keep: [`Baseline`](super::Variant::Baseline) and [`Recent`](super::Variant::Recent).
+//! Ids that CPUs keep: [`Baseline`](super::Variant::Baseline) and
+//! [`Recent`](super::Variant::Recent).
 //!
-//! **Claim.** A CPU that runs a task of the map again within 100 ms gives it the same id without touching anything that others write. With
-//! `Recent` it also asks for the same id after longer.
+//! **Claim.** A CPU that runs a task of the map again within 100 ms gives it the same id, and
+//! touches no word that other CPUs write. With `Recent` the CPU asks for the same id after a longer
+//! time too.
 //!
-//! **Origin.** Linux's per-mm/CPU concurrency ids: v6.4 to v6.12 (commit 223baf9d17f2); with `recent_cid`, the union of allowed CPUs and
-//! the highest id handed out, v6.13 (Mathieu Desnoyers, "sched: Improve cache locality of RSEQ concurrency IDs for intermittent
-//! workloads", 2024, commit 7e019dcc470f) and its correction 02d954c0fdf9. Differences: a map's memory is its own, where the original's
-//! is a part of the process's; fields of other uses are padding. The words stand where they stand in v6.13, also for the baseline, which
-//! leaves those of `Recent` alone. A CPU that looks at another reads one word of its queue, where the original follows a pointer to
-//! the running task and one on to its map.
+//! **Origin.** Linux's per-mm/CPU concurrency ids of v6.4 to v6.12 (commit 223baf9d17f2). v6.13
+//! added `recent_cid`, the union of allowed CPUs and the highest allocated id: Mathieu Desnoyers,
+//! "[PATCH v2 1/1] sched: Improve cache locality of RSEQ concurrency IDs for intermittent
+//! workloads", LKML, 2024-10-09, commit 7e019dcc470f, and its correction 02d954c0fdf9. Differences:
+//! a map's memory is its own, where the original's is a part of the process's memory, and fields
+//! for other uses are padding. The words have their offsets of v6.13 in the baseline too, which
+//! does not use those of `Recent`. A CPU that checks another CPU reads one word of its queue, where
+//! the original follows a pointer to the running task and another to its map.
 //!
-//! **State.** A CPU's entry holds an id and is
+//! **State.** A CPU's entry holds an id and is in one of these states:
 //!
-//! | state | the id's bit | goes to | by whom |
+//! | state | the id's bit | goes to | changed by |
 //! |---|---|---|---|
 //! | unset | - | valid | its CPU, under its queue's lock |
-//! | valid | set | lazy | any other CPU, by compare-exchange; unset: its CPU, when a task ends |
-//! | lazy | set | unset | whoever wins the compare-exchange, and he alone clears the bit |
+//! | valid | set | lazy | any other CPU, by compare-exchange |
+//! | valid | set | unset | its CPU, when a task ends |
+//! | lazy | set | unset | the winner of the compare-exchange, which alone clears the bit |
 //!
-//! **Protocol.** A remote clear: (1) valid to lazy; (2) fence; (3) whether a task of the map runs there: if so it stops, else (4) lazy to
-//! unset and the bit is cleared. A switch: (a) what runs is stored; (b) fence; (c) the entry is read: lazy is given up, valid is used.
-//! Of 3 and c at least one sees the other side, so an id that is in use is never given back.
+//! **Protocol.** A remote clear: (1) valid to lazy; (2) fence; (3) it checks whether a task of the
+//! map runs there: if so it stops, else (4) lazy to unset, and the bit is cleared. A switch: (a)
+//! the running map is stored; (b) fence; (c) the entry is read: a lazy entry is given up, a valid
+//! one is used. At least one of 3 and c sees the other side, so an id in use is never given back.
 //!
-//! **Memory ordering.** 1, 2, 3 against a, b, c: store buffering is forbidden by the two fences. What a task did with data of its id is
-//! ordered before the next owner's use: switch's Release of what runs, 3's Acquire; then [`Bits`](super::bits::Bits).
+//! **Memory ordering.** 1, 2, 3 against a, b, c: the two SeqCst fences forbid store buffering. A
+//! task's work with data of its id comes before the next owner's work: by the switch's Release of
+//! the running map and the Acquire of 3, then by [`Bits`].
 //!
-//! **Cost.** Switch to a valid entry: two loads of lines that are shared, a load and a store of the CPU's own, no read-modify-write, and the
-//! fence. Else the bits, which all CPUs aim at together: who fails takes a lock of all maps.
+//! **Cost.** A switch to a valid entry: two loads of shared lines, a load and a store of the CPU's
+//! own line, no read-modify-write, and the fence. Otherwise the bits, at which all CPUs aim
+//! together: a CPU that fails takes a lock of all maps.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -42,7 +50,7 @@ use super::bits::Bits;
 use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk};
 use crate::task::TaskId;
 
-/// An id is kept for so long, and scans are so far apart: the original's.
+/// How long an id is kept, and the period of scans: the original's.
 const KEPT_FOR: Span = Span::from_micros(100_000);
 
 const LAZY: u32 = 1 << 31;
@@ -52,15 +60,17 @@ described! {
     pub struct MapWords<M: Memory> as "mm" {
         other_fields: [u64; 16],
         membarrier_state: u32,
-        /// Tasks of the map. Written by every task that begins or ends; read where an id is looked for.
+        /// Tasks of the map. Written by every task that begins or ends, read by searches for an id.
         mm_users: M::Atomic<u32>,
         /// Pointer to the CPUs' entries. Read by every switch.
         pcpu_cid: M::Atomic<u64>,
-        /// When the next scan is due, nanoseconds; 0 while none ever was. Written by every scan, read by every tick.
+        /// The time of the next scan, nanoseconds; 0 before the first. Written by every scan, read
+        /// by every tick.
         mm_cid_next_scan: M::Atomic<u64>,
-        /// CPUs that any of the tasks may use. Written under `cpus_allowed_lock`, read where an id is looked for.
+        /// CPUs that any of the tasks may use. Written under `cpus_allowed_lock`, read by searches
+        /// for an id.
         nr_cpus_allowed: M::Atomic<u32>,
-        /// The highest id handed out, and one. Written while it grows or shrinks.
+        /// The highest allocated id plus one. Written while it grows or shrinks.
         max_nr_cid: M::Atomic<u32>,
         /// Protects the union of allowed CPUs.
         cpus_allowed_lock: RawSpinLock<M>,
@@ -73,23 +83,24 @@ const _: () = assert!(offset_of!(MapWords<Native>, mm_cid_next_scan) == 144, "th
 const _: () = assert!(offset_of!(MapWords<Native>, max_nr_cid) == 156, "the original's offset");
 
 described! {
-    /// What a CPU keeps of a map.
+    /// A CPU's words of a map.
     pub struct Entry<M: Memory> as "mm_cid" {
-        /// When the CPU last used it, nanoseconds. Its own, and of scans that find it in use.
+        /// When the CPU last used it, nanoseconds. Written by the CPU, and by scans that find it in
+        /// use.
         time: M::Atomic<u64>,
         /// The id. See the module's states.
         cid: M::Atomic<u32>,
-        /// The id that the CPU had last. Its own, and of CPUs that take it away with a task.
+        /// The CPU's previous id. Written by the CPU, and by CPUs that take it away with a task.
         recent_cid: M::Atomic<u32>,
     }
 }
 
 described! {
-    /// What all maps of a scheduler share.
+    /// The words that all maps of a scheduler share.
     pub struct Fallback<M: Memory> as "cid_lock" {
-        /// Taken by whoever has found an id taken that looked free.
+        /// Taken by a CPU that has lost a free id to another CPU.
         cid_lock: RawSpinLock<M>,
-        /// Whether the lock is to be taken before anything is tried.
+        /// Whether CPUs must take the lock before their first attempt.
         use_cid_lock: M::Atomic<u32>,
     }
 }
@@ -106,7 +117,7 @@ impl<M: Memory> Fallback<M> {
     }
 }
 
-/// The CPUs that the tasks may use, among [`Bits`]' sets.
+/// The index of the CPUs that the tasks may use, among the sets of [`Bits`].
 const ALLOWED: usize = 1;
 
 /// One map.
@@ -116,7 +127,7 @@ pub(super) struct PerCpuIds<M: Memory> {
     entries: PerCpu<M, Entry<M>>,
     bits: Bits<M>,
     fallback: Arc<Placed<M, Fallback<M>>>,
-    /// Whether a CPU asks for the id that it had.
+    /// Whether a CPU asks for its previous id.
     asks_again: bool,
     now: fn() -> Time,
 }
@@ -158,17 +169,18 @@ impl<M: Memory> PerCpuIds<M> {
     }
 
     fn snapshot_time(&self, entry: &Entry<M>) {
-        // Relaxed: a scan that reads an old one clears an entry that could have stayed.
+        // Relaxed: a scan that reads an old time clears an entry that could have stayed.
         entry.time.store(self.nanos(), Ordering::Relaxed);
     }
 
-    /// Lazy to unset: true for the one who is to give the id back.
+    /// Changes an entry from lazy to unset. Returns true for the winner, which must give the id
+    /// back.
     fn win(entry: &Entry<M>, id: u32) -> bool {
-        // Relaxed: exclusion alone. What is published goes by the bit, and by the word that says what runs.
+        // Relaxed: this is only exclusion. The bit, and the word of the running map, publish data.
         entry.cid.compare_exchange(id | LAZY, NONE, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives a lazy entry's id up, if it is one.
+    /// Gives up the id of an entry, if the entry is lazy.
     fn put_lazy(&self, entry: &Entry<M>) {
         // Relaxed: ordered by the switch's fence, see the module.
         let id = entry.cid.load(Ordering::Relaxed);
@@ -177,7 +189,7 @@ impl<M: Memory> PerCpuIds<M> {
         }
     }
 
-    /// The CPU's id from now on.
+    /// Returns the CPU's id, which it has from now on.
     fn get(&self, cpu: CpuId) -> u32 {
         // Relaxed: written at construction only.
         self.words.pcpu_cid.load(Ordering::Relaxed);
@@ -191,7 +203,7 @@ impl<M: Memory> PerCpuIds<M> {
         self.put_lazy(entry);
         let id = self.allocate(entry);
         self.snapshot_time(entry);
-        // Relaxed: who reads it decides nothing but by a compare-exchange.
+        // Relaxed: readers decide only by a compare-exchange.
         entry.cid.store(id, Ordering::Relaxed);
         if self.asks_again {
             // Relaxed: a hint.
@@ -202,7 +214,7 @@ impl<M: Memory> PerCpuIds<M> {
 
     fn allocate(&self, entry: &Entry<M>) -> u32 {
         let Fallback { cid_lock, use_cid_lock } = &**self.fallback;
-        // Relaxed, as below: it gives those who failed a chance, and excludes nobody.
+        // Relaxed, as below: it gives CPUs that failed a chance, and excludes no CPU.
         let _guard = if use_cid_lock.load(Ordering::Relaxed) == 0 {
             if let Some(id) = self.try_allocate(entry) {
                 return id;
@@ -226,7 +238,7 @@ impl<M: Memory> PerCpuIds<M> {
         }
     }
 
-    /// An id, unless somebody took the one that looked free.
+    /// Returns an id, unless another CPU took the one that looked free.
     fn try_allocate(&self, entry: &Entry<M>) -> Option<u32> {
         if self.asks_again
             && let Some(id) = self.take_recent(entry).or_else(|| self.take_fresh())
@@ -237,13 +249,14 @@ impl<M: Memory> PerCpuIds<M> {
             if let Some(id) = self.bits.first_free(self.limit()) {
                 return self.bits.take(id).then_some(id);
             }
-            // A remote clear owns one, and gives it back at once.
+            // A remote clear owns one and gives it back at once.
         }
     }
 
-    /// Ids are below.
+    /// Returns the bound of ids.
     fn limit(&self) -> u32 {
-        // Relaxed: the union of allowed CPUs only grows, and the CPU of a task that needs an id is in it.
+        // Relaxed: the union of allowed CPUs only grows, and the CPU of a task that needs an id is
+        // in it.
         if self.asks_again {
             self.words.nr_cpus_allowed.load(Ordering::Relaxed)
         } else {
@@ -251,17 +264,17 @@ impl<M: Memory> PerCpuIds<M> {
         }
     }
 
-    /// The lesser of the CPUs and the tasks of the map.
+    /// Returns the lesser of the numbers of CPUs and of tasks of the map.
     fn bound(&self) -> u32 {
         let MapWords { nr_cpus_allowed, mm_users, .. } = &*self.words;
-        // Relaxed: either may change at once; ids beyond are handed in later.
+        // Relaxed: either may change at once. Ids beyond the bound are given back later.
         nr_cpus_allowed.load(Ordering::Relaxed).min(mm_users.load(Ordering::Relaxed))
     }
 
-    /// The id that the CPU had, if it is still among those in use and nobody has it.
+    /// Takes the CPU's previous id, if it is still in the range in use and is free.
     fn take_recent(&self, entry: &Entry<M>) -> Option<u32> {
         let max = &self.words.max_nr_cid;
-        // Relaxed, as below: how far ids are spread is a hint, exclusion is the bit's.
+        // Relaxed, as below: the range of ids is a hint. The bit excludes.
         let mut highest = max.load(Ordering::Relaxed);
         loop {
             let bound = self.bound();
@@ -276,11 +289,11 @@ impl<M: Memory> PerCpuIds<M> {
         }
         // Relaxed: a hint.
         let recent = entry.recent_cid.load(Ordering::Relaxed);
-        // It is none, too, when it is beyond.
+        // This rejects `NONE` too, as it is beyond the range.
         (recent < highest && self.bits.take(recent)).then_some(recent)
     }
 
-    /// An id that nobody has had yet, as far as the map's tasks and CPUs reach.
+    /// Takes an id that was never used, within the bound of the map's tasks and CPUs.
     fn take_fresh(&self) -> Option<u32> {
         let max = &self.words.max_nr_cid;
         // Relaxed, as below: see `take_recent`.
@@ -296,14 +309,14 @@ impl<M: Memory> PerCpuIds<M> {
         None
     }
 
-    /// Takes the id of `cpu` away, unless a task of the map runs there; the caller owns it then.
+    /// Takes the id of `cpu` away, unless a task of the map runs there. The caller then owns it.
     fn steal(&self, cpu: CpuId, id: u32, runs: &dyn Runs) -> Option<u32> {
         let entry = &self.entries[cpu];
         // Relaxed: the fence orders it.
         entry.cid.compare_exchange(id, id | LAZY, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         // SeqCst: step 2 of the module's protocol. Pairs with the fence of a switch.
         M::fence(Ordering::SeqCst);
-        // A task that runs there gives it up when it leaves.
+        // A task that runs there gives the id up when it leaves.
         (!runs.runs(cpu, self.map) && Self::win(entry, id)).then_some(id)
     }
 
@@ -313,10 +326,10 @@ impl<M: Memory> PerCpuIds<M> {
         }
     }
 
-    /// The CPUs whose entries are valid, with their ids.
+    /// Returns the CPUs whose entries are valid, with their ids.
     fn valid(&self) -> impl Iterator<Item = (CpuId, u32, &Entry<M>)> {
         let numbered = (0..).map(CpuId).zip(self.entries.iter());
-        // Relaxed: what is done about it is a compare-exchange.
+        // Relaxed: the caller acts by a compare-exchange.
         numbered.map(|(cpu, entry)| (cpu, entry.cid.load(Ordering::Relaxed), entry)).filter(|&(_, id, _)| is_valid(id))
     }
 }
@@ -331,9 +344,9 @@ fn is_lazy(id: u32) -> bool {
 
 impl<M: Memory> Allocator<M> for PerCpuIds<M> {
     fn join(&self, _id: TaskId, _task: &TaskIds<M>, allowed: &CpuSet, _walk: &dyn Walk<M>) {
-        // Relaxed: counts; the task begins by its queue's lock.
+        // Relaxed: a count. The task begins with its queue's lock.
         self.words.mm_users.fetch_add(1, Ordering::Relaxed);
-        // A thread of the original has its maker's affinity.
+        // A thread of the original has its creator's affinity.
         if self.asks_again && !self.bits.contains_all(ALLOWED, allowed) {
             self.allow(allowed);
         }
@@ -351,9 +364,11 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
         }
         let _guard = self.words.cpus_allowed_lock.lock();
         let count = self.bits.add(ALLOWED, allowed);
-        // Relaxed: under the lock. Looking first keeps the line shared when nothing changes.
+        // Relaxed: under the lock. The load before the store keeps the line shared when nothing
+        // changes.
         if self.words.nr_cpus_allowed.load(Ordering::Relaxed) != count {
-            // Relaxed: who reads an older one finds fewer ids, and his own task's CPU is in it.
+            // Relaxed: a CPU that reads an older count finds fewer ids, and its own task's CPU is
+            // counted.
             self.words.nr_cpus_allowed.store(count, Ordering::Relaxed);
         }
     }
@@ -369,7 +384,8 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
             return;
         }
         task.last_cid.set(NONE);
-        // Relaxed, as below: who sees the entry before it sees that nothing runs here is kept off by the compare-exchange.
+        // Relaxed, as below: a CPU that sees the entry, before it sees that nothing runs here,
+        // fails at the compare-exchange.
         let mut id = entry.cid.load(Ordering::Relaxed);
         while id != NONE {
             // Relaxed: as above.
@@ -389,11 +405,11 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
     fn arrive(&self, cpu: CpuId, from: CpuId, task: &TaskIds<M>, task_cpus: u32, runs: &dyn Runs) {
         let entry = &self.entries[cpu];
         let MapWords { mm_users, nr_cpus_allowed, .. } = &*self.words;
-        // Relaxed: its CPU's lock is held; others only take away.
+        // Relaxed: the CPU's lock is held. Other CPUs only take ids away.
         let has_one = entry.cid.load(Ordering::Relaxed) != NONE
             // Relaxed: a hint.
             || self.asks_again && entry.recent_cid.load(Ordering::Relaxed) != NONE;
-        // Relaxed, and below: hints, whether ids are worth gathering.
+        // Relaxed, and below: hints whether ids are worth gathering.
         let users = mm_users.load(Ordering::Relaxed);
         // Relaxed: as above.
         let cpus = if self.asks_again { nr_cpus_allowed.load(Ordering::Relaxed) } else { task_cpus };
@@ -433,7 +449,7 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
     fn scan(&self, runs: &dyn Runs) {
         let kept = KEPT_FOR.as_picos() / 1_000;
         let (next, now) = (&self.words.mm_cid_next_scan, self.nanos());
-        // Relaxed, as below: one winner; nothing is published by it.
+        // Relaxed, as below: one winner, which publishes nothing by it.
         let due = next.load(Ordering::Relaxed);
         // Relaxed: as above.
         let has_won =
@@ -449,7 +465,8 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
                 self.remote_clear(cpu, id, runs);
             }
         }
-        // What is left is gathered at the low end: who holds an id beyond as many as are taken gives it up.
+        // The remaining ids are gathered at the low end: a CPU whose id is not below the number of
+        // taken ids gives it up.
         let weight = self.bits.population();
         for (cpu, id, _) in self.valid() {
             if id >= weight {
@@ -467,7 +484,7 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
 
     fn reset(&self, _walk: &dyn Walk<M>) {
         for entry in self.entries.iter() {
-            // Relaxed, all of them: no task is left, and the next one begins by a lock.
+            // Relaxed, all of them: no task is left, and the next one begins with a lock.
             entry.time.store(0, Ordering::Relaxed);
             entry.cid.store(NONE, Ordering::Relaxed);
             entry.recent_cid.store(NONE, Ordering::Relaxed);
@@ -481,7 +498,7 @@ impl<M: Memory> Allocator<M> for PerCpuIds<M> {
     }
 
     fn snapshot(&self, _walk: &dyn Walk<M>) -> MapSnapshot {
-        // Relaxed: nothing is in flight.
+        // Relaxed: the state is quiescent.
         let held = self.entries.iter().map(|entry| entry.cid.load(Ordering::Relaxed)).filter(|&id| id != NONE);
         let mut held: Vec<u32> = held.map(|id| id & !LAZY).collect();
         held.sort_unstable();

@@ -1,39 +1,47 @@
-//! Ids that stay where they were used last: [`Shipped`](super::Variant::Shipped), our own.
+//! Ids that stay where they were last used: [`Shipped`](super::Variant::Shipped), our own.
 //!
-//! **Claim.** A CPU that runs a task of the map again finds its id on a line that nobody else has touched, after any time, unless somebody
-//! else needed it meanwhile. Nothing expires and nothing scans. No lock is taken on a switch, nor where tasks begin and end. Ids are below the
-//! lesser of the map's tasks and the CPUs that they may use, at once and not eventually: who holds one that is not any more gives it up where
-//! it next switches.
+//! **Claim.** A CPU that runs a task of the map again finds its id on a line that no other CPU has
+//! touched, after any time, unless another task needed the id meanwhile. Nothing expires, and there
+//! are no scans. No lock is taken on a switch, nor where tasks begin and end. Ids are below the
+//! lesser of the numbers of the map's tasks and of the CPUs that they may use, at once and not
+//! eventually: a holder of a higher id gives it up at its next switch.
 //!
-//! **State.** One word an id, on a line of its own: who used it last, whether a task runs with it, and the balance of tasks that came and
-//! went while there were as many others as the id's number: one for each that left, one less for each that joined, and one to begin with.
-//! An id is needed while its balance is 0 or less.
+//! **State.** Each id has one word, on a line of its own: its last user, whether a task runs with
+//! it, and a balance. The balance counts the tasks that joined or left while the number of other
+//! tasks was the id's number: plus one for each that left, minus one for each that joined. It
+//! begins at one. An id is needed while its balance is 0 or less.
 //!
-//! | word | means | goes to | by whom |
+//! | word | meaning | goes to | changed by |
 //! |---|---|---|---|
 //! | needed, 0 or a CPU | free | in use | any CPU, by compare-exchange |
-//! | needed, in use | a task runs with it there | free | that CPU |
+//! | needed, in use | a task runs with it on that CPU | free | that CPU |
 //! | not needed, free | there are no more tasks than its number | needed | a task that joins |
 //! | not needed, in use | the same, and a task runs with it | not needed, free | that CPU |
 //!
-//! The word is all there is, so that nobody has to look at what another CPU runs, and no fence stands between two words.
+//! The word is the whole state, so no CPU has to check what another CPU runs, and there is no fence
+//! between two words.
 //!
-//! **Who needs which.** The count of tasks tells each that joins how many there were, and so which id it makes needed; and each that leaves,
-//! which it makes superfluous. Two of them may come to the id's word in another order than they came to the count: the sum is the
-//! same. The CPUs that tasks may use only become more, so that they are a bound of the search, and of no word.
+//! **Need.** The count of tasks tells each task that joins how many there were, and so which id
+//! becomes needed. In the same way it tells each task that leaves which id is not needed any more.
+//! Two tasks may reach the id's word in another order than the count: the sum is the same. The
+//! number of CPUs that tasks may use only grows, so it bounds the search and is in no word.
 //!
-//! **Search.** A CPU takes (1) the id that it used last; (2) the one that its task used last, so that data follows the task; (3) one that
-//! nobody has used yet; (4) one that a CPU of its LLC domain used last, whose data is near; (5) any. As many ids are needed as tasks of the map
-//! may run at once, but for those of tasks that are about to join and cannot run before, so the search ends.
+//! **Search.** A CPU takes the first free one of these: (1) the id that it last used; (2) the id
+//! that its task last used, so that data follows the task; (3) an id that was never used; (4) an id
+//! that a CPU of its LLC domain last used, whose data is near; (5) any id. There are as many needed
+//! ids as tasks of the map that may run at once. Tasks that are still joining are not counted, but
+//! cannot run before they have joined. So the search ends.
 //!
-//! **Invariants.** (a) While nobody is about to join or leave, an id is needed exactly if it is below the number of tasks. (b) Who has set an id
-//! in use, and nobody else, makes it free.
+//! **Invariants.** (a) While no task is joining or leaving, an id is needed exactly if it is below
+//! the number of tasks. (b) Only the CPU that has set an id in use makes it free.
 //!
-//! **Memory ordering.** Taking an id is Acquire and leaving it Release, on its word: what was done with its data is seen by the next. What
-//! comes between are read-modify-writes, which carry that on.
+//! **Memory ordering.** Taking an id is Acquire and leaving it is Release, on its word: the next
+//! user sees what the last one did with the id's data. The operations between are
+//! read-modify-writes, which continue the release sequence.
 //!
-//! **Cost.** A switch in: a load and a read-modify-write of lines that are the CPU's own; out: one more. Beginning and ending tasks: one
-//! of a word of the map, and one of an id's that is used only while there are as many tasks.
+//! **Cost.** A switch in: one load and one read-modify-write of lines that are the CPU's own. A
+//! switch out: one more read-modify-write. Beginning or ending a task: one read-modify-write of a
+//! word of the map, and one of an id that is used only while there are as many tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +59,7 @@ use crate::task::TaskId;
 
 /// A task runs with the id.
 const IN_USE: u32 = 1 << 15;
-/// One task that left: of the balance, which is signed.
+/// One task that left: the unit of the balance, which is signed.
 pub(super) const LEFT: u32 = 1 << 16;
 
 const _: () = assert!((MAX_CPUS as u32) < IN_USE, "a CPU, counted from 1, stands below the flag");
@@ -59,31 +67,32 @@ const _: () = assert!((MAX_CPUS as u32) < IN_USE, "a CPU, counted from 1, stands
 described! {
     /// A map's words.
     pub struct CidMap<M: Memory> as "cid_map" {
-        /// Ids that somebody has used. Written while it grows; read by who has to look for an id.
+        /// The number of ids that were ever used. Written while it grows, read by searches for an
+        /// id.
         spread: M::Atomic<u32>,
         /// CPUs that any of the tasks may use. Written under `lock`; read as `spread`.
         allowed: M::Atomic<u32>,
-        /// Taken by who allows more CPUs.
+        /// Taken by a CPU that adds allowed CPUs.
         lock: RawSpinLock<M>,
         users_line: LineStart,
-        /// Tasks. Written by every task that begins or ends.
+        /// The number of tasks. Written by every task that begins or ends.
         users: M::Atomic<u32>,
     }
 }
 
 described! {
-    /// An id.
+    /// The word of one id.
     pub struct CidSlot<M: Memory> as "cid_slot" {
-        /// Who used it last, counted from 1; whether it is in use; the balance. See the module.
+        /// The last user, counted from 1; whether it is in use; the balance. See the module.
         word: M::Atomic<u32>,
         end: LineStart,
     }
 }
 
 described! {
-    /// What a CPU keeps of a map.
+    /// A CPU's word of a map.
     pub struct CidSeat<M: Memory> as "cid_seat" {
-        /// The id that it used last. Its own; read by CPUs of its LLC domain that look for one.
+        /// The CPU's last id. Its own; read by CPUs of its LLC domain that search for an id.
         recent: M::Atomic<u32>,
     }
 }
@@ -99,12 +108,13 @@ pub(super) struct ShippedIds<M: Memory> {
     topology: Arc<Topology>,
 }
 
-/// What a needed id's word is while it is free, and `cpu` used it last; its part of the word in any case.
+/// Returns the word of a needed, free id that `cpu` last used. In any state it is the user's part
+/// of the word.
 fn parked(cpu: CpuId) -> u32 {
     cpu.0 + 1
 }
 
-/// An id's balance.
+/// Returns an id's balance.
 fn balance(word: u32) -> i32 {
     word.cast_signed() >> LEFT.trailing_zeros()
 }
@@ -144,39 +154,40 @@ impl<M: Memory> ShippedIds<M> {
         }
     }
 
-    /// Ids are below, when nothing is in flight.
+    /// Returns the bound of ids in a quiescent state.
     pub(super) fn bound(&self) -> u32 {
-        // Relaxed, both: nothing is in flight.
+        // Relaxed, both: the state is quiescent.
         let allowed = self.words.allowed.load(Ordering::Relaxed);
         let needed = |&id: &u32| self.word(id).is_some_and(|word| is_needed(word.load(Ordering::Relaxed)));
         (0..allowed).take_while(needed).count() as u32
     }
 
-    /// The word of an id; none of no id.
+    /// Returns the word of an id, or `None` if there is no such id.
     fn word(&self, id: u32) -> Option<&M::Atomic<u32>> {
         Some(&self.slots.get(id as usize)?.word)
     }
 
-    /// `id` for `cpu`, if its word is `expected`.
+    /// Takes `id` for `cpu`, if its word is `expected`.
     fn take_if(&self, cpu: CpuId, id: u32, expected: u32) -> Option<u32> {
         let taken = expected & !(LEFT - 1) | parked(cpu) | IN_USE;
-        // Acquire: sees what the last user did. Pairs with `switch_out`. Relaxed on failure: nothing is concluded.
+        // Acquire: sees what the last user did. Pairs with `switch_out`. Relaxed on failure:
+        // nothing follows from it.
         let won = self.word(id)?.compare_exchange(expected, taken, Ordering::Acquire, Ordering::Relaxed).is_ok();
         won.then_some(id)
     }
 
-    /// `id` for `cpu`, if it is free.
+    /// Takes `id` for `cpu`, if it is free.
     fn take(&self, cpu: CpuId, id: u32) -> Option<u32> {
         // Relaxed: the compare-exchange decides.
         let word = self.word(id)?.load(Ordering::Relaxed);
         if is_needed(word) && word & IN_USE == 0 { self.take_if(cpu, id, word) } else { None }
     }
 
-    /// One that nobody has used yet.
+    /// Takes an id that was never used.
     fn take_fresh(&self, cpu: CpuId) -> Option<u32> {
         let CidMap { spread, allowed, .. } = &*self.words;
         loop {
-            // Relaxed, as below: how far ids are spread is a hint; the id's own word decides.
+            // Relaxed, as below: the number of used ids is a hint. The id's own word decides.
             let id = spread.load(Ordering::Relaxed);
             // Relaxed: as above.
             if id >= allowed.load(Ordering::Relaxed) || !is_needed(self.word(id)?.load(Ordering::Relaxed)) {
@@ -191,7 +202,7 @@ impl<M: Memory> ShippedIds<M> {
         }
     }
 
-    /// One that a CPU of the LLC domain has used last.
+    /// Takes an id that a CPU of the LLC domain last used.
     fn take_near(&self, cpu: CpuId) -> Option<u32> {
         let near = self.topology.cpus_of(Scope::Llc, self.topology.part_of(Scope::Llc, cpu));
         // Relaxed: a hint.
@@ -204,7 +215,7 @@ impl<M: Memory> ShippedIds<M> {
             return id;
         }
         loop {
-            // Relaxed: one more is found where they become more meanwhile.
+            // Relaxed: if the number grows meanwhile, one more id is found.
             let allowed = self.words.allowed.load(Ordering::Relaxed);
             if let Some(id) = (0..allowed).find_map(|id| self.take(cpu, id)) {
                 return id;
@@ -216,7 +227,7 @@ impl<M: Memory> ShippedIds<M> {
 impl<M: Memory> Allocator<M> for ShippedIds<M> {
     fn join(&self, _id: TaskId, _task: &TaskIds<M>, allowed: &CpuSet, _walk: &dyn Walk<M>) {
         self.allow(allowed);
-        // Relaxed: its order is all that counts.
+        // Relaxed: only the order of its changes matters.
         let before = self.words.users.fetch_add(1, Ordering::Relaxed);
         if let Some(word) = self.word(before) {
             // Relaxed: the task runs later, ordered by its queue's lock, and then sees this.
@@ -228,19 +239,19 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
         // Relaxed: as above.
         let after = self.words.users.fetch_sub(1, Ordering::Relaxed) - 1;
         if let Some(word) = self.word(after) {
-            // Relaxed: whoever runs with it sees so when he leaves it.
+            // Relaxed: the CPU that runs with the id sees this when it leaves the id.
             word.fetch_add(LEFT, Ordering::Relaxed);
         }
     }
 
     fn allow(&self, allowed: &CpuSet) {
-        // Looking first: mostly there is nothing to add, and then nothing is written.
+        // The check comes first: mostly there is nothing to add, and then nothing is written.
         if self.allowed.contains_all(0, allowed) {
             return;
         }
         let _guard = self.words.lock.lock();
         let count = self.allowed.add(0, allowed);
-        // Relaxed: the task that may use them runs there later, ordered by its queue's lock.
+        // Relaxed: the task that may use the CPUs runs there later, ordered by its queue's lock.
         self.words.allowed.store(count, Ordering::Relaxed);
     }
 
@@ -255,11 +266,11 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
 
     fn switch_in(&self, cpu: CpuId, task: &TaskIds<M>) {
         let recent = &self.seats[cpu].recent;
-        // Relaxed: the CPU's own.
+        // Relaxed: the CPU's own word.
         let own = recent.load(Ordering::Relaxed);
         let id = self.take_if(cpu, own, parked(cpu)).unwrap_or_else(|| {
             let id = self.search(cpu, task.last_cid.get());
-            // Relaxed: a hint for others.
+            // Relaxed: a hint for other CPUs.
             recent.store(id, Ordering::Relaxed);
             id
         });
@@ -269,7 +280,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
 
     fn reset(&self, _walk: &dyn Walk<M>) {
         let CidMap { spread, allowed, .. } = &*self.words;
-        // Relaxed, all of them: no task is left, and the next one begins by a lock.
+        // Relaxed, all of them: no task is left, and the next one begins with a lock.
         self.slots.iter().for_each(|slot| slot.word.store(LEFT, Ordering::Relaxed));
         self.seats.iter().for_each(|seat| seat.recent.store(NONE, Ordering::Relaxed));
         spread.store(0, Ordering::Relaxed);
@@ -279,7 +290,7 @@ impl<M: Memory> Allocator<M> for ShippedIds<M> {
 
     fn snapshot(&self, _walk: &dyn Walk<M>) -> MapSnapshot {
         let CidMap { users, allowed, .. } = &*self.words;
-        // Relaxed, all of them: nothing is in flight.
+        // Relaxed, all of them: the state is quiescent.
         let in_use = |slot: &CidSlot<M>| slot.word.load(Ordering::Relaxed) & IN_USE != 0;
         let taken: Vec<u32> = (0..).zip(self.slots.iter()).filter(|(_, slot)| in_use(slot)).map(|(id, _)| id).collect();
         MapSnapshot {

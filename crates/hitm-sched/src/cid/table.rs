@@ -1,4 +1,4 @@
-//! The maps of a scheduler.
+//! The table of a scheduler's maps.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use super::shipped::ShippedIds;
 use super::{Allocator, MapId, Variant, Walk};
 use crate::numbers::{Numbered, Numbers};
 
-/// The most maps that can live at once.
+/// The maximum number of maps that live at once.
 pub const MAPS_MAX: usize = 4_096;
 
 #[derive(Debug)]
@@ -24,11 +24,12 @@ impl Numbered for Slots {
     const LOCK: &'static str = "taken when a map is made or given back";
     const PLURAL: &'static str = "maps";
     const MAX: usize = MAPS_MAX;
-    /// They come and go seldom.
+    /// Maps are created and freed rarely.
     const STASHED: usize = 0;
 }
 
-/// All maps of a scheduler. They are made when first needed, never freed, and used again.
+/// All maps of a scheduler. A map's words are created when first needed. They are never freed, but
+/// used again.
 #[derive(Debug)]
 pub(crate) struct Maps<P: Platform> {
     variant: Variant,
@@ -36,7 +37,7 @@ pub(crate) struct Maps<P: Platform> {
     maps: Box<[OnceLock<Box<dyn Allocator<P>>>]>,
     slots: Numbers<P, Slots>,
     fallback: OnceLock<Arc<Placed<P, Fallback<P>>>>,
-    /// Whether there ever was a map: else switches do nothing about ids.
+    /// Whether there ever was a map. Before that, switches ignore ids.
     used: AtomicBool,
 }
 
@@ -52,16 +53,18 @@ impl<P: Platform> Maps<P> {
         }
     }
 
-    /// Whether CPUs look at what others run, and take their ids away: then switches are fenced, and CPUs that run tasks of maps are to call
-    /// [`Allocator::tick`] now and then.
+    /// Returns whether CPUs check each other's running maps and take ids away. If so, switches are
+    /// fenced, and CPUs that run tasks of maps must call [`Allocator::tick`] from time to time.
     pub(crate) fn are_swept(&self) -> bool {
         matches!(self.variant, Variant::Baseline | Variant::Recent)
     }
 
-    /// Whether a task may have a map. Of a task that has one it is true for everybody who has got hold of the task; it is no word of the
-    /// machine, so that who has no maps pays nothing.
+    /// Returns whether a task may have a map. For a task that has one, it is true on every CPU that
+    /// has a handle of the task. It is no word of the machine, so programs without maps pay
+    /// nothing.
     pub(crate) fn are_used(&self) -> bool {
-        // Relaxed: who has got hold of a task has synchronised with who made it, after this was set.
+        // Relaxed: a CPU that has a handle of a task has synchronised with the task's creator,
+        // after this was set.
         self.used.load(Ordering::Relaxed)
     }
 
@@ -69,7 +72,7 @@ impl<P: Platform> Maps<P> {
         &**self.maps[map.0 as usize].get().expect("a map that was made")
     }
 
-    /// A map of no tasks.
+    /// Creates a map without tasks.
     ///
     /// # Panics
     /// When [`MAPS_MAX`] maps live.
@@ -81,7 +84,7 @@ impl<P: Platform> Maps<P> {
         map
     }
 
-    /// Gives a map back, of which no task is left.
+    /// Frees a map that has no task left.
     pub(crate) fn give_back(&self, map: MapId, walk: &dyn Walk<P>) {
         self.get(map).reset(walk);
         self.slots.give_back(map.0, P::current_cpu());

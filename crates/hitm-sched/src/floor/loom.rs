@@ -1,7 +1,8 @@
-//! Model checks of floors: nobody who waits is missed because of one, and at rest they are true.
+//! Model checks of floors: a floor never hides a waiting task, and in a quiescent state floors are
+//! valid.
 //!
-//! The threads are CPUs of one LLC. One becomes less urgent; one has found nobody and sets the floor; one has a task that waits, and looks at
-//! the floor.
+//! The threads are CPUs of one LLC. One becomes less urgent. One has found no CPU and publishes the
+//! floor. One has a waiting task and reads the floor.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use hitm_topology::CpuId;
 use super::Floors;
 use crate::prio::Prio;
 
-/// What all of them ran at.
+/// The priority that all CPUs run at.
 const BUSY: Prio = Prio(7);
 /// The CPU that becomes less urgent.
 const IDLE: CpuId = CpuId(0);
@@ -34,20 +35,20 @@ impl World {
         Arc::new(Self { floors: Floors::new(&topology), highest, waits })
     }
 
-    /// Whether somebody who looks finds that CPU idle.
+    /// Returns whether a search finds that CPU idle.
     fn looks(&self) -> bool {
         // Relaxed: after the fence.
         Prio(self.highest.load(Ordering::Relaxed)) > BUSY
     }
 
-    /// A CPU sets the floor, having found nobody.
+    /// Publishes the floor after a search that found no CPU.
     fn search(&self) {
         if let Some(claim) = self.floors.claim(0, BUSY) {
             self.floors.settle(claim, self.looks());
         }
     }
 
-    /// A task waits. Whether the look that follows finds a place for it.
+    /// Advertises a waiting task. Returns whether the search that follows finds a CPU for it.
     fn wait(&self) -> bool {
         // Relaxed: before the fence.
         self.waits.store(1, Ordering::Relaxed);
@@ -56,7 +57,7 @@ impl World {
         !self.floors.are_all_urgent(0, BUSY) && self.looks()
     }
 
-    /// The CPU idles, unless it finds who waits. Whether it does.
+    /// Makes the CPU idle, unless it finds the waiting task. Returns whether it finds it.
     fn idle(&self) -> bool {
         // Relaxed: before the fence.
         self.highest.store(Prio::NONE.0, Ordering::Relaxed);
@@ -73,9 +74,9 @@ impl World {
     }
 }
 
-/// A floor is set while a CPU idles and a task waits.
+/// The floor is published while a CPU becomes idle and a task waits.
 fn met() -> Model {
-    Model::new("floor: who waits finds a place, or is found", || {
+    Model::new("floor: a waiting task finds a CPU, or a CPU finds it", || {
         let world = World::new();
         let [searches, waits] = [world.clone(), world.clone()];
         let searches = thread::spawn(move || searches.search());
@@ -88,9 +89,9 @@ fn met() -> Model {
     .preemptions(3)
 }
 
-/// Two claim in turn, while a CPU idles.
+/// Two searchers claim in turn while a CPU becomes idle.
 fn at_rest() -> Model {
-    Model::new("floor: at rest it is true", || {
+    Model::new("floor: in a quiescent state it is valid", || {
         let world = World::new();
         let [one, other] = [world.clone(), world.clone()];
         let searches = [one, other].map(|world| thread::spawn(move || world.search()));
@@ -102,20 +103,20 @@ fn at_rest() -> Model {
     .preemptions(3)
 }
 
-/// Nobody idles.
+/// No CPU is idle.
 #[test]
 fn a_search_in_vain_sets_the_floor_and_one_that_finds_does_not() {
-    Model::new("floor: set when nobody was found", || {
+    Model::new("floor: published when no CPU was found", || {
         let world = World::new();
         world.search();
         require(world.floors.of(IDLE) == Some(BUSY), "set");
-        require(world.floors.are_all_urgent(0, Prio(BUSY.0 + 1)), "known of whoever is less urgent too");
-        require(!world.floors.are_all_urgent(0, Prio(BUSY.0 - 1)), "not known of whoever is more urgent");
+        require(world.floors.are_all_urgent(0, Prio(BUSY.0 + 1)), "known for less urgent tasks too");
+        require(!world.floors.are_all_urgent(0, Prio(BUSY.0 - 1)), "not known for more urgent tasks");
         world.floors.fell(IDLE, BUSY);
         require(world.floors.of(IDLE) == Some(BUSY), "still true");
         world.idle();
         world.search();
-        require(world.floors.of(IDLE).is_none(), "the search has found somebody");
+        require(world.floors.of(IDLE).is_none(), "the search has found a CPU");
     })
     .check();
 }
@@ -135,15 +136,15 @@ fn broken_floors_are_noticed() {
     let site = |op, order| Site::new("src/floor.rs", op, order);
     let row = |name, defect, model: Model| Row { name, defect, model, caught_by: FaultKind::Property };
     let rows = [
-        row("no fences, who waits", Defect::relax(site(Op::Fence, Ordering::SeqCst)), met()),
-        row("no fences, at rest", Defect::relax(site(Op::Fence, Ordering::SeqCst)), at_rest()),
-        row("a floor is not taken away", Defect::lose(site(Op::And, Ordering::Relaxed)), at_rest()),
+        row("no fences, a waiting task", Defect::relax(site(Op::Fence, Ordering::SeqCst)), met()),
+        row("no fences, quiescent", Defect::relax(site(Op::Fence, Ordering::SeqCst)), at_rest()),
+        row("a floor is not withdrawn", Defect::lose(site(Op::And, Ordering::Relaxed)), at_rest()),
     ];
     expect![[r#"
-        defect                    | property                                    | caught by
-        no fences, who waits      | floor: who waits finds a place, or is found | loom, property
-        no fences, at rest        | floor: at rest it is true                   | loom, property
-        a floor is not taken away | floor: at rest it is true                   | loom, property
+        defect                    | property                                             | caught by
+        no fences, a waiting task | floor: a waiting task finds a CPU, or a CPU finds it | loom, property
+        no fences, quiescent      | floor: in a quiescent state it is valid              | loom, property
+        a floor is not withdrawn  | floor: in a quiescent state it is valid              | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }

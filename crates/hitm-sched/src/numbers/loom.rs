@@ -1,6 +1,8 @@
-//! Model checks of numbers: one holder at a time, who sees what the last one did, and none refused that is free.
+//! Model checks of the id allocator: a number has one holder at a time, which sees the last
+//! holder's work, and no free number is refused.
 //!
-//! The threads are CPUs of one LLC, or threads that count as the same one. Lists have two numbers for a CPU and four for the LLC.
+//! The threads are CPUs of one LLC, or threads that count as the same CPU. Lists have room for two
+//! numbers per CPU and four for the LLC.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,16 +16,17 @@ use super::stash::Held;
 use super::tests::Few;
 use super::{Numbers, Stash};
 
-/// Where threads are.
+/// The CPUs of the threads.
 const HERE: CpuId = CpuId(0);
 const THERE: CpuId = CpuId(1);
 
-/// Numbers, and what is done under each.
+/// Numbers, and the work under each.
 struct World<const MAX: usize, const STASHED: usize> {
     numbers: Numbers<Loom, Few<MAX, STASHED>>,
     /// Written by every holder.
     done: [LoomPlain<u32>; MAX],
-    /// How many hold it. Not the checker's: a model runs on one thread of the operating system.
+    /// The number of its holders. It is not a word of the checker: a model runs on one thread of
+    /// the operating system.
     holders: [AtomicU32; MAX],
 }
 
@@ -37,12 +40,12 @@ impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
         }
     }
 
-    /// Holds a number that was taken.
+    /// Marks a number that was taken as held.
     fn hold(&self, number: Option<u32>) -> u32 {
         require(number.is_some(), "a number is refused while one is free");
         let number = number.expect("asked for");
         let at = number as usize;
-        // Relaxed: not the checker's.
+        // Relaxed: not a word of the checker.
         let others = self.holders[at].fetch_add(1, Ordering::Relaxed);
         require(others == 0, format_args!("{number} has two holders"));
         self.done[at].set(self.done[at].get() + 1);
@@ -54,7 +57,7 @@ impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
     }
 
     fn give_back(&self, number: u32, cpu: CpuId) {
-        // Relaxed: not the checker's.
+        // Relaxed: not a word of the checker.
         self.holders[number as usize].fetch_sub(1, Ordering::Relaxed);
         self.numbers.give_back(number, cpu);
     }
@@ -65,9 +68,9 @@ impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
     }
 }
 
-const ONE_HOLDER: &str = "numbers: one holder at a time, who sees what the last one did";
+const ONE_HOLDER: &str = "numbers: one holder at a time, which sees the last one's work";
 
-/// Two threads, two uses each, that count as the same CPU or not.
+/// Two threads, two uses each. They count as the same CPU or as two.
 fn used_again<const STASHED: usize>(other: CpuId) -> Model {
     Model::new(ONE_HOLDER, move || {
         let world = Arc::new(World::<4, STASHED>::new());
@@ -80,7 +83,7 @@ fn used_again<const STASHED: usize>(other: CpuId) -> Model {
     .preemptions(3)
 }
 
-/// One CPU's list is full, and what it gives on another one takes.
+/// One CPU's list is full, and another CPU takes the numbers that it gives back.
 fn handed_on() -> Model {
     Model::new(ONE_HOLDER, || {
         let world = Arc::new(World::<4, 2>::new());
@@ -96,14 +99,15 @@ fn handed_on() -> Model {
         });
         world.use_one(HERE, HERE);
         gives.join().expect("threads return");
-        // All are somewhere.
+        // Every number is in some list.
         let again = [(); 4].map(|()| world.take(HERE));
         require(again.iter().sum::<u32>() == 6, format_args!("{again:?}"));
     })
     .preemptions(3)
 }
 
-/// No more are in use than there are, and what one CPU wants is on another. `search` is who looks everywhere.
+/// No more numbers are in use than exist, and the free number for one CPU is in another's list.
+/// `search` searches all lists.
 fn not_refused(search: fn(&Numbers<Loom, Few<2, 2>>) -> Option<u32>) -> Model {
     Model::new("numbers: none is refused while one is free", move || {
         let world = Arc::new(World::<2, 2>::new());
@@ -166,15 +170,15 @@ fn broken_lists_are_noticed() {
         row("a list's lock is taken Relaxed, one CPU", Defect::relax(near), used_again::<2>(HERE), Race),
         row("a list's lock is taken Relaxed, two CPUs", Defect::relax(near), handed_on(), Race),
         row("the common lock is taken Relaxed", Defect::relax(common), used_again::<0>(HERE), Race),
-        row("locks are let go Relaxed", Defect::relax(release), handed_on(), Race),
-        row("locks are not let go", Defect::lose(release), handed_on(), NoProgress),
+        row("locks are released Relaxed", Defect::relax(release), handed_on(), Race),
+        row("locks are not released", Defect::lose(release), handed_on(), NoProgress),
     ];
     expect![[r#"
         defect                                   | property                                                      | caught by
-        a list's lock is taken Relaxed, one CPU  | numbers: one holder at a time, who sees what the last one did | loom, data race
-        a list's lock is taken Relaxed, two CPUs | numbers: one holder at a time, who sees what the last one did | loom, data race
-        the common lock is taken Relaxed         | numbers: one holder at a time, who sees what the last one did | loom, data race
-        locks are let go Relaxed                 | numbers: one holder at a time, who sees what the last one did | loom, data race
-        locks are not let go                     | numbers: one holder at a time, who sees what the last one did | loom, no progress
+        a list's lock is taken Relaxed, one CPU  | numbers: one holder at a time, which sees the last one's work | loom, data race
+        a list's lock is taken Relaxed, two CPUs | numbers: one holder at a time, which sees the last one's work | loom, data race
+        the common lock is taken Relaxed         | numbers: one holder at a time, which sees the last one's work | loom, data race
+        locks are released Relaxed               | numbers: one holder at a time, which sees the last one's work | loom, data race
+        locks are not released                   | numbers: one holder at a time, which sees the last one's work | loom, no progress
     "#]].assert_eq(&table(&rows));
 }

@@ -1,7 +1,8 @@
-//! A list of free numbers for a CPU, or for the CPUs of an LLC.
+//! A magazine: a list of free numbers for one CPU, or for the CPUs of one LLC.
 //!
-//! **Layout.** Lines of a count, a lock and as many numbers as fit beside them: one line for a CPU; for an LLC one for each of its CPUs, of
-//! which the first has the lock and the count of all. They stand on the node of whose they are.
+//! **Layout.** Each line has a count, a lock and as many numbers as fit beside them. A CPU's list
+//! is one line. An LLC's list is one line per CPU of the LLC, and its first line has the lock and
+//! the count of the whole list. The lines are on the node of the CPU or the LLC.
 
 use std::fmt;
 
@@ -10,33 +11,34 @@ use hitm_topology::NodeId;
 
 /// The name of a CPU's list in reports.
 pub(super) const OBJECT_CPU: &str = "task_numbers";
-/// The name of an LLC's.
+/// The name of an LLC's list in reports.
 pub(super) const OBJECT_LLC: &str = "task_numbers_llc";
 
-/// Numbers on a line.
+/// The count of numbers on a line.
 pub(super) const LINE_NUMBERS: usize = (LINE - 2 * size_of::<u32>()) / size_of::<u32>();
 
 described! {
     /// A line of a list.
     struct Line<M: Memory> as "task_numbers" {
-        /// Protects the list. Taken by the CPU whose it is, by threads outside the CPUs, and by CPUs that find nothing elsewhere; an LLC's by its CPUs.
+        /// Protects the list. Taken by its CPU (an LLC's by the LLC's CPUs), by threads outside the
+        /// CPUs, and by CPUs that find no number elsewhere.
         lock: RawSpinLock<M>,
-        /// How many there are. Under the lock.
+        /// The count of numbers. Under the lock.
         count: M::Plain<u32>,
-        /// The numbers, the one last given back last. Under the lock.
+        /// The numbers, in the order in which they were given back. Under the lock.
         numbers: [M::Plain<u32>; LINE_NUMBERS] = words,
     }
 }
 
 const _: () = assert!(size_of::<Line<hitm_memory::Native>>() == LINE, "a CPU's list is one line");
 
-/// A list.
+/// A list of free numbers.
 pub(super) struct Stash<M: Memory> {
     lines: PlacedSlice<M, Line<M>>,
     size: usize,
 }
 
-/// A list, locked.
+/// A locked list.
 #[must_use = "the lock is released at once"]
 pub(super) struct Held<'a, M: Memory> {
     list: &'a Stash<M>,
@@ -44,7 +46,8 @@ pub(super) struct Held<'a, M: Memory> {
 }
 
 impl<M: Memory> Stash<M> {
-    /// Number `index` of the lists `object`, for `size` numbers, empty.
+    /// Creates an empty list for `size` numbers, the one with number `index` of the object
+    /// `object`.
     pub(super) fn new(object: &str, index: usize, node: NodeId, size: usize) -> Self {
         let count = size.div_ceil(LINE_NUMBERS);
         let line = |_| Line {
@@ -65,29 +68,29 @@ impl<M: Memory> Stash<M> {
 }
 
 impl<M: Memory> Held<'_, M> {
-    /// How many there are.
+    /// Returns the count of numbers in the list.
     pub(super) fn len(&self) -> usize {
         self.count().get() as usize
     }
 
-    /// How many it can have.
+    /// Returns the capacity.
     pub(super) fn size(&self) -> usize {
         self.list.size
     }
 
-    /// How many more can be put.
+    /// Returns the count of numbers that can be added.
     pub(super) fn room(&self) -> usize {
         self.size() - self.len()
     }
 
-    /// Takes the one that was put last.
+    /// Takes the number that was added last.
     pub(super) fn pop(&self) -> Option<u32> {
         let last = self.len().checked_sub(1)?;
         self.count().set(last as u32);
         Some(self.word(last).get())
     }
 
-    /// Puts one. There is room.
+    /// Adds a number. The list has room.
     pub(super) fn push(&self, number: u32) {
         let len = self.len();
         assert!(len < self.size(), "the list is full");

@@ -1,6 +1,7 @@
-//! Model checks of the task's state machine: who queues a sleeper, what is heard, what is handed over.
+//! Model checks of the task's state machine: which waker enqueues a sleeper, that wakeups are seen,
+//! and that the task passes from CPU to CPU.
 //!
-//! The threads are CPUs. A waker that must queue the task goes on as the CPU that runs it next.
+//! The threads are CPUs. A waker that must enqueue the task then acts as the CPU that runs it next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,19 +12,20 @@ use hitm_memory::{AtomicWord, Memory, PlainWord};
 
 use super::{DEAD, SLEEPING, Task, Wake};
 
-/// A task that waits for messages, and a record of what became of it.
+/// A task that waits for messages, and a record of what happened to it.
 struct World<const WAKERS: usize> {
     task: Task<Loom>,
-    /// Written by a waker each, before it wakes the task.
+    /// One per waker, written before it wakes the task.
     messages: [<Loom as Memory>::Atomic<u64>; WAKERS],
     /// Written by every poll, and by the CPU that leaves the task.
     future: LoomPlain<u32>,
-    /// The messages that polls have read. Not the checker's: a model runs on one thread of the operating system.
+    /// The messages that polls have read. It is not a word of the checker: a model runs on one
+    /// thread of the operating system.
     heard: AtomicU64,
 }
 
 impl<const WAKERS: usize> World<WAKERS> {
-    /// A task that was made and not started.
+    /// Creates a task that is prepared and not started.
     fn new() -> Self {
         Self {
             task: Task::new(),
@@ -33,7 +35,7 @@ impl<const WAKERS: usize> World<WAKERS> {
         }
     }
 
-    /// A task that is about to be polled on some CPU.
+    /// Creates a task that is about to be polled on a CPU.
     fn running() -> Self {
         let world = Self::new();
         world.task.transition_to_runnable();
@@ -47,19 +49,20 @@ impl<const WAKERS: usize> World<WAKERS> {
             self.task.transition_to_running();
             self.future.set(self.future.get() + 1);
             for (index, message) in self.messages.iter().enumerate() {
-                // Relaxed: the transition has seen what wakers did. `heard` is not the checker's.
+                // Relaxed: the transition has seen the wakers' stores. `heard` is not a word of the
+                // checker.
                 self.heard.fetch_or(message.load(Ordering::Relaxed) << index, Ordering::Relaxed);
             }
             if self.task.transition_to_sleeping() {
                 break;
             }
         }
-        // The CPU still puts things away.
+        // The CPU has not finished with the task yet.
         self.future.set(self.future.get() + 1);
         self.task.clear_on_cpu();
     }
 
-    /// Queues the task and runs it.
+    /// Enqueues the task and runs it.
     fn start(&self) {
         self.task.wait_off_cpu();
         self.task.transition_to_runnable();
@@ -67,7 +70,7 @@ impl<const WAKERS: usize> World<WAKERS> {
         self.run();
     }
 
-    /// Leaves message `index` and wakes the task.
+    /// Writes message `index` and wakes the task.
     fn wake(&self, index: usize) {
         // Relaxed: published by the wakeup.
         self.messages[index].store(1, Ordering::Relaxed);
@@ -77,14 +80,14 @@ impl<const WAKERS: usize> World<WAKERS> {
     }
 
     fn require_heard(&self) {
-        // Relaxed: not the checker's.
+        // Relaxed: not a word of the checker.
         let heard = self.heard.load(Ordering::Relaxed);
         require(heard == (1 << WAKERS) - 1, format_args!("of the messages of {WAKERS} wakers {heard:#b} are heard"));
-        require(self.task.is_sleeping(), "nobody runs the task and it does not sleep");
+        require(self.task.is_sleeping(), "no CPU runs the task, and it does not sleep");
     }
 }
 
-/// `own` on a CPU, wakers beside it on others, and when nothing is in flight `verdict`.
+/// Runs `own` on one CPU and the wakers on others, then `verdict` in the quiescent state.
 fn woken<const WAKERS: usize>(
     property: &'static str,
     world: fn() -> World<WAKERS>,
@@ -109,7 +112,7 @@ fn heard<const WAKERS: usize>() -> Model {
     woken::<WAKERS>("task: no wakeup is lost", World::running, World::run, World::require_heard)
 }
 
-/// A task is started while others wake it already.
+/// A task is started while other CPUs already wake it.
 fn heard_at_start<const WAKERS: usize>() -> Model {
     woken::<WAKERS>("task: no wakeup is lost", World::new, World::start, World::require_heard)
 }
@@ -122,11 +125,11 @@ fn no_wakeup_is_lost() {
     heard_at_start::<2>().preemptions(3).check();
 }
 
-/// Polls and departures follow one another, and each sees all of the last.
+/// Polls follow one another, and each sees everything that the last one did.
 fn handed_over() -> Model {
     let property = "task: one CPU at a time has it, and sees what the last one did";
     woken::<2>(property, World::running, World::run, |world| {
-        // The race detector has done its work; every poll but the first was for a waker.
+        // The race detector has done its work. Every poll except the first was for a waker.
         let writes = world.future.get();
         require((2..=7).contains(&writes), format_args!("{writes} writes to the future"));
     })
@@ -170,9 +173,9 @@ fn a_task_that_ends_stays_dead() {
     ended().check();
 }
 
-/// A slot begins a new life while somebody wakes its last owner.
+/// A slot gets a new task while a late waker wakes the last one.
 fn born() -> Model {
-    Model::new("task: who queues it sees what it was made with", || {
+    Model::new("task: the waker that queues it sees its attributes", || {
         let world = Arc::new(World::<1>::running());
         world.task.transition_to_running();
         world.task.transition_to_dead();
@@ -195,7 +198,8 @@ fn who_queues_a_task_sees_what_it_was_made_with() {
 
 #[test]
 fn broken_tasks_are_noticed() {
-    // The methods pass their caller on, so their operations stand in this file. The messages are of another type.
+    // The methods pass their caller on, so their operations appear in this file. The messages have
+    // another type.
     let site = |op, order| Site::new("task/loom.rs", op, order).on::<u32>();
     let swap = |state: u32, order| site(Op::Swap, order).with(u64::from(state));
     let wake = site(Op::Or, Ordering::AcqRel);
@@ -224,7 +228,7 @@ fn broken_tasks_are_noticed() {
         a wakeup does not acquire      | task: one CPU at a time has it, and sees what the last one did | loom, data race
         running, Relaxed               | task: no wakeup is lost                                        | loom, property
         sleeping, Relaxed              | task: one CPU at a time has it, and sees what the last one did | loom, data race
-        born, Relaxed                  | task: who queues it sees what it was made with                 | loom, data race
+        born, Relaxed                  | task: the waker that queues it sees its attributes             | loom, data race
         dead is not entered            | task: one that ends stays dead and is not queued               | loom, property
         `on_cpu` is not set            | task: one CPU at a time has it, and sees what the last one did | loom, data race
         `on_cpu` is cleared Relaxed    | task: one CPU at a time has it, and sees what the last one did | loom, data race

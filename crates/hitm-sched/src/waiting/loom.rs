@@ -1,6 +1,8 @@
-//! Model checks of the words: nobody who waits is missed, and at rest they are what was told.
+//! Model checks of the advertisements: no waiting task is missed, and in a quiescent state the
+//! slots are as advertised.
 //!
-//! The threads are CPUs. CPU 0 and CPU 1 have tasks that wait; CPU 2 becomes less urgent, or does not.
+//! The threads are CPUs. CPU 0 and CPU 1 have waiting tasks. CPU 2 becomes less urgent, or does
+//! not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +14,12 @@ use hitm_topology::CpuId;
 
 use super::Waiting;
 
-/// The CPU that may take what waits.
+/// The CPU that may take the waiting tasks.
 const IDLE: CpuId = CpuId(2);
 
 struct World {
     waiting: Waiting<Loom>,
-    /// Whether that CPU idles: its priority, as its queue has it.
+    /// Whether that CPU is idle: its priority, as its queue has it.
     idles: <Loom as Memory>::Atomic<u32>,
 }
 
@@ -27,7 +29,8 @@ impl World {
         Arc::new(Self { waiting: Waiting::new(&topology), idles: AtomicWord::new(0) })
     }
 
-    /// A task of `source` waits, and is told to `IDLE` or to all. Whether the second look finds that CPU idle.
+    /// Advertises a waiting task of `source` to `IDLE` or to all. Returns whether the second search
+    /// finds that CPU idle.
     fn wait(&self, source: CpuId, to_all: bool) -> bool {
         if to_all {
             self.waiting.tell_all(source);
@@ -39,7 +42,7 @@ impl World {
         self.idles.load(Ordering::Relaxed) != 0
     }
 
-    /// The CPU idles, and looks who waits.
+    /// Makes the CPU idle and reads the advertisements.
     fn idle(&self) -> CpuSet {
         // Relaxed: before the fence.
         self.idles.store(1, Ordering::Relaxed);
@@ -51,9 +54,9 @@ impl World {
     }
 }
 
-/// A task waits, and a CPU idles.
+/// A task waits, and a CPU becomes idle.
 fn met(to_all: bool) -> Model {
-    Model::new("waiting: who waits is seen, or sees who idles", move || {
+    Model::new("waiting: a waiting task is seen, or sees the idle CPU", move || {
         let world = World::new();
         let waits = world.clone();
         let waits = thread::spawn(move || waits.wait(CpuId(0), to_all));
@@ -71,7 +74,7 @@ fn who_waits_is_seen_or_sees_who_idles() {
 
 /// Tasks of two CPUs come and go.
 fn at_rest() -> Model {
-    Model::new("waiting: at rest the slots are what was told", || {
+    Model::new("waiting: in a quiescent state the slots are as advertised", || {
         let world = World::new();
         let other = world.clone();
         let other = thread::spawn(move || {
@@ -103,16 +106,16 @@ fn broken_announcements_are_noticed() {
     let row = |name, defect, model: Model| Row { name, defect, model, caught_by: FaultKind::Property };
     let rows = [
         row("no fences", Defect::relax(fence), met(false)),
-        row("no fences, told to all", Defect::relax(fence), met(true)),
+        row("no fences, advertised to all", Defect::relax(fence), met(true)),
         row("a count is not written", Defect::lose(site(Op::Add, Ordering::Relaxed)), met(false)),
         row("a slot is not freed", Defect::lose(site(Op::Store, Ordering::Relaxed).with(0)), at_rest()),
     ];
     expect![[r#"
-        defect                 | property                                      | caught by
-        no fences              | waiting: who waits is seen, or sees who idles | loom, property
-        no fences, told to all | waiting: who waits is seen, or sees who idles | loom, property
-        a count is not written | waiting: who waits is seen, or sees who idles | loom, property
-        a slot is not freed    | waiting: at rest the slots are what was told  | loom, property
+        defect                       | property                                                  | caught by
+        no fences                    | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        no fences, advertised to all | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        a count is not written       | waiting: a waiting task is seen, or sees the idle CPU     | loom, property
+        a slot is not freed          | waiting: in a quiescent state the slots are as advertised | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }

@@ -1,4 +1,4 @@
-//! A machine on which everything goes on: CPUs run what they are given, tick and look when they are to.
+//! A simulated machine whose CPUs run, tick and refill by themselves.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use hitm_topology::CpuId;
 
 use crate::bench::{self, Sched, fair};
 
-/// How long each task ran.
+/// The run time of each task.
 type Ran = Rc<RefCell<BTreeMap<TaskId, Span>>>;
 
-/// The machine, and what ran on it.
+/// The machine, and the run times of its tasks.
 pub(crate) struct Bench {
     bench: bench::Bench<Sched>,
     ran: Ran,
@@ -39,7 +39,7 @@ pub(crate) const fn millis(count: u64) -> Span {
     Span::from_micros(count * 1_000)
 }
 
-/// Runs what the CPU is given until then, ticks and looks when it is to, and idles otherwise.
+/// Runs the CPU until then: it runs its tasks, ticks and refills on time, and is idle otherwise.
 fn live(sched: &Sched, until: Time, ran: &Ran) {
     let mut on = sched.running(Simulated::current_cpu());
     while Simulated::now() < until {
@@ -65,7 +65,7 @@ fn live(sched: &Sched, until: Time, ran: &Ran) {
         }
     }
     Simulated::set_timer(Time::NEVER);
-    // What runs is charged.
+    // Charges the running task.
     sched.tick();
 }
 
@@ -78,7 +78,7 @@ impl Bench {
         self.on(0, move |sched| sched.make_group(parent, GroupWeight::DEFAULT))
     }
 
-    /// A fair task that sleeps, was made on `cpu` and may run there and on others.
+    /// Creates a sleeping fair task on `cpu` that may run there and on `others`.
     pub(crate) fn task(&self, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
         self.on(cpu, move |sched| sched.create(&fair(0, allowed.clone(), group)))
@@ -88,7 +88,7 @@ impl Bench {
         self.on(0, move |sched| sched.wake(id));
     }
 
-    /// All CPUs live for so long.
+    /// Runs all CPUs for this long.
     pub(crate) fn pass(&self, span: Span) {
         let until = self.on(0, |_| Simulated::now()) + span;
         let ran = self.ran.clone();
@@ -96,12 +96,12 @@ impl Bench {
         self.calm();
     }
 
-    /// All there is, looked at from outside.
+    /// Returns a snapshot, taken from outside the machine.
     pub(crate) fn look(&self) -> Snapshot {
         self.machine.enter(|| self.sched.snapshot())
     }
 
-    /// Nothing is wrong.
+    /// Requires that no invariant is violated.
     pub(crate) fn calm(&self) {
         assert_eq!(self.look().violations(), [""; 0]);
     }
@@ -114,7 +114,7 @@ impl Bench {
         self.sched.running(CpuId(cpu))
     }
 
-    /// How long a task ran so far, nanoseconds.
+    /// Returns the run time of a task so far, in nanoseconds.
     pub(crate) fn task_ran(&self, id: TaskId) -> u64 {
         self.ran.borrow().get(&id).map_or(0, |ran| ran.as_picos() / 1_000)
     }

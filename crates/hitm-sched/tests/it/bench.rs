@@ -1,4 +1,4 @@
-//! A scheduler on a simulated machine where one thing happens at a time.
+//! A scheduler on a simulated machine that does one thing at a time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,19 +16,19 @@ use hitm_sched::scheduler::{Scheduling, Why};
 use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::{CpuId, Topology};
 
-/// What a fair task is.
+/// Returns the attributes of a fair task.
 pub(crate) fn fair(nice: i8, allowed: CpuSet, group: Option<GroupId>) -> Attributes {
     Attributes { prio: Prio::NONE, policy: Policy::Fair(Nice::new(nice)), allowed, map: None, group }
 }
 
-/// The CPU looks for a task and begins what it finds.
+/// The CPU picks a task and begins it.
 pub(crate) fn run(sched: &Sched) {
     if let Some(next) = sched.switch(Why::Preempt) {
         sched.begin_poll(next);
     }
 }
 
-/// Accesses, to a line or to some.
+/// Accesses to one line or several.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Accesses {
     pub(crate) all: u64,
@@ -43,7 +43,7 @@ impl Accesses {
         self.rmws += other.rmws;
     }
 
-    /// Those that were not among `before`.
+    /// Returns the accesses that are not in `before`.
     fn since(self, before: Self) -> Self {
         Self { all: self.all - before.all, misses: self.misses - before.misses, rmws: self.rmws - before.rmws }
     }
@@ -52,22 +52,22 @@ impl Accesses {
 /// Accesses by object, its number and the line in it.
 pub(crate) type Counts = BTreeMap<(String, usize, u32), Accesses>;
 
-/// Any mitigation's scheduler.
+/// The scheduler of any mitigation.
 pub(crate) type Sched = dyn Scheduling<Simulated>;
 
-/// The machine, and a scheduler of it.
+/// The machine and its scheduler.
 pub(crate) struct Bench<S: ?Sized> {
     pub(crate) machine: Machine,
     pub(crate) sched: Arc<S>,
 }
 
 impl<S: ?Sized + 'static> Bench<S> {
-    /// What `make` makes, on a machine whose costs never vary.
+    /// Creates a bench with the scheduler of `make`, on a machine whose costs never vary.
     pub(crate) fn with(topology: &str, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
         Self::of(hitm_topology::parse(topology).expect(topology), check_races, make)
     }
 
-    /// As [`with`](Self::with), on a machine that is no text.
+    /// Creates a bench like [`with`](Self::with), but from a topology instead of its text.
     pub(crate) fn of(topology: Topology, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
         let topology = Arc::new(topology);
         let costs = Costs::of(&topology, CostSet::Linux);
@@ -77,7 +77,7 @@ impl<S: ?Sized + 'static> Bench<S> {
         Self { machine, sched }
     }
 
-    /// What was accessed so far, by object, its number and the line in it.
+    /// Returns the accesses so far, by object, its number and the line in it.
     pub(crate) fn counts_by_line(&self) -> Counts {
         let mut counts = Counts::new();
         for line in self.machine.results().lines {
@@ -97,14 +97,15 @@ impl<S: ?Sized + 'static> Bench<S> {
         let sched = self.sched.clone();
         let main = move |cpu| {
             f(cpu, &sched);
-            // SeqCst: what this CPU has stored has taken effect when the event is over.
+            // SeqCst: this CPU's stores have taken effect when the event is over.
             Simulated::fence(Ordering::SeqCst);
         };
         self.machine.run(main).expect("every CPU returns");
         assert_eq!(self.machine.races(), Vec::<String>::new());
     }
 
-    /// How many lines are touched while CPU 0 does `f`, and the accesses to them. Left out is what is `own`, by object and its number.
+    /// Returns the number of lines that are touched while CPU 0 does `f`, and the accesses to them.
+    /// Objects for which `own` is true, by name and number, are left out.
     pub(crate) fn touched_beside(
         &self,
         own: impl Fn(&str, usize) -> bool,
@@ -123,7 +124,7 @@ impl<S: ?Sized + 'static> Bench<S> {
         (lines, accesses)
     }
 
-    /// `cpu` does `f`, the others nothing.
+    /// `cpu` does `f`, and the other CPUs do nothing.
     pub(crate) fn on<R: 'static>(&self, cpu: u32, f: impl Fn(&S) -> R + 'static) -> R {
         let result = Rc::new(RefCell::new(None));
         let out = result.clone();
@@ -137,7 +138,7 @@ impl<S: ?Sized + 'static> Bench<S> {
 }
 
 impl Bench<Sched> {
-    /// The scheduler of a mitigation.
+    /// Creates a bench with the scheduler of a mitigation.
     pub(crate) fn new(topology: &str, mitigation: &str, check_races: bool) -> Self {
         let mitigation = Mitigation::parse(mitigation).expect(mitigation);
         Self::with(topology, check_races, |topology| mitigation.scheduler(topology))

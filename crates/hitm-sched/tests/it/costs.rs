@@ -1,7 +1,8 @@
-//! What each mitigation costs: the memory of the root domain, and how many lines beside a CPU's own queue and the task an event touches.
+//! The cost of each mitigation: the memory of the root domain, and the lines that an event touches
+//! in addition to a CPU's own queue and the task.
 //!
-//! An event's figures are lines and, after a slash, read-modify-writes. `shipped` is compared with the baseline; the table stands in
-//! `docs/costs.md`.
+//! An event's figures are lines and, after a slash, read-modify-writes. `shipped` is compared with
+//! the baseline. The table is in `docs/costs.md`.
 
 use std::fmt::Write;
 use std::num::NonZeroUsize;
@@ -46,23 +47,23 @@ static MITIGATIONS: [&str; 26] = [
     "shipped",
 ];
 
-/// The machines of the table: the seeds' one, and one of eight CPUs.
+/// The machines of the table: that of the published measurements, and one of eight CPUs.
 const MACHINES: [&str; 2] = ["gnr-2x120", "l3:1 core:4 pu:2"];
 
-/// Lines touched, and read-modify-writes.
+/// Touched lines, and read-modify-writes.
 type Touched = (usize, u64);
 
 type Bench = bench::Bench<Sched>;
 
 impl Bench {
-    /// What CPU 0 touches, beside its own queue and the tasks, while it does `f`.
+    /// Returns what CPU 0 touches, except its own queue and the tasks, while it does `f`.
     fn cost(&self, f: impl Fn(&Sched) + 'static) -> Touched {
         let own = |object: &str, number| object.starts_with("task") || object == "rq" && number == 0;
         let (lines, accesses) = self.touched_beside(own, f);
         (lines, accesses.rmws)
     }
 
-    /// A sleeping task that may run on the first `cpus` CPUs.
+    /// Creates a sleeping task that may run on the first `cpus` CPUs.
     fn task(&self, cpus: usize) -> TaskId {
         let allowed: CpuSet = (0..cpus as u32).map(CpuId).collect();
         self.on(0, move |sched| sched.create(&attributes(allowed.clone())))
@@ -76,10 +77,10 @@ fn attributes(allowed: CpuSet) -> Attributes {
 /// An event of the table, and what CPU 0 touches in it.
 type Event = (&'static str, Touched);
 
-/// A task that runs alone: it wakes, begins and sleeps.
+/// A task runs alone: it wakes, begins and sleeps.
 fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
     let task = bench.task(cpus);
-    // Once before: the first time brings what is only ever read.
+    // Once before the measurement: the first time fetches the lines that are only read.
     bench.on(0, move |sched| _ = sched.wake(task));
     bench.on(0, run);
     bench.on(0, |sched| _ = sched.switch(Why::Block));
@@ -90,7 +91,8 @@ fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
     ]
 }
 
-/// A task that may use the first `allowed` CPUs wakes while all CPUs are busy, or all but the last that it may use; then a second one.
+/// A task that may use the first `allowed` CPUs wakes while all CPUs are busy, or all except the
+/// last one that it may use. Then a second task wakes.
 fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> [Touched; 2] {
     let tasks = [(); 2].map(|()| bench.task(allowed));
     bench.each(move |cpu, sched| {
@@ -108,7 +110,7 @@ fn events(topology: &str, mitigation: &str) -> Vec<Event> {
     let cpus = hitm_topology::parse(topology).expect(topology).cpus();
     let mut events = alone(&bench(), cpus).to_vec();
     let [first, second] = among_busy(&bench(), cpus, true);
-    // The second one finds none.
+    // The second task finds no idle CPU.
     events.extend([("wake, another idles", first), ("then another wakes", second)]);
     let [first, second] = among_busy(&bench(), cpus, false);
     events.extend([("wake, none idles", first), ("then another wakes", second)]);
@@ -117,12 +119,13 @@ fn events(topology: &str, mitigation: &str) -> Vec<Event> {
     events
 }
 
-/// A mitigation's bytes, and its events.
+/// Returns a mitigation's bytes and its events.
 fn row(topology: &str, mitigation: &str) -> ((usize, usize), Vec<Event>) {
     (Bench::new(topology, mitigation, false).sched.root_domain_bytes(), events(topology, mitigation))
 }
 
-/// The rows of all mitigations, on all cores: those of large machines take seconds each.
+/// Returns the rows of all mitigations. It uses all cores, as a row of a large machine takes
+/// seconds.
 fn rows(topology: &str) -> Vec<((usize, usize), Vec<Event>)> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     thread::scope(|scope| {
@@ -152,14 +155,15 @@ fn table(topology: &str) -> String {
 
 #[test]
 fn what_each_mitigation_costs() {
-    let head = "# What each mitigation costs\n\nThe memory of the root domain, and what a CPU touches in an event beside its own queue and the \
-        tasks:\nlines, and after the slash read-modify-writes. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- costs`, \
-        which compares it.\n";
+    let head = "# What each mitigation costs\n\n\
+        The memory of the root domain, and what a CPU touches in an event, except its own queue and the\n\
+        tasks: lines, and after the slash read-modify-writes.\n\n\
+        Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- costs`, which compares it.\n";
     let tables: Vec<String> = MACHINES.iter().map(|topology| table(topology)).collect();
     expect_file!["../../../../docs/costs.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));
 }
 
-/// On a machine of eight CPUs, where contention is no matter, ours is no dearer.
+/// On a machine of eight CPUs, where contention hardly matters, ours is not more expensive.
 #[test]
 fn shipped_touches_no_more_than_the_baseline_on_few_cpus() {
     let [baseline, shipped] = ["baseline", "shipped"].map(|mitigation| events(MACHINES[1], mitigation));

@@ -1,4 +1,4 @@
-//! Fair tasks: where they are woken, what that looks at, and who gets what waits.
+//! Fair tasks: where they wake, what the search examines, and which CPU takes a waiting task.
 
 use std::fmt::Write;
 
@@ -32,14 +32,14 @@ const SEARCHES: [&str; 8] = [
 ];
 
 impl Bench {
-    /// A sleeping task that may run on `cpus`, and was made on the first of them.
+    /// Creates a sleeping task that may run on `cpus`, on the first of them.
     fn fair_task(&self, nice: i8, cpus: impl IntoIterator<Item = u32>) -> TaskId {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let first = allowed.first_from(CpuId(0)).expect("a task that may run");
         self.on(first.0, move |sched| sched.create(&fair(nice, allowed.clone(), None)))
     }
 
-    /// CPU 0 makes a task that may run on `cpus`, and starts it; where that is.
+    /// CPU 0 creates a task that may run on `cpus`, and starts it. Returns the task's CPU.
     fn start(&self, cpus: impl IntoIterator<Item = u32>) -> CpuId {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let task = self.on(0, move |sched| {
@@ -50,7 +50,7 @@ impl Bench {
         self.cpu_of(task)
     }
 
-    /// `cpu` wakes `task`; where it is then.
+    /// `cpu` wakes `task`. Returns the task's CPU.
     fn wake(&self, cpu: u32, task: TaskId) -> CpuId {
         assert!(self.on(cpu, move |sched| sched.wake(task)));
         self.cpu_of(task)
@@ -66,7 +66,7 @@ impl Bench {
         self.on(cpu, move |sched| sched.switch(why))
     }
 
-    /// `cpu` leaves `task`, which has nothing to do.
+    /// `cpu` leaves `task`, which blocks.
     fn block(&self, cpu: u32, task: TaskId) -> Option<TaskId> {
         self.on(cpu, move |sched| {
             sched.begin_poll(task);
@@ -74,7 +74,7 @@ impl Bench {
         })
     }
 
-    /// Each of `cpus` runs a task that may run nowhere else.
+    /// Gives each of `cpus` a running task that may run nowhere else.
     fn occupy(&self, cpus: impl IntoIterator<Item = u32>) {
         for cpu in cpus {
             let task = self.fair_task(0, [cpu]);
@@ -88,7 +88,8 @@ impl Bench {
     }
 }
 
-/// Where a task that ran on CPU 0 is woken by it, while these are busy, and how many CPUs that looked at; twice.
+/// Returns where CPU 0 wakes a task that ran on it, while these CPUs are busy, and how many CPUs
+/// the search examined; twice.
 fn woken(search: &str, busy: &[u32]) -> String {
     let bench = Bench::new(MACHINE, search, true);
     bench.occupy(busy.iter().copied());
@@ -136,7 +137,8 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
     .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
 }
 
-/// Where CPU 0 wakes a task to, in an LLC that was busy until CPU 3 began to idle, after two tasks there took turns of this length.
+/// Returns where CPU 0 wakes a task to. The LLC was busy until CPU 3 became idle, after two tasks
+/// took turns of this length on CPU 0.
 fn woken_in_a_busy_llc(search: &str, turn: Span) -> CpuId {
     let bench = Bench::new("core:4 pu:1", search, true);
     bench.occupy(1..3);
@@ -165,12 +167,12 @@ fn in_a_busy_llc_only_who_would_wait_for_long_looks_for_another_cpu() {
     let (short, long) = (Span::from_micros(10), Span::from_micros(50));
     let found = |search| [short, long].map(|turn| woken_in_a_busy_llc(search, turn).0);
     assert_eq!(found("idle-shipped"), [0, 3]);
-    // v6.0's looks at none, whoever waits.
+    // v6.0's search examines no CPU, however long the task would wait.
     assert_eq!(found("idle-util"), [0, 0]);
     assert_eq!(found("idle-merged"), [3, 3]);
 }
 
-/// Where so many tasks begin that CPU 0 makes one after the other.
+/// Returns where this many tasks begin that CPU 0 creates one after the other.
 fn begun(topology: &str, tasks: usize) -> String {
     let bench = Bench::new(topology, "baseline", true);
     let cpus = bench.sched.topology().cpus() as u32;
@@ -179,9 +181,9 @@ fn begun(topology: &str, tasks: usize) -> String {
 
 #[test]
 fn new_tasks_begin_where_there_is_least_to_do() {
-    // LLCs in turn, a CPU of each core before the others, and then all once more.
+    // LLCs in turn, one CPU of each core before the others, and then all once more.
     expect!["0 4 2 6 1 5 3 7 0 4"].assert_eq(&begun("pack:1 l3:2 core:2 pu:2", 10));
-    // A node keeps what is made there while that is less than one task to four CPUs.
+    // A node keeps the tasks that are created there while they are fewer than one per four CPUs.
     expect!["0 2 8 10 4 12 6 14 1 9 3 11 5 13 7 15 0 8 2 10"].assert_eq(&begun("pack:2 numa:1 l3:1 core:4 pu:2", 20));
 }
 
@@ -241,7 +243,7 @@ fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
     assert_eq!(bench.switch(1, Why::Preempt), Some(waits));
 }
 
-/// As often as a word was touched when there were no groups at all.
+/// The counts are those of the time when the code had no groups.
 #[test]
 fn where_there_are_no_groups_nothing_of_them_is_touched() {
     let bench = Bench::new("core:2 pu:1", "baseline", true);
@@ -284,7 +286,7 @@ fn no_fair_task_runs_while_a_real_time_one_waits_there() {
     bench.wake(0, real_time);
     assert!(bench.on(0, Scheduling::needs_resched));
     assert_eq!(bench.switch(0, Why::Preempt), Some(real_time));
-    // Lent a priority, the fair one is above it; without, below.
+    // With a lent priority the fair task is above the real-time one; without, below it.
     let nice = Policy::Fair(Nice::new(-20));
     bench.on(0, move |sched| sched.set_prio(fair, Prio(10), nice));
     assert_eq!(bench.switch(0, Why::Preempt), Some(fair));

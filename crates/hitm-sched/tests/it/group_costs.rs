@@ -1,5 +1,6 @@
-//! What a group costs a task that wakes, begins and sleeps: the lines that it touches and the misses on them, by how deep its group is and by how many
-//! groups want its CPU. The tables stand in `docs/groups.md`.
+//! The cost of a group for a task that wakes, begins and sleeps: the lines that it touches and its
+//! misses, by the depth of its group and by the number of groups on its CPU. The tables are in
+//! `docs/groups.md`.
 
 use std::fmt::Write;
 
@@ -15,20 +16,21 @@ use crate::bench::{self, Sched, fair, run};
 
 type Bench = bench::Bench<Sched>;
 
-/// The ways to keep a group's load that differ in what one CPU touches; those that split it differ in where others do.
+/// The mitigations for groups' loads that differ in the accesses of one CPU. Those that split the
+/// load differ only in the accesses of other CPUs.
 const LOADS: [&str; 5] = ["baseline", "task-group-reordered", "load-avg-ratelimit", "load-avg=llc", "shipped"];
 
-/// How deep groups are.
+/// The depths of groups.
 const DEPTHS: [usize; 6] = [0, 1, 2, 3, 5, 8];
 
-/// How many groups have a task that waits on the CPU.
+/// The numbers of groups with a task that waits on the CPU.
 const WIDTHS: [usize; 5] = [1, 10, 100, 1_000, 10_000];
 
-/// Lines touched, and misses.
+/// Touched lines, and misses.
 type Cost = [u64; 2];
 
 impl Bench {
-    /// What a CPU touches in all, its own included, while CPU 0 does `f`.
+    /// Returns all accesses of CPU 0 while it does `f`, also those to its own words.
     fn all(&self, f: impl Fn(&Sched) + 'static) -> Cost {
         let (lines, accesses) = self.touched_beside(|_, _| false, f);
         [lines as u64, accesses.misses]
@@ -39,24 +41,27 @@ impl Bench {
         (0..depth).fold(None, inner)
     }
 
-    /// A sleeping task of nice 0 that may run on the first CPU, or on both.
+    /// Creates a sleeping task of nice 0 that may run on the first `cpus` CPUs.
     fn member(&self, group: Option<GroupId>, cpus: u32) -> TaskId {
         let allowed: CpuSet = (0..cpus).map(CpuId).collect();
         self.on(0, move |sched| sched.create(&fair(0, allowed.clone(), group)))
     }
 }
 
-/// Two milliseconds pass, so that all that is limited to one may be looked at and told again.
+/// Lets two milliseconds pass, so that every update with a rate limit of a millisecond is
+/// permitted.
 fn pass() {
     Simulated::compute(Span::from_micros(2_000));
 }
 
-/// A task alone in its group: it wakes where it ran, begins, sleeps; then it wakes on another CPU, which it never used in that group.
+/// A task is alone in its group. It wakes where it ran, begins, and sleeps. Then it wakes on
+/// another CPU, which it never used in that group.
 fn alone(mitigation: &str, depth: usize) -> [Cost; 4] {
     let bench = Bench::new("core:2 pu:1", mitigation, false);
     let group = bench.nested(depth);
     let task = bench.member(group, 1);
-    // Once before: the first time makes what is made on first use.
+    // Once before the measurement: the first time creates the objects that are created on first
+    // use.
     bench.on(0, move |sched| {
         sched.wake(task);
         run(sched);
@@ -81,7 +86,7 @@ fn alone(mitigation: &str, depth: usize) -> [Cost; 4] {
     [wakes, begins, sleeps, bench.all(move |sched| _ = sched.wake(task))]
 }
 
-/// A task of one of so many groups wakes on a CPU where those of the others wait.
+/// A task of one of this many groups wakes on a CPU where tasks of the other groups wait.
 fn among(mitigation: &str, width: usize) -> [Cost; 3] {
     let bench = Bench::new("core:1 pu:1", mitigation, false);
     let runs = bench.member(None, 1);
@@ -109,12 +114,13 @@ fn cells<const N: usize>(costs: [Cost; N]) -> String {
 #[test]
 fn what_a_group_costs() {
     let mut text = "# What a group costs\n\n\
-        The lines that a CPU touches, its own queue and the task included, and after the slash the misses on them. Made by\n\
-        `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`, which compares it. Nanoseconds and bytes, natively: \
-        `cargo bench -p hitm-sched --bench wake`.\n\n\
+        The lines that a CPU touches, including its own queue and the task, and after the slash the misses\n\
+        on these lines.\n\n\
+        Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`, which compares it. For\n\
+        nanoseconds and bytes, measured natively, run `cargo bench -p hitm-sched --bench wake`.\n\n\
         ## By depth\n\n\
-        A task alone in its group; depth 0 is none. It wakes where it ran last, 2 ms after it slept, begins, sleeps; and it wakes on a CPU where its group was \
-        used, after\nit ran on another.\n\n\
+        A task is alone in its group; depth 0 is no group. It wakes where it last ran, 2 ms after it slept,\n\
+        begins, and sleeps. Then it wakes on a CPU where its group was used, after it ran on another CPU.\n\n\
         | mitigation | depth | wakes | begins | sleeps | wakes elsewhere |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for mitigation in LOADS {
@@ -123,7 +129,9 @@ fn what_a_group_costs() {
         }
     }
     text.push_str(
-        "\n## By width\n\nSo many groups want the CPU, with a task each, beside a task of none that runs. The task of the last wakes; then the CPU looks who is next; then it ticks.\n\n\
+        "\n## By width\n\n\
+        Each of this many groups has a task that waits on the CPU, beside a running task of no group. The\n\
+        task of the last group wakes; then the CPU picks the next task; then it ticks.\n\n\
         | mitigation | groups | wakes | is next | ticks |\n|---|---|---|---|---|\n",
     );
     for mitigation in ["baseline", "shipped"] {

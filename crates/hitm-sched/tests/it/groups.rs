@@ -1,4 +1,4 @@
-//! Groups: what their entities weigh, what is counted of their load, and what is left of it.
+//! Groups: the weights of their entities, their counted load, and the load that they leave behind.
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
@@ -15,7 +15,7 @@ use crate::bench::{self, Sched, fair};
 
 type Bench = bench::Bench<Sched>;
 
-/// Bits that a weight has more in queues.
+/// The factor of the additional bits that a weight has in queues.
 const FINE: u32 = 1_024;
 
 fn weight(weight: u32) -> GroupWeight {
@@ -27,7 +27,7 @@ impl Bench {
         self.on(0, move |sched| sched.make_group(parent, self::weight(weight)))
     }
 
-    /// A task of nice 0 that runs on `cpu`, in a group, and may run on others.
+    /// Creates and runs a task of nice 0 on `cpu`, in a group. It may run on `others` too.
     fn runs(&self, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
         let attributes = fair(0, CpuSet::from_iter([CpuId(cpu)]), group);
@@ -40,7 +40,7 @@ impl Bench {
         })
     }
 
-    /// Waits, and ticks on `cpu` meanwhile.
+    /// Lets time pass with ticks on `cpu`.
     fn pass(&self, cpu: u32, millis: u64) {
         self.on(cpu, move |sched| {
             for _ in 0..millis {
@@ -61,12 +61,12 @@ impl Bench {
         load.on.into_iter().find(|on| on.cpu == CpuId(cpu)).expect("it was used there")
     }
 
-    /// Its queue's average on a CPU, in Linux's unit.
+    /// Returns the average of the group's queue on a CPU, in Linux's unit.
     fn average(&self, group: GroupId, cpu: u32) -> u64 {
         self.load_on(group, cpu).average >> self.load(group).load_bits
     }
 
-    /// The queue of a group on a CPU.
+    /// Returns the queue of a group on a CPU.
     fn level(&self, cpu: u32, group: Option<GroupId>) -> LevelSnapshot {
         let snapshot = self.on(0, Scheduling::snapshot);
         let fair = snapshot.queues[cpu as usize].fair.clone().expect("there are fair tasks");
@@ -93,7 +93,7 @@ fn queues_with_equal_loads_weigh_half_each() {
         let group = bench.group(None, 100);
         bench.runs(0, Some(group), &[]);
         bench.runs(1, Some(group), &[]);
-        // Each in turn: neither knows of the other before it has looked again.
+        // Each in turn: neither knows the other's load before it has read it again.
         for _ in 0..3 {
             bench.pass(0, 2);
             bench.pass(1, 2);
@@ -142,9 +142,9 @@ fn load_goes_with_a_task_that_moves() {
         bench.on(1, move |sched| sched.set_group(task, Some(to)));
         bench.pass(0, 3);
         let loads = [from, to].map(|group| bench.average(group, 0));
-        // An average is rounded down where a task takes it along.
+        // An average is rounded down when a task takes it along.
         assert!(loads[0] == 0 && (1_020..=1_024).contains(&loads[1]), "{mitigation}: {loads:?}");
-        // It sleeps, and goes elsewhere.
+        // It sleeps, and wakes on another CPU.
         bench.on(0, move |sched| {
             sched.begin_poll(task);
             sched.switch(Why::Block);
@@ -200,7 +200,8 @@ fn a_cpu_that_goes_counts_no_longer() {
     }
 }
 
-/// What is still counted of a queue that a task has left for good, within a millisecond of when its load was told.
+/// Returns the load that is still counted for a queue that a task has left for good, within a
+/// millisecond of the last update of its load.
 fn left_behind(mitigation: &str) -> GroupOnCpuSnapshot {
     let bench = Bench::new("core:2 pu:1", mitigation, true);
     let group = bench.group(None, 100);
@@ -208,7 +209,8 @@ fn left_behind(mitigation: &str) -> GroupOnCpuSnapshot {
     let task = bench.runs(0, Some(group), &[]);
     bench.on(0, move |sched| {
         sched.set_allowed(task, &CpuSet::from_iter([CpuId(1)]));
-        // It goes. Then the CPU, which idles while another has two tasks, looks after what it has.
+        // The task leaves. Then the CPU, which becomes idle while another CPU has two tasks,
+        // updates its loads.
         sched.switch(Why::Preempt);
         sched.switch(Why::Preempt);
     });
@@ -223,7 +225,8 @@ fn a_limit_leaves_nothing_behind() {
     }
 }
 
-/// Wrong, and so in Linux from v6.7 to v6.17: what a queue had when it was last allowed to tell is counted for as long as the group lives.
+/// This is a defect of Linux v6.7 to v6.17: the load that a queue had at its last permitted update
+/// is counted for as long as the group lives.
 #[test]
 fn the_first_limit_left_load_behind() {
     let left = left_behind("load-avg-ratelimit-leaks");

@@ -1,5 +1,6 @@
-//! What the searches for an idle CPU cost: how many CPUs a wakeup looks at, how many lines it touches, and on how many of them it misses, on
-//! machines of 2 to 4,096 CPUs. The tables stand in `docs/idle-search.md`.
+//! The cost of the searches for an idle CPU on machines of 2 to 4,096 CPUs: how many CPUs a wakeup
+//! examines, how many lines it touches, and on how many of them it misses. The tables are in
+//! `docs/idle-search.md`.
 
 use std::fmt::Write;
 use std::thread;
@@ -14,7 +15,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::bench::{Bench, fair};
 
-/// A machine's text, and with how many CPUs, if not its own number.
+/// A machine's text, and its number of CPUs if it is restricted.
 const MACHINES: [(&str, Option<usize>); 7] = [
     ("core:2 pu:1", None),
     ("l3:1 core:4 pu:2", None),
@@ -25,7 +26,7 @@ const MACHINES: [(&str, Option<usize>); 7] = [
     ("gnr-2x120", Some(4_096)),
 ];
 
-/// Which CPUs of the waker's LLC idle; those beyond it are busy.
+/// Which CPUs of the waker's LLC are idle. CPUs outside it are busy.
 #[derive(Clone, Copy, PartialEq)]
 enum Idle {
     AllButTheCore,
@@ -39,21 +40,22 @@ const STATES: [(Idle, &str); 3] = [
     (Idle::None, "none of the LLC idles"),
 ];
 
-/// CPUs looked at, lines touched and misses.
+/// Examined CPUs, touched lines and misses.
 type Found = [u64; 3];
 
 fn part_of_first(machine: &Topology, scope: Scope) -> &[CpuId] {
     machine.cpus_of(scope, machine.part_of(scope, CpuId(0)))
 }
 
-/// What CPU 0 touches, beside its own queue and the tasks, when it wakes a task that ran there last and may run anywhere. Another CPU has
-/// searched in vain before; CPU 0 has not, so that what others have written it has yet to see.
+/// Returns what CPU 0 touches, except its own queue and the tasks, when it wakes a task that last
+/// ran there and may run anywhere. Another CPU has searched before and found none. CPU 0 has not
+/// searched, so it has yet to see the other CPUs' stores.
 fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
     let mitigation = Mitigation::parse(search).expect(search);
     let bench = Bench::of(machine.clone(), false, |topology| mitigation.scheduler::<Simulated>(topology));
     let [core, llc] = [Scope::Core, Scope::Llc].map(|scope| part_of_first(machine, scope).to_vec());
     let (other, all) = (llc[1], machine.cpu_ids().collect::<CpuSet>());
-    // The first is made by one CPU, so that not every CPU makes the class.
+    // One CPU creates the first task, so that not every CPU creates the class.
     let task = bench.on(0, {
         let all = all.clone();
         move |sched| sched.create(&fair(0, all.clone(), None))
@@ -65,7 +67,7 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
         sched.begin_poll(next);
     });
     bench.on(other.0, move |sched| {
-        // Balance finds out how busy the LLC is.
+        // The balance measures how busy the LLC is.
         sched.tick();
         let in_vain = sched.create(&fair(0, all.clone(), None));
         assert!(sched.wake(in_vain));
@@ -88,7 +90,8 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
     [bench.sched.stats().sum(Count::Probe) - probes, lines as u64, accesses.misses]
 }
 
-/// The rows of a machine. Of the largest, where one takes seconds, those that differ in kind.
+/// Returns the rows of a machine. For the largest one, where a row takes seconds, it returns only
+/// the rows that differ in kind.
 fn rows(machine: &Topology) -> Vec<(&'static str, [Found; 3])> {
     let all = machine.cpus() <= 1_000;
     let searches = IDLE_SEARCHES
@@ -117,11 +120,12 @@ fn table(name: &str, cpus: Option<usize>) -> String {
 
 #[test]
 fn what_each_search_costs() {
-    let head = "# What a wakeup of a fair task looks at\n\n\
-        How many CPUs a wakeup looks at; then the lines that it touches beside the waker's own queue and the tasks, and after the slash \
-        the misses on them.\nThe waker runs where the woken task ran last. All CPUs were busy before, and another CPU of the LLC has searched in \
-        vain; what others have written\nthe waker has yet to see. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- idle_costs`, \
-        which compares it.\n";
+    let head = "# What a wakeup of a fair task examines\n\n\
+        How many CPUs a wakeup examines; then the lines that it touches, except the waker's own queue and\n\
+        the tasks, and after the slash the misses on these lines. The waker runs where the woken task last\n\
+        ran. All CPUs were busy before, and another CPU of the LLC has searched and found none. The waker\n\
+        has yet to see the other CPUs' stores.\n\n\
+        Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- idle_costs`, which compares it.\n";
     let tables: Vec<String> = MACHINES.iter().map(|&(name, cpus)| table(name, cpus)).collect();
     expect_file!["../../../../docs/idle-search.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));
 }

@@ -1,4 +1,4 @@
-//! The scheduler core from outside.
+//! Tests of the scheduler core from outside.
 
 mod alive;
 mod bench;
@@ -16,5 +16,5 @@ mod real_time_groups;
 mod recipes;
 mod run;
 
-/// How `cargo test` is told to run these.
+/// The options that make `cargo test` run these tests.
 const TARGET: &str = "-p hitm-sched --test it";

@@ -1,4 +1,4 @@
-//! Numbers of tasks, which are used again.
+//! Task numbers, which are used again.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,8 +12,8 @@ use hitm_topology::CpuId;
 
 use crate::bench::Bench;
 
-/// One CPU runs a task to its end, another is told of that by what is not in shared memory, gives the number back and makes the next task of
-/// it. The race detector watches.
+/// One CPU runs a task to its end. Another learns of that outside shared memory, gives the number
+/// back and creates the next task with it. The race detector is on.
 #[test]
 fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
     let bench = Bench::new("core:2 pu:1", "shipped", true);
@@ -30,16 +30,17 @@ fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
             ended.set(Some(task));
             return;
         }
-        // Long enough.
+        // Long enough for the other CPU.
         let left = Simulated::compute(Span::from_micros(100));
-        assert!(left.is_zero(), "nobody interrupts");
+        assert!(left.is_zero(), "no interrupt comes");
         let task = ended.get().expect("it has ended");
         sched.free(task);
         assert_eq!(sched.create(&attributes), task, "the number is used again");
     });
 }
 
-/// Half of the CPUs prepare tasks, and each has another, `distance` further on, that frees them: misses a task, by object.
+/// Half of the CPUs prepare tasks. For each of them, the CPU that is `distance` further on frees
+/// the tasks. Returns the misses per task, by object.
 fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
     const TASKS: u32 = 300;
     let bench = Bench::new("pack:2 l3:2 core:4 pu:1", "shipped", false);
@@ -64,7 +65,7 @@ fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
                 tasks.into_iter().for_each(|task| sched.free(task));
             }
             let rest = Simulated::compute(Span::from_micros(1));
-            assert!(rest.is_zero(), "nobody interrupts");
+            assert!(rest.is_zero(), "no interrupt comes");
         }
     });
     let results = bench.machine.results();

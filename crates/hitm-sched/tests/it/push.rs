@@ -1,4 +1,4 @@
-//! Pushes that were once forgotten.
+//! Regression tests for pushes that were forgotten.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Three {
         self.workers.visit(CpuId(cpu), || f(&*self.sched))
     }
 
-    /// A sleeping task that may run anywhere, as if it had slept on `cpu`.
+    /// Creates a sleeping task that may run anywhere, as if it had slept on `cpu`.
     fn task(&self, cpu: u32) -> TaskId {
         let allowed: CpuSet = (0..3).map(CpuId).collect();
         self.on(cpu, |sched| {
@@ -35,7 +35,7 @@ impl Three {
         })
     }
 
-    /// `cpu` takes its interrupts, and looks if it was asked to. What it runs then.
+    /// `cpu` takes its interrupts, and switches if it was asked to. Returns its running task.
     fn look(&self, cpu: u32) -> Option<TaskId> {
         self.on(cpu, |sched| sched.handle(Native::take_interrupts()));
         if self.on(cpu, |sched| sched.needs_resched()) {
@@ -45,7 +45,8 @@ impl Three {
     }
 }
 
-/// A wakeup leaves the push to a CPU that is about to look; the look finds that its task goes on all the same.
+/// A wakeup leaves the push to a CPU that is about to reschedule. That CPU then goes on with the
+/// same task, and must push all the same.
 #[test]
 fn a_look_that_changes_nothing_pushes() {
     let three = Three::new();
@@ -53,10 +54,10 @@ fn a_look_that_changes_nothing_pushes() {
     assert!(three.on(0, |sched| sched.wake(first)));
     assert_eq!(three.look(0), Some(first));
     assert!(three.on(1, |sched| sched.set_offline(CpuId(2))));
-    // CPU 0 is asked to look, since it goes; and comes back before it does.
+    // CPU 0 is asked to reschedule, since it goes offline. It comes back before it does so.
     assert!(three.on(1, |sched| sched.set_offline(CpuId(0))));
     three.on(1, |sched| sched.set_online(CpuId(0)));
-    // Its CPU has gone: it is queued on CPU 0, behind the first.
+    // Its own CPU is offline, so it is queued on CPU 0, behind the first.
     assert!(three.on(2, |sched| sched.wake(second)));
     assert_eq!(three.look(0), Some(first));
     assert_eq!(three.look(1), Some(second));

@@ -1,4 +1,4 @@
-//! Quotas: how long groups run that have one, who waits then, and what ends it.
+//! Quotas: how long groups with a quota run, which tasks wait then, and what ends the wait.
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
@@ -13,10 +13,10 @@ use hitm_topology::CpuId;
 
 use crate::alive::{Bench, MILLI, about, millis};
 
-/// What a CPU takes at a time, nanoseconds.
+/// The runtime that a CPU takes at a time, in nanoseconds.
 const SLICE: u64 = 5 * MILLI;
 
-/// So many milliseconds of each so many.
+/// A limit of `quota` milliseconds per `period` milliseconds.
 fn quota(quota: u64, period: u64) -> Option<GroupQuota> {
     Some(GroupQuota::new(millis(quota), millis(period)).expect("a limit"))
 }
@@ -28,7 +28,7 @@ impl Bench {
         self.on(0, move |sched| sched.set_group_quota(group, quota));
     }
 
-    /// Tasks that want to run for ever, one on each of so many CPUs.
+    /// Creates tasks that want to run forever, one on each of the first `cpus` CPUs.
     fn crowd(&self, cpus: u32, group: GroupId) {
         for cpu in 0..cpus {
             self.wake(self.task(cpu, Some(group), &[]));
@@ -39,12 +39,12 @@ impl Bench {
         self.snapshot(group).limit.expect("it had one")
     }
 
-    /// How long the group's tasks ran so far, nanoseconds.
+    /// Returns the run time of the group's tasks so far, in nanoseconds.
     fn ran(&self, group: GroupId) -> u64 {
         self.snapshot(group).on.iter().map(|on| on.ran).sum()
     }
 
-    /// Where the group is throttled.
+    /// Returns the CPUs on which the group is throttled.
     fn throttled(&self, group: GroupId) -> Vec<u32> {
         self.limit_of(group).on.iter().filter(|on| on.throttled).map(|on| on.cpu.0).collect()
     }
@@ -72,7 +72,7 @@ fn a_group_gets_its_quota_of_a_cpu_alone_and_beside_another_task() {
             (9..=10).contains(&periods) && (9..=11).contains(&throttles),
             "{periods} periods, {throttles} throttles"
         );
-        // The last one is not over.
+        // The last period is not over.
         let a_period = if crowded { 60 } else { 80 };
         about(throttled.as_picos() / 1_000, 19 * a_period * MILLI / 2, (a_period / 2 + 5) * MILLI);
     }
@@ -97,7 +97,7 @@ fn whoever_has_waited_longest_is_first() {
     bench.limit(group, quota(1, 10));
     bench.crowd(3, group);
     bench.pass(millis(300));
-    // A period's quota is one CPU's: each has had ten of thirty.
+    // Each period's quota goes to one CPU: each CPU has had ten of the thirty periods.
     for on in bench.snapshot(group).on {
         about(on.ran, 10 * MILLI, 2 * MILLI);
     }
@@ -131,7 +131,7 @@ fn another_limit_and_none_end_the_waiting() {
     let ran = bench.ran(inner);
     about(ran, MILLI, MILLI / 10);
     assert_eq!((bench.running(0), bench.running(1)), (None, None));
-    // Above it is limited still.
+    // The group above it is still limited.
     bench.limit(inner, None);
     bench.pass(millis(10));
     about(bench.ran(inner), ran, MILLI / 10);
@@ -185,7 +185,7 @@ fn a_cpu_that_goes_holds_nothing_back() {
     bench.on(stays, move |sched| assert!(sched.set_offline(CpuId(gone))));
     bench.calm();
     assert_eq!(bench.throttled(group), [0; 0]);
-    // It finds nothing there either.
+    // It finds no runtime on the other CPU either.
     bench.pass(millis(10));
     assert_eq!((bench.throttled(group), bench.running(stays)), (vec![stays], None));
     bench.pass(millis(900));
@@ -211,21 +211,21 @@ fn who_is_held_may_go_and_change() {
     bench.on(1, move |sched| sched.set_prio(weighed, Prio::NONE, Policy::Fair(Nice::new(10))));
     bench.pass(millis(1));
     assert_eq!(held(), 5);
-    // With a real-time priority that is lent it runs, and then waits again.
+    // With a lent real-time priority it runs, and afterwards waits again.
     bench.on(1, move |sched| sched.set_prio(lent, Prio(40), FAIR));
     bench.pass(millis(1));
     assert_eq!((bench.running(0), held()), (Some(lent), 4));
     bench.on(1, move |sched| sched.set_prio(lent, Prio::NONE, FAIR));
     bench.pass(millis(1));
     assert_eq!((bench.running(0), held()), (None, 5));
-    // In another group it runs, and one that comes from there does not.
+    // In another group it runs. A task that comes from that group does not.
     bench.on(1, move |sched| sched.set_group(moved, Some(to)));
     bench.pass(millis(1));
     assert_eq!((bench.running(0), held()), (Some(moved), 4));
     bench.on(1, move |sched| sched.set_group(moved, Some(from)));
     bench.pass(millis(1));
     assert_eq!((bench.running(0), held()), (None, 5));
-    // Nothing is left on the other CPU either.
+    // The other CPU has no runtime left either.
     bench.on(1, move |sched| sched.set_allowed(sent, &CpuSet::from_iter([CpuId(1)])));
     bench.pass(millis(1));
     assert_eq!((bench.running(1), held(), bench.throttled(from)), (None, 4, vec![0, 1]));
@@ -251,7 +251,7 @@ fn a_throttled_group_ends_with_its_last_task() {
         sched.free_group(group);
     });
     bench.calm();
-    assert_eq!(bench.throttled(group), [0], "with nobody in it");
+    assert_eq!(bench.throttled(group), [0], "with no task in it");
     bench.wake(sleeper);
     bench.on(0, |sched| _ = sched.switch(Why::Preempt));
     assert_eq!(bench.running(0), Some(runner));
@@ -265,7 +265,7 @@ fn a_throttled_group_ends_with_its_last_task() {
     bench.limit_of(group);
     assert!(bench.ran(group) > MILLI, "its limit is there for it");
     bench.on(0, move |sched| {
-        // Whether it is held or runs.
+        // Whether the task is throttled or runs.
         sched.set_group(sleeper, None);
     });
     assert!(!bench.snapshot(group).lives);
@@ -286,7 +286,7 @@ fn what_is_not_needed_goes_to_who_waits() {
     bench.crowd(1, group);
     bench.wake(brief);
     bench.pass(millis(1));
-    // It has taken 5 ms, and sleeps after one.
+    // It has taken 5 ms, and sleeps after 1 ms.
     bench.on(1, move |sched| {
         sched.begin_poll(brief);
         assert_eq!(sched.switch(Why::Block), None);

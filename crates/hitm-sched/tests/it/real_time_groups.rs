@@ -1,4 +1,5 @@
-//! Limits of groups' real-time tasks: how long these run, who has the CPU meanwhile, who runs all the same, and what ends the waiting.
+//! Limits of groups' real-time tasks: how long these tasks run, which tasks get the CPU meanwhile,
+//! which tasks run in spite of the limit, and what ends the throttling.
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
@@ -12,15 +13,15 @@ use hitm_topology::CpuId;
 
 use crate::alive::{Bench, MILLI, about, millis};
 
-/// What each case is run with.
+/// The mitigations that each case runs with.
 const MITIGATIONS: [&str; 3] = ["baseline", "pull-by-locks", "shipped"];
 
-/// What switches and the looks of other CPUs take, at most, in a second of some.
+/// The maximum time of switches and other CPUs' looks in about a second.
 const SLACK: u64 = MILLI;
 
 const FAIR: Policy = Policy::Fair(Nice::new(0));
 
-/// So many milliseconds of each so many.
+/// A limit of `runtime` milliseconds per `period` milliseconds.
 fn quota(runtime: u64, period: u64) -> Option<RealTimeQuota> {
     Some(RealTimeQuota::new(millis(runtime), millis(period)).expect("a limit"))
 }
@@ -31,7 +32,7 @@ fn fair_quota(quota: u64, period: u64) -> GroupQuota {
 }
 
 impl Bench {
-    /// What real-time tasks of `group` may run on each CPU.
+    /// Limits the run time of real-time tasks of `group` on each CPU.
     fn try_limit_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
         self.on(0, move |sched| sched.set_group_real_time(group, quota))
     }
@@ -40,42 +41,43 @@ impl Bench {
         self.try_limit_real_time(group, quota).expect("it fits");
     }
 
-    /// A group of its own with such a limit.
+    /// Creates a top-level group with such a limit.
     fn limited(&self, runtime: u64, period: u64) -> GroupId {
         let group = self.group(None);
         self.limit_real_time(group, quota(runtime, period));
         group
     }
 
-    /// A task that wants to run for ever: of `prio`, made on `cpu`, that may run there and on others.
+    /// Creates a task that wants to run forever: of `prio`, on `cpu`, where it may run, as on
+    /// `others`.
     fn real_time(&self, prio: i32, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let id = self.asleep(prio, cpu, group, others);
         self.wake(id);
         id
     }
 
-    /// As [`real_time`](Self::real_time), and it sleeps.
+    /// Creates a task like [`real_time`](Self::real_time), but asleep.
     fn asleep(&self, prio: i32, cpu: u32, group: Option<GroupId>, others: &[u32]) -> TaskId {
         let allowed: CpuSet = others.iter().copied().chain([cpu]).map(CpuId).collect();
         let attributes = Attributes { prio: Prio(prio), policy: Policy::Fifo, allowed, map: None, group };
         self.on(cpu, move |sched| sched.create(&attributes))
     }
 
-    /// A fair task that wants to run for ever.
+    /// Creates a fair task that wants to run forever.
     fn background(&self, cpu: u32) -> TaskId {
         let id = self.task(cpu, None, &[]);
         self.wake(id);
         id
     }
 
-    /// The real-time tasks that are held on a CPU.
+    /// Returns the throttled real-time tasks on a CPU.
     fn held_on(&self, cpu: u32) -> Vec<TaskId> {
         let mut held: Vec<TaskId> = self.look().queues[cpu as usize].held_real_time.iter().map(|&(_, id)| id).collect();
         held.sort_unstable();
         held
     }
 
-    /// Until a period of the group's, all of which end together, has just ended.
+    /// Runs until a period of the group has just ended. Its periods end together on all CPUs.
     fn pass_period(&self, group: GroupId) {
         let now = self.on(0, |_| Simulated::now());
         let on = self.snapshot(group).real_time.expect("it has a limit").on;
@@ -87,7 +89,7 @@ impl Bench {
         self.on(0, move |sched| sched.group_real_time_throttling(group))
     }
 
-    /// `cpu` runs what it is given for so long, and does not look.
+    /// `cpu` runs its task for this long without checking for anything.
     fn run_blindly(&self, cpu: u32, span: Span) {
         self.on(cpu, move |_| {
             let mut left = span;
@@ -150,10 +152,11 @@ fn two_groups_have_each_their_own() {
         let (free, fair) = (bench.asleep(30, 0, None, &[]), bench.background(0));
         bench.pass(millis(1_000));
         about(bench.task_ran(more), 300 * MILLI, SLACK);
-        // While the other runs a period passes that it does not use, and half of another.
+        // While the other group's task runs, one period passes that this group does not use, and
+        // half of another.
         about(bench.task_ran(less), 400 * MILLI, 10 * 10 * MILLI);
         about(bench.task_ran(fair), 1_000 * MILLI - bench.task_ran(more) - bench.task_ran(less), SLACK);
-        // One that is in no group has what they leave.
+        // A task in no group gets the time that they leave.
         let before = [more, less, fair].map(|id| bench.task_ran(id));
         bench.wake(free);
         bench.pass(millis(500));
@@ -182,7 +185,7 @@ fn a_limit_holds_for_all_that_is_below() {
         assert_eq!(bench.held_on(0), [urgent, beside]);
         let holders: Vec<GroupId> = bench.look().queues[0].held_real_time.iter().map(|&(holder, _)| holder).collect();
         assert!(holders.contains(&inner) && holders.contains(&outer), "each by the nearest: {holders:?}");
-        // The outer one holds both when the inner one has no limit any more.
+        // The outer group throttles both when the inner one has no limit any more.
         bench.limit_real_time(inner, None);
         bench.calm();
         assert_eq!(bench.held_on(0), [urgent, beside]);
@@ -216,7 +219,8 @@ fn what_does_not_fit_is_refused() {
     refused(other, 60, &format!("600 thousandths of a CPU are wanted for real-time tasks: 500 {left}"));
     bench.limit_real_time(other, quota(50, 100));
     bench.limit_real_time(beside, quota(20, 100));
-    // What is between has what is below, and takes no more of what is above.
+    // The group between has at least the demand of the groups below, and takes no more of its
+    // parent.
     bench.limit_real_time(between, quota(30, 100));
     refused(inner, 40, &format!("400 thousandths of a CPU are wanted for real-time tasks: 300 {left}"));
     bench.limit_real_time(between, None);
@@ -236,7 +240,7 @@ fn what_is_lent_a_priority_runs_on() {
         bench.pass(millis(50));
         assert_eq!((bench.held_on(0), bench.running(0)), (vec![owner, other], Some(fair_owner)));
         about(bench.task_ran(owner), 10 * MILLI, SLACK);
-        // Both kinds of owner, and nobody else of their group.
+        // Both kinds of owner run, and no other task of their group.
         bench.on(1, move |sched| sched.lend_prio(owner, Prio(5), Policy::Fifo));
         bench.pass(millis(20));
         assert_eq!((bench.held_on(0), bench.running(0)), (vec![other], Some(owner)));
@@ -244,7 +248,7 @@ fn what_is_lent_a_priority_runs_on() {
         bench.pass(millis(20));
         assert_eq!((bench.held_on(0), bench.running(0)), (vec![other], Some(fair_owner)));
         about(bench.task_ran(owner), 30 * MILLI, SLACK);
-        // As one that runs, and as one that waits.
+        // Once while it runs, and once while it waits.
         bench.on(1, move |sched| sched.set_prio(owner, Prio(20), Policy::Fifo));
         bench.calm();
         bench.on(1, move |sched| sched.set_prio(fair_owner, Prio::NONE, FAIR));
@@ -253,11 +257,12 @@ fn what_is_lent_a_priority_runs_on() {
         bench.on(1, move |sched| sched.lend_prio(other, Prio(5), Policy::Fifo));
         bench.pass(millis(20));
         bench.on(1, move |sched| sched.set_prio(other, Prio(30), Policy::Fifo));
-        // It runs, is held, and lets its equals go first: it has none there.
+        // It runs although its group is throttled, and yields to tasks of its priority: there are
+        // none.
         bench.on(0, move |sched| assert_eq!(sched.switch(Why::Yield), Some(fair_owner)));
         bench.pass(millis(20));
         assert_eq!((bench.held_on(0), bench.running(0)), (vec![owner, other], Some(fair_owner)));
-        // What they ran so is taken off too: 10 by itself, 60 lent.
+        // The time that they ran so is charged too: 10 ms without a lent priority, 60 ms with one.
         let used = bench.snapshot(group).real_time.expect("it has one").on[0].used;
         about(used, 70 * MILLI, SLACK);
         bench.pass_period(group);
@@ -295,7 +300,7 @@ fn no_cpu_takes_what_is_held() {
         for queue in &snapshot.queues {
             assert_eq!((queue.nr_running, queue.pushable.len(), queue.highest_curr), (0, 0, Prio::NONE));
         }
-        // Both stay where they are, and each CPU has its runtime.
+        // Both stay where they are, and each CPU has its own runtime.
         bench.pass(millis(980));
         about(bench.task_ran(first), 100 * MILLI, SLACK);
         about(bench.task_ran(second), 100 * MILLI, SLACK);
@@ -307,20 +312,21 @@ fn what_waits_goes_where_it_is_not_held() {
     for mitigation in MITIGATIONS {
         let bench = Bench::new("core:2 pu:1", mitigation);
         let group = bench.limited(10, 100);
-        // The group is throttled on the first CPU alone.
+        // The group is throttled only on the first CPU.
         let pinned = bench.real_time(20, 0, Some(group), &[]);
         bench.pass(millis(20));
         assert_eq!(bench.held_on(0), [pinned]);
-        // One that wakes there goes where it is not held.
+        // A task that wakes there goes to a CPU where it is not throttled.
         let wide = bench.real_time(30, 0, Some(group), &[1]);
         bench.pass(millis(1));
         assert_eq!(bench.running(1), Some(wide));
-        // One that is kept from there by something more urgent waits, though the first CPU idles.
+        // A task that a more urgent one keeps from that CPU waits, although the first CPU is idle.
         let urgent = bench.real_time(5, 1, None, &[]);
         bench.pass(millis(1));
         assert_eq!((bench.running(0), bench.running(1), bench.held_on(0)), (None, Some(urgent), vec![pinned]));
         assert_eq!(bench.look().queues[1].pushable, [wide]);
-        // When the period is over that CPU gets it; what it held is more urgent.
+        // When the period is over that CPU gets the task, but its own throttled task is more
+        // urgent.
         bench.pass_period(group);
         assert_eq!((bench.running(0), bench.held_on(0)), (Some(pinned), vec![]));
         bench.on(0, move |sched| {
@@ -361,7 +367,7 @@ fn no_cpu_pulls_what_it_would_hold() {
         let wide = bench.real_time(30, 1, Some(group), &[0]);
         bench.pass(millis(1));
         assert_eq!((bench.running(0), bench.running(1)), (Some(other), Some(urgent)));
-        // It becomes less urgent, and looks for what waits elsewhere.
+        // It becomes less urgent, and looks for waiting tasks elsewhere.
         bench.on(0, move |sched| {
             sched.begin_poll(other);
             assert_eq!(sched.switch(Why::Block), None);
@@ -379,7 +385,7 @@ fn a_cpu_that_is_refilled_pulls() {
         let group = bench.limited(10, 100);
         let pinned = bench.real_time(20, 0, Some(group), &[]);
         bench.pass(millis(20));
-        // Nobody is held there any more, and it is throttled.
+        // No task is throttled there any more, but the group still is.
         bench.on(1, move |sched| sched.set_group(pinned, None));
         bench.on(0, move |sched| {
             assert_eq!(sched.switch(Why::Preempt), Some(pinned));
@@ -431,7 +437,7 @@ fn who_is_held_may_go_and_change() {
         bench.on(1, move |sched| sched.set_prio(raised, Prio(1), Policy::RoundRobin));
         bench.pass(millis(1));
         assert_eq!((bench.running(0), held()), (None, 6));
-        // In another group it runs, and one that comes from there does not.
+        // In another group it runs. A task that comes from that group does not.
         bench.on(1, move |sched| sched.set_group(moved, Some(to)));
         bench.pass(millis(1));
         assert_eq!((bench.running(0), held()), (Some(moved), 5));
@@ -445,7 +451,7 @@ fn who_is_held_may_go_and_change() {
         bench.on(1, move |sched| sched.set_prio(fair, Prio(50), Policy::Fifo));
         bench.pass(millis(1));
         assert_eq!((bench.running(0), held()), (None, 6));
-        // On the other CPU it has what that has.
+        // On the other CPU it gets that CPU's runtime.
         bench.on(1, move |sched| sched.set_allowed(sent, &CpuSet::from_iter([CpuId(1)])));
         bench.pass(millis(1));
         assert_eq!((bench.running(1), held()), (Some(sent), 5));
@@ -496,7 +502,7 @@ fn what_is_run_too_long_is_taken_off_later() {
     assert_eq!(bench.running(0), Some(task));
     bench.run_blindly(0, millis(65));
     let before = [task, fair].map(|id| bench.task_ran(id));
-    // It owes 50: that is two periods and a half.
+    // It owes 50 ms, which is two periods and a half.
     bench.pass(millis(310));
     let after = [task, fair].map(|id| bench.task_ran(id));
     about(after[0] - before[0], 10 * MILLI, SLACK);
@@ -510,7 +516,7 @@ fn a_task_that_runs_learns_of_a_limit() {
         let group = bench.group(None);
         let task = bench.real_time(20, 1, Some(group), &[]);
         bench.pass(millis(1));
-        // It needs no tick so far: the other CPU sets the limit while this one runs.
+        // It has needed no tick so far. The other CPU sets the limit while this one runs.
         let began = bench.on(0, |_| Simulated::now());
         bench.each(move |cpu, sched| {
             if cpu == CpuId(0) {

@@ -1,8 +1,9 @@
-//! What each event of the scheduler touches, access by access, in the baseline: the simulated machine's counts.
+//! The accesses of each event of the scheduler in the baseline, by the simulated machine's counts.
 //!
-//! The tables are the recipes that everything else rests on: a line is hot because of what stands here. A row is a field with its
-//! loads, plain stores, read-modify-writes, and those of them that took the line from another core. Run queues and tasks are
-//! left out where the event is about what all CPUs share.
+//! The tables are the recipes behind all other results: they show why a line is hot. A row is a
+//! field with its loads, plain stores, read-modify-writes, and the accesses that took the line from
+//! another core. Run queues and tasks are left out where the event is about the words that all CPUs
+//! share.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +24,7 @@ use crate::bench;
 /// The baseline's scheduler.
 type Sched = Scheduler<Simulated, Baseline<Simulated, Parts<Packed<Simulated>, Counted<Simulated>>>>;
 
-/// What all CPUs share.
+/// The objects that all CPUs share.
 const SHARED: [&str; 4] = ["root_domain", "cpupri_mask", "rto_mask_bits", "cpu_to_pri"];
 
 /// Loads, stores, read-modify-writes, and grants that took the line from another core.
@@ -54,7 +55,7 @@ impl Bench {
         counts
     }
 
-    /// What `cpu` touches of `objects` while it does `f`.
+    /// Returns the accesses of `cpu` to `objects` while it does `f`.
     fn counted<R: 'static>(&self, objects: &[&str], cpu: u32, f: impl Fn(&Sched) -> R + 'static) -> (R, String) {
         let before = self.counts();
         let result = self.on(cpu, f);
@@ -75,12 +76,12 @@ impl Bench {
         (result, table)
     }
 
-    /// What `cpu` touches of what all share while it does `f`.
+    /// Returns the accesses of `cpu` to shared objects while it does `f`.
     fn touched<R: 'static>(&self, cpu: u32, f: impl Fn(&Sched) -> R + 'static) -> String {
         self.counted(&SHARED, cpu, f).1
     }
 
-    /// A sleeping task of level `level` that may run on `cpus`.
+    /// Creates a sleeping task of level `level` that may run on `cpus`.
     fn task(&self, level: i32, cpus: &[u32]) -> TaskId {
         let allowed: CpuSet = cpus.iter().map(|&cpu| CpuId(cpu)).collect();
         let prio = Prio(Prio::NONE.0 - level);
@@ -99,7 +100,7 @@ impl Bench {
         self.on(cpu, switch(why))
     }
 
-    /// Loads of a field that did not find their line.
+    /// Returns the loads of a field that missed its line.
     fn load_misses(&self, object: &str, field: &str) -> u64 {
         let results = self.machine.results();
         let lines = results.lines.iter().filter(|line| line.object == object);
@@ -182,11 +183,11 @@ fn a_pinned_task_wakes_on_an_idle_cpu() {
 #[test]
 fn a_second_task_wakes_on_a_busy_cpu() {
     let bench = Bench::new("core:2 pu:1");
-    // Level 2 keeps the scan short: levels 0 and 1.
+    // Level 2 keeps the scan short: it reads levels 0 and 1.
     let tasks: Vec<TaskId> = (0..3).map(|_| bench.task(2, &[0, 1])).collect();
     bench.run_on(0, tasks[0]);
     bench.run_on(1, bench.task(2, &[1]));
-    // Nowhere to go: queued behind the first, announced, and pushed in vain.
+    // No CPU can take it: it is queued behind the first, advertised, and pushed in vain.
     expect![[r#"
         root_domain.cpupri.pri_to_cpu[0].count 3 0 0 0
         root_domain.cpupri.pri_to_cpu[1].count 3 0 0 0
@@ -196,7 +197,7 @@ fn a_second_task_wakes_on_a_busy_cpu() {
         rto_mask_bits.cpus.word[0]             0 0 1 0
     "#]]
     .assert_eq(&bench.touched(0, wake(tasks[1])));
-    // The third finds the CPU announced.
+    // The CPU is already advertised when the third task comes.
     expect![[r#"
         root_domain.cpupri.pri_to_cpu[0].count 3 0 0 0
         root_domain.cpupri.pri_to_cpu[1].count 3 0 0 0
@@ -276,7 +277,8 @@ fn a_lone_owner_is_boosted() {
     .assert_eq(&bench.touched(1, move |sched| sched.set_prio(owner, Prio(90), Policy::Fifo)));
 }
 
-/// Three CPUs that run a task each of one level, and a fourth task behind that of CPU 0, which may go to CPU 1.
+/// Three CPUs run one task each, all of one level. A fourth task waits behind that of CPU 0 and may
+/// go to CPU 1.
 fn overloaded() -> (Bench, TaskId) {
     let bench = Bench::new("core:3 pu:1");
     let (first, behind) = (bench.task(2, &[0, 1]), bench.task(2, &[0, 1]));
@@ -287,7 +289,7 @@ fn overloaded() -> (Bench, TaskId) {
     (bench, behind)
 }
 
-/// CPU 2 idles, while CPU 0 is overloaded: it starts the chain.
+/// CPU 2 becomes idle while CPU 0 is overloaded: it starts the chain.
 #[test]
 fn a_puller_wins() {
     let (bench, _) = overloaded();
@@ -319,7 +321,7 @@ fn a_puller_wins() {
 fn a_chain_is_under_way() {
     let (bench, behind) = overloaded();
     bench.switch(2, Why::Block);
-    // CPU 1 idles too: it adds its request and leaves the rest to the chain.
+    // CPU 1 becomes idle too: it adds its request and leaves the rest to the chain.
     expect![[r#"
         cpu_to_pri.cpu[1]                      1 1 0 1
         cpupri_mask.level[0].word[0]           0 0 1 1
@@ -339,7 +341,7 @@ fn a_chain_is_under_way() {
         rto_mask_bits.cpus.word[0]             1 0 0 0
     "#]]
     .assert_eq(&bench.touched(1, switch(Why::Block)));
-    // The chain arrives where it was sent: the task goes to CPU 1.
+    // The chain arrives at its target: the task goes to CPU 1.
     let push = |sched: &Sched| sched.handle(Simulated::take_interrupts());
     expect![[r#"
         cpu_to_pri.cpu[1]                      1 1 0 1
@@ -362,7 +364,8 @@ fn a_chain_is_under_way() {
     assert_eq!(bench.switch(1, Why::Preempt), Some(behind));
 }
 
-/// A starter is at work: the next one adds its request, fails, and takes the line from everybody all the same.
+/// While a starter is at work the next puller adds its request and fails. It takes the line from
+/// the other CPUs all the same.
 #[test]
 fn a_puller_that_loses_takes_the_line() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -374,7 +377,8 @@ fn a_puller_that_loses_takes_the_line() {
         root_domain.rto_loop_start 0 0 1 0
     "#]]
     .assert_eq(&bench.touched(1, |sched| assert_eq!(sched.root_domain().request_push(CpuId(1)), None)));
-    // CPU 0 had the line to itself, and fetches it back; then the failing operation alone does the same to it.
+    // CPU 0 had the line to itself, and fetches it back. Then the failing operation alone has the
+    // same effect.
     expect![[r#"
         root_domain.rto_loop_start 0 1 0 1
     "#]]
@@ -396,7 +400,8 @@ fn a_puller_that_loses_takes_the_line() {
     assert_eq!(bench.load_misses("root_domain", "rto_loop_start"), 1, "the load of CPU 0");
 }
 
-/// A wakeup from another CPU locks the queue where the task goes, and its CPU fetches the lock back.
+/// A wakeup from another CPU locks the task's new queue, and that queue's CPU fetches the lock
+/// back.
 #[test]
 fn a_remote_queue_is_locked() {
     let bench = Bench::new("core:2 pu:1");
@@ -413,7 +418,7 @@ fn a_remote_queue_is_locked() {
     expect!["rq[0].lock 1 1 1 1"].assert_eq(&lock(&table));
 }
 
-/// Invariant 7 of cpupri: a queue whose most urgent priority stays writes nothing.
+/// Invariant 7 of cpupri: a queue whose most urgent priority stays the same writes nothing.
 #[test]
 fn a_less_urgent_task_leaves_the_level() {
     let bench = Bench::new("core:1 pu:1");

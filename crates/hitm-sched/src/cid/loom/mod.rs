@@ -1,8 +1,8 @@
-//! Model checks of concurrency ids: that two running tasks never have one, that one is given back once, and that what was done with its
-//! data is seen by its next owner.
+//! Model checks of concurrency ids: two running tasks never have the same id, an id is given back
+//! once, and the next owner sees what the last one did with the id's data.
 //!
-//! The threads are CPUs; a CPU's calls are ordered by its queue's lock. The race detector checks the first and the last claim: every
-//! owner of an id writes a word of it.
+//! The threads are CPUs. A CPU's calls are ordered by its queue's lock. The race detector checks
+//! the first and the last claim: every owner of an id writes a word of that id.
 //!
 //! | variants | models and broken variants |
 //! |---|---|
@@ -27,12 +27,13 @@ mod per_cpu;
 mod shipped;
 mod visit;
 
-const ALONE: &str = "ids: two running tasks have two, and each sees what the last owner did";
-const ONCE: &str = "ids: what is taken is held, and given back once";
+const ALONE: &str = "ids: two running tasks have two, and each sees the last owner's work";
+const ONCE: &str = "ids: a taken id is held, and given back once";
 
 const MAP: MapId = MapId(0);
 
-/// Two tasks of a map on a machine of three CPUs: with one id to spare nobody waits for one.
+/// Two tasks of a map on a machine of three CPUs. There is one id to spare, so no task waits for
+/// one.
 struct World {
     ids: Box<dyn Allocator<Loom>>,
     is_swept: bool,
@@ -48,7 +49,7 @@ impl Runs for World {
     }
 }
 
-/// Nobody else is there, or need be looked at.
+/// A walk without other tasks and CPUs.
 struct Alone;
 
 impl Walk<Loom> for Alone {
@@ -80,7 +81,7 @@ fn every_cpu() -> CpuSet {
 }
 
 impl World {
-    /// Both tasks have joined; neither has run.
+    /// Creates a world in which both tasks have joined and neither has run.
     fn new(variant: Variant) -> Arc<Self> {
         let world = Self {
             ids: allocator(variant),
@@ -96,14 +97,14 @@ impl World {
         Arc::new(world)
     }
 
-    /// As [`World::new`], and `task` has run on CPU 0.
+    /// Creates a world like [`World::new`], in which `task` has run on CPU 0.
     fn after(variant: Variant, task: usize) -> Arc<Self> {
         let world = Self::new(variant);
         world.run(0, task);
         world
     }
 
-    /// `cpu` goes over to `task`, and the task uses what belongs to its id.
+    /// `cpu` switches to `task`, and the task uses its id's data.
     fn enter(&self, cpu: usize, task: usize) {
         if self.is_swept {
             running::set::<Loom>(&self.curr[cpu], Some(MAP));
@@ -112,7 +113,7 @@ impl World {
         self.use_data(task);
     }
 
-    /// `task`, which runs, uses what belongs to its id.
+    /// `task`, which runs, uses its id's data.
     fn use_data(&self, task: usize) {
         let id = self.tasks[task].cid.get();
         require(id < 3, format_args!("id {id} of three CPUs"));
@@ -134,9 +135,9 @@ impl World {
     }
 }
 
-/// What a model's threads share.
+/// The data that a model's threads share.
 trait Shared: Send + Sync + 'static {
-    /// Nothing is in flight: what must hold then.
+    /// Checks what must hold in a quiescent state.
     fn look(&self);
 }
 
@@ -151,7 +152,7 @@ fn require_taken_is_held(ids: &dyn Allocator<Loom>, walk: &dyn Walk<Loom>) {
     require(map.taken == map.held, format_args!("ids {:?} are taken, {:?} are held", map.taken, map.held));
 }
 
-/// `own` on CPU 0 beside `other` on CPU 1.
+/// Runs `own` on CPU 0 beside `other` on CPU 1.
 fn beside<W: Shared>(
     property: &'static str,
     world: impl Fn() -> Arc<W> + Send + Sync + 'static,
@@ -169,7 +170,7 @@ fn beside<W: Shared>(
     .preemptions(3)
 }
 
-/// Both CPUs need one.
+/// Both CPUs need an id.
 fn both(variant: Variant) -> Model {
     beside(ALONE, move || World::new(variant), |world| world.run(0, 0), |world| world.run(1, 1))
 }

@@ -1,6 +1,8 @@
-//! Ids that tasks own, then CPUs, then tasks again: one CPU switches while another makes and ends tasks, and so visits it.
+//! Ids that tasks own, then CPUs, then tasks again. One CPU switches while another creates and ends
+//! tasks, and so visits it.
 //!
-//! Two tasks may run at once, on a machine of four CPUs: a third task has CPUs own ids, and when one alone is left it owns its own again.
+//! Two tasks may run at once on a machine of four CPUs. A third task makes CPUs own ids. When only
+//! one task is left it owns its id again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,19 +18,19 @@ use super::super::{Allocator, TaskIds};
 use super::{ALONE, MAP, Shared, beside, require_taken_is_held};
 use crate::task::TaskId;
 
-const SETTLED: &str = "ids: after a change they are owned as is wanted, and in transit nowhere";
+const SETTLED: &str = "ids: after a change the wanted kind owns them, and none is in transit";
 
-/// CPUs that the tasks may use, of four.
+/// The number of CPUs that the tasks may use, of four.
 const USED: usize = 2;
 const MACHINE: &str = "core:4 pu:1";
 
 /// The CPU of each task.
 pub(super) const HOMES: [usize; 3] = [0, 1, 1];
 
-/// A CPU, under its queue's lock.
+/// A CPU's queue. Its words are under its lock.
 pub(super) struct Queue {
     pub(super) lock: RawSpinLock<Loom>,
-    /// The task that runs, and one; 0 for none.
+    /// The running task plus one; 0 for none.
     pub(super) curr: LoomPlain<u32>,
 }
 
@@ -36,7 +38,7 @@ pub(super) struct World {
     ids: OwnedIds<Loom>,
     pub(super) queues: [Queue; USED],
     pub(super) tasks: [TaskIds<Loom>; HOMES.len()],
-    /// By id: the task that runs with it, and one.
+    /// By id: the task that runs with it, plus one.
     data: [LoomPlain<u32>; 4],
 }
 
@@ -45,7 +47,7 @@ fn used() -> CpuSet {
 }
 
 impl World {
-    /// The first two tasks own ids; they run, each on its CPU.
+    /// Creates a world in which the first two tasks own ids. They run, each on its CPU.
     fn of_tasks() -> Arc<Self> {
         let topology = hitm_topology::parse(MACHINE).expect("a machine");
         let world = Self {
@@ -61,11 +63,11 @@ impl World {
         Arc::new(world)
     }
 
-    /// CPUs own ids, of two tasks; they run, each on its CPU.
+    /// Creates a world in which CPUs own the ids of two tasks. They run, each on its CPU.
     fn of_cpus() -> Arc<Self> {
         let world = Self::of_tasks();
         world.make(2);
-        // What was in transit is handed over.
+        // Ids in transit pass to their new owners.
         for task in 0..2 {
             world.again(task);
         }
@@ -78,12 +80,12 @@ impl World {
         self.ids.join(TaskId(task as u32), &self.tasks[task], &used(), self);
     }
 
-    /// A task that does not run is gone.
+    /// Removes a task that does not run.
     fn forget(&self, task: usize) {
         self.ids.leave(TaskId(task as u32), &self.tasks[task], self);
     }
 
-    /// Its CPU goes over to `task`, and the task uses what belongs to its id.
+    /// The task's CPU switches to `task`, and the task uses its id's data.
     fn enter(&self, task: usize) {
         let home = HOMES[task];
         {
@@ -94,7 +96,7 @@ impl World {
         self.expect_user(task, 0, task as u32 + 1);
     }
 
-    /// Its CPU leaves `task`.
+    /// The task's CPU leaves `task`.
     fn leave(&self, task: usize, ends: bool) {
         let home = HOMES[task];
         self.expect_user(task, task as u32 + 1, 0);
@@ -113,7 +115,7 @@ impl World {
         self.forget(task);
     }
 
-    /// Who uses the id of `task` changes.
+    /// Requires that the user of the id of `task` is `before`, and changes it to `now`.
     fn expect_user(&self, task: usize, before: u32, now: u32) {
         let data = &self.data[self.tasks[task].cid.get() as usize];
         let user = data.get();
@@ -125,7 +127,7 @@ impl World {
 impl Shared for World {
     fn look(&self) {
         let (mode, _) = self.ids.mode();
-        require_of(SETTLED, mode & TRANSIT == 0, "the mode is in transit at rest");
+        require_of(SETTLED, mode & TRANSIT == 0, "the mode is in transit in a quiescent state");
         let by_cpus = mode & ON_CPU != 0;
         let require_settled = |who: &str, number: usize, held: u32, runs: bool| {
             let is_old = if by_cpus { who == "task" && is_tasks(held) } else { is_cpus(held) };
@@ -143,19 +145,19 @@ impl Shared for World {
     }
 }
 
-/// CPU 0 leaves its task and takes it up again.
+/// CPU 0 leaves its task and runs it again.
 fn switches(world: &World) {
     world.again(0);
 }
 
-/// CPU 1 makes a task, so that CPUs own ids, and goes over to it.
+/// CPU 1 creates a task, so CPUs own ids from then on, and switches to it.
 fn makes_one(world: &World) {
     world.make(2);
     world.leave(1, false);
     world.enter(2);
 }
 
-/// CPU 1 ends its task, so that the other one owns its id again, and goes over to a new one.
+/// CPU 1 ends its task, so the other task owns its id again, and switches to a new one.
 fn ends_one(world: &World) {
     world.end(1);
     world.make(2);
@@ -170,7 +172,7 @@ fn to_tasks(property: &'static str) -> Model {
     beside(property, World::of_cpus, switches, ends_one)
 }
 
-/// Both changes, while a task runs or does not.
+/// Both changes, with and without a running task.
 fn there_and_back() -> Model {
     let other = |world: &World| {
         world.make(2);
@@ -196,7 +198,7 @@ fn broken_ids_are_noticed() {
     let begins = |mode: u32| settles(mode | TRANSIT);
     let visit = Site::new("cid/loom/visit.rs", Op::Load, Ordering::Acquire);
     let unlock = Site::new("lock.rs", Op::Store, Ordering::Release);
-    // That a change fences no row shows: the locks of its visits order it already.
+    // No row needs the fences of a change: the locks of its visits already order it.
     let rows = [
         row("CPUs own ids at once", Defect::lose(begins(ON_CPU)), to_cpus(SETTLED), Property),
         row("tasks own ids at once", Defect::lose(begins(0)), to_tasks(SETTLED), Property),
@@ -209,15 +211,15 @@ fn broken_ids_are_noticed() {
         row("a bit is given back Relaxed", Defect::relax(bits(Op::And, Ordering::Release)), to_tasks(ALONE), Race),
     ];
     expect![[r#"
-        defect                                    | property                                                                | caught by
-        CPUs own ids at once                      | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        tasks own ids at once                     | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        to CPUs: a visit, and then transit        | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        to tasks: a visit, and then transit       | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        transit does not end                      | ids: after a change they are owned as is wanted, and in transit nowhere | loom, property
-        a task is visited, its lock taken Relaxed | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
-        a CPU is visited, its lock taken Relaxed  | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
-        a bit is taken Relaxed                    | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
-        a bit is given back Relaxed               | ids: two running tasks have two, and each sees what the last owner did  | loom, data race
+        defect                                    | property                                                              | caught by
+        CPUs own ids at once                      | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        tasks own ids at once                     | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        to CPUs: a visit, and then transit        | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        to tasks: a visit, and then transit       | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        transit does not end                      | ids: after a change the wanted kind owns them, and none is in transit | loom, property
+        a task is visited, its lock taken Relaxed | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
+        a CPU is visited, its lock taken Relaxed  | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
+        a bit is taken Relaxed                    | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
+        a bit is given back Relaxed               | ids: two running tasks have two, and each sees the last owner's work  | loom, data race
     "#]].assert_eq(&table(&rows));
 }

@@ -1,4 +1,4 @@
-//! Ids that CPUs keep, while others take them away.
+//! Ids that CPUs keep while other CPUs take them away.
 
 use std::sync::atomic::Ordering;
 
@@ -10,17 +10,17 @@ use hitm_topology::CpuId;
 use super::super::Variant;
 use super::{ALONE, ONCE, Shared, World, beside};
 
-/// CPU 0 has kept an id. It takes it up again, while CPU 1 sweeps and then looks for one.
+/// CPU 0 has kept an id. It takes the id up again while CPU 1 sweeps and then looks for one.
 fn swept(variant: Variant) -> Model {
     let other = |world: &World| {
-        // The time at which ids are too old is the allocator's; a scan of its own would find nothing here.
+        // The allocator decides when ids are too old. A scan of its own would find nothing here.
         world.ids.take_away(CpuId(0), world);
         world.run(1, 1);
     };
     beside(ALONE, move || World::after(variant, 0), |world| world.run(0, 0), other)
 }
 
-/// As [`swept`], by a third CPU: what was done with the id's data comes to CPU 1 by way of it.
+/// As [`swept`], but a third CPU sweeps: CPU 1 sees the work with the id's data through that CPU.
 fn swept_by_another() -> Model {
     Model::new(ALONE, || {
         let world = World::after(Variant::Baseline, 0);
@@ -35,7 +35,7 @@ fn swept_by_another() -> Model {
     .preemptions(2)
 }
 
-/// A task has run on CPU 0 and moves to CPU 1 with its id, while CPU 0 goes over to the other one.
+/// A task has run on CPU 0 and moves to CPU 1 with its id, while CPU 0 switches to the other task.
 fn moved(variant: Variant) -> Model {
     let other = |world: &World| {
         world.ids.arrive(CpuId(1), CpuId(0), &world.tasks[1], 2, world);
@@ -44,7 +44,7 @@ fn moved(variant: Variant) -> Model {
     beside(ALONE, move || World::after(variant, 1), |world| world.run(0, 0), other)
 }
 
-/// The task of CPU 0 ends, while CPU 1 sweeps.
+/// The task of CPU 0 ends while CPU 1 sweeps.
 fn ended(variant: Variant) -> Model {
     let running = move || {
         let world = World::new(variant);
@@ -76,8 +76,8 @@ fn broken_ids_are_noticed() {
     let told = |op, order| Site::new("cid/loom/mod.rs", op, order);
     let own = |op, order| Site::new("cid/per_cpu.rs", op, order);
     let bits = |op, order| Site::new("cid/bits.rs", op, order);
-    // That what runs is told with Release and read with Acquire no row shows: loom never runs another thread between a store and the
-    // fence behind it.
+    // No row needs the Release and the Acquire of the running map: loom never runs another thread
+    // between a store and the fence after it.
     let rows = [
         row("a switch does not fence", Defect::relax(told(Op::Fence, Ordering::SeqCst)), swept(Variant::Baseline)),
         row("a remote clear does not fence", Defect::relax(own(Op::Fence, Ordering::SeqCst)), swept(Variant::Baseline)),
@@ -86,11 +86,11 @@ fn broken_ids_are_noticed() {
         row("a bit is given back Relaxed", Defect::relax(bits(Op::And, Ordering::Release)), swept_by_another()),
     ];
     expect![[r#"
-        defect                        | property                                                               | caught by
-        a switch does not fence       | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a remote clear does not fence | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a move does not fence         | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a bit is taken Relaxed        | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        a bit is given back Relaxed   | ids: two running tasks have two, and each sees what the last owner did | loom, data race
+        defect                        | property                                                             | caught by
+        a switch does not fence       | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a remote clear does not fence | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a move does not fence         | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a bit is taken Relaxed        | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a bit is given back Relaxed   | ids: two running tasks have two, and each sees the last owner's work | loom, data race
     "#]].assert_eq(&table(&rows));
 }

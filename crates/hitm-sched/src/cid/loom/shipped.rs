@@ -1,4 +1,4 @@
-//! Ids that stay where they were used last.
+//! Ids that stay where they were last used.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::super::{Allocator, NONE, TaskIds, Variant};
 use super::{ALONE, Alone, MAP, World, beside, every_cpu, topology};
 use crate::task::TaskId;
 
-/// CPU 0 takes up again what CPU 1 takes for its own task, which had it last.
+/// CPU 0 takes up its id again, while CPU 1 takes it for its own task, which used it last.
 fn followed() -> Model {
     let world = || {
         let world = World::after(Variant::Shipped, 0);
@@ -24,7 +24,8 @@ fn followed() -> Model {
     beside(ALONE, world, |world| world.run(0, 0), |world| world.run(1, 1))
 }
 
-/// A task runs and goes, and another one comes, which may need the id: what the first did is carried on by the words' changes between.
+/// A task runs and leaves, and another one comes, which may need the id. The changes of the word
+/// between them carry on what the first task published.
 fn replaced() -> Model {
     let world = || {
         let world = World::new(Variant::Shipped);
@@ -39,7 +40,7 @@ fn replaced() -> Model {
     };
     let other = |world: &World| {
         world.ids.join(TaskId(0), &world.tasks[1], &every_cpu(), &Alone);
-        // A search that fails goes on, and loom shows it old values for ever.
+        // A failing search repeats, and loom shows it old values forever.
         let ids = world.ids.snapshot(&Alone);
         if ids.taken.is_empty() && ids.bound > 0 {
             world.run(1, 1);
@@ -50,12 +51,12 @@ fn replaced() -> Model {
 
 const BELOW: &str = "ids: there are as many as tasks may run at once";
 
-/// A task runs with id 1 on CPU 0, and the other one leaves.
+/// A task runs with id 1 on CPU 0, and the other task leaves.
 fn shrunk() -> Model {
     let world = || {
         let world = World::after(Variant::Shipped, 1);
         world.tasks[1].last_cid.set(NONE);
-        // CPU 1 has id 0 taken away from CPU 0, so that CPU 0 has 1.
+        // CPU 1 takes id 0 away from CPU 0, so CPU 0 has id 1.
         world.enter(1, 1);
         world.enter(0, 0);
         world.leave(0, 0, false);
@@ -65,7 +66,7 @@ fn shrunk() -> Model {
     beside(BELOW, world, |world| world.run(0, 0), |world| world.ids.leave(TaskId(0), &world.tasks[1], &Alone))
 }
 
-/// A task joins and leaves again, as another one does.
+/// One task joins and leaves again while another does the same.
 fn churned() -> Model {
     Model::new(BELOW, || {
         let ids = Arc::new(ShippedIds::<Loom>::new(MAP, topology()));
@@ -115,24 +116,29 @@ fn broken_ids_are_noticed() {
     let row = |name, defect, model: Model, caught_by| Row { name, defect, model, caught_by };
     let own = |op, order| Site::new("cid/shipped.rs", op, order);
     let rows = [
-        row("ours is taken Relaxed", Defect::relax(own(Op::CompareExchange, Ordering::Acquire)), followed(), Race),
-        row("ours is left Relaxed", Defect::relax(own(Op::And, Ordering::Release)), followed(), Race),
-        row("ours is left Relaxed, for a new task", Defect::relax(own(Op::And, Ordering::Release)), replaced(), Race),
-        row("who joins needs none", Defect::lose(own(Op::Sub, Ordering::Relaxed).with(LEFT.into())), grown(), Property),
+        row("an id is taken Relaxed", Defect::relax(own(Op::CompareExchange, Ordering::Acquire)), followed(), Race),
+        row("an id is left Relaxed", Defect::relax(own(Op::And, Ordering::Release)), followed(), Race),
+        row("an id is left Relaxed, for a new task", Defect::relax(own(Op::And, Ordering::Release)), replaced(), Race),
         row(
-            "who leaves needs one",
+            "a task that joins needs none",
+            Defect::lose(own(Op::Sub, Ordering::Relaxed).with(LEFT.into())),
+            grown(),
+            Property,
+        ),
+        row(
+            "a task that leaves needs one",
             Defect::lose(own(Op::Add, Ordering::Relaxed).with(LEFT.into())),
             churned(),
             Property,
         ),
     ];
     expect![[r#"
-        defect                               | property                                                               | caught by
-        ours is taken Relaxed                | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        ours is left Relaxed                 | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        ours is left Relaxed, for a new task | ids: two running tasks have two, and each sees what the last owner did | loom, data race
-        who joins needs none                 | ids: there are as many as tasks may run at once                        | loom, property
-        who leaves needs one                 | ids: there are as many as tasks may run at once                        | loom, property
+        defect                                | property                                                             | caught by
+        an id is taken Relaxed                | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        an id is left Relaxed                 | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        an id is left Relaxed, for a new task | ids: two running tasks have two, and each sees the last owner's work | loom, data race
+        a task that joins needs none          | ids: there are as many as tasks may run at once                      | loom, property
+        a task that leaves needs one          | ids: there are as many as tasks may run at once                      | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }

@@ -1,4 +1,5 @@
-//! Visits of tasks and CPUs, each under its queue's lock: a file of its own, so that a defect may be of their locks alone.
+//! Visits of tasks and CPUs, each under its queue's lock. They are in a file of their own, so that
+//! a defect can apply to their locks alone.
 
 use hitm_loom::Loom;
 use hitm_memory::PlainWord;
@@ -16,7 +17,7 @@ impl Walk<Loom> for World {
     }
 
     fn with_cpu(&self, cpu: CpuId, _map: MapId, f: &mut dyn FnMut(Option<&TaskIds<Loom>>)) {
-        // Nobody is ever on the others.
+        // No task is ever on the other CPUs.
         let Some(queue) = self.queues.get(cpu.index()) else { return f(None) };
         let _guard = queue.lock.lock();
         f(queue.curr.get().checked_sub(1).map(|task| &self.tasks[task as usize]));

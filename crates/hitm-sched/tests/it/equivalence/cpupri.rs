@@ -27,7 +27,7 @@ enum Call {
         allowed: CpuSet,
         here: CpuId,
     },
-    /// With the CPUs that fit.
+    /// Searches with the set of CPUs that fit.
     FindFitting {
         prio: Prio,
         allowed: CpuSet,
@@ -36,7 +36,7 @@ enum Call {
     },
 }
 
-/// The plain model: nothing but levels.
+/// The plain model: only levels.
 struct Model {
     levels: BTreeMap<CpuId, Level>,
     active: CpuSet,
@@ -47,7 +47,8 @@ impl Model {
         self.levels.iter().filter(|&(_, &at)| at == Level(level)).map(|(&cpu, _)| cpu).collect()
     }
 
-    /// The allowed CPUs at each level below `prio`'s, lowest first, but for levels that have none.
+    /// Returns the allowed CPUs at each level below `prio`'s, lowest first, without levels that
+    /// have none.
     fn below(&self, prio: Prio, allowed: &CpuSet) -> impl Iterator<Item = CpuSet> {
         (0..prio.level().0).map(|level| both(&self.at(level), allowed)).filter(|cpus| !cpus.is_empty())
     }
@@ -69,7 +70,7 @@ fn both(one: &CpuSet, other: &CpuSet) -> CpuSet {
     one.iter().filter(|&cpu| other.contains(cpu)).collect()
 }
 
-/// A level that CPUs are often at, or any: few levels make CPUs meet.
+/// Returns a level that CPUs are often at, or any level. With few levels CPUs meet more often.
 fn any_level(random: &mut Random) -> Level {
     match random.below(3) {
         0 => Level(random.below(Level::COUNT as u64) as u32),
@@ -134,7 +135,7 @@ fn check<V: CpupriVecs<Native>>(topology: &Topology, form: CpupriForm, calls: &[
     at_rest(&cpupri, &vecs, &model);
 }
 
-/// Invariant 1 of `src/cpupri.rs`, of the bits and the counts themselves.
+/// Checks invariant 1 of `src/cpupri.rs` on the bits and the counts themselves.
 fn at_rest<V: CpupriVecs<Native>>(cpupri: &Cpupri<Native>, vecs: &V, model: &Model) {
     for level in (0..Level::COUNT as u32).map(Level) {
         let expect = model.at(level.0);
@@ -143,13 +144,14 @@ fn at_rest<V: CpupriVecs<Native>>(cpupri: &Cpupri<Native>, vecs: &V, model: &Mod
     }
 }
 
-/// Every form of the sets beside whole counts, every form of the counts beside whole sets, and both in the same form.
+/// Returns every form of the sets with whole counts, every form of the counts with whole sets, and
+/// every form for both.
 fn forms() -> Vec<CpupriForm> {
     let pairs = Form::all().flat_map(|form| [(form, Form::WHOLE), (Form::WHOLE, form), (form, form)]);
     let encoded = pairs.flat_map(|(mask, count)| {
         [Encoding::Zeros, Encoding::ForeignOnes].map(|encoding| CpupriForm { mask, count, encoding })
     });
-    // Bytes are not encoded.
+    // Bytes have no encoding.
     encoded.filter(|form| form.encoding == Encoding::Zeros || matches!(form.mask, Form::Words(_))).collect()
 }
 

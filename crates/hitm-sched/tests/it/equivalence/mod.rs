@@ -1,9 +1,10 @@
-//! Variants are parameters: after the same single-threaded history every one of them gives the same answers, and they are
-//! those of a plain model.
+//! Variants are parameters. After the same single-threaded history every variant gives the same
+//! answers as a plain model.
 //!
 //! - [`cpupri`]: every placement, scope and encoding of the index;
 //! - [`overload`]: every order and scope of the overload's words, and the push token;
-//! - [`schedulers`]: every mitigation that can be named, as a runtime drives it; [`model`] is what it must do.
+//! - [`schedulers`]: every mitigation that can be named, driven as by a runtime; [`model`] is the
+//!   expected behaviour.
 //!
 //! The histories run natively on one thread, which is each CPU in turn.
 
@@ -25,7 +26,7 @@ const TOPOLOGIES: [&str; 5] = [
     "pack:2 l3:2 core:20 pu:1",
 ];
 
-/// One of `items`.
+/// Returns one of `items`.
 fn pick<T: Copy>(random: &mut Random, items: &[T]) -> T {
     items[random.below(items.len() as u64) as usize]
 }
@@ -34,7 +35,7 @@ fn any_cpu(random: &mut Random, cpus: u32) -> CpuId {
     CpuId(random.below(u64::from(cpus)) as u32)
 }
 
-/// Any set of `cpus` CPUs: none, some, all.
+/// Returns any set of `cpus` CPUs: none, some or all.
 fn any_set(random: &mut Random, cpus: u32) -> CpuSet {
     let one_in = pick(random, &[1, 2, 8]);
     (0..cpus).map(CpuId).filter(|_| random.below(one_in) == 0).collect()

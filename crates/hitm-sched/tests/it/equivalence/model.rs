@@ -1,5 +1,5 @@
-//! What a scheduler must do, as plainly as it can be said: who is runnable follows from the history alone, and at rest the most
-//! urgent run.
+//! The expected behaviour of a scheduler in its simplest form. The history alone determines which
+//! tasks are runnable, and in a quiescent state the most urgent ones run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub(super) struct Entry {
     pub(super) prio: Prio,
     pub(super) allowed: CpuSet,
     pub(super) asleep: bool,
-    /// It was woken since it last looked.
+    /// It was woken after its last poll began.
     woken: bool,
     pub(super) on: Option<CpuId>,
 }
@@ -44,7 +44,7 @@ impl Model {
         assert!(before.is_none(), "task {id} lives already");
     }
 
-    /// Whether it slept.
+    /// Returns whether the task slept.
     pub(super) fn wake(&mut self, id: TaskId) -> bool {
         let task = self.task(id);
         task.woken = true;
@@ -63,7 +63,7 @@ impl Model {
         self.task(id).allowed = allowed;
     }
 
-    /// Whether the CPU goes.
+    /// Returns whether the CPU goes offline.
     pub(super) fn set_offline(&mut self, cpu: CpuId) -> bool {
         if self.online.iter().any(|&other| other != cpu) {
             self.online.remove(&cpu);
@@ -72,7 +72,7 @@ impl Model {
         false
     }
 
-    /// `cpu` leaves what it runs and is given `next`.
+    /// `cpu` leaves its running task and gets `next`.
     pub(super) fn switch(&mut self, cpu: CpuId, why: Why, next: Option<TaskId>) {
         if let Some(id) = self.running(cpu) {
             let task = self.task(id);
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// What must hold when every CPU has looked as long as it was asked to.
+    /// Checks the state after every CPU has rescheduled as often as it was asked to.
     pub(super) fn check_at_rest(&self) {
         for cpu in (0..self.cpus).map(CpuId).filter(|cpu| !self.online.contains(cpu)) {
             assert_eq!(self.running(cpu), None, "cpu {cpu} is offline");
@@ -99,7 +99,8 @@ impl Model {
         if self.tasks.values().any(|task| task.allowed.len() < self.cpus as usize) {
             return;
         }
-        // All may run anywhere: as many as there are CPUs run, and those are the most urgent.
+        // All tasks may run anywhere. As many tasks run as there are CPUs, and these are the most
+        // urgent.
         let mut runnable: Vec<Prio> = awake().map(|task| task.prio).collect();
         runnable.sort_unstable();
         runnable.truncate(self.online.len());

@@ -14,17 +14,17 @@ use hitm_topology::{CpuId, Topology};
 use super::{TOPOLOGIES, any_cpu};
 use crate::TARGET;
 
-/// One level of cpupri: nothing here looks at it.
+/// One level of cpupri, since no code here uses it.
 type Vecs = Packed<Native, 1>;
 
 /// One call, the same for every variant.
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    /// The CPU becomes overloaded, or ceases to be.
+    /// Toggles whether the CPU is overloaded.
     Toggle(CpuId),
     Elsewhere(CpuId),
     RequestPush(CpuId),
-    /// The token goes on, if it is anywhere.
+    /// Continues the push chain, if one is under way.
     ContinuePush,
 }
 
@@ -34,12 +34,13 @@ struct Model {
     overloaded: BTreeSet<CpuId>,
     requests: u32,
     accounted: u32,
-    /// Where the token is.
+    /// The CPU that has the token.
     token: Option<CpuId>,
 }
 
 impl Model {
-    /// The next overloaded CPU other than `here`, after that of the token; from the start again for requests since.
+    /// Returns the next overloaded CPU other than `here`, after the token's CPU. It starts again if
+    /// there are new requests.
     fn advance(&mut self, here: CpuId) -> Option<CpuId> {
         loop {
             let first = self.token.map_or(CpuId(0), |cpu| CpuId(cpu.0 + 1));

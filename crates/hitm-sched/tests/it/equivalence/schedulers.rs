@@ -1,8 +1,9 @@
-//! Whole schedulers: every mitigation, driven as a runtime drives it.
+//! Whole schedulers: every mitigation, driven as by a runtime.
 //!
-//! A mitigation changes where words stand and how masks are split, never what is decided: the traces of two of them are the same,
-//! letter by letter. Only `pull-by-locks` and `shipped` decide otherwise; those that have the first are compared with each other.
-//! All must do what the [model](super::model) says.
+//! A mitigation changes the placement of words and the split of masks, but never a decision. So the
+//! traces of two mitigations are the same, letter by letter. Only `pull-by-locks` and `shipped`
+//! decide differently. The mitigations with `pull-by-locks` are compared with each other. All must
+//! behave as the [model](super::model).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,13 +20,14 @@ use super::model::Model;
 use super::{TOPOLOGIES, any_cpu, any_set, pick};
 use crate::TARGET;
 
-/// Operations of a history.
+/// The number of operations in a history.
 const OPERATIONS: usize = 150;
 
-/// Looks of a CPU after which a scheduler that still is not at rest never will be.
+/// A scheduler that is not quiescent after this many looks of a CPU never will be.
 const LOOKS_MAX: usize = 10_000;
 
-/// Every entry of the catalogue with every form that it takes, and joins of all of them.
+/// Returns every entry of the catalogue with every form that it takes, and combinations of all of
+/// them.
 fn names() -> Vec<String> {
     let scoped = |key: &str| -> Vec<String> { Form::all().map(|form| format!("{key}={form}")).collect() };
     let split = || Scope::ALL.into_iter().filter(|&scope| scope != Scope::Machine);
@@ -52,13 +54,13 @@ fn names() -> Vec<String> {
     names
 }
 
-/// A scheduler, what it must do, and what it did.
+/// A scheduler, its model, and the trace.
 struct World {
     sched: Arc<dyn Scheduling<Native>>,
     workers: Arc<NativeWorkers>,
     model: Model,
     random: Random,
-    /// How many priorities there are.
+    /// The number of different priorities.
     prios: u64,
     pinned: bool,
     trace: String,
@@ -76,7 +78,7 @@ impl World {
         Self { sched, workers, model: Model::new(cpus as u32), random, prios, pinned, trace: String::new() }
     }
 
-    /// What `f` does as `cpu`.
+    /// Runs `f` as `cpu`.
     fn on<R>(&self, cpu: CpuId, f: impl FnOnce(&dyn Scheduling<Native>) -> R) -> R {
         self.workers.visit(cpu, || f(&*self.sched))
     }
@@ -86,7 +88,7 @@ impl World {
         self.trace.push('\n');
     }
 
-    // ---- what there is to choose from ----
+    // ---- the choices ----
 
     fn cpu(&mut self) -> CpuId {
         any_cpu(&mut self.random, self.model.cpus)
@@ -145,7 +147,7 @@ impl World {
         assert_eq!(slept, self.model.wake(id), "task {id} slept");
     }
 
-    /// The running task waits, yields, goes on or ends.
+    /// The running task blocks, yields, goes on or ends.
     fn leave(&mut self, cpu: CpuId) {
         let Some(id) = self.model.running(cpu) else { return };
         match self.random.below(8) {
@@ -202,13 +204,14 @@ impl World {
         }
     }
 
-    /// The slice of what runs on `cpu` ends.
+    /// The time slice of the running task of `cpu` ends.
     fn turn(&mut self, cpu: CpuId) {
         let turned = self.on(cpu, |sched| sched.end_of_slice());
         self.log(format_args!("cpu {cpu} ends a slice: {turned}"));
     }
 
-    /// `cpu` takes its interrupts, and switches if it was asked to. False when it was asked nothing.
+    /// `cpu` takes its interrupts, and switches if it was asked to. Returns false when it was not
+    /// asked for anything.
     fn look(&mut self, cpu: CpuId) -> bool {
         let taken = self.on(cpu, |sched| {
             let taken = Native::take_interrupts();
@@ -222,7 +225,7 @@ impl World {
         looks || !taken.is_empty()
     }
 
-    // ---- at rest ----
+    // ---- in a quiescent state ----
 
     fn settle(&mut self) {
         let mut quiet = 0;
@@ -253,7 +256,7 @@ impl World {
     }
 }
 
-/// All that a scheduler of `mitigation` did.
+/// Returns the trace of a scheduler of `mitigation`.
 fn trace(seed: u64, mitigation: &str) -> String {
     let mut world = World::new(seed, mitigation);
     for operation in 1..=OPERATIONS {
@@ -283,7 +286,7 @@ fn every_mitigation_decides_the_same() {
         check_same(seed, "baseline", names().into_iter().filter(|name| !apart(name)));
         let joined = names().into_iter().filter(|name| !apart(name)).map(|name| format!("{name}+pull-by-locks"));
         check_same(seed, "pull-by-locks", joined);
-        // It decides by itself: the model checks what.
+        // It decides differently, so only the model checks it.
         let _decided = trace(seed, "shipped");
     });
 }

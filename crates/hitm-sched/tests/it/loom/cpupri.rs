@@ -1,6 +1,8 @@
-//! cpupri: searches against CPUs that change level. The numbers are the invariants' in `src/cpupri.rs`.
+//! cpupri: searches against CPUs that change level. The numbers are those of the invariants in
+//! `src/cpupri.rs`.
 //!
-//! Four CPUs on two cores, so that split bitmaps have two parts, and four levels instead of 101: a capacity, no more.
+//! The machine has four CPUs on two cores, so that split bitmaps have two parts. There are four
+//! levels instead of 101, which only makes the model smaller.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,21 +17,21 @@ use hitm_topology::{CpuId, Topology};
 use super::overload::{BYTES, CORE, Domain, domain};
 
 /// Invariant 1.
-const AT_REST: &str = "cpupri 1: at rest counts and bits are as the CPUs' levels";
+const AT_REST: &str = "cpupri 1: in a quiescent state counts and bits match the CPUs' levels";
 
 /// The levels of the models.
 const LEVELS: usize = 4;
 
-/// The level of those who search: they look at all below.
+/// The level of the searchers. They examine all levels below.
 const SEARCHER: u32 = 3;
 
-/// One bitmap a level and one count.
+/// One bitmap and one count per level.
 pub(crate) const WHOLE: CpupriForm = CpupriForm::WHOLE;
 
-/// One count a core.
+/// One count per core.
 pub(crate) const COUNTS: CpupriForm = CpupriForm { count: CORE, ..WHOLE };
 
-/// No read-modify-write.
+/// The form without read-modify-writes.
 pub(crate) const STORED: CpupriForm = CpupriForm { mask: BYTES, count: BYTES, ..WHOLE };
 
 const FORMS: [CpupriForm; 8] = [
@@ -43,7 +45,7 @@ const FORMS: [CpupriForm; 8] = [
     STORED,
 ];
 
-/// The index, with the words that surround it.
+/// The cpupri index with the words around it.
 struct Index<V> {
     cpupri: Cpupri<Loom>,
     vecs: V,
@@ -52,7 +54,7 @@ struct Index<V> {
 }
 
 impl<V: CpupriVecs<Loom>> Index<V> {
-    /// CPU `i` is at `levels[i]`; the others are offline.
+    /// Creates an index with CPU `i` at `levels[i]`. The other CPUs are offline.
     fn new(topology: &Arc<Topology>, form: CpupriForm, levels: &[Option<u32>]) -> Arc<Self> {
         let (cpupri, vecs) = Cpupri::new(topology, form);
         let active = CpuMask::new("active", None, topology, &topology.cpu_ids().collect());
@@ -67,29 +69,29 @@ impl<V: CpupriVecs<Loom>> Index<V> {
         self.cpupri.set_level(&self.vecs, CpuId(cpu), level.map(Level));
     }
 
-    /// What a task of [`SEARCHER`]'s level finds among `cpus`.
+    /// Returns the CPUs of `cpus` that a task of [`SEARCHER`]'s level finds.
     fn find(&self, cpus: &[u32]) -> Option<CpuSet> {
         self.find_below(SEARCHER, cpus)
     }
 
-    /// What a task of `level` finds among `cpus`.
+    /// Returns the CPUs of `cpus` that a task of `level` finds.
     fn find_below(&self, level: u32, cpus: &[u32]) -> Option<CpuSet> {
         let allowed = CpuMask::new("allowed", None, &self.topology, &set(cpus));
         let search = Search { prio: Prio(Prio::NONE.0 - level as i32), allowed: &allowed, here: CpuId(3) };
         self.cpupri.find(&self.vecs, &search, &self.active)
     }
 
-    /// The bits at `level`, Relaxed.
+    /// Returns the bits at `level`, read Relaxed.
     fn bits(&self, level: u32) -> CpuSet {
         self.cpupri.cpus_at(&self.vecs, Level(level))
     }
 
-    /// The count of `level`, Acquire, as in `find`.
+    /// Returns the count of `level`, read Acquire as in `find`.
     fn count(&self, level: u32) -> i32 {
         self.cpupri.count_at(&self.vecs, Level(level))
     }
 
-    /// With nothing in flight, counts and bits are as `levels` say.
+    /// Requires in a quiescent state that counts and bits match `levels`.
     fn require_at_rest(&self, levels: &[Option<u32>]) {
         for level in 0..LEVELS as u32 {
             let here: CpuSet =
@@ -110,18 +112,19 @@ fn topology() -> Arc<Topology> {
     Arc::new(hitm_topology::parse("core:2 pu:2").expect("four CPUs"))
 }
 
-/// CPUs move while another thread observes.
+/// Moves of CPUs while another thread observes.
 #[derive(Clone, Copy)]
 struct Moves {
-    /// The level of each CPU before; CPUs beyond are offline.
+    /// The level of each CPU before the moves. CPUs that are not listed are offline.
     before: &'static [Option<u32>],
-    /// The levels that CPUs go through, each on its own thread.
+    /// The levels that CPUs go through, each CPU on its own thread.
     moves: &'static [(u32, &'static [Option<u32>])],
-    /// The level of each CPU afterwards.
+    /// The level of each CPU after the moves.
     after: &'static [Option<u32>],
 }
 
-/// A model in which CPUs move while `observe` runs, and in which the index is at rest afterwards.
+/// Returns a model in which CPUs move while `observe` runs, and which then requires the quiescent
+/// state.
 fn model<V: CpupriVecs<Loom>>(
     property: &'static str,
     form: CpupriForm,
@@ -148,7 +151,8 @@ type FewSplit = Split<Loom, LEVELS>;
 /// CPU 0 rises from level 0 to level 1.
 const ONE_RISES: Moves = Moves { before: &[Some(0)], moves: &[(0, &[Some(1)])], after: &[Some(1)] };
 
-/// Invariant 4: CPU 0 only becomes more urgent, others move as they like; who may run on CPU 0 finds it.
+/// Invariant 4: CPU 0 only becomes more urgent, and other CPUs move in any way. A task that may run
+/// on CPU 0 finds it.
 fn rising<V: CpupriVecs<Loom>>(form: CpupriForm, moves: Moves) -> Model {
     model::<V>("cpupri 4: no search fails while a CPU only becomes more urgent", form, moves, |index| {
         let found = index.find(&[0]);
@@ -156,7 +160,7 @@ fn rising<V: CpupriVecs<Loom>>(form: CpupriForm, moves: Moves) -> Model {
     })
 }
 
-/// Invariant 4, CPU 0 alone.
+/// Invariant 4, only CPU 0.
 pub(crate) fn one_rises(form: CpupriForm) -> Model {
     rising::<Few>(form, ONE_RISES)
 }
@@ -173,7 +177,8 @@ fn a_cpu_that_rises_is_found() {
     }
 }
 
-/// Accesses of others to the same words neither hide CPU 0 nor cut off what it has published.
+/// Other CPUs' accesses to the same words neither hide CPU 0 nor cut off the stores that it
+/// published.
 #[test]
 fn a_cpu_that_rises_is_found_whatever_another_does() {
     type Other = (u32, &'static [Option<u32>]);
@@ -182,17 +187,17 @@ fn a_cpu_that_rises_is_found_whatever_another_does() {
             rising::<Few>(form, Moves { before, moves, after }).preemptions(3).check();
         }
     };
-    // CPU 1 shares a part with CPU 0 where there are two, CPU 2 does not.
+    // If there are two parts, CPU 1 is in CPU 0's part, and CPU 2 is not.
     check(&[Some(0), Some(0)], &[(0, &[Some(1)]), (1, &[Some(1)])], &[Some(1), Some(1)]);
     check(&[Some(0), None, Some(0)], &[(0, &[Some(1)]), (2, &[Some(1)])], &[Some(1), None, Some(1)]);
-    // The other falls.
+    // The other CPU becomes less urgent.
     check(&[Some(0), Some(1)], &[(0, &[Some(1)]), (1, &[Some(0)])], &[Some(1), Some(0)]);
-    // The other goes offline, comes online.
+    // The other CPU goes offline, or comes online.
     check(&[Some(0), Some(1)], &[(0, &[Some(1)]), (1, &[None])], &[Some(1), None]);
     check(&[Some(0), None], &[(0, &[Some(1)]), (1, &[Some(0)])], &[Some(1), Some(0)]);
 }
 
-/// Either of two that rise is found, and nothing else.
+/// A search finds one of two CPUs that become more urgent, and no other CPU.
 #[test]
 fn two_that_rise_are_found() {
     let moves =
@@ -207,7 +212,7 @@ fn two_that_rise_are_found() {
     }
 }
 
-/// Invariant 3: CPU 0 comes online, an observer reads as `find` does.
+/// Invariant 3: CPU 0 comes online, and an observer reads as `find` does.
 pub(crate) fn one_enters(form: CpupriForm) -> Model {
     announced(form, Moves { before: &[None], moves: &[(0, &[Some(1)])], after: &[Some(1)] }, |index| {
         if index.count(1) > 0 {
@@ -217,13 +222,13 @@ pub(crate) fn one_enters(form: CpupriForm) -> Model {
 }
 
 fn announced(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
-    model("cpupri 3: who sees a CPU's count sees its bit", form, moves, observe)
+    model("cpupri 3: a reader that sees a CPU's count sees its bit", form, moves, observe)
 }
 
 #[test]
 fn who_sees_a_count_sees_the_bit() {
     FORMS.into_iter().for_each(|form| _ = one_enters(form).check());
-    // Two come, one of them goes: a count of two is that of both.
+    // Two CPUs enter, and one of them leaves. A count of two includes both.
     let moves =
         Moves { before: &[None, None], moves: &[(0, &[Some(1)]), (1, &[Some(1), None])], after: &[Some(1), None] };
     for form in FORMS {
@@ -236,7 +241,7 @@ fn who_sees_a_count_sees_the_bit() {
     }
 }
 
-/// Invariant 2: an observer that sees the bit at `from` gone sees it at `to`.
+/// Invariant 2: an observer that sees the bit at `from` cleared sees it set at `to`.
 fn moving(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
     model("cpupri 2: a CPU that moves has its bit at one of the levels", form, moves, observe)
 }
@@ -244,7 +249,7 @@ fn moving(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
 pub(crate) fn one_moves(form: CpupriForm) -> Model {
     moving(form, ONE_RISES, |index| {
         let left = !index.bits(0).contains(CpuId(0));
-        // Acquire: what was published by the clear of the bit that is seen gone.
+        // Acquire: sees what was published by the clear of the bit.
         Loom::fence(Ordering::Acquire);
         require(!left || index.bits(1).contains(CpuId(0)), "the bit is at neither level");
     })
@@ -265,7 +270,8 @@ fn a_cpu_that_moves_is_somewhere() {
     }
 }
 
-/// Invariant 5: CPU 0 has risen to the searcher's level before the search; CPU 1 stays and CPU 2 moves.
+/// Invariant 5: CPU 0 has reached the searcher's level before the search; CPU 1 stays and CPU 2
+/// moves.
 pub(crate) fn one_is_above(form: CpupriForm) -> Model {
     let moves = Moves {
         before: &[Some(1), Some(1), Some(1)],
@@ -303,11 +309,12 @@ fn at_rest_counts_and_bits_agree() {
     }
 }
 
-/// CPU 0 becomes less urgent and looks whether CPU 2 is overloaded; CPU 2 becomes so and searches. In forms that add, the adds see to
-/// this, as locked operations do on x86; this is about those that store.
+/// CPU 0 becomes less urgent and checks whether CPU 2 is overloaded. CPU 2 becomes overloaded and
+/// searches. This model is about the forms that store. In forms that add, the adds order this, as
+/// read-modify-writes do on x86.
 pub(crate) fn one_falls_while_another_searches() -> Model {
     let topology = topology();
-    Model::new("cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other", move || {
+    Model::new("cpupri 8: a less urgent CPU and an overloaded CPU do not miss each other", move || {
         let index = Index::<Few>::new(&topology, STORED, &[Some(2)]);
         let domain: Arc<Domain> = domain(&topology, BYTES, BYTES);
         let (falls, looks) = (index.clone(), domain.clone());

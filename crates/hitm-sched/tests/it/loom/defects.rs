@@ -1,5 +1,5 @@
-//! Every ordering, and every order of steps, that the mechanisms promise something by: what breaks without it, and what
-//! notices.
+//! Every ordering, and every order of steps, that a promise of the mechanisms depends on: what
+//! breaks without it, and which check reports that.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -53,17 +53,17 @@ fn broken_cpupri_is_noticed() {
         row("left level's count stays", Defect::lose(count_left), cpupri::comes_and_goes(cpupri::WHOLE), Property),
     ];
     expect![[r#"
-        defect                         | property                                                       | caught by
-        entered level's count, Relaxed | cpupri 3: who sees a CPU's count sees its bit                  | loom, property
-        left level's count, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
-        left level's bit, Relaxed      | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
-        left level's bit, Relaxed      | cpupri 2: a CPU that moves has its bit at one of the levels    | loom, property
-        counts loaded Relaxed          | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
-        bitmaps loaded Relaxed         | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
-        count before bit               | cpupri 3: who sees a CPU's count sees its bit                  | loom, property
-        left before entered            | cpupri 4: no search fails while a CPU only becomes more urgent | loom, property
-        left level's bit stays         | cpupri 5: no search finds a CPU at its level or above          | loom, property
-        left level's count stays       | cpupri 1: at rest counts and bits are as the CPUs' levels      | loom, property
+        defect                         | property                                                              | caught by
+        entered level's count, Relaxed | cpupri 3: a reader that sees a CPU's count sees its bit               | loom, property
+        left level's count, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent        | loom, property
+        left level's bit, Relaxed      | cpupri 4: no search fails while a CPU only becomes more urgent        | loom, property
+        left level's bit, Relaxed      | cpupri 2: a CPU that moves has its bit at one of the levels           | loom, property
+        counts loaded Relaxed          | cpupri 4: no search fails while a CPU only becomes more urgent        | loom, property
+        bitmaps loaded Relaxed         | cpupri 4: no search fails while a CPU only becomes more urgent        | loom, property
+        count before bit               | cpupri 3: a reader that sees a CPU's count sees its bit               | loom, property
+        left before entered            | cpupri 4: no search fails while a CPU only becomes more urgent        | loom, property
+        left level's bit stays         | cpupri 5: no search finds a CPU at its level or above                 | loom, property
+        left level's count stays       | cpupri 1: in a quiescent state counts and bits match the CPUs' levels | loom, property
     "#]]
     .assert_eq(&table(&rows));
 }
@@ -114,20 +114,20 @@ fn broken_forms_of_cpupri_are_noticed() {
         row("no fence after an overload", Defect::lose(overload_fence), misses(), Property),
     ];
     expect![[r#"
-        defect                          | property                                                                            | caught by
-        a part's count entered, Relaxed | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
-        a part's count left, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
-        parts' counts loaded Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
-        a part's left before entered    | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
-        a part's count stays            | cpupri 1: at rest counts and bits are as the CPUs' levels                           | loom, property
-        entered bytes stored Relaxed    | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
-        left bytes stored Relaxed       | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
-        bytes loaded Relaxed            | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
-        count's byte before the set's   | cpupri 3: who sees a CPU's count sees its bit                                       | loom, property
-        left bytes before entered       | cpupri 4: no search fails while a CPU only becomes more urgent                      | loom, property
-        left bytes stay                 | cpupri 5: no search finds a CPU at its level or above                               | loom, property
-        no fence after a fall           | cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other | loom, property
-        no fence after an overload      | cpupri 8: who becomes less urgent and who becomes overloaded do not miss each other | loom, property
+        defect                          | property                                                                 | caught by
+        a part's count entered, Relaxed | cpupri 3: a reader that sees a CPU's count sees its bit                  | loom, property
+        a part's count left, Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent           | loom, property
+        parts' counts loaded Relaxed    | cpupri 4: no search fails while a CPU only becomes more urgent           | loom, property
+        a part's left before entered    | cpupri 4: no search fails while a CPU only becomes more urgent           | loom, property
+        a part's count stays            | cpupri 1: in a quiescent state counts and bits match the CPUs' levels    | loom, property
+        entered bytes stored Relaxed    | cpupri 3: a reader that sees a CPU's count sees its bit                  | loom, property
+        left bytes stored Relaxed       | cpupri 4: no search fails while a CPU only becomes more urgent           | loom, property
+        bytes loaded Relaxed            | cpupri 4: no search fails while a CPU only becomes more urgent           | loom, property
+        count's byte before the set's   | cpupri 3: a reader that sees a CPU's count sees its bit                  | loom, property
+        left bytes before entered       | cpupri 4: no search fails while a CPU only becomes more urgent           | loom, property
+        left bytes stay                 | cpupri 5: no search finds a CPU at its level or above                    | loom, property
+        no fence after a fall           | cpupri 8: a less urgent CPU and an overloaded CPU do not miss each other | loom, property
+        no fence after an overload      | cpupri 8: a less urgent CPU and an overloaded CPU do not miss each other | loom, property
     "#]].assert_eq(&table(&rows));
 }
 
@@ -143,12 +143,12 @@ fn broken_overload_is_noticed() {
         row("count is not added", Defect::lose(count_added), overload::never_negative(), Property),
     ];
     expect![[r#"
-        defect                   | property                                                                    | caught by
-        count added Relaxed      | overload 3: who sees a CPU's count, and fences, sees its bit                | loom, property
-        no fence after the count | overload 3: who sees a CPU's count, and fences, sees its bit                | loom, property
-        count before bit         | overload 3: who sees a CPU's count, and fences, sees its bit                | loom, property
-        bit stays                | overload 1: at rest the count and the bits are those of the overloaded CPUs | loom, property
-        count is not added       | overload 2: no count is negative                                            | loom, property
+        defect                   | property                                                                                 | caught by
+        count added Relaxed      | overload 3: a reader that sees a CPU's count, and fences, sees its bit                   | loom, property
+        no fence after the count | overload 3: a reader that sees a CPU's count, and fences, sees its bit                   | loom, property
+        count before bit         | overload 3: a reader that sees a CPU's count, and fences, sees its bit                   | loom, property
+        bit stays                | overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs | loom, property
+        count is not added       | overload 2: no count is negative                                                         | loom, property
     "#]].assert_eq(&table(&rows));
 }
 
@@ -159,7 +159,7 @@ fn broken_push_tokens_are_noticed() {
     let requests = site(Op::Load, Acquire).on::<u32>();
     let starter = push_token::a_request_meets_a_starter;
     let overload = Site::new("src/overload.rs", Op::Add, Release);
-    // A lock is taken where `lock()` stands and let go in its own file.
+    // A lock is taken where `lock()` is called, and released in its own file.
     let (lock, unlock) = (site(Op::Load, Acquire).on::<u16>(), Site::new("src/lock.rs", Op::Store, Release));
     let (claim, begin, end) = (site(Op::Or, Release), site(Op::And, Acquire), site(Op::CompareExchange, Relaxed));
     let (started, claims) = (site(Op::Store, Relaxed).on::<u32>(), push_token::two_claim);
@@ -170,24 +170,24 @@ fn broken_push_tokens_are_noticed() {
         row("request is not added", Defect::lose(request), push_token::a_request_meets_a_chain(), Property),
         row("start is not released", Defect::lose(started), push_token::a_request_meets_a_chain(), Property),
         row("`rto_lock` taken Relaxed", Defect::relax(lock), push_token::one_chain(), Race),
-        row("`rto_lock` let go Relaxed", Defect::relax(unlock), push_token::one_chain(), Race),
+        row("`rto_lock` released Relaxed", Defect::relax(unlock), push_token::one_chain(), Race),
         row("work claimed Relaxed", Defect::relax(claim), claims(), Property),
         row("work begun Relaxed", Defect::relax(begin), claims(), Property),
         row("work is not begun", Defect::lose(begin), push_token::free_to_claim(), Property),
         row("work is not ended", Defect::lose(end.with(0)), push_token::nothing_left(), Property),
     ];
     expect![[r#"
-        defect                    | property                                                              | caught by
-        request added Relaxed     | push token 3: who accounts for a request sees the CPUs that it is for | loom, property
-        requests loaded Relaxed   | push token 3: who accounts for a request sees the CPUs that it is for | loom, property
-        overload's count Relaxed  | push token 3: who accounts for a request sees the CPUs that it is for | loom, property
-        request is not added      | push token: no request is lost unless its starter leaves at step 2    | loom, property
-        start is not released     | push token: no request is lost unless its starter leaves at step 2    | loom, property
-        `rto_lock` taken Relaxed  | push token 1: at most one chain is under way                          | loom, data race
-        `rto_lock` let go Relaxed | push token 1: at most one chain is under way                          | loom, data race
-        work claimed Relaxed      | push token 5: who finds the work claimed is served by a later run     | loom, property
-        work begun Relaxed        | push token 5: who finds the work claimed is served by a later run     | loom, property
-        work is not begun         | push token 4: who holds the token finds the work free to claim        | loom, property
-        work is not ended         | push token 2: with no chain under way, nothing is left of one         | loom, property
+        defect                      | property                                                                      | caught by
+        request added Relaxed       | push token 3: a scan that accounts for a request sees the CPUs that it is for | loom, property
+        requests loaded Relaxed     | push token 3: a scan that accounts for a request sees the CPUs that it is for | loom, property
+        overload's count Relaxed    | push token 3: a scan that accounts for a request sees the CPUs that it is for | loom, property
+        request is not added        | push token: no request is lost unless its starter leaves at step 2            | loom, property
+        start is not released       | push token: no request is lost unless its starter leaves at step 2            | loom, property
+        `rto_lock` taken Relaxed    | push token 1: at most one chain is under way                                  | loom, data race
+        `rto_lock` released Relaxed | push token 1: at most one chain is under way                                  | loom, data race
+        work claimed Relaxed        | push token 5: a CPU that finds the work claimed is served by a later run      | loom, property
+        work begun Relaxed          | push token 5: a CPU that finds the work claimed is served by a later run      | loom, property
+        work is not begun           | push token 4: the token's holder finds the work free to claim                 | loom, property
+        work is not ended           | push token 2: with no chain under way, nothing is left of one                 | loom, property
     "#]].assert_eq(&table(&rows));
 }

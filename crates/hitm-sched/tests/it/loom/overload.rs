@@ -1,4 +1,5 @@
-//! The announcement of overloaded CPUs: pulls against set and clear. The numbers are the invariants' in `src/overload.rs`.
+//! The advertisement of overloaded CPUs: pulls against set and clear. The numbers are those of the
+//! invariants in `src/overload.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,10 +10,11 @@ use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::root_domain::{Baseline, Counted, Parts, RootDomain, RootDomainConfig};
 use hitm_topology::{CpuId, Scope, Topology};
 
-/// A root domain as the scheduler's, with one level of cpupri instead of 101: nothing here looks at it.
+/// A root domain as the scheduler's, with one level of cpupri instead of 101, since no code here
+/// uses cpupri.
 pub(crate) type Domain = RootDomain<Loom, Baseline<Loom, Parts<Packed<Loom, 1>, Counted<Loom>>>>;
 
-/// Four CPUs on two cores: `count` and `mask` have one part or two.
+/// Creates a domain of four CPUs on two cores. `rto_count` and `rto_mask` have one part or two.
 pub(crate) fn domain(topology: &Topology, rto_count: Form, rto_mask: Form) -> Arc<Domain> {
     Arc::new(Domain::new(topology, RootDomainConfig { rto_count, rto_mask, ..config() }))
 }
@@ -27,10 +29,10 @@ pub(crate) fn topology() -> Arc<Topology> {
 
 const MACHINE: (Form, Form) = (Form::WHOLE, Form::WHOLE);
 
-/// One part a core.
+/// One part per core.
 pub(crate) const CORE: Form = Form::Words(Scope::Core);
 
-/// A byte a CPU.
+/// One byte per CPU.
 pub(crate) const BYTES: Form = Form::Bytes(Scope::Machine);
 
 /// Forms of the count and of the bits.
@@ -38,9 +40,9 @@ const FORMS: [(Form, Form); 6] =
     [MACHINE, (CORE, Form::WHOLE), (CORE, CORE), (Form::WHOLE, BYTES), (BYTES, Form::WHOLE), (BYTES, BYTES)];
 
 /// Invariant 1.
-const AT_REST: &str = "overload 1: at rest the count and the bits are those of the overloaded CPUs";
+const AT_REST: &str = "overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs";
 
-/// With nothing in flight, the count and the bits are those of `cpus`.
+/// Requires in a quiescent state that the count and the bits are those of `cpus`.
 fn require_at_rest(domain: &Domain, cpus: &[u32]) {
     let expect: CpuSet = cpus.iter().map(|&cpu| CpuId(cpu)).collect();
     let (count, bits) = (domain.overload_count(), domain.overload_bits());
@@ -48,7 +50,7 @@ fn require_at_rest(domain: &Domain, cpus: &[u32]) {
     require_of(AT_REST, count == cpus.len() as i32, format_args!("{count} are counted"));
 }
 
-/// What the run queue of a CPU does, under its lock.
+/// A step of a CPU's run queue, under its lock.
 #[derive(Clone, Copy)]
 enum Step {
     Set,
@@ -57,8 +59,8 @@ enum Step {
 
 use Step::{Clear, Set};
 
-/// CPUs set and clear, each on its own thread, while a puller runs. Then `after` are overloaded, which is not looked at when it
-/// is none.
+/// Returns a model in which CPUs set and clear, each on its own thread, while a puller runs.
+/// Afterwards it requires that `after` are overloaded, unless that is `None`.
 fn model(
     property: &'static str,
     forms: (Form, Form),
@@ -89,7 +91,7 @@ fn model(
     })
 }
 
-const SEEN: &str = "overload 3: who sees a CPU's count, and fences, sees its bit";
+const SEEN: &str = "overload 3: a reader that sees a CPU's count, and fences, sees its bit";
 
 /// Invariant 3: CPU 0 becomes overloaded, CPU 1 tests whether to pull.
 pub(crate) fn one_sets() -> Model {
@@ -99,7 +101,7 @@ pub(crate) fn one_sets() -> Model {
 fn sets(forms: (Form, Form)) -> Model {
     model(SEEN, forms, &[(0, &[Set])], Some(&[0]), |domain| {
         if domain.overload_elsewhere(CpuId(1)) {
-            require(domain.overload_bits().contains(CpuId(0)), "a pull goes on and does not see whom to pull from");
+            require(domain.overload_bits().contains(CpuId(0)), "a pull goes on and sees no CPU to pull from");
         }
     })
 }
@@ -108,7 +110,7 @@ fn sets(forms: (Form, Form)) -> Model {
 fn a_pull_sees_whom_to_pull_from() {
     for forms in FORMS {
         sets(forms).check();
-        // The puller is overloaded itself, so that a count of one is its own.
+        // The puller is overloaded itself, so a count of one is its own.
         let own = model(SEEN, forms, &[(0, &[Set])], Some(&[0, 1]), |domain| {
             domain.set_overload(CpuId(1));
             if domain.overload_elsewhere(CpuId(1)) {
@@ -119,7 +121,7 @@ fn a_pull_sees_whom_to_pull_from() {
     }
 }
 
-/// Two become overloaded and one of them ceases to be: a count of two is that of both.
+/// Two CPUs become overloaded, and one of them clears its overload. A count of two includes both.
 #[test]
 fn a_clear_hides_no_other_cpu() {
     for forms in FORMS {

@@ -1,7 +1,8 @@
-//! The push token: requests against the chain under way, and the flags of the work. The numbers are the invariants' in
-//! `src/push_token.rs`.
+//! The push token: requests against the current chain, and the flags of the work. The numbers are
+//! those of the invariants in `src/push_token.rs`.
 //!
-//! The threads are CPUs. Where the scheduler sends an interrupt, the thread goes on as the CPU that it was sent to.
+//! The threads are CPUs. Where the scheduler sends an interrupt, the thread continues as the target
+//! CPU.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,21 +15,22 @@ use hitm_topology::{CpuId, Topology};
 
 use super::overload::{BYTES, CORE, Domain, config, domain, topology};
 
-/// A root domain, and a record of what its chains do.
+/// A root domain, and a record of its chains.
 struct Chains {
     domain: Arc<Domain>,
-    /// Written by every CPU that the token visits: a race when two visits are not ordered.
+    /// Written by every CPU that the token visits. Two unordered visits are a race.
     visit: LoomPlain<u32>,
-    /// The CPUs that were visited. Not the checker's: a model runs on one thread of the operating system.
+    /// The visited CPUs. It is not a word of the checker: a model runs on one thread of the
+    /// operating system.
     visited: AtomicU64,
-    /// 1 when a CPU idles to which what waits could go.
+    /// 1 when an idle CPU could take the waiting task.
     idles: <Loom as Memory>::Atomic<u32>,
-    /// Whether a CPU that was visited has seen that. Not the checker's.
+    /// Whether a visited CPU has seen that. It is not a word of the checker.
     served: AtomicBool,
     cpus: i32,
 }
 
-/// How requests for a push are treated.
+/// The treatment of push requests.
 #[derive(Clone, Copy, PartialEq)]
 enum Requests {
     /// As published.
@@ -36,13 +38,13 @@ enum Requests {
     Kept,
 }
 
-/// Invariant 2, and what goes with it.
+/// Invariant 2 and its consequences.
 const AT_REST: &str = "push token 2: with no chain under way, nothing is left of one";
 
 /// Invariant 4.
-const FREE: &str = "push token 4: who holds the token finds the work free to claim";
+const FREE: &str = "push token 4: the token's holder finds the work free to claim";
 
-/// Forms of the bits.
+/// The forms of the bits.
 const FORMS: [Form; 3] = [Form::WHOLE, CORE, BYTES];
 
 impl Chains {
@@ -58,24 +60,25 @@ impl Chains {
         })
     }
 
-    /// A pull on `here`: asks for a push, and carries the token if this starts a chain, which is the result.
+    /// Pulls on `here`: requests a push, and carries the token if this starts a chain. Returns
+    /// whether it does.
     fn pull(&self, here: u32) -> bool {
         let first = self.domain.request_push(CpuId(here));
         self.carry(first);
         first.is_some()
     }
 
-    /// The token's way, from `next` on, as `run_push_work` has it.
+    /// Carries the token from `next` onward, as `run_push_work` does.
     fn carry(&self, mut next: Option<CpuId>) {
         while let Some(cpu) = next {
             require_of(FREE, self.domain.claim_push_work(cpu), "it finds the work claimed");
             self.domain.begin_push_work();
             self.visit.set(self.visit.get() + 1);
-            // Relaxed: not the checker's.
+            // Relaxed: not a word of the checker.
             self.visited.fetch_or(1 << cpu.0, Ordering::Relaxed);
-            // Relaxed: who idles asks after it has said so.
+            // Relaxed: the idle CPU sends its request after this store.
             if self.idles.load(Ordering::Relaxed) != 0 {
-                // Relaxed: not the checker's.
+                // Relaxed: not a word of the checker.
                 self.served.store(true, Ordering::Relaxed);
             }
             next = self.domain.continue_push(cpu);
@@ -84,22 +87,22 @@ impl Chains {
     }
 
     fn has_visited(&self, cpu: u32) -> bool {
-        // Relaxed: not the checker's.
+        // Relaxed: not a word of the checker.
         self.visited.load(Ordering::Relaxed) & 1 << cpu != 0
     }
 
-    /// Whether all requests were accounted for. With nothing in flight.
+    /// Returns whether all requests were accounted for. Call it in a quiescent state.
     fn has_accounted(&self) -> bool {
         let words = self.domain.words();
-        // Relaxed: nothing is in flight.
+        // Relaxed: the state is quiescent.
         words.rto_loop().peek() == words.rto_loop_next().load(Ordering::Relaxed)
     }
 
-    /// With nothing in flight, nothing is left of the chains.
+    /// Requires in a quiescent state that no chain has left anything behind.
     fn require_at_rest(&self) {
         let words = self.domain.words();
         require_of(AT_REST, !self.domain.push_chain_active(), "a scan is under way");
-        // Relaxed: nothing is in flight.
+        // Relaxed: the state is quiescent.
         let flags = words.push_work_flags().load(Ordering::Relaxed);
         require_of(AT_REST, flags == 0, format_args!("the work's flags are {flags}"));
         // Relaxed: as above.
@@ -108,10 +111,11 @@ impl Chains {
     }
 }
 
-/// What a thread does: it knows the CPU to which the work was sent during the set-up, if it was.
+/// The program of a thread. Its argument is the CPU to which the set-up sent the work, if it did.
 type Role = fn(&Chains, Option<CpuId>);
 
-/// A model of chains: after `setup`, `other` runs on a thread of its own beside `own`; with nothing in flight, `verdict`.
+/// Returns a model of chains. After `setup`, `other` runs on its own thread beside `own`. In the
+/// quiescent state `verdict` runs.
 fn model(
     property: &'static str,
     (form, requests): (Form, Requests),
@@ -181,9 +185,9 @@ fn at_most_one_chain_is_under_way() {
     }
 }
 
-const ACCOUNTED: &str = "push token 3: who accounts for a request sees the CPUs that it is for";
+const ACCOUNTED: &str = "push token 3: a scan that accounts for a request sees the CPUs that it is for";
 
-/// Invariant 3: CPU 0 is overloaded, which CPU 1 knows; it asks for a push while CPU 3 does.
+/// Invariant 3: CPU 0 is overloaded, and CPU 1 knows it. CPU 1 requests a push while CPU 3 does.
 fn meets_a_starter(form: Form, requests: Requests, verdict: impl Fn(&Chains) + Send + Sync + 'static) -> Model {
     let roles: [Role; 2] = [
         |chains, _| {
@@ -205,7 +209,7 @@ pub(crate) fn a_request_meets_a_starter() -> Model {
     meets_a_starter(Form::WHOLE, Requests::Published, require_served)
 }
 
-/// Invariant 3, cumulative: CPU 1 knows of CPU 0 from its announcement alone.
+/// Invariant 3 is transitive: CPU 1 knows of CPU 0 only from its advertisement.
 pub(crate) fn a_request_for_another() -> Model {
     let topology = topology();
     let model = Model::new(ACCOUNTED, move || {
@@ -238,7 +242,7 @@ fn an_accounted_request_is_served() {
     a_request_for_another().check();
 }
 
-/// A request that meets a chain, and no other starter, is not lost.
+/// A request that meets a chain and no other starter is not lost.
 pub(crate) fn a_request_meets_a_chain() -> Model {
     meets_a_chain(Form::WHOLE)
 }
@@ -250,7 +254,7 @@ fn meets_a_chain(form: Form) -> Model {
     };
     let roles: [Role; 2] = [
         |chains, first| {
-            // The chain's CPU pushes all it has.
+            // The chain's CPU pushes all its tasks.
             chains.domain.clear_overload(CpuId(2));
             chains.carry(first);
         },
@@ -274,15 +278,17 @@ fn a_request_that_meets_a_chain_is_served() {
     }
 }
 
-/// What comes of a request that meets a starter: whether it was accounted for, and whether its CPU was visited.
+/// Returns the outcomes of a request that meets a starter: whether it was accounted for, and
+/// whether its CPU was visited.
 fn outcomes_of_a_start(requests: Requests) -> Vec<(bool, bool)> {
     outcomes(|record| {
         meets_a_starter(Form::WHOLE, requests, move |chains| record((chains.has_accounted(), chains.has_visited(0))))
     })
 }
 
-/// What comes of a request of CPU 1, which idles, that meets a chain on CPU 2, where all stays that waits: whether it was accounted for, and
-/// whether CPU 2 was visited after.
+/// Returns the outcomes of a request of CPU 1, which becomes idle, that meets a chain on CPU 2,
+/// whose tasks keep waiting: whether it was accounted for, and whether CPU 2 was visited
+/// afterwards.
 fn outcomes_of_an_end(requests: Requests) -> Vec<(bool, bool)> {
     let setup = |chains: &Chains| {
         chains.domain.set_overload(CpuId(2));
@@ -298,13 +304,13 @@ fn outcomes_of_an_end(requests: Requests) -> Vec<(bool, bool)> {
     ];
     outcomes(|record| {
         model("push token: requests kept", (Form::WHOLE, requests), setup, roles, move |chains| {
-            // Relaxed: not the checker's.
+            // Relaxed: not a word of the checker.
             record((chains.has_accounted(), chains.served.load(Ordering::Relaxed)));
         })
     })
 }
 
-/// All that a model's executions tell.
+/// Returns the outcomes of all executions of a model.
 fn outcomes(model: impl FnOnce(Box<dyn Fn((bool, bool)) + Send + Sync>) -> Model) -> Vec<(bool, bool)> {
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
     let record = outcomes.clone();
@@ -313,12 +319,12 @@ fn outcomes(model: impl FnOnce(Box<dyn Fn((bool, bool)) + Send + Sync>) -> Model
     outcomes.iter().copied().collect()
 }
 
-/// The losses that the module tells of: they happen.
+/// The lost requests that the module describes do occur.
 #[test]
 fn published_requests_are_lost() {
-    // Not accounted for: lost, or served because its own starter had found the CPU before.
+    // Not accounted for: either lost, or served because its own starter had found the CPU before.
     assert_eq!(outcomes_of_a_start(Requests::Published), [(false, false), (false, true), (true, true)]);
-    // Accounted for by a scan that passes over the CPU.
+    // Accounted for by a scan that skips the CPU.
     assert_eq!(outcomes_of_an_end(Requests::Published), [(true, false), (true, true)]);
 }
 
@@ -330,10 +336,10 @@ fn kept_requests_are_served() {
     }
 }
 
-/// Invariant 5: two claim the work and, when they may, run it.
+/// Invariant 5: two CPUs claim the work, and run it if they may.
 pub(crate) fn two_claim() -> Model {
     let topology = topology();
-    Model::new("push token 5: who finds the work claimed is served by a later run", move || {
+    Model::new("push token 5: a CPU that finds the work claimed is served by a later run", move || {
         let domain = domain(&topology, Form::WHOLE, Form::WHOLE);
         let messages: Arc<[<Loom as Memory>::Atomic<u32>; 2]> = Arc::new(std::array::from_fn(|_| AtomicWord::new(0)));
         let seen = Arc::new(AtomicU64::new(0));
@@ -345,7 +351,7 @@ pub(crate) fn two_claim() -> Model {
                 if domain.claim_push_work(CpuId(index as u32)) {
                     domain.begin_push_work();
                     for (index, message) in messages.iter().enumerate() {
-                        // Relaxed: what the claims before the beginning have published.
+                        // Relaxed: sees what the claims before the beginning have published.
                         seen.fetch_or(u64::from(message.load(Ordering::Relaxed)) << index, Ordering::Relaxed);
                     }
                     domain.end_push_work();
@@ -355,7 +361,7 @@ pub(crate) fn two_claim() -> Model {
         let other = thread::spawn(claim(0));
         claim(1)();
         other.join().expect("threads return");
-        // Relaxed: not the checker's.
+        // Relaxed: not a word of the checker.
         let seen = seen.load(Ordering::Relaxed);
         require(seen == 0b11, format_args!("of the two claims, runs have seen {seen:#b}"));
     })

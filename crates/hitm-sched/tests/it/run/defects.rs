@@ -1,6 +1,7 @@
-//! Deliberately broken schedulers and runtimes: what each breaks, and which checker of the random runs notices.
+//! Deliberately broken schedulers and runtimes: what each one breaks, and which checker of the
+//! random runs reports it.
 //!
-//! What only the order of memory can break is the model checker's: see `loom::defects`.
+//! Variants that only reorder memory accesses are for the model checker: see `loom::defects`.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -15,19 +16,20 @@ use super::ledger::Check;
 use super::plan::Plan;
 use super::simulated;
 
-/// Seeds that are tried before a variant counts as unnoticed. Most need a few; what a seed runs changes with the list of mitigations.
+/// The number of seeds that are tried before a variant counts as unnoticed. Most need a few. What a
+/// seed runs changes with the list of mitigations.
 const SEEDS: u64 = 1_000;
 
-/// Whose mistake it is.
+/// The part that has the mistake.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
-    /// The runtime's.
+    /// The runtime.
     Runtime(Mistake),
-    /// The scheduler's, or the lock's.
+    /// The scheduler or the lock.
     Scheduler(Flaw),
 }
 
-/// What a variant breaks, and what notices: the checker, and what its finding says.
+/// What a variant breaks, the checker that reports it, and a part of the report.
 #[derive(Clone, Copy)]
 struct Property {
     text: &'static str,
@@ -39,10 +41,13 @@ const fn property(text: &'static str, check: Check, says: &'static str) -> Prope
     Property { text, check, says }
 }
 
-const LEVELS: Property =
-    property("cpupri 1: at rest counts and bits are as the CPUs' levels", Check::Snapshot, "root domain: level");
+const LEVELS: Property = property(
+    "cpupri 1: in a quiescent state counts and bits match the CPUs' levels",
+    Check::Snapshot,
+    "root domain: level",
+);
 const OVERLOADED: Property = property(
-    "overload 1: at rest the count and the bits are those of the overloaded CPUs",
+    "overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs",
     Check::Snapshot,
     "root domain: rto_",
 );
@@ -57,33 +62,36 @@ const NEXT: Property =
 const REMEMBERED: Property =
     property("pushable 2: overloaded says whether there is an entry", Check::Snapshot, "overloaded is");
 const FAIR_TREE: Property =
-    property("fair tree 3: what a task says of its subtree is so", Check::Snapshot, "fair: tree");
-const WEIGHTS: Property = property("a fair task weighs what its nice level says", Check::Snapshot, "weighs");
+    property("fair tree 3: a task's words of its subtree are right", Check::Snapshot, "fair: tree");
+const WEIGHTS: Property = property("a fair task has the weight of its nice level", Check::Snapshot, "weighs");
 const CONTRIBUTIONS: Property =
     property("group load 1: a group's load is the sum of its contributions", Check::Snapshot, "its contributions");
-const REMOVED: Property = property("what is taken away from a queue is so under a lock", Check::Race, "removed_");
+const REMOVED: Property = property("removed load is changed under a lock", Check::Race, "removed_");
 const SUMS: Property = property("group load 2: a queue's sum is that of its members", Check::Snapshot, "has a sum of");
 const RUNTIME: Property =
-    property("group pool 1, 2: what was given is what CPUs got", Check::Snapshot, "ns left and gave");
-const LINE: Property = property("group pool 3: who is throttled is in line", Check::Snapshot, "in line are");
+    property("group pool 1, 2: the runtime given is what CPUs got", Check::Snapshot, "ns left and gave");
+const LINE: Property = property("group pool 3: a throttled queue is in line", Check::Snapshot, "in line are");
 const POOL: Property = property("a group's pool is touched under its lock", Check::Race, "group_pool");
 const LOOKED_AFTER: Property =
-    property("group limits 2: a CPU looks after what is throttled", Check::Snapshot, "is throttled until");
-const HELD: Property = property("who is held is not counted", Check::Snapshot, "nr_running is");
+    property("group limits 2: a CPU looks after each throttled queue", Check::Snapshot, "is throttled until");
+const HELD: Property = property("a throttled task is not counted", Check::Snapshot, "nr_running is");
 const REAL_TIME: Property =
     property("a real-time queue may run what its group may", Check::Snapshot, "real-time tasks may run");
 const PASSED_OVER: Property =
-    property("searches know where real-time tasks are held", Check::Snapshot, "searches know otherwise");
-const REAL_TIME_LOOKED_AFTER: Property =
-    property("real-time limits 3: a CPU looks after what is throttled", Check::Snapshot, "throttles real-time tasks, ");
-const LEFT: Property = property("who queues a task sees what its last CPU did to it", Check::Race, "task[");
+    property("searches know where real-time tasks are throttled", Check::Snapshot, "searches know otherwise");
+const REAL_TIME_LOOKED_AFTER: Property = property(
+    "real-time limits 3: a CPU looks after each throttled queue",
+    Check::Snapshot,
+    "throttles real-time tasks, ",
+);
+const LEFT: Property = property("a CPU that queues a task sees its last CPU's work on it", Check::Race, "task[");
 const WOKEN: Property = property("a task that was woken does not sleep", Check::LostWake, "was woken and sleeps");
 const ASLEEP: Property = property("a task that sleeps is given to no CPU", Check::HandOut, "was not woken");
 const KNOWN: Property = property("no task is lost", Check::LostTask, "");
-const SETTINGS: Property = property("a task may run where it was told", Check::LostTask, "may run on");
+const SETTINGS: Property = property("a task has the affinity that was set", Check::LostTask, "may run on");
 const URGENT: Property = property("no task waits while a less urgent one runs", Check::Inversion, "waits on");
 
-/// A variant, and the property that it must be found to break.
+/// A variant, and the property that it must violate.
 struct Row {
     name: &'static str,
     broken: Broken,
@@ -108,7 +116,7 @@ fn checker(check: Check) -> &'static str {
     }
 }
 
-/// The first seed whose run is found to break the property; else what else was found.
+/// Returns the first seed whose run violates the property, or all other findings.
 fn first_caught(row: &Row) -> Result<u64, Vec<(Check, String)>> {
     let mut others = Vec::new();
     for seed in 1..=SEEDS {
@@ -127,7 +135,7 @@ fn first_caught(row: &Row) -> Result<u64, Vec<(Check, String)>> {
     Err(others)
 }
 
-/// Runs every variant, and returns them as a table for people.
+/// Runs every variant, and returns the results as a table.
 fn table(rows: &[Row]) -> String {
     let width = |cell: &dyn Fn(&Row) -> usize| rows.iter().map(cell).max().unwrap_or(0);
     let names = width(&|row| row.name.len());
@@ -148,14 +156,14 @@ fn table(rows: &[Row]) -> String {
 fn broken_runtimes_are_noticed() {
     let rows = [
         runtime("a wakeup in ten is forgotten", Mistake::ForgetsWakeups, WOKEN),
-        runtime("CPUs at rest do not look when asked to", Mistake::ForgetsToLook, URGENT),
+        runtime("settled CPUs do not reschedule when asked to", Mistake::ForgetsToLook, URGENT),
         runtime("push work is not done", Mistake::ForgetsPushWork, URGENT),
     ];
     expect![[r#"
-        defect                                 | property                                   | caught by
-        a wakeup in ten is forgotten           | a task that was woken does not sleep       | random runs, ledger
-        CPUs at rest do not look when asked to | no task waits while a less urgent one runs | random runs, snapshot
-        push work is not done                  | no task waits while a less urgent one runs | random runs, snapshot
+        defect                                       | property                                   | caught by
+        a wakeup in ten is forgotten                 | a task that was woken does not sleep       | random runs, ledger
+        settled CPUs do not reschedule when asked to | no task waits while a less urgent one runs | random runs, snapshot
+        push work is not done                        | no task waits while a less urgent one runs | random runs, snapshot
     "#]]
     .assert_eq(&table(&rows));
 }
@@ -181,20 +189,20 @@ fn broken_root_domains_are_noticed() {
         scheduler("token: `rto_lock` taken Relaxed", Flaw::relax(TOKEN, Op::Load, Acquire).on::<u16>(), TOKEN_LOCK),
     ];
     expect![[r#"
-        defect                                 | property                                                                    | caught by
-        cpupri: entered level's bit is not set | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
-        cpupri: entered level is not counted   | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
-        cpupri: left level stays counted       | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
-        cpupri: left level's bit stays         | cpupri 1: at rest counts and bits are as the CPUs' levels                   | random runs, snapshot
-        overload: bit is not set               | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
-        overload: count is not added           | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
-        overload: count stays                  | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
-        overload: bit stays                    | overload 1: at rest the count and the bits are those of the overloaded CPUs | random runs, snapshot
-        token: reference is not taken          | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
-        token: reference is not dropped        | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
-        token: work is not begun               | push token 2: with no chain under way, nothing is left of one               | random runs, snapshot
-        token: `rto_lock` not awaited          | push token 1: at most one chain is under way                                | random runs, race detector
-        token: `rto_lock` taken Relaxed        | push token 1: at most one chain is under way                                | random runs, race detector
+        defect                                 | property                                                                                 | caught by
+        cpupri: entered level's bit is not set | cpupri 1: in a quiescent state counts and bits match the CPUs' levels                    | random runs, snapshot
+        cpupri: entered level is not counted   | cpupri 1: in a quiescent state counts and bits match the CPUs' levels                    | random runs, snapshot
+        cpupri: left level stays counted       | cpupri 1: in a quiescent state counts and bits match the CPUs' levels                    | random runs, snapshot
+        cpupri: left level's bit stays         | cpupri 1: in a quiescent state counts and bits match the CPUs' levels                    | random runs, snapshot
+        overload: bit is not set               | overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        overload: count is not added           | overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        overload: count stays                  | overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        overload: bit stays                    | overload 1: in a quiescent state the count and the bits are those of the overloaded CPUs | random runs, snapshot
+        token: reference is not taken          | push token 2: with no chain under way, nothing is left of one                            | random runs, snapshot
+        token: reference is not dropped        | push token 2: with no chain under way, nothing is left of one                            | random runs, snapshot
+        token: work is not begun               | push token 2: with no chain under way, nothing is left of one                            | random runs, snapshot
+        token: `rto_lock` not awaited          | push token 1: at most one chain is under way                                             | random runs, race detector
+        token: `rto_lock` taken Relaxed        | push token 1: at most one chain is under way                                             | random runs, race detector
     "#]]
     .assert_eq(&table(&rows));
 }
@@ -207,18 +215,14 @@ fn broken_loads_of_groups_are_noticed() {
         scheduler("a contribution is not kept", Flaw::lose_plain::<i64>(SHARE), CONTRIBUTIONS),
         scheduler("load is not added", Flaw::lose(SHARE, Op::Add, Relaxed), CONTRIBUTIONS),
         scheduler("sums stay as they were", Flaw::lose_plain::<u64>(AVERAGE), SUMS),
-        scheduler(
-            "what is taken away is awaited by nobody",
-            Flaw::lose(AVERAGE, Op::Load, Acquire).on::<u16>(),
-            REMOVED,
-        ),
+        scheduler("removals do not wait for the lock", Flaw::lose(AVERAGE, Op::Load, Acquire).on::<u16>(), REMOVED),
     ];
     expect![[r#"
-        defect                                  | property                                                     | caught by
-        a contribution is not kept              | group load 1: a group's load is the sum of its contributions | random runs, snapshot
-        load is not added                       | group load 1: a group's load is the sum of its contributions | random runs, snapshot
-        sums stay as they were                  | group load 2: a queue's sum is that of its members           | random runs, snapshot
-        what is taken away is awaited by nobody | what is taken away from a queue is so under a lock           | random runs, race detector
+        defect                            | property                                                     | caught by
+        a contribution is not kept        | group load 1: a group's load is the sum of its contributions | random runs, snapshot
+        load is not added                 | group load 1: a group's load is the sum of its contributions | random runs, snapshot
+        sums stay as they were            | group load 2: a queue's sum is that of its members           | random runs, snapshot
+        removals do not wait for the lock | removed load is changed under a lock                         | random runs, race detector
     "#]].assert_eq(&table(&rows));
 }
 
@@ -228,20 +232,24 @@ fn broken_limits_of_groups_are_noticed() {
     const BANDWIDTH: &str = "src/fair/group/bandwidth.rs";
     let rows = [
         runtime("CPUs that idle forget refills", Mistake::ForgetsRefills, KNOWN),
-        scheduler("what a queue got is not kept", Flaw::lose_plain::<i64>(BANDWIDTH), RUNTIME),
-        scheduler("when to look is not kept", Flaw::lose_plain::<u64>(BANDWIDTH), LOOKED_AFTER),
-        scheduler("who is held stays counted", Flaw::lose_plain::<u32>(BANDWIDTH), HELD),
-        scheduler("nobody stands in line", Flaw::lose_plain::<u32>(POOL_FILE), LINE),
-        scheduler("the pool's lock is awaited by nobody", Flaw::lose(POOL_FILE, Op::Load, Acquire).on::<u16>(), POOL),
+        scheduler("a queue's runtime is not stored", Flaw::lose_plain::<i64>(BANDWIDTH), RUNTIME),
+        scheduler("the time of the next look is not stored", Flaw::lose_plain::<u64>(BANDWIDTH), LOOKED_AFTER),
+        scheduler("throttled tasks stay counted", Flaw::lose_plain::<u32>(BANDWIDTH), HELD),
+        scheduler("no queue gets in line", Flaw::lose_plain::<u32>(POOL_FILE), LINE),
+        scheduler(
+            "users of the pool do not wait for its lock",
+            Flaw::lose(POOL_FILE, Op::Load, Acquire).on::<u16>(),
+            POOL,
+        ),
     ];
     expect![[r#"
-        defect                               | property                                            | caught by
-        CPUs that idle forget refills        | no task is lost                                     | random runs, ledger
-        what a queue got is not kept         | group pool 1, 2: what was given is what CPUs got    | random runs, snapshot
-        when to look is not kept             | group limits 2: a CPU looks after what is throttled | random runs, snapshot
-        who is held stays counted            | who is held is not counted                          | random runs, snapshot
-        nobody stands in line                | group pool 3: who is throttled is in line           | random runs, snapshot
-        the pool's lock is awaited by nobody | a group's pool is touched under its lock            | random runs, race detector
+        defect                                     | property                                               | caught by
+        CPUs that idle forget refills              | no task is lost                                        | random runs, ledger
+        a queue's runtime is not stored            | group pool 1, 2: the runtime given is what CPUs got    | random runs, snapshot
+        the time of the next look is not stored    | group limits 2: a CPU looks after each throttled queue | random runs, snapshot
+        throttled tasks stay counted               | a throttled task is not counted                        | random runs, snapshot
+        no queue gets in line                      | group pool 3: a throttled queue is in line             | random runs, snapshot
+        users of the pool do not wait for its lock | a group's pool is touched under its lock               | random runs, race detector
     "#]].assert_eq(&table(&rows));
 }
 
@@ -251,18 +259,22 @@ fn broken_limits_of_real_time_tasks_are_noticed() {
     const BANDWIDTH: &str = "src/fair/group/bandwidth.rs";
     let rows = [
         runtime("CPUs that idle forget refills", Mistake::ForgetsRefills, KNOWN),
-        scheduler("what may be run is not kept", Flaw::lose_plain::<u64>(QUEUE_FILE), REAL_TIME),
-        scheduler("searches are not told", Flaw::lose(QUEUE_FILE, Op::Or, Relaxed), PASSED_OVER),
-        scheduler("searches are not told that it is over", Flaw::lose(QUEUE_FILE, Op::And, Relaxed), PASSED_OVER),
-        scheduler("when to look is not kept", Flaw::lose_plain::<u64>(BANDWIDTH), REAL_TIME_LOOKED_AFTER),
+        scheduler("the runtime is not stored", Flaw::lose_plain::<u64>(QUEUE_FILE), REAL_TIME),
+        scheduler("searches do not learn of throttling", Flaw::lose(QUEUE_FILE, Op::Or, Relaxed), PASSED_OVER),
+        scheduler("searches do not learn of its end", Flaw::lose(QUEUE_FILE, Op::And, Relaxed), PASSED_OVER),
+        scheduler(
+            "the time of the next look is not stored",
+            Flaw::lose_plain::<u64>(BANDWIDTH),
+            REAL_TIME_LOOKED_AFTER,
+        ),
     ];
     expect![[r#"
-        defect                                | property                                                | caught by
-        CPUs that idle forget refills         | no task is lost                                         | random runs, ledger
-        what may be run is not kept           | a real-time queue may run what its group may            | random runs, snapshot
-        searches are not told                 | searches know where real-time tasks are held            | random runs, snapshot
-        searches are not told that it is over | searches know where real-time tasks are held            | random runs, snapshot
-        when to look is not kept              | real-time limits 3: a CPU looks after what is throttled | random runs, snapshot
+        defect                                  | property                                                   | caught by
+        CPUs that idle forget refills           | no task is lost                                            | random runs, ledger
+        the runtime is not stored               | a real-time queue may run what its group may               | random runs, snapshot
+        searches do not learn of throttling     | searches know where real-time tasks are throttled          | random runs, snapshot
+        searches do not learn of its end        | searches know where real-time tasks are throttled          | random runs, snapshot
+        the time of the next look is not stored | real-time limits 3: a CPU looks after each throttled queue | random runs, snapshot
     "#]].assert_eq(&table(&rows));
 }
 
@@ -272,16 +284,16 @@ fn broken_queues_and_tasks_are_noticed() {
     const CHANGE: &str = "src/change.rs";
     const SCHEDULER: &str = "src/scheduler.rs";
     let rows = [
-        scheduler("locks let go Relaxed", Flaw::relax("src/lock.rs", Op::Store, Release), QUEUE_LOCK),
-        scheduler("wakeups await no lock", Flaw::lose(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
+        scheduler("locks released Relaxed", Flaw::relax("src/lock.rs", Op::Store, Release), QUEUE_LOCK),
+        scheduler("wakeups wait for no lock", Flaw::lose(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("wakeups lock Relaxed", Flaw::relax(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
-        scheduler("changes await no lock", Flaw::lose(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
+        scheduler("changes wait for no lock", Flaw::lose(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("changes lock Relaxed", Flaw::relax(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("a task left Relaxed", Flaw::relax("src/switch.rs", Op::Store, Release), LEFT),
         scheduler("`WOKEN` is not set", Flaw::lose(WAKE, Op::Or, AcqRel), WOKEN),
         scheduler("`WOKEN` stays", Flaw::lose(SCHEDULER, Op::Swap, Acquire), ASLEEP),
         scheduler("a task stays asleep when queued", Flaw::lose(WAKE, Op::Swap, Relaxed), KNOWN),
-        scheduler("nobody is asked to look", Flaw::lose(SCHEDULER, Op::Store, Release), URGENT),
+        scheduler("no CPU is asked to reschedule", Flaw::lose(SCHEDULER, Op::Store, Release), URGENT),
         scheduler("an affinity is not stored", Flaw::lose(CHANGE, Op::Store, Relaxed), SETTINGS),
         scheduler("a CPU is never active", Flaw::lose("src/hotplug.rs", Op::Store, Relaxed), URGENT),
         scheduler("highest priority is not stored", Flaw::lose_plain::<i32>("src/enqueue.rs"), HIGHEST),
@@ -292,23 +304,23 @@ fn broken_queues_and_tasks_are_noticed() {
     ];
     expect![[r#"
         defect                          | property                                                     | caught by
-        locks let go Relaxed            | queues are touched under their locks                         | random runs, race detector
-        wakeups await no lock           | queues are touched under their locks                         | random runs, race detector
+        locks released Relaxed          | queues are touched under their locks                         | random runs, race detector
+        wakeups wait for no lock        | queues are touched under their locks                         | random runs, race detector
         wakeups lock Relaxed            | queues are touched under their locks                         | random runs, race detector
-        changes await no lock           | queues are touched under their locks                         | random runs, race detector
+        changes wait for no lock        | queues are touched under their locks                         | random runs, race detector
         changes lock Relaxed            | queues are touched under their locks                         | random runs, race detector
-        a task left Relaxed             | who queues a task sees what its last CPU did to it           | random runs, race detector
+        a task left Relaxed             | a CPU that queues a task sees its last CPU's work on it      | random runs, race detector
         `WOKEN` is not set              | a task that was woken does not sleep                         | random runs, ledger
         `WOKEN` stays                   | a task that sleeps is given to no CPU                        | random runs, ledger
         a task stays asleep when queued | no task is lost                                              | random runs, ledger
-        nobody is asked to look         | no task waits while a less urgent one runs                   | random runs, snapshot
-        an affinity is not stored       | a task may run where it was told                             | random runs, ledger
+        no CPU is asked to reschedule   | no task waits while a less urgent one runs                   | random runs, snapshot
+        an affinity is not stored       | a task has the affinity that was set                         | random runs, ledger
         a CPU is never active           | no task waits while a less urgent one runs                   | random runs, snapshot
         highest priority is not stored  | a queue's highest priority is that of its lists              | random runs, snapshot
         overload is not remembered      | pushable 2: overloaded says whether there is an entry        | random runs, snapshot
         pushable priority is not stored | pushable 1: the highest that could move is the first entry's | random runs, snapshot
-        least virtual runtime is stale  | fair tree 3: what a task says of its subtree is so           | random runs, snapshot
-        a weight is not stored          | a fair task weighs what its nice level says                  | random runs, snapshot
+        least virtual runtime is stale  | fair tree 3: a task's words of its subtree are right         | random runs, snapshot
+        a weight is not stored          | a fair task has the weight of its nice level                 | random runs, snapshot
     "#]]
     .assert_eq(&table(&rows));
 }

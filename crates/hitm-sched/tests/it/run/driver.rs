@@ -1,10 +1,12 @@
-//! What each CPU does.
+//! The program of each CPU.
 //!
-//! **Coming to rest.** A CPU that has nothing to do but to wait says so in rounds, once in each: the last of a round looks whether
-//! any CPU did anything since the round before (took an interrupt other than [`Interrupts::CONTROL`], switched). If one did, it
-//! starts another round, when everything that was sent has been delivered, and interrupts all. After a round in which none did,
-//! nothing is in flight: what was pending before the round would have been taken in it, and only who does something sends.
-//! Which round it is tells the round's number and not the interrupt: the scheduler sends such interrupts too.
+//! **Quiescence.** A CPU that can only wait reports that in rounds, once per round. The last CPU of
+//! a round checks whether any CPU acted since the round before: whether it took an interrupt other
+//! than [`Interrupts::CONTROL`], or switched. If one did, the last CPU waits until all sent
+//! interrupts are delivered, starts another round and interrupts all CPUs. After a round in which
+//! no CPU acted, nothing is in flight: everything pending before the round would have been taken in
+//! it, and only a CPU that acts sends. The round's number identifies the round, not the interrupt,
+//! since the scheduler sends such interrupts too.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -20,28 +22,28 @@ use crate::run::groups::GroupsKept;
 use crate::run::ledger::{Check, Ledger};
 use crate::run::plan::{Operation, Plan};
 
-/// One order for all of the driver's own words: they are few, and the scheduler is what is tested.
+/// SeqCst for all of the driver's own words: they are few, and only the scheduler is under test.
 const ORDER: Ordering = Ordering::SeqCst;
 
-/// Longer than any interrupt takes.
+/// Longer than the delivery of any interrupt.
 const DELIVERY: Span = Span::from_micros(20);
 
-/// Rounds after which a machine that still is not at rest never will be.
+/// A machine that is not quiescent after this many rounds never will be.
 const ROUNDS_MAX: u64 = 200;
 
-/// Refills after which a CPU that still waits for one always will.
+/// A CPU that still waits for a refill after this many always will.
 const REFILLS_MAX: u64 = 5_000;
 
-/// Tasks that can live at once.
+/// The number of tasks that can live at once.
 const TASKS: usize = 256;
 
-/// Numbers that are kept for a CPU and for its part of an LLC at most, while none of their tasks lives.
+/// The maximum number of free numbers that are kept for a CPU and for its part of an LLC.
 const KEPT: usize = 28;
 
-/// What tasks do when they are given to a CPU.
+/// The behaviour of tasks when a CPU runs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// As the plan says, for a number of steps; then they stay.
+    /// They follow the plan for a number of steps. Then they stay.
     Churn,
     /// They end.
     Drain,
@@ -54,53 +56,54 @@ struct Round {
     number: u64,
 }
 
-/// What the driver itself does wrong: the checkers must see it.
+/// The driver's own mistake, which the checkers must report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mistake {
     #[default]
     None,
-    /// One wakeup in ten is forgotten.
+    /// It forgets one wakeup in ten.
     ForgetsWakeups,
-    /// A CPU whose tasks do nothing by themselves does not look when it is asked to.
+    /// A CPU whose tasks do nothing by themselves does not reschedule when asked to.
     ForgetsToLook,
-    /// A CPU does not do the push work that it is sent.
+    /// A CPU does not do the push work that is sent to it.
     ForgetsPushWork,
-    /// A CPU that idles does not look whether a group has something of the next period.
+    /// An idle CPU does not check whether a group has a new period.
     ForgetsRefills,
 }
 
-/// A scheduler and all that happens to it.
+/// A scheduler and the operations on it.
 pub(crate) struct Driver<P: Platform> {
     pub(crate) sched: Arc<dyn Scheduling<P>>,
     pub(crate) ledger: Ledger,
     pub(crate) plan: Plan,
     pub(crate) mistake: Mistake,
     pub(super) groups: GroupsKept,
-    /// By task: orders what is done to a number after the making of its task, as the handle that a runtime gives out would.
+    /// By task: orders the operations on a number after the creation of its task, as a runtime's
+    /// task handle would.
     handles: PlacedSlice<P, P::Atomic<u32>>,
-    /// By task: what its polls share. Nothing protects it but that a task is in one place, so the race detector sees whether one
-    /// poll is ordered before the next.
+    /// By task: data of its polls. Its only protection is that a task is in one place, so the race
+    /// detector sees whether one poll is ordered before the next.
     polls: PlacedSlice<P, P::Plain<u64>>,
     phase: Mutex<(u64, Phase)>,
-    /// Steps left in this phase.
+    /// The steps left in this phase.
     steps: AtomicI64,
     round: Mutex<Round>,
     over: AtomicBool,
-    /// When the phase's last step was taken, and when the machine last did something; picoseconds.
+    /// The time of the phase's last step, and of the machine's last action, in picoseconds.
     last_step: AtomicU64,
     last_stir: AtomicU64,
 }
 
-/// What a CPU knows of itself.
+/// The state of one CPU.
 pub(super) struct Cpu {
     number: CpuId,
     pub(super) random: Random,
     phase: Phase,
-    /// Whether it did anything since it last arrived at the end of a round.
+    /// Whether it acted since it last arrived at the end of a round.
     busy: bool,
     /// The round at whose end it last arrived.
     arrived: Option<u64>,
-    /// How often it waited for a refill in the last phase.
+    /// The number of times that it waited for a refill in the last phase.
     refills: u64,
 }
 
@@ -124,7 +127,7 @@ impl<P: Platform> Driver<P> {
         })
     }
 
-    /// Gets ready for a phase; then every CPU calls [`Driver::run_cpu`].
+    /// Prepares a phase. Then every CPU calls [`Driver::run_cpu`].
     pub(crate) fn begin(&self, phase: Phase) {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).1 = phase;
@@ -135,12 +138,12 @@ impl<P: Platform> Driver<P> {
         self.last_stir.store(0, ORDER);
     }
 
-    /// How long the machine went on by itself after the last step of the phase.
+    /// Returns how long the machine went on by itself after the last step of the phase.
     pub(crate) fn settled_in(&self) -> Span {
         Time::from_picos(self.last_stir.load(ORDER)).since(Time::from_picos(self.last_step.load(ORDER)))
     }
 
-    /// All that `cpu` does in a phase.
+    /// Runs `cpu` for a phase.
     pub(crate) fn run_cpu(&self, cpu: CpuId) {
         let ended = catch_unwind(AssertUnwindSafe(|| self.live(cpu)));
         if let Err(panic) = ended {
@@ -170,11 +173,11 @@ impl<P: Platform> Driver<P> {
             on = self.switch(cpu, on, why);
         }
         P::set_timer(Time::NEVER);
-        // What this CPU has stored has taken effect when the phase is over.
+        // This CPU's stores have taken effect when the phase is over.
         P::fence(ORDER);
     }
 
-    /// Something is wrong: everybody stops.
+    /// Records a finding and stops all CPUs.
     pub(crate) fn find(&self, check: Check, what: String) {
         self.ledger.find(check, what);
         self.stop();
@@ -238,7 +241,7 @@ impl<P: Platform> Driver<P> {
 
     // ---- a CPU's states ----
 
-    /// Polls `id` once. Why it is left; none when the phase is over.
+    /// Polls `id` once. Returns the switch reason, or `None` when the phase is over.
     fn run(&self, cpu: &mut Cpu, id: TaskId) -> Option<Why> {
         P::settle();
         self.ledger.poll(id);
@@ -300,7 +303,7 @@ impl<P: Platform> Driver<P> {
             P::wait_for_interrupt();
             if self.take_interrupts(cpu).contains(Interrupts::TIMER) {
                 if refill != Time::NEVER && refill <= P::now() {
-                    // What waits after the last step does so for the next phase.
+                    // Tasks that wait after the last step wait for the next phase.
                     if !self.stays() {
                         self.sched.refill();
                     }
@@ -311,12 +314,13 @@ impl<P: Platform> Driver<P> {
         }
     }
 
-    /// When this CPU is to look for the quotas of the next periods.
+    /// Returns when this CPU must check for new periods.
     fn next_refill(&self) -> Time {
         if self.mistake == Mistake::ForgetsRefills { Time::NEVER } else { self.sched.next_refill() }
     }
 
-    /// This CPU has tasks that only time can make run; in the last phase it waits for that. Until it has none it is not at rest. False if there are none.
+    /// Returns whether this CPU has tasks that only a refill can make runnable. In the last phase
+    /// it waits for refills, and while it has such tasks it is not quiescent.
     fn awaits_refill(&self, cpu: &mut Cpu) -> bool {
         let refill = if cpu.phase == Phase::Drain { self.next_refill() } else { Time::NEVER };
         if refill == Time::NEVER {
@@ -337,11 +341,13 @@ impl<P: Platform> Driver<P> {
         true
     }
 
-    /// Nobody does anything by himself any more: waits, with or without a task, until the machine is at rest.
+    /// Waits, with or without a task, until the machine is quiescent. No task acts by itself any
+    /// more.
     fn stay(&self, cpu: &mut Cpu) -> Option<Why> {
         P::set_timer(Time::NEVER);
         loop {
-            // Before what is pending is taken: all that was when the round began is part of it.
+            // Read before the pending interrupts are taken: those that were pending when the round
+            // began are part of it.
             let round = self.round().number;
             let taken = self.take_interrupts(cpu);
             if self.must_look() {
@@ -357,7 +363,7 @@ impl<P: Platform> Driver<P> {
                 cpu.arrived = Some(round);
                 self.arrive(cpu);
             } else if taken.contains(Interrupts::CONTROL) {
-                // Perhaps a round began since its number was read.
+                // A round may have begun since its number was read.
                 continue;
             }
             P::wait_for_interrupt();
@@ -385,7 +391,7 @@ impl<P: Platform> Driver<P> {
         if next > ROUNDS_MAX {
             return self.find(Check::NotQuiet, format!("CPUs are still busy after {next} rounds"));
         }
-        // What was sent before now is pending when the next round begins.
+        // Interrupts that were sent before now are pending when the next round begins.
         let mut left = DELIVERY;
         while !left.is_zero() {
             left = P::compute(left);
@@ -397,14 +403,14 @@ impl<P: Platform> Driver<P> {
         }
     }
 
-    // ---- what is done to tasks and CPUs ----
+    // ---- operations on tasks and CPUs ----
 
     fn living(&self) -> usize {
         P::settle();
         self.ledger.living()
     }
 
-    /// One operation, unless the phase has had all of them.
+    /// Does one operation, unless the phase has had all of them.
     fn step(&self, cpu: &mut Cpu) {
         P::settle();
         if self.steps.fetch_sub(1, ORDER) <= 0 {
@@ -457,7 +463,7 @@ impl<P: Platform> Driver<P> {
         self.wake(cpu, id);
     }
 
-    /// In the last phase each CPU wakes some of the tasks.
+    /// In the last phase each CPU wakes its share of the tasks.
     fn wake_share(&self, cpu: &mut Cpu) {
         P::settle();
         let (cpus, own) = (self.sched.topology().cpus() as u32, cpu.number.0);
@@ -531,9 +537,9 @@ impl<P: Platform> Driver<P> {
         self.ledger.end_hotplug(target, online);
     }
 
-    // ---- at rest ----
+    // ---- in a quiescent state ----
 
-    /// Everything that must hold when nothing is in flight. The caller runs on no CPU.
+    /// Checks everything that must hold in a quiescent state. The caller runs on no CPU.
     pub(crate) fn inspect(&self) {
         let snapshot = self.sched.snapshot();
         self.ledger.compare(&snapshot);
@@ -542,14 +548,15 @@ impl<P: Platform> Driver<P> {
         }
     }
 
-    /// Nobody waits while a CPU runs something less urgent. As [`inspect`](Self::inspect).
+    /// Checks that no task waits while a CPU runs something less urgent. Called like
+    /// [`inspect`](Self::inspect).
     pub(crate) fn inspect_order(&self) {
         for inversion in self.sched.snapshot().priority_inversions() {
             self.ledger.find(Check::Inversion, inversion);
         }
     }
 
-    /// After the last phase no task is left.
+    /// Checks that no task is left after the last phase.
     pub(crate) fn inspect_drained(&self, phase: Phase) {
         if phase != Phase::Drain {
             return;

@@ -1,7 +1,9 @@
-//! The simulated machine with one flaw: some operations of the code under test do not happen, or lack their ordering.
+//! The simulated machine with one flaw: some operations of the code under test do not happen, or
+//! lose their ordering.
 //!
-//! The words know where they are called from. A machine runs on one thread of the operating system, so the active flaw is a
-//! thread-local: tests that run side by side do not see each other's.
+//! The words know their call sites. A machine runs on one thread of the operating system, so the
+//! active flaw is a thread-local variable. Tests that run in parallel do not see each other's
+//! flaws.
 
 use std::alloc::Layout;
 use std::any::TypeId;
@@ -19,43 +21,46 @@ use hitm_memory::{
 };
 use hitm_topology::CpuId;
 
-/// What becomes of the operations.
+/// The flaw's effect on the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// They do not happen. A read-modify-write reads, a compare-exchange says that it succeeded.
+    /// They do not happen. A read-modify-write only reads, and a compare-exchange claims that it
+    /// succeeded.
     Lost,
     /// They are Relaxed.
     Relaxed,
 }
 
-/// Operations in one file of one kind, and on words of one type: lines are no part of it, so that it survives edits.
+/// Operations in one file, of one kind, and on words of one type. Line numbers are no part of it,
+/// so it survives edits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flaw {
     file: &'static str,
     op: Op,
-    /// None: of plain words.
+    /// The ordering, or `None` for plain words.
     order: Option<Ordering>,
     word: Option<TypeId>,
     change: Change,
 }
 
 impl Flaw {
-    /// The operations of atomic words with `order` (of a compare-exchange, the one for success) do not happen.
+    /// The operations of atomic words with `order` do not happen. For a compare-exchange, `order`
+    /// is the one of success.
     pub(crate) const fn lose(file: &'static str, op: Op, order: Ordering) -> Self {
         Self { file, op, order: Some(order), word: None, change: Change::Lost }
     }
 
-    /// They happen Relaxed.
+    /// The operations happen, but Relaxed.
     pub(crate) const fn relax(file: &'static str, op: Op, order: Ordering) -> Self {
         Self { change: Change::Relaxed, ..Self::lose(file, op, order) }
     }
 
-    /// What is set in plain words of type `T` stays as it was.
+    /// Stores to plain words of type `T` do not happen.
     pub(crate) const fn lose_plain<T: 'static>(file: &'static str) -> Self {
         Self { order: None, ..Self::lose(file, Op::Store, Ordering::Relaxed) }.on::<T>()
     }
 
-    /// Of these, those on words of type `T`.
+    /// Restricts the flaw to words of type `T`.
     pub(crate) const fn on<T: 'static>(self) -> Self {
         Self { word: Some(TypeId::of::<T>()), ..self }
     }
@@ -65,7 +70,7 @@ thread_local! {
     static ACTIVE: Cell<Option<Flaw>> = const { Cell::new(None) };
 }
 
-/// What `f` does has this flaw.
+/// Runs `f` with this flaw.
 pub(crate) fn with<R>(flaw: Flaw, f: impl FnOnce() -> R) -> R {
     ACTIVE.set(Some(flaw));
     let result = f();
@@ -73,7 +78,7 @@ pub(crate) fn with<R>(flaw: Flaw, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The active flaw's change to an operation of the caller, if it is meant.
+/// Returns the active flaw's effect on an operation of the caller, if the flaw covers it.
 #[track_caller]
 fn change<T: 'static>(op: Op, order: Option<Ordering>) -> Option<Change> {
     let location = Location::caller();
@@ -86,15 +91,15 @@ fn change<T: 'static>(op: Op, order: Option<Ordering>) -> Option<Change> {
     ACTIVE.get().filter(meant).map(|flaw| flaw.change)
 }
 
-/// The flawed world.
+/// The flawed memory and platform.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flawed;
 
-/// An atomic word of it.
+/// An atomic word with the flaw.
 #[repr(transparent)]
 pub(crate) struct FlawedAtomic<T: Word>(<Simulated as Memory>::Atomic<T>);
 
-/// A plain word of it.
+/// A plain word with the flaw.
 #[repr(transparent)]
 pub(crate) struct FlawedPlain<T: Word>(<Simulated as Memory>::Plain<T>);
 
@@ -132,7 +137,7 @@ impl<T: Word> AtomicWord<T> for FlawedAtomic<T> {
         self.compare_exchange(current, new, success, failure)
     }
 
-    /// A read-modify-write, or what the flaw makes of it.
+    /// Does a read-modify-write, with the flaw's effect.
     #[track_caller]
     fn read_modify_write(&self, operation: Rmw, value: T, order: Ordering) -> T {
         match change::<T>(operation.into(), Some(order)) {
@@ -200,7 +205,7 @@ impl Memory for Flawed {
 
     #[track_caller]
     fn spin_while<T: Word>(word: &FlawedAtomic<T>, again: impl FnMut(T) -> bool) -> T {
-        // Its loads are Acquire: see `Memory::spin_while`. Losing them is not to wait.
+        // Its loads are Acquire: see `Memory::spin_while`. To lose them means not to wait.
         if let Some(Change::Lost) = change::<T>(Op::Load, Some(Ordering::Acquire)) {
             return word.0.load(Ordering::Relaxed);
         }

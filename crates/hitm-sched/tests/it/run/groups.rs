@@ -1,6 +1,8 @@
-//! What is done to groups: they are made, weighed, limited and given back, and tasks move between them.
+//! Operations on groups: they are created, weighted, limited and freed, and tasks move between
+//! them.
 //!
-//! Whoever uses a group keeps it meanwhile: only those that nobody uses are given back, tasks or no tasks.
+//! A CPU that uses a group keeps it meanwhile. Only unused groups are freed, whether they have
+//! tasks or not.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +13,7 @@ use hitm_sched::fair::group::{GroupId, GroupWeight};
 
 use crate::run::driver::{Cpu, Driver};
 
-/// Groups that are kept at once.
+/// The number of groups that are kept at once.
 const GROUPS_KEPT: usize = 8;
 
 /// The groups that the driver keeps, and how many of its CPUs use each.
@@ -23,7 +25,7 @@ impl GroupsKept {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One of them, or none, which is used until [`GroupsKept::done`].
+    /// Returns one of them, or none, and marks it as used until [`GroupsKept::done`].
     pub(crate) fn any(&self, random: &mut Random) -> Option<GroupId> {
         self.with(|groups| {
             let at = random.below(groups.len() as u64 + 1) as usize;
@@ -33,24 +35,24 @@ impl GroupsKept {
         })
     }
 
-    /// `group` is used no longer.
+    /// Ends the use of `group`.
     pub(crate) fn done(&self, group: Option<GroupId>) {
         self.with(|groups| {
             groups.iter_mut().filter(|(own, _)| Some(*own) == group).for_each(|(_, users)| *users -= 1);
         });
     }
 
-    /// Whether another one may be made.
+    /// Returns whether another group may be created.
     pub(crate) fn has_room(&self) -> bool {
         self.with(|groups| groups.len() < GROUPS_KEPT)
     }
 
-    /// `group` was made.
+    /// Adds a new group.
     pub(crate) fn add(&self, group: GroupId) {
         self.with(|groups| groups.push((group, 0)));
     }
 
-    /// One of them that nobody uses, which is not kept any longer.
+    /// Removes and returns an unused group.
     pub(crate) fn take(&self, random: &mut Random) -> Option<GroupId> {
         self.with(|groups| {
             let at = random.below(groups.len().max(1) as u64) as usize;
@@ -59,13 +61,13 @@ impl GroupsKept {
         })
     }
 
-    /// All of them, which are not kept any longer.
+    /// Removes and returns all groups.
     pub(crate) fn take_all(&self) -> Vec<GroupId> {
         self.with(|groups| groups.drain(..).map(|(group, _)| group).collect())
     }
 }
 
-/// A limit: short periods, so that many of them pass; or none.
+/// Returns a limit with a short period, so that many periods pass, or none.
 pub(crate) fn quota(random: &mut Random) -> Option<GroupQuota> {
     let period = [1, 2, 5][random.below(3) as usize];
     let quota = 1 + random.below(2) * random.below(period);
@@ -73,7 +75,7 @@ pub(crate) fn quota(random: &mut Random) -> Option<GroupQuota> {
     (random.below(4) > 0).then(|| GroupQuota::new(millis(quota), millis(period)).expect("a limit"))
 }
 
-/// A limit for real-time tasks: mostly such that several groups may have one; or none.
+/// Returns a limit of real-time tasks, or none. Mostly several groups may have one.
 pub(crate) fn real_time_quota(random: &mut Random) -> Option<RealTimeQuota> {
     let period = [1_000, 2_000, 5_000][random.below(3) as usize];
     let runtime = period / [10, 4, 2, 1][random.below(4) as usize];
@@ -81,7 +83,7 @@ pub(crate) fn real_time_quota(random: &mut Random) -> Option<RealTimeQuota> {
     (random.below(5) > 0).then_some(quota)
 }
 
-/// A weight: now and then an extreme one.
+/// Returns a weight, sometimes an extreme one.
 pub(crate) fn weight(random: &mut Random) -> GroupWeight {
     GroupWeight::new(match random.below(6) {
         0 => 1,
@@ -124,7 +126,7 @@ impl<P: Platform> Driver<P> {
         P::settle();
         let group = self.groups.any(&mut cpu.random);
         let new = real_time_quota(&mut cpu.random);
-        // What does not fit is refused.
+        // A limit that does not fit is refused.
         group.into_iter().for_each(|group| _ = self.sched.set_group_real_time(group, new));
         P::settle();
         self.groups.done(group);

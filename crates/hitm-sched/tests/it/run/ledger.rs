@@ -1,7 +1,8 @@
-//! What the driver knows of its tasks by itself: where each was last seen, who woke it, where it may run.
+//! The driver's own knowledge of its tasks: where each was last seen, which wakeups it had, where
+//! it may run.
 //!
-//! The ledger never asks the scheduler. It sees what a runtime sees (tasks handed to CPUs, tasks left, wakeups) and says
-//! when that cannot be right.
+//! The ledger never asks the scheduler. It sees the same events as a runtime (tasks given to CPUs,
+//! tasks left, wakeups) and reports events that cannot be right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,64 +15,66 @@ use hitm_sched::scheduler::Why;
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
-/// What can be found wrong, by who finds it.
+/// The kinds of findings, by checker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
-    /// Ledger: a task is given to a CPU while another has it, or while it sleeps and nobody woke it, or after its end.
+    /// Ledger: a task is given to a CPU while another CPU has it, or while it sleeps without a
+    /// wakeup, or after its end.
     HandOut,
     /// Ledger: a task is given to a CPU where it may not run.
     Affinity,
-    /// Ledger: a task was woken, and sleeps.
+    /// Ledger: a task was woken, but sleeps.
     LostWake,
-    /// Ledger: a task is neither running nor queued nor asleep, or the scheduler and the ledger disagree about it.
+    /// Ledger: a task is neither running nor queued nor asleep, or the scheduler and the ledger
+    /// disagree about it.
     LostTask,
     /// The scheduler's words contradict its lists.
     Snapshot,
-    /// A task waits while a less urgent one, or none, runs where it may run.
+    /// A task waits while a less urgent task, or none, runs on a CPU that it may use.
     Inversion,
-    /// The machine did not come to rest.
+    /// The machine did not become quiescent.
     NotQuiet,
-    /// The machine stalled: a CPU waits for what never comes.
+    /// The machine stalled: a CPU waits for an event that never comes.
     Stall,
-    /// Two accesses to a plain word that nothing orders.
+    /// Two unordered accesses to a plain word.
     Race,
-    /// An assertion of the scheduler's own.
+    /// A failed assertion of the scheduler.
     Panic,
 }
 
 /// Where a task is, as far as the driver can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Not a task.
+    /// The number has no task.
     Free,
-    /// It was never given to a CPU, or was left with nothing to do.
+    /// It was never given to a CPU, or blocked at its last switch.
     Asleep,
     /// It was left and wants to go on.
     Queued,
     Running(CpuId),
-    /// It was left for good.
+    /// It has exited.
     Ended,
 }
 
 #[derive(Clone, Debug)]
 struct Affinity {
     allowed: CpuSet,
-    /// When the call that set it returned.
+    /// The time when the call that set it returned.
     since: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     place: Place,
-    /// It leaves for good at its next switch.
+    /// It exits at its next switch.
     ending: bool,
-    /// Changes under way: it does not end meanwhile.
+    /// The number of changes under way. It does not end meanwhile.
     changes: u32,
     affinity_changes: bool,
-    /// Things that it was told; what it had heard of when it was polled last.
+    /// The number of messages to it, and the number that its last poll saw.
     posted: u64,
     heard: u64,
-    /// Polls of tasks of this number.
+    /// The number of polls of tasks of this number.
     polls: u64,
     wakes_begun: u64,
     wakes_ended: u64,
@@ -79,7 +82,7 @@ struct Entry {
     wakes_before_poll: u64,
     /// The last affinity that is surely in force, and those set since.
     affinities: Vec<Affinity>,
-    /// None while it is not known which of several changes came last.
+    /// `None` while it is unknown which of several changes came last.
     prio: Option<Prio>,
     /// As `prio`.
     group: Option<Option<GroupId>>,
@@ -88,12 +91,12 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Books {
     entries: Vec<Entry>,
-    /// Counts events.
+    /// A counter of events.
     now: u64,
-    /// Since when.
+    /// Since when each CPU is offline.
     offline: BTreeMap<CpuId, u64>,
     changing: BTreeSet<CpuId>,
-    /// Whether a CPU ever went: from then on affinity may have given way.
+    /// Whether a CPU ever went offline. From then on affinity may have been ignored.
     hotplug: bool,
     findings: Vec<(Check, String)>,
 }
@@ -101,9 +104,9 @@ struct Books {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<Books>);
 
-/// Findings kept; the first explain the rest.
+/// The number of findings that are kept. The first ones explain the rest.
 const KEPT: usize = 40;
-/// Affinities of a task that are remembered.
+/// The number of a task's affinities that are kept.
 const AFFINITIES_KEPT: usize = 100;
 
 impl Books {
@@ -169,7 +172,7 @@ impl Ledger {
         self.books().findings.is_empty()
     }
 
-    /// A moment, for [`Ledger::given`].
+    /// Returns the present moment, for [`Ledger::given`].
     pub(crate) fn now(&self) -> u64 {
         self.books().tick()
     }
@@ -195,7 +198,7 @@ impl Ledger {
             affinities: vec![Affinity { allowed: allowed.clone(), since }],
             prio: Some(prio),
             group: Some(group),
-            // Wakeups that are still under way were meant for the number's last task, and may reach this one.
+            // Wakeups under way were meant for the number's last task, and may reach this one.
             heard: entry.posted,
             wakes_before_poll: entry.wakes_ended,
             posted: entry.posted,
@@ -206,7 +209,7 @@ impl Ledger {
         };
     }
 
-    /// `cpu`, which began to look for a task at `began`, was given `id`.
+    /// `cpu` began to pick a task at `began` and was given `id`.
     pub(crate) fn given(&self, cpu: CpuId, id: TaskId, began: u64) {
         let mut books = self.books();
         let hotplug = books.hotplug;
@@ -229,7 +232,7 @@ impl Ledger {
         if is_gone {
             books.find(Check::Affinity, format!("cpu {cpu} is given task {id} while it is offline"));
         }
-        // Affinity gives way when none of a task's CPUs is there.
+        // Affinity is ignored when none of a task's CPUs is online.
         if !allowed && !hotplug {
             books.find(Check::Affinity, format!("cpu {cpu} is given task {id}, which may not run there"));
         }
@@ -242,7 +245,7 @@ impl Ledger {
         entry.wakes_before_poll = entry.wakes_ended;
     }
 
-    /// `id` looks at what it was told. Which poll of its number this is.
+    /// `id` reads its messages. Returns the number of this poll.
     pub(crate) fn hear(&self, id: TaskId) -> u64 {
         let mut books = self.books();
         let entry = books.entry(id);
@@ -251,7 +254,7 @@ impl Ledger {
         entry.polls
     }
 
-    /// Whether `id`, which runs, may end now. If so it must.
+    /// Returns whether `id`, which runs, may end now. If so it must.
     pub(crate) fn ends(&self, id: TaskId) -> bool {
         let mut books = self.books();
         let entry = books.entry(id);
@@ -274,19 +277,19 @@ impl Ledger {
         }
     }
 
-    /// The last switch from `id` is done; its number is about to be given back.
+    /// The last switch from `id` is done, and its number is about to be freed.
     pub(crate) fn ended(&self, id: TaskId) {
         self.books().entry(id).place = Place::Free;
     }
 
-    // ---- what is done to tasks ----
+    // ---- operations on tasks ----
 
-    /// Tasks that can be woken: also such as have just ended.
+    /// Returns the tasks that can be woken, also those that have just ended.
     pub(crate) fn wakeable(&self) -> Vec<TaskId> {
         self.books().ids(|entry| entry.place != Place::Free)
     }
 
-    /// Somebody tells `id` something and is about to wake it. False when it is gone.
+    /// Adds a message for `id`, which is about to be woken. Returns false when the task is gone.
     pub(crate) fn begin_wake(&self, id: TaskId) -> bool {
         let mut books = self.books();
         let entry = books.entry(id);
@@ -298,17 +301,17 @@ impl Ledger {
         true
     }
 
-    /// The wakeup is done. The number may be another task's by now.
+    /// The wakeup is done. By now the number may be another task's.
     pub(crate) fn end_wake(&self, id: TaskId) {
         self.books().entry(id).wakes_ended += 1;
     }
 
-    /// Tasks that can be changed.
+    /// Returns the tasks that can be changed.
     pub(crate) fn changeable(&self) -> Vec<TaskId> {
         self.books().ids(|entry| entry.lives() && !entry.ending)
     }
 
-    /// `id` is about to get this priority. False when it is ending.
+    /// `id` is about to get this priority. Returns false when it is ending.
     pub(crate) fn begin_prio(&self, id: TaskId, prio: Prio) -> bool {
         let mut books = self.books();
         let entry = books.entry(id);
@@ -327,7 +330,7 @@ impl Ledger {
         self.books().entry(id).changes -= 1;
     }
 
-    /// `id` is about to move to this group. False when it is ending.
+    /// `id` is about to move to this group. Returns false when it is ending.
     pub(crate) fn begin_group(&self, id: TaskId, group: Option<GroupId>) -> bool {
         let mut books = self.books();
         let entry = books.entry(id);
@@ -335,7 +338,7 @@ impl Ledger {
             return false;
         }
         if entry.changes > 0 {
-            // It is told as of a change of affinity below.
+            // Treated like a change of affinity below.
             entry.prio = None;
         }
         entry.group = (entry.changes == 0).then_some(group);
@@ -347,7 +350,8 @@ impl Ledger {
         self.books().entry(id).changes -= 1;
     }
 
-    /// `id` is about to get this affinity. False when it is ending or somebody else changes it.
+    /// `id` is about to get this affinity. Returns false when it is ending, or when another CPU is
+    /// changing its affinity.
     pub(crate) fn begin_affinity(&self, id: TaskId, allowed: &CpuSet) -> bool {
         let mut books = self.books();
         let entry = books.entry(id);
@@ -357,7 +361,8 @@ impl Ledger {
         entry.affinity_changes = true;
         entry.changes += 1;
         if entry.changes > 1 {
-            // A change of priority overlaps; which of two of those came last is told by `begin_prio` alone.
+            // A change of priority overlaps. Only `begin_prio` knows which of two such changes came
+            // last.
             entry.prio = None;
             entry.group = None;
         }
@@ -372,12 +377,14 @@ impl Ledger {
         entry.affinity_changes = false;
         entry.changes -= 1;
         entry.affinities.last_mut().expect("one at least").since = now;
-        // Who began to look before this may still go by an earlier one; nobody looks for so long.
+        // A CPU that began to pick a task before this may still use an earlier affinity. No CPU
+        // takes longer than the affinities that are kept.
         let old = entry.affinities.len().saturating_sub(AFFINITIES_KEPT);
         entry.affinities.drain(..old);
     }
 
-    /// Somebody is about to take `cpu` out of use or put it to use. False when somebody else does.
+    /// `cpu` is about to go offline or come online. Returns false when another CPU is doing that
+    /// already.
     pub(crate) fn begin_hotplug(&self, cpu: CpuId) -> bool {
         let mut books = self.books();
         books.hotplug = true;
@@ -399,9 +406,9 @@ impl Ledger {
         !self.books().offline.contains_key(&cpu)
     }
 
-    // ---- at rest ----
+    // ---- in a quiescent state ----
 
-    /// Compares with what the scheduler says when nothing is in flight.
+    /// Compares the ledger with the scheduler's state in a quiescent state.
     pub(crate) fn compare(&self, snapshot: &Snapshot) {
         let mut books = self.books();
         let living: Vec<TaskId> = books.ids(Entry::lives);
@@ -453,7 +460,7 @@ impl Books {
         if entry.group.is_some_and(|group| group != task.group) {
             self.find(Check::LostTask, format!("task {id} is in {:?}, it was moved to {:?}", task.group, entry.group));
         }
-        // Affinity gives way when none of a task's CPUs is there, until the task wakes again.
+        // Affinity is ignored while none of a task's CPUs is online, until the task's next wakeup.
         let queued = snapshot.queues.iter().position(|queue| queue.has(id));
         if let Some(cpu) = queued
             && !self.hotplug

@@ -1,13 +1,16 @@
-//! The scheduler driven as a runtime drives it, by random tasks, and watched by checkers that know nothing of it.
+//! The scheduler driven as by a runtime, with random tasks, and checked by checkers that are
+//! independent of it.
 //!
-//! - [`plan`]: what a seed stands for: machine, mitigation, tasks, and which operations there are.
-//! - [`driver`]: what each CPU does: takes interrupts, switches, "runs" what it is given, idles.
-//! - [`groups`]: the groups that it keeps, and gives back.
-//! - [`ledger`]: what the driver knows by itself, and when that cannot be right.
+//! - [`plan`]: the content of a seed: machine, mitigation, tasks, and the operations that occur.
+//! - [`driver`]: the program of each CPU: it takes interrupts, switches, "runs" its task, and
+//!   idles.
+//! - [`groups`]: the groups that the driver keeps and frees.
+//! - [`ledger`]: the driver's own knowledge, and the events that contradict it.
 //! - [`simulated`], [`native`]: the two hosts.
 //!
-//! A run has phases. In each, CPUs and tasks do as they like for a number of steps; then tasks stay where they are, until
-//! nothing is in flight; then everything is compared. In the last phase all tasks end.
+//! A run has phases. In each phase CPUs and tasks act at random for a number of steps. Then tasks
+//! stay where they are until the system is quiescent, and its state is compared with the expected
+//! state. In the last phase all tasks end.
 
 mod defects;
 pub(crate) mod driver;

@@ -1,4 +1,4 @@
-//! On this machine, one thread a CPU.
+//! Runs on this machine, with one thread per CPU.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::run::ledger::Check;
 use crate::run::plan::Plan;
 use crate::run::simulated::describe;
 
-/// A phase takes milliseconds. One that takes this long never ends, however busy the host is.
+/// A phase takes milliseconds. A phase that takes this long never ends, however busy the host is.
 const LONGEST_PHASE: Duration = Duration::from_secs(60);
 
-/// Which phase the threads are in, and how often a thread has ended one.
+/// The phase that the threads are in, and how often a thread has ended one.
 #[derive(Default)]
 struct Progress {
     counts: Mutex<(u64, u64)>,
@@ -24,19 +24,19 @@ struct Progress {
 
 impl Progress {
     fn change(&self, change: impl FnOnce(&mut (u64, u64))) {
-        change(&mut self.counts.lock().expect("nobody panics with it"));
+        change(&mut self.counts.lock().expect("no thread panics with it"));
         self.changed.notify_all();
     }
 
-    /// False when `there` never is.
+    /// Waits until `there` is true. Returns false when that never happens.
     fn wait(&self, there: impl Fn(&(u64, u64)) -> bool) -> bool {
-        let counts = self.counts.lock().expect("nobody panics with it");
+        let counts = self.counts.lock().expect("no thread panics with it");
         let waited = self.changed.wait_timeout_while(counts, LONGEST_PHASE, |counts| !there(counts));
-        !waited.expect("nobody panics with it").1.timed_out()
+        !waited.expect("no thread panics with it").1.timed_out()
     }
 }
 
-/// A thread's life: CPU `cpu` in every phase.
+/// The program of a thread: CPU `cpu` in every phase.
 fn live(cpu: CpuId, phases: u64, workers: &Arc<NativeWorkers>, driver: &Driver<Native>, progress: &Progress) {
     workers.enter(cpu, None, || {
         for phase in 1..=phases {
@@ -49,7 +49,7 @@ fn live(cpu: CpuId, phases: u64, workers: &Arc<NativeWorkers>, driver: &Driver<N
     });
 }
 
-/// Runs `plan` on threads. What was found wrong.
+/// Runs `plan` on threads. Returns the findings.
 fn run(plan: &Plan) -> Vec<(Check, String)> {
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
     let (cpus, workers) = (topology.cpus() as u64, NativeWorkers::new(topology.cpus(), false));
@@ -69,13 +69,14 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
         progress.change(|(begun, _)| *begun = number);
         if !progress.wait(|&(_, ended)| ended >= number * cpus) {
             workers.visit(here, || driver.find(Check::Stall, "the phase does not end".to_owned()));
-            // The threads may spin for ever: they are left behind.
+            // The threads may spin forever, so they are abandoned.
             return driver.ledger.findings();
         }
         if driver.ledger.is_clean() {
             workers.visit(here, || {
                 driver.inspect();
-                // The operating system takes a thread off its core also where a request can be lost: it happens here.
+                // The operating system may preempt a thread in a window where a request can be
+                // lost. That does happen here.
                 if !plan.loses_requests() {
                     driver.inspect_order();
                 }
@@ -91,7 +92,7 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
 fn random_tasks() {
     hitm_seeds::each(TARGET, "run::native::random_tasks", 200, &[], |seed| {
         let mut plan = Plan::new(seed);
-        // Longer ones only take longer here: threads are stopped often enough for quotas to be used up.
+        // Longer bursts only take longer here: threads are preempted often enough to use up quotas.
         plan.burst_nanos = plan.burst_nanos.min(30_000);
         let findings = run(&plan);
         assert!(findings.is_empty(), "{}", describe(&plan, &findings));

@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! The content of a seed.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use hitm_sched::scheduler::Scheduling;
 use hitm_sched::task::Policy;
 use hitm_topology::{CpuId, Topology};
 
-/// What is done at a step.
+/// The operation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Wake,
@@ -19,17 +19,17 @@ pub(crate) enum Operation {
     SetPrio,
     SetAllowed,
     Hotplug,
-    /// A group is made, weighed or given back.
+    /// A group is created, weighted or freed.
     Group,
-    /// A task moves to another group, or out of all.
+    /// A task moves to another group, or to none.
     Regroup,
-    /// A group gets a limit, or loses it.
+    /// A group's limit is set or removed.
     Limit,
     /// As `Limit`, for its real-time tasks.
     LimitRealTime,
 }
 
-/// Which affinities tasks get.
+/// The affinities that tasks get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Affinities {
     /// All CPUs.
@@ -42,7 +42,7 @@ pub(crate) enum Affinities {
     Few,
 }
 
-/// A machine, a mitigation, and what happens.
+/// A machine, a mitigation, and the operations.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
@@ -51,32 +51,32 @@ pub(crate) struct Plan {
     pub(crate) arbitration: Arbitration,
     pub(crate) jitter: f64,
     pub(crate) cpus: u32,
-    /// Steps a phase.
+    /// Steps per phase.
     pub(crate) steps: i64,
     pub(crate) phases: u32,
     pub(crate) tasks_max: usize,
-    /// The longest stretch of a task between two steps.
+    /// The maximum run time of a task between two steps.
     pub(crate) burst_nanos: u64,
-    /// How many different priorities there are.
+    /// The number of different priorities.
     prios: u64,
     affinities: Affinities,
-    /// Whether some tasks are fair ones.
+    /// Whether some tasks are fair.
     pub(crate) fair: bool,
-    /// Whether some of those are in groups.
+    /// Whether some fair tasks are in groups.
     pub(crate) groups: bool,
     /// Whether the real-time tasks of some groups are limited.
     pub(crate) real_time_limits: bool,
-    /// How their load is kept, where that can be joined to the mitigation.
+    /// The mitigation for the groups' load, where it can be joined.
     load: &'static str,
-    /// How those find an idle CPU, where that can be joined to the mitigation.
+    /// The mitigation for the fair tasks' search for an idle CPU, where it can be joined.
     search: &'static str,
-    /// What becomes of requests for a push, where that can be joined to the mitigation.
+    /// The mitigation for push requests, where it can be joined.
     requests: &'static str,
-    /// Operations and how often they are chosen. What is left out is turned off.
+    /// The operations with their weights. An operation that is left out does not occur.
     weights: Vec<(Operation, u64)>,
 }
 
-/// Machines, with their CPUs.
+/// Machines with their numbers of CPUs.
 const TOPOLOGIES: [(&str, u32); 9] = [
     ("core:1 pu:1", 1),
     ("core:2 pu:1", 2),
@@ -89,7 +89,7 @@ const TOPOLOGIES: [(&str, u32); 9] = [
     ("pack:3 core:2 pu:2", 12),
 ];
 
-/// All mitigations that differ in what is executed.
+/// All mitigations that differ in the executed code.
 pub(crate) const MITIGATIONS: [&str; 20] = [
     "baseline",
     "cpupri-split",
@@ -118,19 +118,19 @@ impl Plan {
         Self::drawn(seed).with_asked_mitigation()
     }
 
-    /// As [`Plan::new`], whatever the environment asks for.
+    /// Creates a plan like [`Plan::new`], but ignores the environment.
     pub(crate) fn drawn(seed: u64) -> Self {
         let mut random = Random::new(seed, 0);
         let (topology, cpus) = TOPOLOGIES[random.below(TOPOLOGIES.len() as u64) as usize];
         Self::on(topology, cpus, seed, &mut random)
     }
 
-    /// A machine of more CPUs than a word has bits.
+    /// Creates a plan for a machine with more CPUs than a word has bits.
     pub(crate) fn large(seed: u64) -> Self {
         Self::on("pack:2 l3:2 core:9 pu:2", 72, seed, &mut Random::new(seed, 0)).with_asked_mitigation()
     }
 
-    /// `HITM_MITIGATION=shipped` has every plan run that one.
+    /// `HITM_MITIGATION=shipped` makes every plan use that mitigation.
     fn with_asked_mitigation(self) -> Self {
         let Ok(name) = std::env::var("HITM_MITIGATION") else { return self };
         let known = MITIGATIONS.into_iter().find(|&known| known == name);
@@ -141,7 +141,7 @@ impl Plan {
     fn on(topology: &str, cpus: u32, seed: u64, random: &mut Random) -> Self {
         let mitigation = MITIGATIONS[random.below(MITIGATIONS.len() as u64) as usize];
         let mut weights = vec![(Operation::Wake, 10 + random.below(30))];
-        // A feature in three is off.
+        // One feature in three is off.
         for operation in [Operation::Make, Operation::SetPrio, Operation::SetAllowed, Operation::Hotplug] {
             if random.below(3) > 0 {
                 weights.push((operation, 1 + random.below(8)));
@@ -169,7 +169,7 @@ impl Plan {
             requests: "",
             weights,
         };
-        // Drawn last, so that the seeds from before there were such are what they were.
+        // Drawn last, so that older seeds keep their content.
         let affinities = if random.below(4) == 0 { Affinities::Few } else { plan.affinities };
         let fair = random.below(3) == 0;
         let searches = [
@@ -194,7 +194,7 @@ impl Plan {
         let mut burst_nanos = plan.burst_nanos;
         if groups && random.below(2) == 0 {
             weights.push((Operation::Limit, 1 + random.below(8)));
-            // Quotas are milliseconds.
+            // Quotas are milliseconds long.
             burst_nanos = [30_000, 300_000][random.below(2) as usize];
         }
         let real_time_limits = groups && random.below(2) == 0;
@@ -205,13 +205,14 @@ impl Plan {
         Self { affinities, fair, groups, real_time_limits, load, search, requests, burst_nanos, weights, ..plan }
     }
 
-    /// Whether a request for a push may be lost, so that a task waits while a CPU idles until the next event.
+    /// Returns whether a push request may be lost. Then a task may wait beside an idle CPU until
+    /// the next event.
     pub(crate) fn loses_requests(&self) -> bool {
         let token = self.mitigation != "shipped" && !self.mitigation.contains("pull-by-locks");
         token && self.requests.is_empty()
     }
 
-    /// The mitigation, with what is joined to it.
+    /// Returns the scheduler of the mitigation and those joined to it.
     pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
         let joined = [self.search, self.load, self.requests];
         let joined = if self.mitigation == "shipped" { String::new() } else { joined.concat() };
@@ -228,7 +229,8 @@ impl Plan {
         Prio((random.below(self.prios) * (98 / self.prios.max(2))) as i32)
     }
 
-    /// What a task is that would be a real-time one of `prio`: the policy of a fair one, or none.
+    /// Returns the class of a task that would be a real-time one of `prio`: the policy of a fair
+    /// task, or `None`.
     pub(crate) fn class(&self, prio: Prio, random: &mut Random) -> (Prio, Option<Policy>) {
         if !self.fair {
             return (prio, None);

@@ -1,4 +1,4 @@
-//! On the simulated machine.
+//! Runs on the simulated machine.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use crate::run::driver::{Driver, Mistake, Phase};
 use crate::run::ledger::Check;
 use crate::run::plan::Plan;
 
-/// How long a machine goes on by itself after the last thing that was done to it, beyond the stretch of a task that was under
-/// way then: every task runs where it should. A dozen CPUs that switch and push to each other take 40 us at the most.
+/// How long a machine may go on by itself after its last operation, in addition to the burst of the
+/// task that was running then. After that every task runs where it should. A dozen CPUs that switch
+/// and push to each other take at most 40 us.
 const SETTLES_WITHIN: Span = Span::from_micros(60);
 
 /// As above, where six times as many CPUs contend for the same lines.
 const LARGE_SETTLES_WITHIN: Span = Span::from_micros(6 * 60);
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) findings: Vec<(Check, String)>,
-    /// The longest time that the machine took to come to rest.
+    /// The longest time that the machine took to become quiescent.
     settled_in: Span,
-    /// What the scheduler did.
+    /// The scheduler's event counts.
     sums: Vec<(Count, u64)>,
-    /// What the machine counted.
+    /// The machine's counts.
     totals: Totals,
 }
 
@@ -89,12 +90,12 @@ pub(crate) fn run<P: Platform>(plan: &Plan, mistake: Mistake, look_ahead: bool) 
     } else {
         machine.enter(|| drop(driver));
     }
-    // How often CPUs were resumed is the host's affair.
+    // The number of resumed coroutines depends on the host.
     let totals = Totals { resumes: 0, ..machine.results().totals };
     Outcome { findings, settled_in, sums, totals }
 }
 
-/// The findings, with the plan, for a person.
+/// Returns the findings with the plan, for people.
 pub(crate) fn describe(plan: &Plan, findings: &[(Check, String)]) -> String {
     let mut text = format!("{plan:#?}\n");
     for (check, what) in findings {
@@ -106,7 +107,7 @@ pub(crate) fn describe(plan: &Plan, findings: &[(Check, String)]) -> String {
 fn check(plan: &Plan, bound: Span) {
     let outcome = run::<Simulated>(plan, Mistake::None, true);
     assert!(outcome.findings.is_empty(), "{}", describe(plan, &outcome.findings));
-    // Beside another thread of its core it takes longer.
+    // A thread is slower beside another thread of its core.
     let topology = hitm_topology::parse(&plan.topology).expect("a machine of ours");
     let slowdown = costs(plan, &topology).structure.shared_core_factor.value;
     let bound = Span::from_nanos(plan.burst_nanos).scale(slowdown) + bound;
