@@ -9,7 +9,6 @@ use std::thread;
 
 use hitm_machine::Clock;
 use hitm_memory::Span;
-use hitm_report::result::Run;
 
 use crate::args::HostArg;
 use crate::failure::Failure;
@@ -69,8 +68,7 @@ impl Job for Case {
     }
 
     fn length(&self) -> Option<Span> {
-        let window = self.workload.window();
-        Some(window.warm_up + window.measured)
+        self.workload.stretch().end()
     }
 }
 
@@ -129,29 +127,6 @@ pub(crate) fn run_one(case: &Case, progress: &Progress) -> Result<Outcome, Failu
         Some(failure) => Err(failure),
         None => Ok(only.expect("a case that does not fail has an outcome")),
     }
-}
-
-/// Runs all cases on `threads` host threads, and makes a run of each row of `width` cases. Also
-/// returns the failures, in words.
-pub(crate) fn run_rows<C: Job + Sync, O: Send>(
-    cases: &[C],
-    width: usize,
-    threads: usize,
-    run_case: impl Fn(&C, &Arc<Clock>) -> Result<O, Failure> + Sync,
-    row: impl Fn(&[C], &[&O]) -> Run,
-) -> (Vec<Run>, Vec<String>) {
-    let mut outcomes: Vec<Option<O>> = cases.iter().map(|_| None).collect();
-    let take = |index: usize, outcome| outcomes[index] = Some(outcome);
-    let failures = run(cases, threads, &Progress::new(cases.len()), run_case, take);
-    let mut runs = Vec::new();
-    for (cases, outcomes) in cases.chunks(width).zip(outcomes.chunks(width)) {
-        let own: Vec<&O> = outcomes.iter().flatten().collect();
-        // A row without one of its cases would be another row.
-        if own.len() == width {
-            runs.push(row(cases, &own));
-        }
-    }
-    (runs, failures.iter().map(ToString::to_string).collect())
 }
 
 /// Returns the result of a command with these failures.

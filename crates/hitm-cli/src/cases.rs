@@ -14,7 +14,7 @@ use crate::args::{CoherenceArg, HostArg, MachineArgs, span, span_above_zero};
 use crate::campaign;
 use crate::failure::Failure;
 use crate::simulate::Case;
-use crate::workload::{Setting, Workload};
+use crate::workload::{Setting, Stretch, Workload};
 
 /// Machines, policies, mitigations, seeds and times.
 #[derive(Args, Debug)]
@@ -58,9 +58,6 @@ const DEFAULT_MITIGATIONS: [&str; 7] = [
     "all",
 ];
 
-/// Runs per mitigation by default.
-const SEEDS: u64 = 3;
-
 /// The mitigations that `as-posted` alone stands for.
 const AS_POSTED: [&str; 3] = ["rto-count=node+as-posted", "cpupri-mask=node+as-posted", "all+as-posted"];
 
@@ -70,9 +67,9 @@ impl CaseArgs {
         self.machine.seed
     }
 
-    /// Returns the number of random seeds.
-    pub(crate) fn seeds(&self) -> u64 {
-        self.seeds.unwrap_or(SEEDS)
+    /// Returns the number of random seeds; `usual` by default.
+    pub(crate) fn seeds(&self, usual: u64) -> u64 {
+        self.seeds.unwrap_or(usual)
     }
 
     /// Returns the number of host threads.
@@ -99,11 +96,22 @@ impl CaseArgs {
         }
     }
 
-    /// Checks that a simulated machine's time is long enough for `window`.
+    /// Checks that the options of time can be met: a simulated machine's time is long enough for
+    /// the measured stretch, and a workload that ends by itself has no such options.
     ///
     /// # Errors
-    /// When it is not.
-    pub(crate) fn check_window(&self, window: Window) -> Result<(), Failure> {
+    /// When they cannot.
+    pub(crate) fn check_stretch(&self, workload: &dyn Workload, host: HostArg) -> Result<(), Failure> {
+        let Stretch::Window(window) = workload.stretch() else {
+            let given = [("--duration", self.duration), ("--warm-up", self.warm_up)];
+            let given = given.iter().find(|(_, value)| value.is_some());
+            return given.map_or(Ok(()), |(option, _)| {
+                Err(Failure::new(format!("{option}: {} ends when its work is done; leave it out", workload.name())))
+            });
+        };
+        if host == HostArg::Native {
+            return Ok(());
+        }
         let Window { warm_up, measured } = window;
         let end = Time::START + TIME_END;
         if window.end() < end && window.start() < end {
@@ -137,6 +145,7 @@ impl CaseArgs {
             coherence: self.coherence.unwrap_or_default(),
             mitigation,
             workload,
+            capacity: None,
             roles: false,
             livelock_after: self.livelock_after,
         }

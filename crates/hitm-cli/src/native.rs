@@ -4,25 +4,46 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hitm::NativeRuntime;
+use hitm::{NativeRuntime, RoleCounts};
 use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
 use hitm_report::latency::Latency;
-use hitm_report::result::{ResultFile, Run};
-use hitm_report::statistics::{Mean, ratio};
+use hitm_report::result::{ResultFile, Run, relate};
 use hitm_sched::mitigation::Mitigation;
+use hitm_sched::stats::Count;
 use hitm_topology::Topology;
+use hitm_workloads::cid_bursts::Burst;
 
 use crate::args::HostArg;
 use crate::failure::Failure;
-use crate::record::{empty_file, machine_of, native_roles, native_wakes};
-use crate::workload::Workload;
+use crate::record::{by_name, empty_file, machine_of, pairs_per_unit, per_unit};
+use crate::simulate::Wakes;
+use crate::workload::{Ended, Running, Stretch, Workload};
 
-/// A run of a workload on this machine.
+/// Between two looks whether a workload without a window is over.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The runs of a workload on this machine, with several random seeds.
 pub(crate) struct Case {
     pub(crate) topology: Arc<Topology>,
     pub(crate) mitigation: Mitigation,
     pub(crate) workload: Arc<dyn Workload>,
+    pub(crate) seeds: Vec<u64>,
+}
+
+/// The outcome of the runs.
+#[derive(Default)]
+struct Outcome {
+    batches: Vec<Vec<f64>>,
+    latencies: Vec<Span>,
+    bursts: Vec<Vec<Burst>>,
+    /// Seconds of user code, of the scheduler, and idle, of all CPUs.
+    booked: [f64; 3],
+    measured: f64,
+    operations: Vec<(Count, u64)>,
+    roles: Vec<Vec<RoleCounts>>,
+    wakes: Wakes,
+    bytes: (usize, usize),
 }
 
 /// Runs the cases one after the other.
@@ -38,23 +59,11 @@ pub(crate) fn run(cases: &[Case]) -> ResultFile {
             Err(failure) => file.failures.push(failure.to_string()),
         }
     }
-    let key = |run: &Run| (run.machine.clone(), run.profile.clone());
-    let baselines: Vec<_> = file
-        .runs
-        .iter()
-        .filter(|run| run.mitigation == "baseline")
-        .map(|run| (key(run), Mean { value: run.metric.value, interval: run.metric.interval }))
-        .collect();
-    for run in &mut file.runs {
-        let baseline = baselines.iter().find(|(other, _)| *other == key(run));
-        let own = Mean { value: run.metric.value, interval: run.metric.interval };
-        let relative = baseline.map(|(_, baseline)| ratio(own, *baseline));
-        (run.relative, run.relative_interval) = (relative.map(|mean| mean.value), relative.map(|mean| mean.interval));
-    }
+    relate(&mut file.runs);
     file
 }
 
-/// A window's end is missed by less than this.
+/// Waits until `time`. A window's end is missed by less than a wakeup.
 fn until(runtime: &NativeRuntime, time: Time) {
     while runtime.now() < time {
         let left = time.since(runtime.now());
@@ -65,73 +74,105 @@ fn until(runtime: &NativeRuntime, time: Time) {
 impl Case {
     fn run(&self) -> Result<Run, Failure> {
         let begin = Instant::now();
-        let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
-        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, Some(self.workload.roles()), true)
-            .map_err(|error| fail(error.to_string()))?;
+        let mut outcome = Outcome::default();
+        for &seed in &self.seeds {
+            self.run_with(self.workload.with_seed(seed), &mut outcome)?;
+        }
+        let Outcome { batches, latencies, bursts, booked: [user, kernel, idle], .. } = &outcome;
         let workload = &self.workload;
-        let window = workload.window();
+        let mean = workload.mean(batches, latencies);
+        let (words, all) = outcome.bytes;
+        let units = workload.units(mean, outcome.measured, latencies.len());
+        let mitigation = workload.variant().unwrap_or(self.mitigation.name());
+        let mut run = Run {
+            workload: workload.name().to_owned(),
+            profile: workload.profile(),
+            load: workload.load(),
+            mitigation: mitigation.to_owned(),
+            host: "native".to_owned(),
+            machine: self.topology.name().to_owned(),
+            seed: self.seeds[0],
+            seeds: self.seeds.clone(),
+            wall_seconds: begin.elapsed().as_secs_f64(),
+            metric: workload.metric(mean),
+            kernel_share: kernel / (user + kernel),
+            idle_share: idle / (user + kernel + idle),
+            published: workload.published(&self.topology, &self.mitigation),
+            simulated_seconds: outcome.measured,
+            bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
+            operations: by_name(&outcome.operations),
+            roles: per_unit(&outcome.roles, units),
+            wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
+            latency: Latency::of(latencies, workload.percents()),
+            notes: self.notes(outcome.measured),
+            ..Run::default()
+        };
+        let (topology, seeds) = (&*self.topology, self.seeds.len());
+        workload.complete(&mut run, &Ended { host: HostArg::Native, topology, mitigation, seeds, bursts });
+        Ok(run)
+    }
+
+    /// Runs it with one random seed, and adds to `outcome`.
+    fn run_with(&self, workload: Arc<dyn Workload>, outcome: &mut Outcome) -> Result<(), Failure> {
+        let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
+        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, workload.roles(), true)
+            .map_err(|error| fail(error.to_string()))?;
         let started = workload.clone();
         let running = runtime
             .run(move |handle| async move { started.start_native(&handle) })
             .map_err(|error| fail(error.to_string()))?;
-        until(&runtime, Time::START + window.warm_up);
+        let window = match workload.stretch() {
+            Stretch::Window(window) => Some(window),
+            Stretch::Marked | Stretch::Whole(_) => None,
+        };
+        if let Some(window) = window {
+            until(&runtime, window.start());
+        }
         let before = runtime.booked();
-        until(&runtime, window.end());
+        match window {
+            Some(window) => until(&runtime, window.end()),
+            None => wait_for(&*running),
+        }
         let after = runtime.booked();
         if let Some(fault) = running.fault() {
             return Err(Failure::wanting(format!("native run on `{}`: {fault}", self.topology.name())));
         }
-        let booked = |mode: usize| after[mode].saturating_sub(before[mode]).as_secs_f64();
-        let (user, kernel, idle) = (booked(0), booked(1), booked(2));
-        let latencies = running.latencies();
-        let mean = workload.mean(&[running.batches()], &latencies);
-        let operations = runtime.handle().scheduler().stats().sums();
-        let (words, all) = runtime.handle().scheduler().root_domain_bytes();
-        let units = workload.units(mean, window.measured.as_secs_f64(), latencies.len());
-        Ok(Run {
-            workload: workload.name().to_owned(),
-            profile: workload.profile(),
-            load: workload.load(),
-            mitigation: self.mitigation.name().to_owned(),
-            host: "native".to_owned(),
-            machine: self.topology.name().to_owned(),
-            arbitration: String::new(),
-            coherence: String::new(),
-            seed: workload.seed(),
-            seeds: vec![workload.seed()],
-            wall_seconds: begin.elapsed().as_secs_f64(),
-            metric: workload.metric(mean),
-            relative: None,
-            relative_interval: None,
-            kernel_share: kernel / (user + kernel),
-            idle_share: idle / (user + kernel + idle),
-            kernel_parts: [].into(),
-            published: workload.published(&self.topology, &self.mitigation),
-            simulated_seconds: window.measured.as_secs_f64(),
-            accesses: 0,
-            misses: 0,
-            switches: 0,
-            bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
-            operations: operations.into_iter().map(|(count, times)| (count.name().to_owned(), times)).collect(),
-            costs: Vec::new(),
-            roles: native_roles(runtime.handle().roles(), units),
-            wakes: native_wakes(runtime.handle().roles(), units),
-            latency: Latency::of(&latencies, workload.percents()),
-            notes: self.notes(),
-            ..Run::default()
-        })
+        let measured = match workload.stretch() {
+            Stretch::Window(window) => window.measured,
+            Stretch::Marked => running.stretch().map_or(Span::ZERO, |(from, until)| until.since(from)),
+            Stretch::Whole(span) => span,
+        };
+        for (mode, sum) in outcome.booked.iter_mut().enumerate() {
+            *sum += after[mode].saturating_sub(before[mode]).as_secs_f64();
+        }
+        let handle = runtime.handle();
+        outcome.measured += measured.as_secs_f64();
+        outcome.batches.push(running.batches());
+        outcome.latencies.extend(running.latencies());
+        outcome.bursts.push(running.bursts());
+        outcome.operations.extend(handle.scheduler().stats().sums());
+        outcome.bytes = handle.scheduler().root_domain_bytes();
+        outcome.roles.extend(handle.roles().map(hitm::Roles::counts));
+        outcome.wakes.extend(handle.roles().map_or_else(Vec::new, hitm::Roles::wakes));
+        Ok(())
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, measured: f64) -> Vec<String> {
         let cores = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let cpus = self.topology.cpus();
-        let window: Span = self.workload.window().measured;
-        let mut notes = vec![format!("measured for {window}")];
+        let mut notes = vec![format!("measured for {}", Span::from_nanos_f64(measured * 1e9))];
         if cpus > cores {
             notes.push(format!(
                 "{cpus} threads on {cores} CPUs: the operating system time-shares them, so figures mean little"
             ));
         }
         notes
+    }
+}
+
+/// Waits until a workload without a window is over.
+fn wait_for(running: &dyn Running) {
+    while !running.is_over() {
+        thread::sleep(LOOK_EVERY);
     }
 }

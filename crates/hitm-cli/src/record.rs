@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use hitm::{RoleCounts, Roles};
+use hitm::RoleCounts;
 use hitm_machine::{Arbitration, Costs, Results};
 use hitm_memory::Span;
 use hitm_report::result::{self, Machine, ResultFile, Role, Run, SCHEMA};
-use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::journal::Conservation;
-use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
 
@@ -129,25 +127,6 @@ pub(crate) fn report(
     let printed = if file.runs.is_empty() { Ok(()) } else { print(&(render(&file) + &fitted(&file.warnings()))) };
     target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)?;
     campaign::ended(&file.failures)
-}
-
-/// Returns the rate under `mitigation` over the baseline's. The baseline over itself has no
-/// interval.
-pub(crate) fn relative_to(baseline: Mean, mitigation: &Mitigation, rate: Mean) -> Mean {
-    match mitigation.name() {
-        "baseline" => Mean { value: 1.0, interval: 0.0 },
-        _ => ratio(rate, baseline),
-    }
-}
-
-/// Returns the activity of each role per work unit.
-pub(crate) fn native_roles(roles: Option<&Roles>, units: f64) -> Vec<Role> {
-    roles.map_or_else(Vec::new, |roles| per_unit(&[roles.counts()], units))
-}
-
-/// Returns the wakeups by the roles of waker and wakee, per work unit.
-pub(crate) fn native_wakes(roles: Option<&Roles>, units: f64) -> Vec<(String, String, f64)> {
-    roles.map_or_else(Vec::new, |roles| pairs_per_unit(roles.wakes().into_iter(), units))
 }
 
 /// Returns the activity of each role per work unit, over runs with several random seeds.

@@ -4,18 +4,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
-use hitm_machine::{Arbitration, Clock, Config, Costs, Machine, Results, Simulated};
+use hitm_machine::{Arbitration, Capacity, Clock, Config, Costs, Machine, Results, Simulated};
 use hitm_memory::{Span, Time};
+use hitm_report::result::is_baseline;
 use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::cid_bursts::Burst;
+use hitm_workloads::meter::Window;
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
 use crate::record::task_group_cycles;
-use crate::workload::Workload;
+use crate::workload::{Stretch, Workload};
 
 /// A run of a workload.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct Case {
     pub(crate) coherence: CoherenceArg,
     pub(crate) mitigation: Mitigation,
     pub(crate) workload: Arc<dyn Workload>,
+    /// See [`Config::capacity`].
+    pub(crate) capacity: Option<Capacity>,
     pub(crate) roles: bool,
     /// See [`Config::livelock_after`].
     pub(crate) livelock_after: Option<u64>,
@@ -40,7 +44,11 @@ pub(crate) struct Outcome {
     /// The random seeds.
     pub(crate) seeds: Vec<u64>,
     /// The figure of merit per batch, for each seed: mostly work units per second.
-    pub(crate) batches: Vec<[f64; BATCHES]>,
+    pub(crate) batches: Vec<Vec<f64>>,
+    /// The measured time, of all seeds.
+    pub(crate) seconds: f64,
+    /// See [`Running::bursts`](crate::workload::Running::bursts); by seed.
+    pub(crate) bursts: Vec<Vec<Burst>>,
     /// Of all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
@@ -64,6 +72,8 @@ impl Outcome {
     pub(crate) fn merge(&mut self, other: Self) {
         self.seeds.extend(other.seeds);
         self.batches.extend(other.batches);
+        self.seconds += other.seconds;
+        self.bursts.extend(other.bursts);
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
         self.task_group_cycles += other.task_group_cycles;
@@ -77,10 +87,21 @@ impl Outcome {
 }
 
 impl Case {
+    /// Returns what stands for the mitigation in reports.
+    pub(crate) fn mitigation_name(&self) -> &str {
+        self.workload.variant().unwrap_or(self.mitigation.name())
+    }
+
+    /// Returns whether other runs are compared with this one.
+    pub(crate) fn is_baseline(&self) -> bool {
+        is_baseline(self.mitigation_name())
+    }
+
     /// Returns the name that the progress shows.
     pub(crate) fn name(&self) -> String {
-        let Self { topology, arbitration, mitigation, workload, .. } = self;
-        format!("{} on {}, {}, seed {}", mitigation.name(), topology.name(), arbitration.name(), workload.seed())
+        let Self { topology, arbitration, workload, .. } = self;
+        let mitigation = self.mitigation_name();
+        format!("{mitigation} on {}, {}, seed {}", topology.name(), arbitration.name(), workload.seed())
     }
 
     /// Returns the command that repeats this run alone.
@@ -100,15 +121,22 @@ impl Case {
     }
 
     fn config(&self) -> Config {
-        let Window { warm_up, measured } = self.workload.window();
+        let usual = Config::default();
+        let (measure_from, measure_until) = match self.workload.stretch() {
+            Stretch::Window(Window { warm_up, measured }) => (warm_up, warm_up + measured),
+            // From when the workload says so.
+            Stretch::Marked => (usual.measure_until, usual.measure_until),
+            Stretch::Whole(_) => (usual.measure_from, usual.measure_until),
+        };
         Config {
             seed: self.workload.seed(),
             arbitration: self.arbitration,
             coherence: self.coherence.model(),
-            measure_from: warm_up,
-            measure_until: warm_up + measured,
-            livelock_after: self.livelock_after.unwrap_or(Config::default().livelock_after),
-            ..Config::default()
+            capacity: self.capacity,
+            measure_from,
+            measure_until,
+            livelock_after: self.livelock_after.unwrap_or(usual.livelock_after),
+            ..usual
         }
     }
 
@@ -121,12 +149,13 @@ impl Case {
         let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config()).with_clock(clock.clone());
         let runtime = machine.enter(|| {
             let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
-            let Window { warm_up, measured } = self.workload.window();
-            scheduler.stats().count_between(Time::START + warm_up, Time::START + warm_up + measured);
+            if let Stretch::Window(window) = self.workload.stretch() {
+                scheduler.stats().count_between(window.start(), window.end());
+            }
             if self.workload.is_fair() {
                 scheduler.stats().keep_journal();
             }
-            Handle::new(scheduler, self.roles.then(|| self.workload.roles()))
+            Handle::new(scheduler, self.workload.roles().filter(|_| self.roles))
         });
         let started = Arc::new(Mutex::new(None));
         let (handle, workload, slot) = (runtime.clone(), self.workload.clone(), started.clone());
@@ -136,24 +165,32 @@ impl Case {
             }
             handle.run_cpu(cpu);
         });
-        ended.map_err(|stalled| Failure::wanting(format!("{}: {stalled}; {}", self.name(), self.again())))?;
+        let fail =
+            |what: &dyn std::fmt::Display| Failure::wanting(format!("{}: {what}; {}", self.name(), self.again()));
+        ended.map_err(|stalled| fail(&stalled))?;
         let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(fault) = running.as_ref().and_then(|running| running.fault()) {
-            return Err(Failure::wanting(format!("{}: {fault}; {}", self.name(), self.again())));
+        let running = running.expect("CPU 0 starts the workload before it idles");
+        if let Some(fault) = running.fault() {
+            return Err(fail(&fault));
         }
-        let batches = running.as_ref().map_or([f64::NAN; BATCHES], |running| running.batches());
         let stats = runtime.scheduler().stats();
-        let window = self.workload.window();
+        let (from, until) = match self.workload.stretch() {
+            Stretch::Window(window) => (window.start(), window.end()),
+            Stretch::Marked => running.stretch().expect("the machine ends after the stretch"),
+            Stretch::Whole(span) => (Time::START, Time::START + span),
+        };
         let results = machine.results();
         Ok(Outcome {
             seeds: vec![self.workload.seed()],
-            batches: vec![batches],
-            latencies: running.as_ref().map_or_else(Vec::new, |running| running.latencies()),
+            batches: vec![running.batches()],
+            seconds: until.since(from).as_secs_f64(),
+            bursts: vec![running.bursts()],
+            latencies: running.latencies(),
             task_group_cycles: task_group_cycles(&results),
             results,
             operations: stats.sums(),
             measured: stats.sums_between(),
-            conservation: stats.conservation(window.start(), window.end()).into_iter().collect(),
+            conservation: stats.conservation(from, until).into_iter().collect(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),
             wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),
             bytes: runtime.scheduler().root_domain_bytes(),

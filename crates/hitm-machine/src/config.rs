@@ -39,7 +39,7 @@ pub struct Config {
     /// CPUs start within this time of each other.
     pub start_spread: Span,
     /// What happens before this time is not counted, unless
-    /// [`measure_from_now`](crate::Simulated::measure_from_now) comes first.
+    /// [`measure_from_now`](hitm_memory::Platform::measure_from_now) comes first.
     pub measure_from: Span,
     /// What happens after this time is not counted.
     pub measure_until: Span,

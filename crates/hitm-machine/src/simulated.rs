@@ -39,21 +39,6 @@ impl Simulated {
         let inside = with_world(|world| world.aside(f.take().expect("not run yet")));
         inside.unwrap_or_else(|| (f.take().expect("not run yet"))())
     }
-
-    /// The measured stretch begins now: for a program that takes an unknown time to get ready.
-    /// Until then [`Config::measure_from`](crate::Config::measure_from) keeps it from beginning.
-    ///
-    /// What CPUs did ahead of the calling one is left out, as it is by its time: call it where the
-    /// others idle. Outside a CPU it does nothing.
-    pub fn measure_from_now() {
-        at_its_turn(Engine::measure_from_now);
-    }
-
-    /// The measured stretch ends now: what is left need only end. As
-    /// [`measure_from_now`](Self::measure_from_now).
-    pub fn measure_until_now() {
-        at_its_turn(Engine::measure_until_now);
-    }
 }
 
 /// Does `act` when the calling CPU comes before everybody else; nothing outside a CPU.
@@ -322,6 +307,14 @@ impl Platform for Simulated {
 
     fn progress() {
         on_cpu(|world, _| world.engine.borrow_mut().accesses_without_progress = 0);
+    }
+
+    fn measure_from_now() {
+        at_its_turn(Engine::measure_from_now);
+    }
+
+    fn measure_until_now() {
+        at_its_turn(Engine::measure_until_now);
     }
 
     fn first_touch<T>(range: &[T]) {

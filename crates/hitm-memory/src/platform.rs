@@ -123,6 +123,15 @@ pub trait Platform: Memory {
     /// does nothing.
     fn progress() {}
 
+    /// Begins the measured stretch of a simulated machine: for a program that takes an unknown time
+    /// to get ready. Call it where the other CPUs idle: accesses that they have made ahead of the
+    /// calling CPU are left out by their time. Natively this does nothing.
+    fn measure_from_now() {}
+
+    /// Ends the measured stretch of a simulated machine, as
+    /// [`measure_from_now`](Self::measure_from_now) begins it.
+    fn measure_until_now() {}
+
     /// State outside the shared memory that CPUs share, behind a lock of the host, is about to be
     /// touched: on a simulated machine everything that comes before now has happened when this
     /// returns. No effect natively.

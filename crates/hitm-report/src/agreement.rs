@@ -14,8 +14,8 @@ fn conclusion(run: &Run) -> Option<Ordering> {
 /// Notes on every run whose conclusion is another one under another arbitration policy, all else being equal.
 pub fn note_undetermined(file: &mut ResultFile) {
     let key = |run: &Run| {
-        let Run { workload, host, machine, coherence, mitigation, .. } = run;
-        (workload.clone(), host.clone(), machine.clone(), coherence.clone(), mitigation.clone())
+        let Run { workload, profile, host, machine, coherence, mitigation, .. } = run;
+        [workload, profile, host, machine, coherence, mitigation].map(Clone::clone)
     };
     let notes: Vec<Option<String>> = file
         .runs

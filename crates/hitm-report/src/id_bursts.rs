@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
-use crate::result::{ResultFile, Run};
+use crate::result::{ResultFile, Run, is_baseline};
 
 /// The name of the runs whose areas are looked up by CPU.
 pub const PER_CPU: &str = "per-cpu";
@@ -76,7 +76,7 @@ fn heading(file: &ResultFile, run: &Run) -> String {
 /// The baseline of a run's threads and delay.
 fn baseline<'a>(group: &[(&'a Run, &'a Bursts)], bursts: &Bursts) -> Option<(&'a Run, &'a Bursts)> {
     let alike = |other: &Bursts| other.threads == bursts.threads && other.delay == bursts.delay;
-    group.iter().copied().find(|(run, other)| run.mitigation == "baseline" && alike(other))
+    group.iter().copied().find(|(run, other)| is_baseline(&run.mitigation) && alike(other))
 }
 
 fn table(group: &[(&Run, &Bursts)], width: usize) -> String {

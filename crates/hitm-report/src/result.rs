@@ -12,6 +12,7 @@ use crate::json::json_text;
 use crate::latency::Latency;
 use crate::load::Load;
 use crate::published::Published;
+use crate::statistics::{Mean, ratio};
 
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-result/1";
@@ -511,7 +512,7 @@ impl ResultFile {
         // Not a number, or none.
         for run in self.runs.iter_mut().filter(|run| run.metric.value.is_nan() || run.metric.value <= 0.0) {
             run.measured_nothing = true;
-            if run.mitigation == "baseline" {
+            if is_baseline(&run.mitigation) {
                 empty_baselines.push((run.machine.clone(), run.arbitration.clone(), run.profile.clone()));
             }
             (run.relative, run.relative_interval) = (None, None);
@@ -559,14 +560,32 @@ impl Line {
     }
 }
 
-/// Sets what each run's figure is over the baseline's of its machine, policy and profile.
+/// The mitigation that others are compared with.
+pub const BASELINE: &str = "baseline";
+
+/// Returns whether other mitigations are compared with the one of this name.
+#[must_use]
+pub fn is_baseline(mitigation: &str) -> bool {
+    mitigation == BASELINE
+}
+
+/// Returns the figure of `mitigation` over the baseline's. The baseline over itself has no
+/// interval.
+#[must_use]
+pub fn relative(mitigation: &str, figure: Mean, baseline: Mean) -> Mean {
+    if is_baseline(mitigation) { Mean { value: 1.0, interval: 0.0 } } else { ratio(figure, baseline) }
+}
+
+/// Sets each run's figure over the baseline's of its machine, policy and profile.
 pub fn relate(runs: &mut [Run]) {
     let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+    let mean = |run: &Run| Mean { value: run.metric.value, interval: run.metric.interval };
     let baselines: Vec<_> =
-        runs.iter().filter(|run| run.mitigation == "baseline").map(|run| (key(run), run.metric.value)).collect();
+        runs.iter().filter(|run| is_baseline(&run.mitigation)).map(|run| (key(run), mean(run))).collect();
     for run in runs {
         let baseline = baselines.iter().find(|(other, _)| *other == key(run));
-        run.relative = baseline.map(|(_, value)| run.metric.value / value);
+        let own = baseline.map(|(_, baseline)| relative(&run.mitigation, mean(run), *baseline));
+        (run.relative, run.relative_interval) = (own.map(|own| own.value), own.map(|own| own.interval));
     }
 }
 

@@ -173,6 +173,31 @@ struct Crew<P: Platform> {
 /// Threads are real-time tasks; the priority is irrelevant, since each thread has its own CPU.
 const PRIORITY: Priority = Priority::fifo(50);
 
+/// The threads, from their start to their end.
+#[derive(Clone, Debug, Default)]
+pub struct CidBursts(Arc<Mutex<Option<Vec<Burst>>>>);
+
+impl CidBursts {
+    /// Starts a task that runs the threads to their ends and then shuts the runtime down.
+    pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
+        let (own, ended) = (runtime.clone(), Self::default());
+        let slot = ended.clone();
+        drop(runtime.spawn((), async move {
+            let bursts = run(&own, config).await;
+            *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bursts);
+            own.shutdown();
+        }));
+        ended
+    }
+
+    /// Returns all bursts, in the order in which they ended; `None` until the last thread has
+    /// ended.
+    #[must_use]
+    pub fn ended(&self) -> Option<Vec<Burst>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Runs the threads to their ends. Returns all bursts, in the order in which they ended.
 ///
 /// # Panics

@@ -7,7 +7,7 @@ use hitm::Roles;
 use hitm_memory::Span;
 use hitm_topology::Topology;
 use hitm_workloads::cid_storms::{self, Config, Load, Storms};
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 
 use super::{Merit, Program, Running, Setting, Workload, starts};
 
@@ -79,8 +79,8 @@ impl Workload for Config {
         format!(" --load {}", self.load.name())
     }
 
-    fn roles(&self) -> Roles {
-        cid_storms::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(cid_storms::roles())
     }
 
     fn has_ids(&self) -> bool {
@@ -95,7 +95,7 @@ impl Workload for Config {
 }
 
 impl Running for Storms {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.operations_per_second()
+    fn batches(&self) -> Vec<f64> {
+        self.operations_per_second().to_vec()
     }
 }

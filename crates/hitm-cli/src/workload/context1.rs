@@ -12,7 +12,7 @@ use hitm_report::result::Calibration;
 use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::context1::{self, Config};
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 
 use super::{
@@ -206,8 +206,8 @@ impl Workload for Config {
         Some(On::Machine(topology.name().to_owned()))
     }
 
-    fn roles(&self) -> Roles {
-        context1::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(context1::roles())
     }
 
     fn is_fair(&self) -> bool {
@@ -231,7 +231,7 @@ impl Workload for Config {
 }
 
 impl Running for context1::Context1 {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.loops_per_second()
+    fn batches(&self) -> Vec<f64> {
+        self.loops_per_second().to_vec()
     }
 }

@@ -8,7 +8,7 @@ use hitm_memory::Span;
 use hitm_report::published::On;
 use hitm_topology::Topology;
 use hitm_workloads::cyclic::{self, Config, Placement};
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 
 use super::{Merit, Program, Running, Setting, Workload, nanos, options, starts, unusual};
 use crate::args::{span, span_above_zero};
@@ -103,8 +103,8 @@ impl Workload for Config {
         (self.sleep == Self::SLEEP && self.instances.is_none()).then(|| On::Cpus(topology.cpus()))
     }
 
-    fn roles(&self) -> Roles {
-        cyclic::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(cyclic::roles())
     }
 
     fn merit(&self) -> Merit {
@@ -115,8 +115,8 @@ impl Workload for Config {
 }
 
 impl Running for cyclic::Cyclic {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.operations_per_second()
+    fn batches(&self) -> Vec<f64> {
+        self.operations_per_second().to_vec()
     }
 
     fn latencies(&self) -> Vec<Span> {

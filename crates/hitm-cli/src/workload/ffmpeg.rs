@@ -7,7 +7,7 @@ use hitm::Roles;
 use hitm_report::published::On;
 use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Config, Profile};
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 
 use super::{Fit, Fitted, Merit, Program, Running, Setting, Workload, calibrate, options, starts, unusual};
 use crate::args::factor;
@@ -107,8 +107,8 @@ impl Workload for Config {
         Some(On::Cpus(topology.cpus()))
     }
 
-    fn roles(&self) -> Roles {
-        ffmpeg::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(ffmpeg::roles())
     }
 
     fn merit(&self) -> Merit {
@@ -119,7 +119,7 @@ impl Workload for Config {
 }
 
 impl Running for ffmpeg::Ffmpeg {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.frames_per_second()
+    fn batches(&self) -> Vec<f64> {
+        self.frames_per_second().to_vec()
     }
 }

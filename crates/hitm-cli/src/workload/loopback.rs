@@ -16,7 +16,7 @@ use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::loopback::trace::COUNTED_BYTES;
 use hitm_workloads::loopback::{self, Config, Test};
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 
 use super::{Fit, Fitted, Merit, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual};
@@ -199,8 +199,8 @@ impl Workload for Config {
         Some(load::Load { kind, depth: self.depth })
     }
 
-    fn roles(&self) -> Roles {
-        loopback::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(loopback::roles())
     }
 
     fn is_fair(&self) -> bool {
@@ -219,7 +219,7 @@ impl Workload for Config {
 }
 
 impl Running for loopback::Loopback {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.operations_per_second()
+    fn batches(&self) -> Vec<f64> {
+        self.operations_per_second().to_vec()
     }
 }

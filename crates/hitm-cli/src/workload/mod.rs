@@ -5,10 +5,12 @@
 //! figures. `hitm run`, `hitm sweep`, `hitm list` and the help are made from the table.
 
 mod calibrate;
+mod cid_bursts;
 mod cid_storms;
 mod context1;
 mod cyclic;
 mod ffmpeg;
+mod hackbench;
 mod loopback;
 mod netperf;
 mod pi_stress;
@@ -24,15 +26,16 @@ use std::sync::Arc;
 
 use hitm::{Handle, Roles};
 use hitm_machine::{Costs, Simulated};
-use hitm_memory::{Native, Span};
-use hitm_report::latency;
+use hitm_memory::{Native, Span, Time};
 use hitm_report::load::Load;
 use hitm_report::published::{self as figures, Key, On, Published, Quantity};
-use hitm_report::result::{Calibration, Metric};
+use hitm_report::result::{Calibration, Metric, ResultFile, Run};
 use hitm_report::statistics::{Mean, mean_of_batches};
+use hitm_report::{latency, loads, summary};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::cid_bursts::Burst;
+use hitm_workloads::meter::Window;
 
 pub(crate) use self::registry::{Chosen, Command, Entry};
 pub(crate) use self::session::SessionArgs;
@@ -103,6 +106,24 @@ pub(crate) trait Program: fmt::Debug {
     /// fitted. The number of loads is the same on every machine.
     fn workloads(&self, topology: &Topology, setting: &Setting) -> Vec<Arc<dyn Workload>>;
 
+    /// Returns the runs per mitigation by default.
+    fn usual_seeds(&self, host: HostArg) -> u64 {
+        match host {
+            HostArg::Simulated => 3,
+            HostArg::Native => 1,
+        }
+    }
+
+    /// Returns whether caches have a limited size, instead of holding every line that was read.
+    fn limits_caches(&self) -> bool {
+        false
+    }
+
+    /// Returns the report of finished runs, in `width` columns.
+    fn render(&self, file: &ResultFile, width: usize) -> String {
+        summary::render(file, width) + &loads::render(file, width)
+    }
+
     /// Returns the option that is fitted because it is not given, and the largest number of runs
     /// that this takes on one machine under one policy.
     fn fitted(&self) -> Option<(&'static str, usize)> {
@@ -162,6 +183,38 @@ impl Merit {
     }
 }
 
+/// The measured stretch of a workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Stretch {
+    /// A window of time, at whose end the workload stops.
+    Window(Window),
+    /// A part of the run that the workload begins and ends itself: see [`Running::stretch`].
+    Marked,
+    /// The whole run, which takes this time.
+    Whole(Span),
+}
+
+impl Stretch {
+    /// Returns the time from the start of the run to the end of the stretch, where it is known.
+    pub(crate) fn end(self) -> Option<Span> {
+        match self {
+            Self::Window(window) => Some(window.warm_up + window.measured),
+            Self::Marked => None,
+            Self::Whole(span) => Some(span),
+        }
+    }
+}
+
+/// Outcomes of a workload over random seeds, for [`Workload::complete`].
+pub(crate) struct Ended<'a> {
+    pub(crate) host: HostArg,
+    pub(crate) topology: &'a Topology,
+    pub(crate) mitigation: &'a str,
+    pub(crate) seeds: usize,
+    /// See [`Running::bursts`]; by seed.
+    pub(crate) bursts: &'a [Vec<Burst>],
+}
+
 /// A workload with its parameters: what a case runs.
 pub(crate) trait Workload: fmt::Debug + Send + Sync {
     /// Returns the name in commands and reports.
@@ -186,8 +239,19 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Returns the measured window.
-    fn window(&self) -> Window;
+    /// Returns the measured stretch.
+    fn stretch(&self) -> Stretch;
+
+    /// Returns a form of the workload that runs beside it, once, with the baseline's scheduler.
+    fn beside(&self) -> Option<Arc<dyn Workload>> {
+        None
+    }
+
+    /// Returns what stands for the mitigation in reports, where it is not the mitigation that
+    /// makes the case.
+    fn variant(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Returns the random seed.
     fn seed(&self) -> u64;
@@ -195,8 +259,10 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
     /// Returns the same workload with another random seed.
     fn with_seed(&self, seed: u64) -> Arc<dyn Workload>;
 
-    /// Returns counters for the roles of its tasks.
-    fn roles(&self) -> Roles;
+    /// Returns counters for the roles of its tasks; `None` for a workload without roles.
+    fn roles(&self) -> Option<Roles> {
+        None
+    }
 
     /// Returns the percentiles that its report shows of the samples; empty for a workload without
     /// samples.
@@ -228,7 +294,7 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
 
     /// Returns the figure of merit in work units: from `batches` as [`Running::batches`] has them
     /// for each seed, and from the `latencies` of all seeds.
-    fn mean(&self, batches: &[[f64; BATCHES]], _latencies: &[Span]) -> Mean {
+    fn mean(&self, batches: &[Vec<f64>], _latencies: &[Span]) -> Mean {
         mean_of_batches(batches)
     }
 
@@ -240,6 +306,9 @@ pub(crate) trait Workload: fmt::Debug + Send + Sync {
 
     /// Returns the name and the unit of the figure of merit.
     fn merit(&self) -> Merit;
+
+    /// Adds to a run what only this workload reports.
+    fn complete(&self, _run: &mut Run, _ended: &Ended<'_>) {}
 
     /// Starts the workload, which shuts the runtime down at the end of its window.
     fn start_simulated(&self, runtime: &Handle<Simulated>) -> Box<dyn Running>;
@@ -270,8 +339,8 @@ macro_rules! starts {
             std::sync::Arc::new(Self { seed, ..*self })
         }
 
-        fn window(&self) -> hitm_workloads::meter::Window {
-            self.window
+        fn stretch(&self) -> $crate::workload::Stretch {
+            $crate::workload::Stretch::Window(self.window)
         }
     };
 }
@@ -305,7 +374,22 @@ impl dyn Workload {
 /// A workload that was started.
 pub(crate) trait Running: fmt::Debug + Send {
     /// Returns the figure of merit per batch; not a number for a batch without one.
-    fn batches(&self) -> [f64; BATCHES];
+    fn batches(&self) -> Vec<f64>;
+
+    /// Returns whether it is over, for a workload without a window.
+    fn is_over(&self) -> bool {
+        true
+    }
+
+    /// Returns the measured stretch, of a workload that marks it itself; `None` until it is over.
+    fn stretch(&self) -> Option<(Time, Time)> {
+        None
+    }
+
+    /// Returns the bursts, for a workload that has them.
+    fn bursts(&self) -> Vec<Burst> {
+        Vec::new()
+    }
 
     /// Returns the delays of wakeups, for workloads that record them.
     fn latencies(&self) -> Vec<Span> {

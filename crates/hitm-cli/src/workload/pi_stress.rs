@@ -7,7 +7,7 @@ use hitm::Roles;
 use hitm_memory::Span;
 use hitm_report::published::On;
 use hitm_topology::Topology;
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 use hitm_workloads::pi_stress::{self, Config, Order};
 
 use super::{Merit, Program, Running, Setting, Workload, options, starts, unusual};
@@ -86,8 +86,8 @@ impl Workload for Config {
         self.groups.is_none().then(|| On::Cpus(topology.cpus()))
     }
 
-    fn roles(&self) -> Roles {
-        pi_stress::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(pi_stress::roles())
     }
 
     fn counts_operations(&self) -> bool {
@@ -102,8 +102,8 @@ impl Workload for Config {
 }
 
 impl Running for pi_stress::PiStress {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.inversions_per_second()
+    fn batches(&self) -> Vec<f64> {
+        self.inversions_per_second().to_vec()
     }
 
     fn fault(&self) -> Option<&'static str> {

@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use clap::{FromArgMatches as _, Subcommand as _};
 use hitm_report::id_bursts::PER_CPU;
-use hitm_report::load::Load;
 use hitm_report::published::{On, PUBLICATIONS};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
-use hitm_workloads::hackbench::{Channels, Config};
 
 use super::context1;
 use super::loopback::Target;
 use super::{Chosen, Program, Setting, Workload, netperf, tbench};
 use crate::args::HostArg;
-use crate::cmd::run::{CidBursts, SeriesArgs, hackbench};
+use crate::cmd::run::SeriesArgs;
 
 /// Returns what `hitm run` makes of `line`.
 fn parsed(line: &str) -> Box<dyn Program> {
@@ -39,17 +37,14 @@ fn loads(workload: &str, machine: &str) -> BTreeSet<String> {
     let line = match workload {
         "netperf" if machine != "bdw-2x20" => "netperf --test rr --clients 40,80,120,160,200,240,280,320 --depth 1",
         "schbench" => "schbench --message-threads 1,2,4,8 --depth 1",
-        "hackbench" => {
-            let of = |channels| {
-                let config = move |groups| Config { groups, pairs: 20, loops: 100, bytes: 100, channels, depth: 1 };
-                [1, 2, 4, 8].map(|groups| hackbench::load(&config(groups)).expect("20 pairs").to_string())
-            };
-            return [Channels::Pipes, Channels::Sockets].into_iter().flat_map(of).collect();
-        }
-        "cid-bursts" => return CidBursts::usual_loads(&preset(machine)).iter().map(Load::to_string).collect(),
+        "hackbench" => "hackbench --groups 1,2,4,8 --depth 1",
         other => other,
     };
-    workloads(line, machine).iter().filter_map(|own| Some(own.load()?.to_string())).collect()
+    let mut workloads = workloads(line, machine);
+    if workload == "hackbench" {
+        workloads.extend(self::workloads(&format!("{line} --channels sockets"), machine));
+    }
+    workloads.iter().filter_map(|own| Some(own.load()?.to_string())).collect()
 }
 
 /// Every load that was published has its row, and no row is unused.

@@ -3,10 +3,12 @@
 use clap::{ArgMatches, Args, FromArgMatches, Subcommand};
 
 use super::Program;
+use super::cid_bursts::CidBursts;
 use super::cid_storms::CidStorms;
 use super::context1::Context1;
 use super::cyclic::Cyclic;
 use super::ffmpeg::Ffmpeg;
+use super::hackbench::Hackbench;
 use super::netperf::Netperf;
 use super::pi_stress::PiStress;
 use super::schbench::Schbench;
@@ -14,11 +16,13 @@ use super::tbench::Tbench;
 
 /// The workloads. [`Entry::swept`] marks those of `hitm sweep`: their figure of merit is a rate on
 /// any number of CPUs.
-pub(crate) static WORKLOADS: [Entry; 8] = [
+pub(crate) static WORKLOADS: [Entry; 10] = [
     Entry::of::<Ffmpeg>("ffmpeg").swept("--burst-factor 0.0627 "),
     Entry::of::<Cyclic>("cyclic").swept(""),
     Entry::of::<PiStress>("pi_stress").swept(""),
+    Entry::of::<CidBursts>("cid-bursts"),
     Entry::of::<CidStorms>("cid-storms"),
+    Entry::of::<Hackbench>("hackbench"),
     Entry::of::<Tbench>("tbench"),
     Entry::of::<Netperf>("netperf"),
     Entry::of::<Schbench>("schbench"),

@@ -10,7 +10,7 @@ use hitm_report::load::{Kind, Load};
 use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
-use hitm_workloads::meter::{BATCHES, Window};
+use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 use hitm_workloads::schbench::{self, Config};
 
@@ -115,8 +115,8 @@ impl Workload for Config {
         unusual_options(self).is_empty().then_some(load)
     }
 
-    fn roles(&self) -> Roles {
-        schbench::roles()
+    fn roles(&self) -> Option<Roles> {
+        Some(schbench::roles())
     }
 
     fn percents(&self) -> &'static [f64] {
@@ -127,10 +127,10 @@ impl Workload for Config {
         true
     }
 
-    fn mean(&self, batches: &[[f64; BATCHES]], latencies: &[Span]) -> Mean {
+    fn mean(&self, batches: &[Vec<f64>], latencies: &[Span]) -> Mean {
         // The mean over batches would be too low for a percentile: a batch has few samples. Batches
         // without samples are left out.
-        let finite = |own: &[f64; BATCHES]| own.iter().copied().filter(|own| own.is_finite()).collect::<Vec<_>>();
+        let finite = |own: &Vec<f64>| own.iter().copied().filter(|own| own.is_finite()).collect::<Vec<_>>();
         let interval = mean_of_batches(&batches.iter().map(finite).collect::<Vec<_>>()).interval;
         Mean { value: late(latencies), interval }
     }
@@ -147,8 +147,8 @@ impl Workload for Config {
 }
 
 impl Running for schbench::Schbench {
-    fn batches(&self) -> [f64; BATCHES] {
-        self.latencies_by_batch().map(|latencies| late(&latencies))
+    fn batches(&self) -> Vec<f64> {
+        self.latencies_by_batch().map(|latencies| late(&latencies)).to_vec()
     }
 
     fn latencies(&self) -> Vec<Span> {

@@ -73,14 +73,14 @@ fn what_cannot_be_is_refused() {
     check_refused(
         "run cid-bursts --mitigation baseline,baseline",
         expect![[r#"
-        hitm: --mitigation `baseline`: is there twice; give it once
-    "#]],
+            hitm: mitigation `baseline`: is there twice; name each once
+        "#]],
     );
     check_refused(
         "run cid-bursts --mitigation cid-none",
         expect![[r#"
-        hitm: --mitigation `cid-none`: `cid-none` is not known; `hitm list mitigations` shows what there is
-    "#]],
+            hitm: mitigation `cid-none`: `cid-none` is not known; `hitm list mitigations` shows what there is
+        "#]],
     );
     check_refused(
         "run cid-bursts --machine gnr-2x120",

@@ -77,7 +77,13 @@ fn what_cannot_be_run_is_refused() {
     check_refused(
         "run hackbench --mitigation baseline,baseline",
         expect![[r#"
-            hitm: --mitigation `baseline`: is there twice; give it once
+            hitm: mitigation `baseline`: is there twice; name each once
+        "#]],
+    );
+    check_refused(
+        "run hackbench --duration 3ms",
+        expect![[r#"
+            hitm: --duration: hackbench ends when its work is done; leave it out
         "#]],
     );
     check_refused(

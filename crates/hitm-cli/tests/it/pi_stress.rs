@@ -28,12 +28,6 @@ fn what_cannot_be_had_is_refused() {
     "#]],
     );
     check(
-        "run pi_stress --host native --seeds 2",
-        expect![[r#"
-        hitm: --seeds: a native run has no use for it; leave it out, or leave out --host native
-    "#]],
-    );
-    check(
         "run pi_stress --burst-factor 1",
         expect![[r#"
         hitm: unexpected argument '--burst-factor' found; `hitm run pi_stress --help` shows what there is

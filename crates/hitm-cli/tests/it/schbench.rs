@@ -101,10 +101,4 @@ fn what_cannot_be_run_is_refused() {
         hitm: invalid value '0s' for '--cputime <T>': no time at all: give more, as in `24ms`; `hitm run schbench --help` shows what there is
     "#]],
     );
-    check_refused(
-        "run schbench --host native --seeds 2",
-        expect![[r#"
-        hitm: --seeds: a native run has no use for it; leave it out, or leave out --host native
-    "#]],
-    );
 }

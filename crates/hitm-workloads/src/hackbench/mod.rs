@@ -15,8 +15,8 @@ pub(crate) mod pipe;
 mod socket;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hitm::sync::Futex;
 use hitm::{Handle, JoinHandle, Priority, SpawnOptions, Time};
@@ -215,6 +215,37 @@ impl<P: Platform> Crowd<P> {
             }
         }
         (begin, runtime.now())
+    }
+}
+
+/// The groups, from their start to their end.
+#[derive(Clone, Debug, Default)]
+pub struct Hackbench(Arc<Mutex<Option<(Time, Time)>>>);
+
+impl Hackbench {
+    /// Starts a task that runs the groups to their ends and then shuts the runtime down. The
+    /// measured stretch of a simulated machine, and of the scheduler's statistics, is from the
+    /// release of all tasks to the end of the last.
+    pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
+        let (own, ended) = (runtime.clone(), Self::default());
+        let slot = ended.clone();
+        drop(runtime.spawn(PRIORITY, async move {
+            let crowd = gather(&own, config).await;
+            P::measure_from_now();
+            own.scheduler().stats().count_between(own.now(), Time::NEVER);
+            let stretch = crowd.pass_on(&own).await;
+            P::measure_until_now();
+            *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stretch);
+            own.shutdown();
+        }));
+        ended
+    }
+
+    /// Returns the time of the release and the time when the last task had ended; `None` until
+    /// then.
+    #[must_use]
+    pub fn stretch(&self) -> Option<(Time, Time)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Arbitration, Costs};
+use hitm_machine::{Arbitration, Capacity, Costs};
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
-use hitm_report::result::{ResultFile, Run as RunResult};
+use hitm_report::result::{ResultFile, Run as RunResult, relate};
 use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
@@ -18,10 +18,10 @@ use crate::cases::CaseArgs;
 use crate::convert::{self, LINES_KEPT};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, relative_to, share_of_busy};
+use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
-use crate::workload::{Chosen, Command, Fit, Program, Setting};
+use crate::workload::{Chosen, Command, Ended, Fit, Program, Setting, Workload};
 use crate::{native, operations, output};
 
 /// The runs of a workload, and what is shown of them.
@@ -68,41 +68,65 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
     topologies.iter().try_for_each(|topology| program.check(topology))?;
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
-    series.check_seeds()?;
+    series.check_seeds(program)?;
     let setting = series.cases.setting(series.host);
-    if series.host == HostArg::Simulated {
-        let workloads = topologies.iter().flat_map(|topology| program.workloads(topology, &setting));
-        workloads.map(|workload| workload.window()).try_for_each(|window| series.cases.check_window(window))?;
+    for workload in topologies.iter().flat_map(|topology| program.workloads(topology, &setting)) {
+        series.cases.check_stretch(&*workload, series.host)?;
     }
     let machines = series.cases.with_costs(&topologies)?;
+    machines.iter().try_for_each(|machine| series.capacity(program, machine).map(drop))?;
     let target = output::target("--json", series.output.json.as_deref())?;
     let file = match series.host {
         HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations),
-        HostArg::Native => native::run(&native_cases(program, &setting, &mitigations, &topologies)),
+        HostArg::Native => native::run(&series.native_cases(program, &setting, &mitigations, &topologies)),
     };
-    record::report(file, target, |file| series.report(file))
-}
-
-fn native_cases(
-    program: &dyn Program,
-    setting: &Setting,
-    mitigations: &[Mitigation],
-    topologies: &[Arc<Topology>],
-) -> Vec<native::Case> {
-    let mut cases = Vec::new();
-    for topology in topologies {
-        for workload in program.workloads(topology, setting) {
-            cases.extend(mitigations.iter().map(|mitigation| native::Case {
-                topology: topology.clone(),
-                mitigation: mitigation.clone(),
-                workload: workload.clone(),
-            }));
-        }
-    }
-    cases
+    record::report(file, target, |file| series.report(program, file))
 }
 
 impl SeriesArgs {
+    fn native_cases(
+        &self,
+        program: &dyn Program,
+        setting: &Setting,
+        mitigations: &[Mitigation],
+        topologies: &[Arc<Topology>],
+    ) -> Vec<native::Case> {
+        let seeds = self.cases.machine.seeds(self.seeds(program));
+        let mut cases = Vec::new();
+        for topology in topologies {
+            let mut add = |workload: &Arc<dyn Workload>, mitigation: Mitigation| {
+                let (topology, workload) = (topology.clone(), workload.clone());
+                cases.push(native::Case { topology, mitigation, workload, seeds: seeds.clone() });
+            };
+            for workload in program.workloads(topology, setting) {
+                if let Some(beside) = workload.beside() {
+                    add(&beside, Mitigation::baseline());
+                }
+                mitigations.iter().for_each(|mitigation| add(&workload, mitigation.clone()));
+            }
+        }
+        cases
+    }
+
+    /// Returns the size of each machine's caches, where the workload limits them.
+    ///
+    /// # Errors
+    /// When a machine's cost table has no sizes.
+    fn capacity(
+        &self,
+        program: &dyn Program,
+        (topology, costs): &(Arc<Topology>, Costs),
+    ) -> Result<Option<Capacity>, Failure> {
+        if !program.limits_caches() || self.host == HostArg::Native {
+            return Ok(None);
+        }
+        costs.capacity(topology).map(Some).map_err(|why| Failure::new(format!("--machine: {why}")))
+    }
+
+    fn seeds(&self, program: &dyn Program) -> u64 {
+        self.cases.seeds(program.usual_seeds(self.host))
+    }
+
     fn simulate(
         &self,
         program: &dyn Program,
@@ -113,7 +137,8 @@ impl SeriesArgs {
     ) -> ResultFile {
         let threads = self.cases.threads();
         let loads = program.workloads(&machines[0].0, setting).len();
-        let runs = loads * mitigations.len() * self.cases.seeds() as usize;
+        let beside = usize::from(program.workloads(&machines[0].0, setting)[0].beside().is_some());
+        let runs = loads * (mitigations.len() + beside) * self.seeds(program) as usize;
         let fitting = program.fitted().map_or(0, |(_, runs)| runs);
         let progress = Progress::new(machines.len() * arbitrations.len() * (fitting + runs));
         let mut file = empty_file();
@@ -122,7 +147,11 @@ impl SeriesArgs {
             for &arbitration in arbitrations {
                 let workload = program.workloads(&machine.0, setting).swap_remove(0);
                 let roles = self.roles || workload.counts_operations();
-                let case = Case { roles, ..self.cases.case(machine, arbitration, Mitigation::baseline(), workload) };
+                let case = Case {
+                    roles,
+                    capacity: self.capacity(program, machine).expect("it was checked before"),
+                    ..self.cases.case(machine, arbitration, Mitigation::baseline(), workload)
+                };
                 // The published target was measured with real costs of every line, so the fit uses
                 // them whatever `--coherence` is.
                 let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
@@ -139,13 +168,15 @@ impl SeriesArgs {
                     }
                 };
                 for workload in workloads {
-                    let of = |mitigation: &Mitigation| Case {
+                    let of = |(workload, mitigation): (&Arc<dyn Workload>, &Mitigation)| Case {
                         mitigation: mitigation.clone(),
                         workload: workload.clone(),
                         ..case.clone()
                     };
-                    let cases = mitigations.iter().map(of).collect();
-                    let group = self.run_group(cases, threads, &progress, &mut file.failures);
+                    let (beside, baseline) = (workload.beside(), Mitigation::baseline());
+                    let beside = beside.iter().map(|beside| (beside, &baseline));
+                    let cases = beside.chain(mitigations.iter().map(|mitigation| (&workload, mitigation))).map(of);
+                    let group = self.run_group(program, cases.collect(), threads, &progress, &mut file.failures);
                     file.runs.extend(self.runs_of(&group));
                 }
             }
@@ -160,7 +191,6 @@ impl SeriesArgs {
             self.host,
             &[
                 ("--coherence", self.cases.coherence.is_some()),
-                ("--seeds", self.cases.seeds.is_some()),
                 ("--max-seeds", self.max_seeds.is_some()),
                 ("--jobs", self.cases.jobs.is_some()),
             ],
@@ -168,8 +198,8 @@ impl SeriesArgs {
         refuse_natively(self.host, &self.output.simulated_only())
     }
 
-    fn check_seeds(&self) -> Result<(), Failure> {
-        let (seeds, most) = (self.cases.seeds(), self.max_seeds());
+    fn check_seeds(&self, program: &dyn Program) -> Result<(), Failure> {
+        let (seeds, most) = (self.seeds(program), self.max_seeds(program));
         if most < seeds {
             return Err(Failure::new(format!(
                 "--max-seeds {most}: fewer than the {seeds} of --seeds; ask for more, or leave one out"
@@ -178,14 +208,13 @@ impl SeriesArgs {
         self.cases.check_seeds(most)
     }
 
-    fn max_seeds(&self) -> u64 {
-        self.max_seeds.unwrap_or(self.cases.seeds())
+    fn max_seeds(&self, program: &dyn Program) -> u64 {
+        self.max_seeds.unwrap_or(self.seeds(program))
     }
 
-    fn report(&self, file: &ResultFile) -> String {
+    fn report(&self, program: &dyn Program, file: &ResultFile) -> String {
         let width = width();
-        let mut text = hitm_report::summary::render(file, width);
-        text.push_str(&hitm_report::loads::render(file, width));
+        let mut text = program.render(file, width);
         if self.roles {
             for run in &file.runs {
                 text.push('\n');
@@ -198,9 +227,16 @@ impl SeriesArgs {
 
     /// Runs every case with its random seeds, and with more seeds while intervals are too wide and
     /// more are allowed.
-    fn run_group(&self, cases: Vec<Case>, threads: usize, progress: &Progress, failures: &mut Vec<String>) -> Group {
+    fn run_group(
+        &self,
+        program: &dyn Program,
+        cases: Vec<Case>,
+        threads: usize,
+        progress: &Progress,
+        failures: &mut Vec<String>,
+    ) -> Group {
         let mut group = Group { outcomes: cases.iter().map(|_| None).collect(), cases };
-        let (seeds, most) = (self.cases.seeds(), self.max_seeds());
+        let (seeds, most) = (self.seeds(program), self.max_seeds(program));
         let mut from = 0;
         while from < most {
             let to = if from == 0 { seeds } else { (from + seeds).min(most) };
@@ -235,23 +271,25 @@ impl SeriesArgs {
     }
 
     fn runs_of(&self, group: &Group) -> Vec<RunResult> {
-        let baseline = group.baseline();
         let runs = group.cases.iter().zip(&group.outcomes);
-        runs.filter_map(|(case, outcome)| Some(self.run_of(case, outcome.as_ref()?, baseline))).collect()
+        let mut runs: Vec<RunResult> =
+            runs.filter_map(|(case, outcome)| Some(self.run_of(case, outcome.as_ref()?))).collect();
+        relate(&mut runs);
+        for run in &mut runs {
+            if let Some(wide) = run.relative_interval.filter(|interval| *interval > GOOD_INTERVAL) {
+                let points = 100.0 * wide;
+                let note =
+                    format!("the interval of relative is {points:.1} points; more seeds (--max-seeds) narrow it");
+                run.notes.insert(0, note);
+            }
+        }
+        runs
     }
 
-    fn run_of(&self, case: &Case, outcome: &Outcome, baseline: Option<Mean>) -> RunResult {
+    fn run_of(&self, case: &Case, outcome: &Outcome) -> RunResult {
         let metric = mean(case, outcome);
-        let relative = baseline.map(|baseline| relative_to(baseline, &case.mitigation, metric));
-        let results = &outcome.results;
-        let measured = case.workload.window().measured.as_secs_f64() * outcome.seeds.len() as f64;
+        let (results, measured) = (&outcome.results, outcome.seconds);
         let mut notes = Vec::new();
-        if let Some(wide) = relative.filter(|relative| relative.interval > GOOD_INTERVAL) {
-            notes.push(format!(
-                "the interval of relative is {:.1} points; more seeds (--max-seeds) narrow it",
-                100.0 * wide.interval
-            ));
-        }
         notes.extend(case.workload.task_group_note(
             &case.topology,
             &case.mitigation,
@@ -263,11 +301,11 @@ impl SeriesArgs {
         if case.workload.has_ids() {
             told.costs.extend(operations::ids(results, units));
         }
-        RunResult {
+        let mut run = RunResult {
             workload: case.workload.name().to_owned(),
             profile: case.workload.profile(),
             load: case.workload.load(),
-            mitigation: case.mitigation.name().to_owned(),
+            mitigation: case.mitigation_name().to_owned(),
             host: "simulated".to_owned(),
             machine: case.topology.name().to_owned(),
             arbitration: case.arbitration.name().into_owned(),
@@ -276,8 +314,6 @@ impl SeriesArgs {
             seeds: outcome.seeds.clone(),
             wall_seconds: outcome.wall_seconds,
             metric: case.workload.metric(metric),
-            relative: relative.map(|relative| relative.value),
-            relative_interval: relative.map(|relative| relative.interval),
             published: case.workload.published(&case.topology, &case.mitigation),
             simulated_seconds: measured,
             bytes: [("root_domain".to_owned(), words), ("root_domain_with_bitmaps".to_owned(), all)].into(),
@@ -288,13 +324,17 @@ impl SeriesArgs {
             conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
             notes,
             ..told
-        }
+        };
+        let (topology, mitigation, seeds) = (&*case.topology, case.mitigation_name(), outcome.seeds.len());
+        let ended = Ended { host: HostArg::Simulated, topology, mitigation, seeds, bursts: &outcome.bursts };
+        case.workload.complete(&mut run, &ended);
+        run
     }
 }
 
 impl Group {
     fn baseline(&self) -> Option<Mean> {
-        let index = self.cases.iter().position(|case| case.mitigation.name() == "baseline")?;
+        let index = self.cases.iter().position(Case::is_baseline)?;
         self.outcomes[index].as_ref().map(|outcome| mean(&self.cases[index], outcome))
     }
 

@@ -10,6 +10,7 @@ use clap::Args;
 use hitm_machine::{Clock, Part};
 use hitm_memory::Span;
 use hitm_report::plot::Plot;
+use hitm_report::result::relative;
 use hitm_report::statistics::mean_of_batches;
 use hitm_report::sweep::{self, Point};
 use hitm_report::sweep_state::{self, Finished, Key, Setting};
@@ -23,10 +24,10 @@ use crate::cases::CaseArgs;
 use crate::failure::Failure;
 use crate::output::{self, Target};
 use crate::progress::Progress;
-use crate::record::{empty_file, machine_of, relative_to};
+use crate::record::{empty_file, machine_of};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
-use crate::workload::{Chosen, Command, Entry, Program, Workload};
+use crate::workload::{Chosen, Command, Entry, Program, Stretch, Workload};
 use crate::{interrupt, print};
 
 /// Run a workload on growing numbers of simulated CPUs: its scaling curve.
@@ -134,7 +135,22 @@ struct Family {
     points: Vec<Vec<Case>>,
 }
 
+/// Returns the window of a workload that can be swept.
+fn window(workload: &dyn Workload) -> Window {
+    match workload.stretch() {
+        Stretch::Window(window) => window,
+        Stretch::Marked | Stretch::Whole(_) => unreachable!("a workload that is swept has a window"),
+    }
+}
+
+/// Runs per point by default.
+const SEEDS: u64 = 3;
+
 impl SweepArgs {
+    fn seeds(&self) -> u64 {
+        self.cases.seeds(SEEDS)
+    }
+
     fn run(&self, program: &dyn Program) -> Result<(), Failure> {
         // All arguments are checked before anything runs.
         if let Some((option, _)) = program.fitted() {
@@ -145,7 +161,7 @@ impl SweepArgs {
         let families = self.families(program)?;
         let cases = || families.iter().flat_map(|family| family.points.iter().flatten());
         cases().try_for_each(|case| program.check(&case.topology))?;
-        cases().try_for_each(|case| self.cases.check_window(case.workload.window()))?;
+        cases().try_for_each(|case| self.cases.check_stretch(&*case.workload, HostArg::Simulated))?;
         let workload = cases().next().expect("a sweep has cases").workload.clone();
         let setting = self.setting(&*workload, &families)?;
         // These checks change no file: a sweep that is refused does not touch the files of a
@@ -184,7 +200,7 @@ impl SweepArgs {
     fn families(&self, program: &dyn Program) -> Result<Vec<Family>, Failure> {
         let mitigations = self.cases.mitigations()?;
         let arbitrations = self.cases.machine.arbitrations()?;
-        self.cases.check_seeds(self.cases.seeds())?;
+        self.cases.check_seeds(self.seeds())?;
         let setting = self.cases.setting(HostArg::Simulated);
         let mut families = Vec::new();
         for (whole, parts) in self.cases.machine.sizes(HostArg::Simulated, &usual_counts)? {
@@ -194,8 +210,7 @@ impl SweepArgs {
                 for machine in &parts {
                     let workload = program.workloads(&machine.0, &setting).swap_remove(0);
                     points.extend(mitigations.iter().map(|mitigation| {
-                        let workloads =
-                            (0..self.cases.seeds()).map(|seed| workload.with_seed(self.cases.seed() + seed));
+                        let workloads = (0..self.seeds()).map(|seed| workload.with_seed(self.cases.seed() + seed));
                         workloads
                             .map(|workload| self.cases.case(machine, arbitration, mitigation.clone(), workload))
                             .collect()
@@ -208,7 +223,7 @@ impl SweepArgs {
     }
 
     fn setting(&self, workload: &dyn Workload, families: &[Family]) -> Result<Setting, Failure> {
-        let Window { warm_up, measured } = workload.window();
+        let Window { warm_up, measured } = window(workload);
         let machine = |family: &Family| {
             Ok(machine_of(HostArg::Simulated, &family.whole, &self.cases.machine.costs(&family.whole)?))
         };
@@ -270,7 +285,7 @@ impl SweepArgs {
             coherence: setting.coherence.clone(),
             warm_up_seconds: seconds(setting.warm_up),
             measured_seconds: seconds(setting.measured),
-            seeds: (0..self.cases.seeds()).map(|seed| self.cases.seed() + seed).collect(),
+            seeds: (0..self.seeds()).map(|seed| self.cases.seed() + seed).collect(),
             machines: setting.machines.clone(),
             points: families.iter().flat_map(|family| points(family, runs)).collect(),
             failures: failed.iter().map(ToString::to_string).collect(),
@@ -291,16 +306,16 @@ fn points(family: &Family, runs: &[Finished]) -> Vec<Point> {
         let alike = |other: &Case| {
             other.topology.cpus() == case.topology.cpus()
                 && other.arbitration == case.arbitration
-                && other.mitigation.name() == "baseline"
+                && other.is_baseline()
         };
         all.iter().find(|(other, _)| alike(other)).map(|(_, runs)| rate(runs))
     };
     let point = |(case, runs): &(Case, Vec<&Finished>)| {
         let metric = rate(runs);
-        let relative = baseline(case).map(|baseline| relative_to(baseline, &case.mitigation, metric));
+        let relative = baseline(case).map(|baseline| relative(case.mitigation_name(), metric, baseline));
         let sum = |what: fn(&Finished) -> u64| runs.iter().map(|run| what(run)).sum::<u64>() as f64;
         let (busy, idle) = (sum(|run| run.busy), sum(|run| run.idle));
-        let units = metric.value * case.workload.window().measured.as_secs_f64() * runs.len() as f64;
+        let units = metric.value * window(&*case.workload).measured.as_secs_f64() * runs.len() as f64;
         Point {
             machine: family.whole.name().to_owned(),
             cpus: case.topology.cpus(),
