@@ -109,12 +109,14 @@ fn cells<const N: usize>(costs: [Cost; N]) -> String {
 #[test]
 fn what_a_group_costs() {
     let mut text = "# What a group costs\n\n\
-        The lines that a CPU touches, its own queue and the task included, and after the slash the misses on them. Made by\n\
-        `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`, which compares it. Nanoseconds and bytes, natively: \
-        `cargo bench -p hitm-sched --bench wake`.\n\n\
+        The lines that a CPU touches, its own queue and the task included, and after the slash the misses on\n\
+        them. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- group_costs`; the same test\n\
+        without the variable compares this page. Native times and bytes: `cargo bench -p hitm-sched --bench\n\
+        wake`.\n\n\
         ## By depth\n\n\
-        A task alone in its group; depth 0 is none. It wakes where it ran last, 2 ms after it slept, begins, sleeps; and it wakes on a CPU where its group was \
-        used, after\nit ran on another.\n\n\
+        A task alone in its group; depth 0 is no group. The task wakes on the CPU where it ran last, 2 ms\n\
+        after it slept; it begins; it sleeps. Last, it runs on another CPU and then wakes on a CPU where its\n\
+        group was used.\n\n\
         | mitigation | depth | wakes | begins | sleeps | wakes elsewhere |\n|---|---|---|---|---|---|\n"
         .to_owned();
     for mitigation in LOADS {

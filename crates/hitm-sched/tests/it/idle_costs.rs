@@ -118,10 +118,11 @@ fn table(name: &str, cpus: Option<usize>) -> String {
 #[test]
 fn what_each_search_costs() {
     let head = "# What a wakeup of a fair task looks at\n\n\
-        How many CPUs a wakeup looks at; then the lines that it touches beside the waker's own queue and the tasks, and after the slash \
-        the misses on them.\nThe waker runs where the woken task ran last. All CPUs were busy before, and another CPU of the LLC has searched in \
-        vain; what others have written\nthe waker has yet to see. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test it -- idle_costs`, \
-        which compares it.\n";
+        The number of CPUs that a wakeup looks at; then the lines that it touches beside the waker's own\n\
+        queue and the tasks, and after the slash the misses on them. The waker runs where the woken task ran\n\
+        last. All CPUs were busy before, and another CPU of the LLC has searched in vain. The waker has not\n\
+        yet loaded the lines that other CPUs wrote. Made by `UPDATE_EXPECT=1 cargo test -p hitm-sched --test\n\
+        it -- idle_costs`; the same test without the variable compares this page.\n";
     let tables: Vec<String> = MACHINES.iter().map(|&(name, cpus)| table(name, cpus)).collect();
     expect_file!["../../../../docs/idle-search.md"].assert_eq(&format!("{head}\n{}", tables.join("\n")));
 }
