@@ -125,7 +125,9 @@ fn what_a_group_costs() {
         }
     }
     text.push_str(
-        "\n## By width\n\nSo many groups want the CPU, with a task each, beside a task of none that runs. The task of the last wakes; then the CPU looks who is next; then it ticks.\n\n\
+        "\n## By width\n\n\
+        Groups with one task each want the CPU, on which a task of no group runs; `groups` is their number.\n\
+        The task of the last group wakes; then the CPU picks the next task; then it ticks.\n\n\
         | mitigation | groups | wakes | is next | ticks |\n|---|---|---|---|---|\n",
     );
     for mitigation in ["baseline", "shipped"] {
