@@ -5,8 +5,6 @@
 //! inputs, all behind [`parse()`]: a preset ([`presets`]), an hwloc XML file, an hwloc synthetic
 //! string, a dumped Linux sysfs tree, or this machine. [`Topology::restrict`] makes a smaller or a
 //! larger machine of it.
-//! [`parse()`]: a preset ([`presets`]), an hwloc XML file, an hwloc synthetic string, a dumped Linux sysfs tree, or this
-//! machine. [`Topology::restrict`] makes a smaller or a larger machine of it.
 //!
 //! The crate has no notion of scheduling, time, costs or cache coherence, reads no clock and starts
 //! no thread. Only [`parse()`] reads files and directories.
