@@ -30,7 +30,7 @@ pub fn table(rows: &[Row]) -> String {
     for row in rows {
         let property = row.model.property();
         let fault = row.model.check_with(row.defect);
-        let fault = fault.unwrap_or_else(|| panic!("`{}` is not noticed by `{property}`", row.name));
+        let fault = fault.unwrap_or_else(|| panic!("`{}` is not detected by `{property}`", row.name));
         assert_eq!(fault.kind, row.caught_by, "`{}`, noticed by `{property}`: {}", row.name, fault.message);
         writeln!(table, "{:names$} | {property:properties$} | {}", row.name, fault.kind).expect("a string");
     }

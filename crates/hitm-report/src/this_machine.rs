@@ -152,7 +152,7 @@ impl ThisMachine {
         let processor = self.processor.as_ref().map_or(String::new(), |processor| format!(", {processor}"));
         text.push_str(&format!("{}{processor}\n", self.machine));
         text.push_str(&format!(
-            "measured: medians of {} runs; {} runs were done again because the operating system took a CPU away",
+            "measured: medians of {} runs; {} runs were done again because the operating system preempted a CPU",
             self.runs, self.done_again
         ));
         if let Some([before, after]) = self.load {
@@ -163,7 +163,7 @@ impl ThisMachine {
         }
         if let Some([least, most]) = self.hand_offs.filter(|_| self.moved > 0) {
             text.push_str(&format!(
-                "\nleft out: of each row up to {} runs during which a hypervisor had moved the CPUs: a hand-off between the same two \
+                "\nleft out: of each row up to {} runs during which a hypervisor had moved the CPUs: a transfer between the same two \
                  took {} to {} ns",
                 self.moved,
                 figure(least),
@@ -321,7 +321,7 @@ mod tests {
             arbitration: "local-first".to_owned(),
             quantities: vec![
                 Quantity {
-                    name: "hand-off".to_owned(),
+                    name: "transfer".to_owned(),
                     unit: "ns".to_owned(),
                     measured: Some(outliers),
                     sets: vec![("same_llc_ns".to_owned(), 100.0)],
@@ -329,7 +329,7 @@ mod tests {
                 },
                 Quantity { name: "LLC".to_owned(), unit: "ns".to_owned(), ..Quantity::default() },
             ],
-            not_measured: vec!["reads from the LLC: nobody says how large it is".to_owned()],
+            not_measured: vec!["reads from the LLC: its size is unknown".to_owned()],
             note: Some("all else is guessed".to_owned()),
             tolerance: 0.25,
             rows: vec![
@@ -351,16 +351,16 @@ mod tests {
         expect![[r#"
             this machine beside a simulation built from it, hitm 0
             this (2 CPUs), a processor
-            measured: medians of 30 runs; 7 runs were done again because the operating system took a CPU away; load 1.0 before, 2.5 after; a hypervisor took 0.4 % of the time
-            left out: of each row up to 3 runs during which a hypervisor had moved the CPUs: a hand-off between the same two took 26.0 to 112 ns
+            measured: medians of 30 runs; 7 runs were done again because the operating system preempted a CPU; load 1.0 before, 2.5 after; a hypervisor took 0.4 % of the time
+            left out: of each row up to 3 runs during which a hypervisor had moved the CPUs: a transfer between the same two took 26.0 to 112 ns
             simulated: medians over seeds 1 to 3, arbitration local-first
             note: all else is guessed
-            not measured: reads from the LLC: nobody says how large it is
+            not measured: reads from the LLC: its size is unknown
 
                                                                                        kept
             what the machine is built from  unit  measured    quartiles  outliers   waiting  sets
             ------------------------------  ----  --------  -----------  ---------  -------  -----------------
-            hand-off                        ns         100  75.0 to 150  2, to 250    12 us  same_llc_ns = 100
+            transfer                        ns         100  75.0 to 150  2, to 250    12 us  same_llc_ns = 100
             LLC                             ns           -
 
                                                                      kept             simulated /

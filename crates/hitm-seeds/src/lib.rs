@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 #[must_use]
 pub fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not `{text}`")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not `{text}`")))
 }
 
 /// The variable that restricts a test in addition to its seed.
