@@ -1,8 +1,9 @@
-//! Defects: one operation of the code under test, changed while a model runs.
+//! Defects: a defect changes one operation of the code under test while a model runs.
 //!
-//! The words of [`Loom`](crate::Loom) know where they are called from and ask, at every access, whether a defect is meant
-//! for it. A whole model runs on one thread of the operating system (loom's threads are coroutines), so the active defect
-//! is a thread-local of that thread: checks that run side by side do not see each other's.
+//! The words of [`Loom`](crate::Loom) know their callers. At every access they check whether the
+//! active defect applies to it. A whole model runs on one thread of the operating system (loom's
+//! threads are coroutines), so the active defect is a thread-local of that thread. Checks that run
+//! side by side therefore do not see each other's defects.
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::Rmw;
 use loom::thread::ThreadId;
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A load.
@@ -22,7 +23,7 @@ pub enum Op {
     Store,
     /// A swap.
     Swap,
-    /// A compare-exchange, whether it succeeds or not.
+    /// A compare-exchange, successful or not.
     CompareExchange,
     /// A fetch-add.
     Add,
@@ -57,9 +58,10 @@ impl From<Rmw> for Op {
     }
 }
 
-/// Operations of the code under test: all those in one file of one kind and ordering, or fewer of them.
+/// Operations of the code under test: all operations in one file of one kind and ordering, or a
+/// subset of them.
 ///
-/// Lines are no part of it, so that a site survives edits to the file.
+/// A site has no line number, so it survives edits to the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     file: &'static str,
@@ -70,21 +72,23 @@ pub struct Site {
 }
 
 impl Site {
-    /// The operations in the source file whose path ends with the components `file`; of a compare-exchange, `order` is the
-    /// one for success. An operation is in the file that calls the seam, or that calls what passes its caller on: a lock
-    /// is taken where `lock()` stands, and let go in `lock.rs`.
+    /// Returns the operations in the source file whose path ends with the components `file`. For a
+    /// compare-exchange, `order` is the ordering for success. An operation belongs to the file that
+    /// calls the memory interface. A function that passes its caller on counts for its caller: the
+    /// operation that takes a lock belongs to the file with the call of `lock()`, and the operation
+    /// that releases it belongs to `lock.rs`.
     #[must_use]
     pub const fn new(file: &'static str, op: Op, order: Ordering) -> Self {
         Self { file, op, order, word: None, operand: None }
     }
 
-    /// Of these, those on words of type `T`.
+    /// Restricts the site to words of type `T`.
     #[must_use]
     pub const fn on<T: 'static>(self) -> Self {
         Self { word: Some(TypeId::of::<T>()), ..self }
     }
 
-    /// Of these, those that store, add, set or keep `operand`.
+    /// Restricts the site to operations that store, add, set or keep `operand`.
     #[must_use]
     pub const fn with(self, operand: u64) -> Self {
         Self { operand: Some(operand), ..self }
@@ -114,27 +118,28 @@ enum Change {
 }
 
 impl Defect {
-    /// The operations are Relaxed; a fence is gone.
+    /// Makes the operations Relaxed; removes a fence.
     #[must_use]
     pub const fn relax(site: Site) -> Self {
         Self::weaken(site, Ordering::Relaxed)
     }
 
-    /// The operations have the ordering `to`: takes away one half of AcqRel.
+    /// Gives the operations the ordering `to`: removes one half of AcqRel.
     #[must_use]
     pub const fn weaken(site: Site, to: Ordering) -> Self {
         Self { site, change: Change::Order(to) }
     }
 
-    /// The operations do not happen. A read-modify-write that is lost returns 0, so this is for those whose result
-    /// nobody looks at.
+    /// Removes the operations. A removed read-modify-write returns 0, so this is for operations
+    /// whose result is not used.
     #[must_use]
     pub const fn lose(site: Site) -> Self {
         Self { site, change: Change::Lost }
     }
 
-    /// Each of the operations happens only after the next one of `until` on the same thread: two operations swap places.
-    /// For those whose result nobody looks at, as with [`Defect::lose`].
+    /// Delays each of the operations until after the next operation of `until` on the same thread:
+    /// the two operations change places. It is for operations whose result is not used, as with
+    /// [`Defect::lose`].
     #[must_use]
     pub const fn delay(site: Site, until: Site) -> Self {
         Self { site, change: Change::DelayedUntil(until) }
@@ -150,25 +155,25 @@ pub(crate) struct Access {
     location: &'static Location<'static>,
 }
 
-/// What becomes of an access.
+/// The effect of the defect on an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
-    /// It happens, with this ordering.
+    /// The access happens, with this ordering.
     Performed(Ordering),
-    /// It does not happen.
+    /// The access does not happen.
     Lost,
-    /// It happens later: the caller must [`hold`](Access::hold) it.
+    /// The access happens later: the caller must [`hold`](Access::hold) it.
     Held,
 }
 
 type Delayed = Box<dyn FnOnce()>;
 
-/// The defect that is active on this thread of the operating system, and what it did.
+/// The active defect on this thread of the operating system, and its effects so far.
 #[derive(Default)]
 struct Active {
     defect: Option<Defect>,
     applied: bool,
-    /// Operations that wait for another one of the same thread of the model.
+    /// Operations that wait for another operation of the same thread of the model.
     held: Vec<(ThreadId, Delayed)>,
 }
 
@@ -176,12 +181,13 @@ thread_local! {
     static ACTIVE: RefCell<Active> = RefCell::default();
 }
 
-/// Makes `defect` active for what this thread does next; what an earlier one held back is forgotten.
+/// Makes `defect` active for the following operations of this thread; forgets the operations that
+/// an earlier defect held back.
 pub(crate) fn activate(defect: Option<Defect>) {
     ACTIVE.set(Active { defect, ..Active::default() });
 }
 
-/// Forgets what is held back, between one execution and the next.
+/// Forgets the operations that are held back, between one execution and the next.
 pub(crate) fn forget_held() {
     ACTIVE.with_borrow_mut(|active| active.held.clear());
 }
@@ -217,7 +223,7 @@ impl Access {
         ACTIVE.with_borrow_mut(|active| active.held.push((thread, Box::new(perform))));
     }
 
-    /// This access has happened: performs what was held back until then.
+    /// Called after this access: performs the operations that were held back until then.
     pub(crate) fn release_held(&self) {
         let due = ACTIVE.with_borrow_mut(|active| {
             let Some(Defect { change: Change::DelayedUntil(until), .. }) = active.defect else { return Vec::new() };
@@ -227,7 +233,8 @@ impl Access {
             let thread = loom::thread::current().id();
             active.held.extract_if(.., |(holder, _)| *holder == thread).collect()
         });
-        // Outside of the borrow: loom may run another thread of the model in the middle of an access.
+        // Not within the borrow: loom may run another thread of the model in the middle of an
+        // access.
         due.into_iter().for_each(|(_, perform): (ThreadId, Delayed)| perform());
     }
 }

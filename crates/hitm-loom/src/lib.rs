@@ -1,9 +1,9 @@
-//! The seam under the loom model checker.
+//! The memory interface of the workspace, implemented over the loom model checker.
 //!
-//! [`Loom`] is a third [`Memory`](hitm_memory::Memory): the code under test is the code that ships, and loom executes a
-//! [`Model`] of two or three threads over it in every order, with every value that each load may return. A [`Defect`]
-//! changes one operation of that code for the duration of a check, without touching its source, so that a test can show
-//! that its model would notice.
+//! [`Loom`] is a third [`Memory`](hitm_memory::Memory), so the code under test is the shipped code.
+//! Loom executes a [`Model`] of two or three threads over it in every order, with every value that
+//! each load may return. A [`Defect`] changes one operation of that code for the duration of a
+//! check, without touching its source. So a test can show that its model would detect the defect.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -42,31 +42,38 @@
 //! assert_eq!(fault.kind, FaultKind::Property);
 //! ```
 //!
-//! # What the checker sees
+//! # What the checker covers
 //!
-//! - Every interleaving of the accesses to [`LoomAtomic`] words, up to the model's bound on preemptions.
-//! - For every load every store that C11 lets it return: old values too, where nothing orders the load after a newer one.
-//!   At most the last seven stores of a word are remembered.
-//! - Two accesses of [`LoomPlain`] words by lock holders that nothing orders, as data races.
-//! - Models that cannot go on: deadlocks, and spins that nobody ends. Who looks at a word in vain a second time looks on, but
-//!   the rest of that execution is no longer varied.
+//! - Every interleaving of the accesses to [`LoomAtomic`] words, up to the model's bound on
+//!   preemptions.
+//! - For every load, every store that C11 lets it return. This includes stale values, where nothing
+//!   orders the load after a newer store. At most the last seven stores of a word are remembered.
+//! - Two unordered accesses of [`LoomPlain`] words by lock holders, as data races.
+//! - Models that cannot continue: deadlocks, and spins that never end. A waiter that loads a word
+//!   in vain a second time continues, but the rest of that execution is no longer varied.
 //!
-//! # What it does not see
+//! # What it does not cover
 //!
-//! - **Load buffering.** A load never returns a store that is executed later. With Relaxed everywhere C11 allows
-//!   `r1 = x; y = 1 || r2 = y; x = 1` to end with `r1 == r2 == 1`; loom never shows it. A defect that needs this is missed.
-//! - **Acquire fences** are too strong in one respect: they also synchronise with stores that were read, Relaxed, by
-//!   threads that this one has since synchronised with; C11 counts this thread's own reads only. A defect that needs this is
-//!   missed too.
-//! - **SeqCst accesses** are treated as AcqRel, which is too weak: store buffering is shown although it cannot happen. No
-//!   fault is missed, but correct code may be reported. Fences of SeqCst order as they should.
-//! - **Redundancy.** A defect is one change. Where two operations publish the same thing, losing either is not noticed.
-//! - **Layout**: addresses, sizes and lines do not exist, `EXACT` is false.
-//! - **What is no word of the seam**: values behind a [`Lock`](hitm_memory::Lock) would have to be loom's own cells.
-//! - **The platform**: there is no time and no interrupt, so what needs a [`Platform`](hitm_memory::Platform) is beyond it.
-//!   The scheduler's models take the operations below that, and a thread that would be sent an interrupt goes on in place.
+//! - **Load buffering.** A load never returns a store that is executed later. With Relaxed
+//!   everywhere C11 allows `r1 = x; y = 1 || r2 = y; x = 1` to end with `r1 == r2 == 1`; loom never
+//!   shows it. It misses a defect that needs this.
+//! - **Acquire fences** are too strong in one respect: they also synchronise with stores that other
+//!   threads loaded with Relaxed, if this thread has since synchronised with those threads. C11
+//!   counts only this thread's own loads. Loom also misses a defect that needs this.
+//! - **SeqCst accesses** are treated as AcqRel, which is too weak: loom shows store buffering
+//!   although it cannot happen. It misses no fault, but may report correct code. SeqCst fences
+//!   order as they should.
+//! - **Redundancy.** A defect is one change. Where two operations publish the same data, the loss
+//!   of either one is not detected.
+//! - **Layout**: addresses, sizes and lines do not exist; `EXACT` is false.
+//! - **Values that are not words of the interface**: values behind a [`Lock`](hitm_memory::Lock)
+//!   would have to be loom's own cells.
+//! - **The platform**: there is no time and no interrupt, so code that needs a
+//!   [`Platform`](hitm_memory::Platform) is out of scope. The scheduler's models use the operations
+//!   below that level. A thread that would get an interrupt continues in place.
 //!
-//! The litmus tests of this crate pin the first three, and will say so when a newer loom does better.
+//! The litmus tests of this crate pin the first three limits, and fail when a newer loom is more
+//! accurate.
 
 mod defect;
 mod memory;

@@ -1,4 +1,4 @@
-//! [`Loom`]: [`Memory`] whose words are loom's.
+//! [`Loom`]: a [`Memory`] over loom's words.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -10,13 +10,16 @@ use crate::defect::{Access, Fate, Op};
 use crate::plain::LoomPlain;
 use crate::word::LoomAtomic;
 
-/// How often a waiter may look in vain before the rest of that execution is no longer varied.
+/// The number of loads in vain by a waiter after which the rest of that execution is no longer
+/// varied.
 ///
-/// Two waiters could otherwise look in turns for ever while the third thread, for which both wait, is not scheduled. Looking
-/// changes nothing, so what may follow a second look in vain also follows in an execution in which the thread looked later.
+/// Otherwise two waiters could load in turns for ever while the third thread, for which both wait,
+/// is not scheduled. A load changes nothing. So every continuation after a second load in vain also
+/// occurs in an execution in which the thread loaded later.
 const LOOKS_VARIED: u32 = 2;
 
-/// The model checker's memory. Its words can be made and used inside a [`Model`](crate::Model) only.
+/// The model checker's memory. Its words can be created and used only inside a
+/// [`Model`](crate::Model).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Loom;
 
@@ -39,7 +42,7 @@ impl Memory for Loom {
         }
         let access = Access::new::<()>(Op::Fence, order, None);
         match access.fate() {
-            // A fence that is relaxed is none.
+            // A relaxed fence has no effect.
             Fate::Performed(Ordering::Relaxed) | Fate::Lost => {}
             Fate::Performed(order) => loom::sync::atomic::fence(order),
             Fate::Held => access.hold(move || loom::sync::atomic::fence(order)),
@@ -49,16 +52,17 @@ impl Memory for Loom {
 
     fn spin_while<T: Word>(word: &LoomAtomic<T>, mut again: impl FnMut(T) -> bool) -> T {
         for look in 1.. {
-            // Acquire: pairs with the Release of whoever ends the wait.
+            // Acquire: pairs with the Release of the store that ends the wait.
             let value = word.load(Ordering::Acquire);
-            // After a fault nobody ends a wait.
+            // After a fault no thread ends a wait.
             if !again(value) || std::thread::panicking() {
                 return value;
             }
             if look == LOOKS_VARIED {
                 loom::skip_branch();
             }
-            // Lets the others go on, and promises that the next load returns something newer if there is anything.
+            // Lets the other threads run, and promises that the next load returns a newer value if
+            // there is one.
             loom::thread::yield_now();
         }
         unreachable!("the loop has no end")

@@ -1,4 +1,4 @@
-//! [`Model`]: a few threads, one property, all executions.
+//! [`Model`]: a few threads, one property, and all executions.
 
 use std::cell::RefCell;
 use std::fmt::{self, Display};
@@ -11,10 +11,11 @@ use crate::defect::{self, Defect};
 /// The environment variable that lifts the bounds on preemptions: minutes instead of seconds.
 const UNBOUNDED: &str = "HITM_LOOM_UNBOUNDED";
 
-/// Accesses in one execution before it counts as one that cannot end. The longest model needs a few hundred.
+/// The number of accesses after which an execution counts as endless. The longest model needs a few
+/// hundred.
 const BRANCHES_MAX: usize = 2_000;
 
-/// A few threads over the code under test, and the property that every execution of them must have.
+/// A few threads over the code under test, and the property that must hold in every execution.
 #[derive(Clone)]
 pub struct Model {
     property: &'static str,
@@ -22,25 +23,25 @@ pub struct Model {
     run: Arc<dyn Fn() + Send + Sync>,
 }
 
-/// What is wrong with an execution.
+/// A fault of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What noticed it.
+    /// The kind of the fault.
     pub kind: FaultKind,
-    /// What it said.
+    /// The message of the detector.
     pub message: String,
-    /// In which execution, counted from 1.
+    /// The number of the execution, counted from 1.
     pub execution: usize,
 }
 
-/// What notices a fault.
+/// The detector of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// What the model [`require`]s for its property.
+    /// A condition that the model [`require`]s for its property.
     Property,
-    /// What the model [requires](require_of) for another property than its own.
+    /// A condition that the model [requires](require_of) for another property.
     OtherProperty,
-    /// Loom: two accesses to a [`LoomPlain`](crate::LoomPlain) that nothing orders.
+    /// Loom: two unordered accesses to a [`LoomPlain`](crate::LoomPlain).
     Race,
     /// Loom: every thread waits.
     Deadlock,
@@ -63,11 +64,12 @@ impl Display for FaultKind {
     }
 }
 
-/// Before the property in the message of a violation of it; [`OWN`] stands for the model's.
+/// The text before the property in the message of a violation. [`OWN`] stands for the model's own
+/// property.
 const VIOLATED: &str = "violated: ";
 const OWN: &str = "its property";
 
-/// Inside a model: its property asks for `condition`.
+/// Requires `condition` for the model's property; for use inside a model.
 ///
 /// # Panics
 /// When the condition does not hold; [`Model::check`] turns that into the model's fault.
@@ -76,7 +78,7 @@ pub fn require(condition: bool, what: impl Display) {
     require_of(OWN, condition, what);
 }
 
-/// Inside a model: `property`, which may be its own, asks for `condition`.
+/// Requires `condition` for `property`, which may be the model's own; for use inside a model.
 ///
 /// # Panics
 /// As [`require`].
@@ -86,28 +88,30 @@ pub fn require_of(property: &str, condition: bool, what: impl Display) {
 }
 
 impl Model {
-    /// The model `run` of a property. Every execution is explored.
+    /// Returns the model `run` of a property. Every execution is explored.
     ///
-    /// `run` is called once an execution, as loom's first thread, and spawns the others with `loom::thread`. Words must be
-    /// made in it. It may share nothing with other executions but records of outcomes.
+    /// `run` is called once per execution, as loom's first thread, and spawns the other threads
+    /// with `loom::thread`. It must create its words itself. It may share only records of outcomes
+    /// with other executions.
     pub fn new(property: &'static str, run: impl Fn() + Send + Sync + 'static) -> Self {
         Self { property, preemptions: None, run: Arc::new(run) }
     }
 
-    /// As this, but only executions in which threads are preempted at most `count` times (a switch away from a thread that
-    /// waits or has ended is none). Most faults need one or two. `HITM_LOOM_UNBOUNDED` in the environment lifts the bound.
+    /// Limits the exploration to executions with at most `count` preemptions of threads. A switch
+    /// away from a thread that waits or has ended is not a preemption. Most faults need one or two.
+    /// `HITM_LOOM_UNBOUNDED` in the environment lifts the bound.
     #[must_use]
     pub fn preemptions(self, count: usize) -> Self {
         Self { preemptions: Some(count), ..self }
     }
 
-    /// The property.
+    /// Returns the property.
     #[must_use]
     pub fn property(&self) -> &'static str {
         self.property
     }
 
-    /// Explores the executions and returns how many there are.
+    /// Explores the executions and returns their number.
     ///
     /// # Panics
     /// When one has a fault.
@@ -120,7 +124,8 @@ impl Model {
         executions
     }
 
-    /// Explores the executions of the code under test with `defect`; the first fault, if there is any.
+    /// Explores the executions of the code under test with `defect`, and returns the first fault,
+    /// if there is one.
     ///
     /// # Panics
     /// When no operation was the defect's.
@@ -162,7 +167,7 @@ impl fmt::Debug for Model {
 }
 
 impl Fault {
-    /// What a panic with `message` means in a model of `property`.
+    /// Returns the fault for a panic with `message` in a model of `property`.
     fn of(message: &str, property: &str, execution: usize) -> Self {
         let prefixes = [
             (format!("{VIOLATED}`{OWN}`: "), FaultKind::Property),
@@ -174,7 +179,7 @@ impl Fault {
                 return Self { kind, message: message.to_owned(), execution };
             }
         }
-        // The words of loom 0.7.
+        // The messages of loom 0.7.
         let kinds = [
             ("Causality violation", FaultKind::Race),
             ("deadlock", FaultKind::Deadlock),
@@ -186,12 +191,12 @@ impl Fault {
 }
 
 thread_local! {
-    /// While a model runs on this thread: the first panic's message and place.
+    /// The message and place of the first panic, while a model runs on this thread.
     static PANIC: RefCell<Option<Option<String>>> = const { RefCell::new(None) };
 }
 
-/// The message of the first panic in `f`, if there is any. It is not printed: the coroutines that panic in a model have
-/// small stacks, on which a backtrace does not fit.
+/// Returns the message of the first panic in `f`, if there is one. The panic is not printed: the
+/// coroutines that panic in a model have small stacks, on which a backtrace does not fit.
 fn recording_panics(f: impl FnOnce()) -> Option<String> {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -211,11 +216,11 @@ fn recording_panics(f: impl FnOnce()) -> Option<String> {
     }
 }
 
-/// Whether a model runs on this thread, so that `info` is its own.
+/// Records the panic and returns true if a model runs on this thread, so that `info` belongs to it.
 fn record_panic(info: &PanicHookInfo<'_>) -> bool {
     PANIC.with_borrow_mut(|panic| {
         let Some(first) = panic else { return false };
-        // Coroutines end by panics without a text.
+        // Coroutines end by panics without a message.
         if let (None, Some(text), Some(at)) = (&first, info.payload_as_str(), info.location()) {
             *first = Some(format!("{}, at {at}", text.trim()));
         }

@@ -1,4 +1,4 @@
-//! [`LoomPlain`]: a word behind a lock, with loom watching the lock's holders.
+//! [`LoomPlain`]: a word behind a lock whose holders loom checks.
 
 use std::sync::atomic::Ordering;
 
@@ -8,9 +8,9 @@ use loom::sync::atomic::AtomicU64;
 
 /// A word that a lock protects.
 ///
-/// The value is a Relaxed atomic, so that [`peek`](PlainWord::peek) may return an old one. Beside it stands a cell without
-/// contents that only [`get`](PlainWord::get) and [`set`](PlainWord::set) touch: loom reports two of them that nothing
-/// orders, one at least a `set`, as a data race.
+/// The value is a Relaxed atomic, so [`peek`](PlainWord::peek) may return a stale value. Only
+/// [`get`](PlainWord::get) and [`set`](PlainWord::set) access an additional empty cell. Loom
+/// reports two unordered accesses to the cell, at least one of them a `set`, as a data race.
 #[derive(Debug)]
 pub struct LoomPlain<T: Word> {
     word: AtomicU64,
@@ -43,7 +43,7 @@ impl<T: Word> PlainWord<T> for LoomPlain<T> {
             return;
         }
         self.holders.with_mut(|_| ());
-        // Relaxed: the lock orders it; who peeks tolerates old values.
+        // Relaxed: the lock orders it; a caller of `peek` tolerates stale values.
         self.word.store(value.to_bits() as u64, Ordering::Relaxed);
     }
 
@@ -51,7 +51,7 @@ impl<T: Word> PlainWord<T> for LoomPlain<T> {
         if std::thread::panicking() {
             return T::from_bits(0);
         }
-        // Relaxed: the caller tolerates old values.
+        // Relaxed: the caller tolerates stale values.
         T::from_bits(self.word.load(Ordering::Relaxed).into())
     }
 }

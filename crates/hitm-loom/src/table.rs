@@ -1,4 +1,4 @@
-//! Tables of defects: what each breaks, and what notices.
+//! Tables of defects: the broken property of each, and its detector.
 
 use std::fmt::Write;
 
@@ -8,20 +8,20 @@ use crate::model::{FaultKind, Model};
 /// One broken variant of the code under test.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What is wrong with it, in words.
+    /// The defect in words.
     pub name: &'static str,
-    /// What is wrong with it.
+    /// The defect.
     pub defect: Defect,
     /// The model whose property it breaks.
     pub model: Model,
-    /// What must notice.
+    /// The expected detector.
     pub caught_by: FaultKind,
 }
 
-/// Checks every row, and returns them as a table for people.
+/// Checks every row, and returns the rows as a table for the reader.
 ///
 /// # Panics
-/// When a model does not notice its defect, or something else does than should.
+/// When a model does not detect its defect, or another detector than the expected one does.
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let width = |cell: fn(&Row) -> &str| rows.iter().map(|row| cell(row).len()).max().unwrap_or(0);
@@ -30,7 +30,7 @@ pub fn table(rows: &[Row]) -> String {
     for row in rows {
         let property = row.model.property();
         let fault = row.model.check_with(row.defect);
-        let fault = fault.unwrap_or_else(|| panic!("`{}` is not noticed by `{property}`", row.name));
+        let fault = fault.unwrap_or_else(|| panic!("`{}` is not detected by `{property}`", row.name));
         assert_eq!(fault.kind, row.caught_by, "`{}`, noticed by `{property}`: {}", row.name, fault.message);
         writeln!(table, "{:names$} | {property:properties$} | {}", row.name, fault.kind).expect("a string");
     }

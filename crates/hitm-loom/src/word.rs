@@ -1,8 +1,9 @@
 //! [`LoomAtomic`]: a word of any size in one of loom's 64-bit words.
 //!
-//! The word stands in the **upper** bits, zeros below: then 64-bit addition and subtraction wrap exactly where the narrower
-//! word does and carry nothing in, the bit operations act on each bit alone, and equal words have equal 64 bits, which is
-//! what compare-exchange compares. A signed word needs no extension on the way in and is cut to size on the way out.
+//! The word is in the **upper** bits, with zeros below. Then 64-bit addition and subtraction wrap
+//! exactly where the narrower word does, and nothing is carried in. The bit operations act on each
+//! bit alone. Equal words have equal 64 bits, which compare-exchange compares. A signed word needs
+//! no extension on the way in and is truncated on the way out.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use loom::sync::atomic::AtomicU64;
 
 use crate::defect::{Access, Fate, Op};
 
-/// A word that loom watches.
+/// A word that loom checks.
 #[derive(Debug)]
 pub struct LoomAtomic<T: Word> {
     /// Shared with operations that a defect delays.
@@ -36,9 +37,11 @@ impl<T: Word> LoomAtomic<T> {
         T::from_bits((bits >> Self::SHIFT).into())
     }
 
-    /// Performs an access, or what the active defect makes of it. `absent` is the result of one that does not happen.
+    /// Performs an access, or its replacement by the active defect. `absent` is the result of an
+    /// access that does not happen.
     ///
-    /// While a fault unwinds nothing happens at all: the model is over, and destructors must not run it on.
+    /// While a fault unwinds no access happens: the model is over, and destructors must not
+    /// continue it.
     #[track_caller]
     fn access<R: 'static>(
         &self,
@@ -66,8 +69,8 @@ impl<T: Word> LoomAtomic<T> {
     }
 }
 
-/// Loom's operation of 64 bits. Numbers in the upper bits have the order of the narrower ones, but loom's is that of
-/// unsigned numbers.
+/// Returns loom's operation of 64 bits. Numbers in the upper bits have the order of the narrower
+/// ones, but loom's order is that of unsigned numbers.
 fn in_loom(operation: Rmw, signed: bool) -> fn(&AtomicU64, u64, Ordering) -> u64 {
     match operation {
         Rmw::Swap => AtomicU64::swap,
@@ -83,10 +86,10 @@ fn in_loom(operation: Rmw, signed: bool) -> fn(&AtomicU64, u64, Ordering) -> u64
     }
 }
 
-/// Replaces a signed number by what `chosen` makes of it. Loom has no such operation on 64 unsigned bits, so this is a loop
-/// of compare-exchanges, which ends where the operation would.
+/// Replaces a signed number by the result of `chosen`. Loom has no such operation on 64 signed
+/// bits, so this is a loop of compare-exchanges, which ends with the same value.
 fn choose(word: &AtomicU64, order: Ordering, chosen: impl Fn(i64) -> i64) -> u64 {
-    // Acquire, Relaxed or SeqCst: the half of `order` that a load can have.
+    // Acquire, Relaxed or SeqCst: the load's half of `order`.
     let fetch = match order {
         Ordering::Acquire | Ordering::AcqRel => Ordering::Acquire,
         Ordering::SeqCst => Ordering::SeqCst,

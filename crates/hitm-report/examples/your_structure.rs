@@ -1,4 +1,4 @@
-//! A ring and a sharded counter of your own: which of their lines are contended, and by whom.
+//! A ring and a sharded counter of your own: which of their lines are contended, and by which code.
 use std::{array::from_fn, sync::Arc, sync::atomic::Ordering::*, thread, time::Instant};
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};

@@ -1,17 +1,19 @@
-//! Whether a conclusion depends on the arbitration policy, which nobody knows for certain of any machine.
+//! Whether a conclusion depends on the arbitration policy. The policy of a real machine is not
+//! known for certain.
 
 use std::cmp::Ordering;
 
 use crate::result::{ResultFile, Run};
 
-/// What a run says of its mitigation: that it makes things better, worse, or neither by more than the interval.
+/// Returns whether the run's mitigation is better, worse, or neither by more than the interval.
 fn conclusion(run: &Run) -> Option<Ordering> {
     let (relative, interval) = run.relative.zip(run.relative_interval).filter(|(relative, _)| relative.is_finite())?;
     let better = if run.metric.better == "lower" { 1.0 - relative } else { relative - 1.0 };
     Some(if better.abs() <= interval { Ordering::Equal } else { better.total_cmp(&0.0) })
 }
 
-/// Notes on every run whose conclusion is another one under another arbitration policy, all else being equal.
+/// Adds a note to every run whose conclusion differs under another arbitration policy, all else
+/// being equal.
 pub fn note_undetermined(file: &mut ResultFile) {
     let key = |run: &Run| {
         let Run { workload, profile, host, machine, coherence, mitigation, .. } = run;

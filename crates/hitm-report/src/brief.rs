@@ -13,8 +13,8 @@ const SHARE_MIN: f64 = 0.01;
 /// Longer names are shortened in the middle.
 const NAME_MAX: usize = 44;
 
-/// The hottest lines of a run, first as a table of lines, then line by line; `waits` are the cycles
-/// waited for all of its lines.
+/// Renders the hottest lines of a run, first as a table of lines, then line by line. `waits` are
+/// the cycles waited for all lines of the run.
 pub(crate) fn render(lines: &[Line], waits: f64) -> String {
     let mut text = table(lines, waits);
     for line in lines {
@@ -53,8 +53,8 @@ fn table(lines: &[Line], all: f64) -> String {
     columns.render(usize::MAX)
 }
 
-/// What is on a line, which functions wait for it, and the store that most often invalidated the
-/// copy that they had.
+/// Renders the fields of a line, the functions that wait for it, and the store that most often
+/// invalidated the waiter's copy.
 fn fields(line: &Line) -> String {
     let all = line.waited();
     let is_listed = |site: &Site| site.misses > 0 && site.waited() >= SHARE_MIN * all;
@@ -99,18 +99,18 @@ fn fields(line: &Line) -> String {
     text
 }
 
-/// Places that miss but are not listed.
+/// Returns the number of places that miss but are not listed.
 fn places_left(line: &Line, is_listed: impl Fn(&Site) -> bool) -> usize {
     let missing = |(_, site): &(&Field, &Site)| site.misses > 0 && !is_listed(site);
     c2c::places(line).filter(missing).count()
 }
 
-/// The kind of access as people write it.
+/// Returns the kind of access as the reader knows it.
 fn kind(site: &Site) -> &str {
     if site.kind == "rmw" { "RMW" } else { &site.kind }
 }
 
-/// A name of at most [`NAME_MAX`] characters: the middle of a longer one is left out.
+/// Returns a name of at most [`NAME_MAX`] characters: the middle of a longer one is left out.
 fn shortened(name: &str) -> String {
     let count = name.chars().count();
     if count <= NAME_MAX {

@@ -1,8 +1,9 @@
-//! The lines of a run as `perf c2c report` shows them, with two columns that no hardware has: the field's name, and by whom
-//! the line was stolen.
+//! The lines of a run as `perf c2c report` shows them, with two columns that no hardware has: the
+//! field's name, and the store that invalidated the copy.
 //!
-//! Counts are exact, not samples. A read-modify-write is a load and a store, as the hardware's events count a locked instruction.
-//! A load that hits stands under Core Load Hit L1; the model has no L2 of its own and no fill buffer hits.
+//! Counts are exact, not samples. A read-modify-write is a load and a store, as the hardware's
+//! events count a locked instruction. A load that hits is counted under Core Load Hit L1; the model
+//! has no separate L2 and no fill buffer hits.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,7 @@ use crate::brief;
 use crate::convert::UNKNOWN;
 use crate::result::{Field, InvalidatedBy, Line, Run, Site};
 
-/// Which form.
+/// The form of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// At most 80 columns: which fields, which functions wait, and what invalidated their copies.
@@ -22,7 +23,7 @@ pub enum Layout {
     Mail,
 }
 
-/// The report of a run's `lines` hottest lines.
+/// Renders a run's `lines` hottest lines.
 #[must_use]
 pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
     let hottest = &run.lines[..run.lines.len().min(lines)];
@@ -43,8 +44,8 @@ pub fn render(run: &Run, lines: usize, layout: Layout) -> String {
     text
 }
 
-/// The report of these lines below a heading; `waits` are the cycles waited for all lines, those that
-/// are not shown included.
+/// Renders these lines below a heading. `waits` are the cycles waited for all lines, including
+/// those that are not shown.
 pub(crate) fn render_lines(heading: &str, lines: &[Line], waits: f64, layout: Layout) -> String {
     let mut text = String::new();
     push(&mut text, heading);
@@ -143,12 +144,12 @@ fn cache_line_table(text: &mut String, lines: &[Line]) {
     push(text, "");
 }
 
-/// The places of a line: its field's, with each.
+/// Returns the places of a line, each with its field.
 pub(crate) fn places(line: &Line) -> impl Iterator<Item = (&Field, &Site)> {
     line.fields.iter().flat_map(|field| field.sites.iter().map(move |site| (field, site)))
 }
 
-/// `part` of `whole` in percent.
+/// Returns `part` of `whole` in percent.
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
@@ -163,7 +164,7 @@ fn invalidator(invalidated_by: &[InvalidatedBy]) -> String {
     }
 }
 
-/// The function, or the place where its name is not known.
+/// Returns the function, or the place where the function's name is not known.
 fn symbol<'a>(function: &'a str, location: &'a str) -> &'a str {
     if function == UNKNOWN { location } else { function }
 }
@@ -237,10 +238,11 @@ fn pareto(text: &mut String, lines: &[Line]) {
     }
 }
 
-/// Columns of a mail's row. Who took the line is on a row of its own where it does not fit.
+/// Columns of a mail's row. The store that invalidated the line has a row of its own where it does
+/// not fit.
 const MAIL_COLUMNS: usize = 100;
 
-/// Where the function stands in a mail's row.
+/// The column at which the function begins in a mail's row.
 const SYMBOL_COLUMN: usize = 45;
 
 fn mail(text: &mut String, lines: &[Line]) {

@@ -1,37 +1,37 @@
 //! Aligned columns of text.
 
-/// Where a column's cells stand.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// To the left: words.
     Left,
-    /// Numbers.
+    /// To the right: numbers.
     Right,
 }
 
-/// A table: heads of one or more lines, rows of as many cells.
+/// A table: heads of one or more lines, and rows with one cell per column.
 #[derive(Clone, Debug)]
 pub struct Columns {
     heads: Vec<(Vec<String>, Align)>,
-    /// How many of the first columns name a row.
+    /// The number of first columns that name a row.
     keys: usize,
     rows: Vec<Vec<String>>,
 }
 
-/// Between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
-/// Words are not wrapped into a column that is narrower: the table is cut instead.
+/// The least width of a wrapped column. Below it the table is cut instead.
 const WRAPPED_MIN: usize = 24;
 
 impl Columns {
-    /// A table without rows. A head's lines are separated by `\n`.
+    /// Returns a table without rows. A head's lines are separated by `\n`.
     #[must_use]
     pub fn new(heads: &[(&str, Align)]) -> Self {
         let head = |&(text, align): &(&str, Align)| (text.split('\n').map(str::to_owned).collect(), align);
         Self { heads: heads.iter().map(head).collect(), keys: 1, rows: Vec::new() }
     }
 
-    /// Makes the first `keys` columns those that name a row; without this it is the first column.
+    /// Makes the first `keys` columns the ones that name a row. The default is the first column.
     #[must_use]
     pub fn keyed_by(self, keys: usize) -> Self {
         Self { keys, ..self }
@@ -46,7 +46,8 @@ impl Columns {
         self.rows.push(cells);
     }
 
-    /// Returns the table as text of at most `width` columns, each line ended, without trailing space.
+    /// Returns the table as text of at most `width` columns, each line ended, without trailing
+    /// space.
     ///
     /// A table that is too wide is made narrower in one of two ways. When its last column holds
     /// words, the words are wrapped. Otherwise the table is cut into several, one below the other;
@@ -81,15 +82,15 @@ impl Columns {
         parts.join("\n")
     }
 
-    /// The width of a column: that of its widest line or cell.
+    /// Returns the width of a column: that of its widest line or cell.
     fn width_of(&self, column: usize) -> usize {
         let head = self.heads[column].0.iter();
         let cells = self.rows.iter().map(|row| &row[column]);
         head.chain(cells).map(|text| text.chars().count()).max().unwrap_or(0)
     }
 
-    /// This table with the cells of `column` wrapped at `width`; the other cells of a new row are
-    /// empty.
+    /// Returns this table with the cells of `column` wrapped at `width`. The other cells of a new
+    /// row are empty.
     fn wrapped(&self, column: usize, width: usize) -> Self {
         let mut table = Self { rows: Vec::new(), ..self.clone() };
         for row in &self.rows {
@@ -103,7 +104,7 @@ impl Columns {
         table
     }
 
-    /// The columns of `part` as text.
+    /// Returns the columns of `part` as text.
     fn part(&self, part: &[usize], widths: &[usize]) -> String {
         let lines = part.iter().map(|&column| self.heads[column].0.len()).max().unwrap_or(0);
         let mut text = String::new();
@@ -141,8 +142,8 @@ impl Columns {
     }
 }
 
-/// Wraps `text` at spaces into lines of at most `width` columns; a longer word is a line of its own.
-/// There is at least one line.
+/// Wraps `text` at spaces into lines of at most `width` columns; a longer word is a line of its
+/// own. There is at least one line.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
@@ -180,7 +181,7 @@ pub fn fit(text: &str, width: usize) -> String {
     fitted
 }
 
-/// A count as people read it: `999`, `12.3K`, `4.5M`, `6.7G`.
+/// Returns a count in short form: `999`, `12.3K`, `4.5M`, `6.7G`.
 #[must_use]
 pub fn short(value: f64) -> String {
     match value.abs() {

@@ -1,15 +1,19 @@
-//! Two result files beside each other: what got better, what got worse, and what is the same.
+//! Two result files beside each other: improvements, regressions, and unchanged figures.
 //!
-//! Runs are paired by their [`Key`]. Only figures with an interval are judged: the metric and `relative`. A difference counts when it
-//! is larger than both intervals together, `sqrt(before² + after²)`, as those of independent means are. Runs with the same
-//! seeds are not independent; what they share cancels, so their difference is known better than this says, and never worse.
+//! Runs are paired by their [`Key`]. Only figures with an interval are judged: the metric and
+//! `relative`. A difference counts when it is larger than both intervals together, `sqrt(before² +
+//! after²)`, as for independent means. Runs with the same seeds are not independent: their common
+//! variation cancels. So the real interval of their difference is narrower than this one, and never
+//! wider.
 //!
-//! Everything else has no interval in the file: kernel share and its parts, operations, objects, fields. It is *moved* when the
-//! larger value is more than a threshold above the smaller, and is never judged. A kernel share may rise because CPUs idle
-//! less, and cycles per load of a line because only its worst loads are left: neither is a loss unless the metric says so.
+//! All other figures have no interval in the file: kernel share and its parts, operations, objects,
+//! fields. Such a figure is *moved* when the larger value is more than a threshold above the
+//! smaller one, and is never judged. A kernel share may rise because CPUs idle less, and cycles per
+//! load of a line because only its worst loads remain: neither is a loss unless the metric says so.
 //!
-//! Counts are never compared as they are: a run that is faster or longer has more of everything. They are taken [a unit of
-//! work](Pair::unit), operations a wake-up, since those are counted with the warm-up included.
+//! Counts are never compared directly: a run that is faster or longer has more of everything. They
+//! are taken [per unit of work](Pair::unit). Operations are taken per wakeup, since both are
+//! counted with the warm-up included.
 
 mod costs;
 mod differs;
@@ -28,16 +32,17 @@ pub use costs::{Change, Cost};
 use crate::json::json_text;
 use crate::result::{Metric, ResultFile, Run};
 
-/// The written form's name and number. Keys are only ever added.
+/// The written form's name and number. New versions only add keys.
 pub const SCHEMA: &str = "hitm-compare/2";
 
-/// By how much the larger of two figures without an interval must be above the smaller before it is shown: with three seeds, no
-/// field and no part of the kernel share that holds [`WEIGHT_MIN`] moved as much by other seeds alone (`ffmpeg` on `gnr-2x120`
-/// in `baseline`, `cpupri-split` and `all`, seeds 1 to 3 against 4 to 6: all under 4.5 %).
+/// A figure without an interval is shown as moved when the larger value is above the smaller one by
+/// more than this part. With three seeds, no field and no part of the kernel share of at least
+/// [`WEIGHT_MIN`] moved as much between different seeds (`ffmpeg` on `gnr-2x120` in `baseline`,
+/// `cpupri-split` and `all`, seeds 1 to 3 against 4 to 6: all under 4.5 %).
 pub const THRESHOLD: f64 = 0.05;
 
-/// The part of a run's whole below which a field, an object or a part of the kernel share is not shown: what is rarer moves by
-/// other seeds alone.
+/// The part of a run's total below which a field, an object or a part of the kernel share is not
+/// shown: rarer ones move between seeds alone.
 pub const WEIGHT_MIN: f64 = 0.001;
 
 /// Two files beside each other.
@@ -53,15 +58,16 @@ pub struct Comparison {
     pub threshold: f64,
     /// Whether the files are the same in every figure and every word.
     pub identical: bool,
-    /// How many of the judged figures came out how.
+    /// The number of judged figures by verdict.
     pub verdicts: BTreeMap<Verdict, usize>,
-    /// What else differs between the files, so that nobody takes a changed model for a changed program.
+    /// Other differences between the files, so that a changed model is not taken for a changed
+    /// program.
     pub differs: Vec<String>,
-    /// Runs that both files have, in the first one's order.
+    /// The runs in both files, in the first one's order.
     pub pairs: Vec<Pair>,
-    /// Runs of the first file alone.
+    /// The runs in the first file only.
     pub only_before: Vec<Key>,
-    /// Runs of the second file alone.
+    /// The runs in the second file only.
     pub only_after: Vec<Key>,
 }
 
@@ -74,12 +80,12 @@ pub struct Side {
     pub version: String,
 }
 
-/// What makes a run another run.
+/// The identity of a run.
 #[derive(Clone, Debug, Default, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Key {
     /// The workload.
     pub workload: String,
-    /// Which program it is like. Earlier files do not say: empty there, and the same as any.
+    /// The program that the workload models. Empty in earlier files, which matches any.
     pub profile: String,
     /// `simulated` or `native`.
     pub host: String,
@@ -96,44 +102,45 @@ pub struct Key {
 /// One run in both files.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Pair {
-    /// Which.
+    /// The run's identity.
     pub key: Key,
-    /// Whether every figure is the same, but for the time that the host took.
+    /// Whether every figure is the same, except the time that the host took.
     pub unchanged: bool,
     /// The metric, then `relative` where both files have it.
     pub judged: Vec<Judged>,
-    /// What counts are divided by: `frame`, or `second` (simulated; wall natively) where the metric counts nothing.
+    /// The unit by which counts are divided: `frame`, or `second` (simulated; wall natively) where
+    /// the metric counts nothing.
     pub unit: String,
     /// Kernel share, its parts, operations and sizes.
     pub figures: Vec<Figure>,
-    /// What waiting for each object cost, the largest change first.
+    /// The cost of waiting for each object, the largest change first.
     pub objects: Vec<Change>,
-    /// What waiting for each field cost, the largest change first.
+    /// The cost of waiting for each field, the largest change first.
     pub fields: Vec<Change>,
-    /// What a reader should know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// A figure with an interval.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Judged {
-    /// What it is: the metric's name, or `relative`.
+    /// The metric's name, or `relative`.
     pub name: String,
     /// Its unit; empty for `relative`.
     pub unit: String,
-    /// In the first file.
+    /// The value in the first file.
     pub before: f64,
-    /// In the second.
+    /// The value in the second file.
     pub after: f64,
-    /// The second less the first.
+    /// The second value minus the first.
     pub difference: f64,
     /// Half the width of the 95 % interval of the difference.
     pub interval: f64,
-    /// What that means.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What a difference means.
+/// The meaning of a difference.
 #[derive(Clone, Copy, Debug, JsonSchema, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -143,7 +150,7 @@ pub enum Verdict {
     Better,
     /// Inside the interval.
     Within,
-    /// There is nothing to judge: no number, no interval, or another metric.
+    /// Not judged: no number, no interval, or another metric.
     #[serde(rename = "not comparable")]
     NotComparable,
 }
@@ -151,13 +158,13 @@ pub enum Verdict {
 /// A figure without an interval.
 #[derive(Clone, Debug, JsonSchema, PartialEq, Serialize)]
 pub struct Figure {
-    /// Of which kind: `share`, `kernel_part`, `operation_a_wake`, `access`, `bytes`.
+    /// The kind: `share`, `kernel_part`, `operation_a_wake`, `access`, `bytes`.
     pub kind: &'static str,
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// In the first file; nothing where it has no such figure.
+    /// The value in the first file; `None` where it has no such figure.
     pub before: Option<f64>,
-    /// In the second.
+    /// The value in the second file.
     pub after: Option<f64>,
     /// Whether it differs by more than the threshold.
     pub moved: bool,
@@ -167,7 +174,7 @@ pub struct Figure {
 #[derive(Debug)]
 pub struct CompareError(String);
 
-/// Compares two files, each with its name.
+/// Compares two files, each given with its name.
 ///
 /// # Errors
 /// When a file has no runs or has one twice, and when no run is in both.
@@ -185,7 +192,7 @@ pub fn compare(
         match twin(key).map(|index| (&after.1.runs[index], &keys[1][index])) {
             None => only_before.push(key.clone()),
             Some((other, other_key)) => {
-                // Where only one file names the profile, that is its name.
+                // Where only one file names the profile, that name is used.
                 let key = if key.profile.is_empty() { other_key } else { key };
                 pairs.push(pair(key, run, other, threshold));
                 couples.push((run, other));
@@ -218,7 +225,7 @@ pub fn compare(
     })
 }
 
-/// The keys of a file's runs, each once.
+/// Returns the keys of a file's runs, each once.
 fn keys_of((name, file): (&str, &ResultFile)) -> Result<Vec<Key>, CompareError> {
     let keys: Vec<Key> = file.runs.iter().map(Key::of).collect();
     if keys.is_empty() {
@@ -264,7 +271,7 @@ fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
     let (objects, fields) = costs::changes(before, after, &work, threshold);
     Pair {
         key: key.clone(),
-        // Nothing is not the same as nothing: neither run says how fast the program is.
+        // Two empty runs are not equal: neither says how fast the program is.
         unchanged: !is_empty && figures_of(before, after) == figures_of(after, before),
         judged,
         figures: figures(before, after, &work, threshold),
@@ -275,7 +282,8 @@ fn pair(key: &Key, before: &Run, after: &Run, threshold: f64) -> Pair {
     }
 }
 
-/// All that a run came to, without what the host decides, what is derived, and where sources have their lines.
+/// Returns all results of a run, without host-dependent and derived figures and without line
+/// numbers of sources.
 fn figures_of(run: &Run, other: &Run) -> Value {
     let mut run = run.clone();
     run.wall_seconds = 0.0;
@@ -285,7 +293,7 @@ fn figures_of(run: &Run, other: &Run) -> Value {
     run.notes.clear();
     run.published = None;
     if other.roles.is_empty() {
-        // It was not asked for there.
+        // The other run has no roles.
         run.roles.clear();
         run.wakes.clear();
     }
@@ -299,7 +307,7 @@ fn figures_of(run: &Run, other: &Run) -> Value {
             invalidators.for_each(|invalidator| invalidator.location.clear());
         }
     }
-    // As written: what is no number is equal to itself there.
+    // The written form: in it not-a-number is equal to itself.
     serde_json::to_value(run).expect("every key is a string")
 }
 
@@ -326,7 +334,7 @@ fn relative(before: &Run, after: &Run) -> Option<Judged> {
     Some(judge("relative", "", better, of(before)?, of(after)?))
 }
 
-/// Why a run's figures cannot be judged, if they cannot.
+/// Returns why a run's figures cannot be judged, if they cannot.
 fn doubt(run: &Run) -> Option<&'static str> {
     let Metric { value, interval, .. } = run.metric;
     let figures = [(value, interval)].into_iter().chain(run.relative.zip(run.relative_interval));
@@ -340,13 +348,13 @@ fn doubt(run: &Run) -> Option<&'static str> {
     }
 }
 
-/// Whether a figure and half the width of its interval can be those of a measurement.
+/// Whether a figure and half the width of its interval are plausible for a measurement.
 fn is_sound(value: f64, interval: f64) -> bool {
     value.is_finite() && (0.0..=INTERVAL_MAX * value.abs()).contains(&interval)
 }
 
-/// Half the width of an interval over its figure, at most: a wider one is a mistake, and would
-/// make every difference look like none.
+/// The largest plausible ratio of half an interval's width to its figure. A wider interval is a
+/// mistake, and would hide every difference.
 const INTERVAL_MAX: f64 = 100.0;
 
 /// Judges two means with half the widths of their intervals.
@@ -368,12 +376,13 @@ fn judge(name: &str, unit: &str, better: &str, before: (f64, f64), after: (f64, 
     Judged { name: name.into(), unit: unit.into(), before: before.0, after: after.0, difference, interval, verdict }
 }
 
-/// The larger of two figures; what is not there is nothing.
+/// Returns the larger of two figures; a missing one counts as 0.
 fn larger(before: Option<f64>, after: Option<f64>) -> f64 {
     before.unwrap_or(0.0).max(after.unwrap_or(0.0))
 }
 
-/// Whether two figures are further apart than a share of the smaller; one that is not there is far from any.
+/// Whether two figures differ by more than a share of the smaller. A missing one differs from every
+/// figure.
 fn is_apart(before: Option<f64>, after: Option<f64>, threshold: f64) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {
@@ -415,7 +424,7 @@ fn figures(before: &Run, after: &Run, work: &costs::Work, threshold: f64) -> Vec
     figures
 }
 
-/// The entries of two maps, by key.
+/// Returns the entries of two maps, by key.
 fn joined<'a, V>(
     before: &'a BTreeMap<String, V>,
     after: &'a BTreeMap<String, V>,
@@ -431,8 +440,8 @@ impl Comparison {
         self.verdicts.contains_key(&Verdict::Worse)
     }
 
-    /// What a gate must not take for "no worse": runs of one file alone, and figures that cannot
-    /// be judged. One line each.
+    /// Returns the reasons for which a gate must not pass, one line each: runs in one file only,
+    /// and figures that cannot be judged.
     #[must_use]
     pub fn not_comparable(&self) -> Vec<String> {
         let sides = [(&self.only_before, &self.after), (&self.only_after, &self.before)];
@@ -448,19 +457,20 @@ impl Comparison {
         missing.chain(judged).collect()
     }
 
-    /// The report: `rows` of what moved in each run.
+    /// Renders the report, with `rows` of moved figures per run.
     #[must_use]
     pub fn render(&self, rows: usize, width: usize) -> String {
         text::render(self, rows, width)
     }
 
-    /// The report for a mail: at most [`mail::LINES_MAX`] lines of [`mail::WIDTH_MAX`] columns.
+    /// Renders the report for a mail: at most [`mail::LINES_MAX`] lines of [`mail::WIDTH_MAX`]
+    /// columns.
     #[must_use]
     pub fn render_mail(&self) -> String {
         mail::render(self)
     }
 
-    /// The comparison as JSON, ended by a line feed.
+    /// Returns the comparison as JSON, ended by a line feed.
     ///
     /// # Panics
     /// Never: the form has no keys but strings.
@@ -469,7 +479,8 @@ impl Comparison {
         json_text(self)
     }
 
-    /// How many of the judged figures came out how: `simulated: 2 worse, 1 better, 3 within the 95 % interval`.
+    /// Returns the number of judged figures by verdict: `simulated: 2 worse, 1 better, 3 within the
+    /// 95 % interval`.
     fn heading(&self) -> String {
         let hosts: std::collections::BTreeSet<&str> = self.pairs.iter().map(|pair| pair.key.host.as_str()).collect();
         format!("{}: {}\n", hosts.into_iter().collect::<Vec<_>>().join(" and "), self.counts())
@@ -498,7 +509,7 @@ impl Comparison {
 }
 
 impl Judged {
-    /// The difference with its interval, as people read it: in percent, `relative` in points.
+    /// Returns the difference with its interval as text: in percent, `relative` in points.
     #[must_use]
     pub fn change(&self) -> String {
         let scale = if self.name == "relative" { 1.0 } else { self.before.abs() };
@@ -512,7 +523,7 @@ impl Judged {
 }
 
 impl Verdict {
-    /// Its word.
+    /// Returns the verdict's word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -530,7 +541,7 @@ impl Key {
         Self { workload, profile, host, machine, arbitration, coherence, mitigation }
     }
 
-    /// Whether they are one run in two files.
+    /// Whether both keys name the same run.
     fn pairs_with(&self, other: &Self) -> bool {
         let mut own = self.clone();
         if self.profile.is_empty() || other.profile.is_empty() {
@@ -539,7 +550,7 @@ impl Key {
         own == *other
     }
 
-    /// What it shares with the runs of one table: all but the mitigation.
+    /// Returns the part of the key that the runs of one table share: all but the mitigation.
     #[must_use]
     pub fn group(&self) -> String {
         let mut text = self.workload.clone();

@@ -1,4 +1,4 @@
-//! From what a machine counted to what a report shows.
+//! Converts a machine's counters into the form that a report shows.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use hitm_machine::{AccessResult, Distance, Invalidation, Kind, LineResult, Place
 use crate::functions::Functions;
 use crate::result::{CyclesPerLoad, Field, InvalidatedBy, Line, Run, Site};
 
-/// Fills the parts of a run that come from the machine's counters: sums, the kernel's share and its parts, and the `most`
-/// lines that were waited for longest.
+/// Fills the parts of a run that come from the machine's counters: sums, the kernel's share and its
+/// parts, and the `most` lines that were waited for longest.
 #[must_use]
 pub fn run(results: &Results, functions: &Functions, most: usize) -> Run {
     Run {
@@ -24,12 +24,12 @@ pub fn run(results: &Results, functions: &Functions, most: usize) -> Run {
     }
 }
 
-/// Cycles that all CPUs together waited for the lines of `results`.
+/// Returns the cycles that all CPUs together waited for the lines of `results`.
 pub(crate) fn cycles_waited(results: &Results) -> f64 {
     results.lines.iter().flat_map(|line| &line.accesses).map(|access| access.cycles).sum()
 }
 
-/// These lines of a machine with this clock, as a report shows them.
+/// Returns these lines of a machine with this clock, in the report's form.
 pub(crate) fn lines<'a>(
     lines: impl IntoIterator<Item = &'a LineResult>,
     clock_ghz: f64,
@@ -42,13 +42,13 @@ pub(crate) fn lines<'a>(
 /// The name of a function that is not known.
 pub(crate) const UNKNOWN: &str = "-";
 
-/// What turns counts by place into a report's rows.
+/// Converts counts by place into a report's rows.
 struct Names<'a> {
     functions: &'a Functions,
     clock_ghz: f64,
 }
 
-/// Accesses of one field share this.
+/// The key of a field's accesses.
 type FieldKey<'a> = (u32, &'a str);
 
 impl Names<'_> {
@@ -102,7 +102,7 @@ impl Names<'_> {
         }
     }
 
-    /// The function around `place`, `-` if that is not known, and the place itself.
+    /// Returns the function around `place`, `-` if it is not known, and the place itself.
     fn place(&self, place: &Place) -> (String, String) {
         let function = self.functions.at(place).unwrap_or_else(|| UNKNOWN.to_owned());
         (function, format!("{}:{}", place.file, place.line))
@@ -139,7 +139,7 @@ impl Names<'_> {
         }
     }
 
-    /// Who took the line, by field and place, most frequent first.
+    /// Returns the stores that invalidated the line, by field and place, most frequent first.
     fn invalidated_by(&self, invalidations: &[&Invalidation]) -> Vec<InvalidatedBy> {
         let mut by_invalidator: BTreeMap<(&str, &str, u32), (&Place, u64)> = BTreeMap::new();
         for invalidation in invalidations {

@@ -1,6 +1,7 @@
 //! Names of functions by place in the source.
 //!
-//! Our own crates bring tables that their builds wrote. For other code the source itself is read, if it is on this machine.
+//! The crates of this workspace have tables that their builds wrote. For other code the source
+//! itself is read, if it is on this machine.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,24 +15,25 @@ use hitm_machine::Place;
 /// The functions of files by the paths that the compiler gave them.
 type ByPath = HashMap<Arc<str>, Vec<Function<String>>>;
 
-/// What is known of functions.
+/// The known functions.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
     tables: Vec<Table>,
-    /// Files that were read; none where sources are not read.
+    /// The files that were read; `None` where sources are not read.
     read: Option<RefCell<ByPath>>,
 }
 
 impl Functions {
-    /// Those of these crates, each by its table `FUNCTIONS`. No source is read: the same program gives the same names
-    /// everywhere.
+    /// Returns the functions of these crates, each by its table `FUNCTIONS`. No source is read: the
+    /// same program gives the same names everywhere.
     #[must_use]
     pub fn of(tables: &[Table]) -> Self {
         Self { tables: tables.to_vec(), read: None }
     }
 
-    /// Those of `hitm-memory` and `hitm-machine`, and those of all sources that can be read and are not newer than the
-    /// running program. A relative path is looked for in the current folder and in its parents.
+    /// Returns the functions of `hitm-memory` and `hitm-machine`, and those of all readable sources
+    /// that are not newer than the running program. A relative path is looked for in the current
+    /// folder and in its parents.
     #[must_use]
     pub fn from_sources() -> Self {
         Self { tables: vec![hitm_memory::FUNCTIONS, hitm_machine::FUNCTIONS], read: Some(RefCell::default()) }
@@ -42,13 +44,14 @@ impl Functions {
         self.tables.push(table);
     }
 
-    /// The innermost function around `line` of `file`, a path from the crate's folder on, as the tables have it.
+    /// Returns the innermost function around `line` of `file`, a path relative to the crate's
+    /// folder, as in the tables.
     #[must_use]
     pub fn known(&self, file: &str, line: u32) -> Option<&'static str> {
         self.tables.iter().find_map(|table| find_in(table, file, line))
     }
 
-    /// The innermost function around `place`, from a table or from its source.
+    /// Returns the innermost function around `place`, from a table or from its source.
     #[must_use]
     pub fn at(&self, place: &Place) -> Option<String> {
         let known = self.known(&place.file, place.line).map(str::to_owned);
@@ -60,11 +63,12 @@ impl Functions {
     }
 }
 
-/// The functions of the source at `path`; none if it cannot be read or has changed since this program was built.
+/// Returns the functions of the source at `path`; none if it cannot be read or has changed since
+/// this program was built.
 fn functions_of(path: &Path) -> Vec<Function<String>> {
     let Some(built) = std::env::current_exe().ok().and_then(|program| changed(&program)) else { return Vec::new() };
     let here = std::env::current_dir().unwrap_or_default();
-    // An absolute path replaces the folder that it is joined to.
+    // `join` with an absolute path returns that path.
     let found = here.ancestors().map(|folder| folder.join(path)).find(|file| file.is_file());
     let is_as_built = |file: &PathBuf| changed(file).is_some_and(|changed| changed <= built);
     let text = found.filter(is_as_built).and_then(|file| std::fs::read_to_string(file).ok());
@@ -100,7 +104,8 @@ mod tests {
     #[test]
     fn foreign_functions_are_read_from_their_sources() {
         let line = line_of(include_str!("functions.rs"), "known.or_else");
-        // As the compiler has it for a member of a workspace, and for a dependency by path or from a registry.
+        // The compiler's path for a member of a workspace, and for a dependency by path or from a
+        // registry.
         let relative = place("foreign/src/functions.rs", "src/functions.rs", line);
         let absolute = place("foreign.rs", concat!(env!("CARGO_MANIFEST_DIR"), "/src/functions.rs"), line);
         let gone = place("foreign.rs", "src/gone.rs", line);

@@ -1,4 +1,4 @@
-//! `cid-bursts`: what a burst takes, by what its area is looked up by, beside what was published.
+//! `cid-bursts`: the time of a burst, by the key of its area, beside the published figures.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,30 +9,30 @@ use crate::result::{ResultFile, Run, is_baseline};
 /// The name of the runs whose areas are looked up by CPU.
 pub const PER_CPU: &str = "per-cpu";
 
-/// What a run gave.
+/// The results of a run.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Bursts {
-    /// Which threads, as `24-core/24-L3`.
+    /// The threads, as in `24-core/24-L3`.
     pub threads: String,
-    /// Milliseconds from a thread to the next.
+    /// Milliseconds between the bursts of two successive threads.
     pub delay: f64,
-    /// Milliseconds from a burst of a thread to its next.
+    /// Milliseconds between two bursts of a thread.
     pub period: f64,
-    /// What was published of it, nanoseconds a burst.
+    /// The published figure, in nanoseconds per burst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<f64>,
-    /// Bursts by what came before them.
+    /// The bursts by kind.
     pub kinds: Vec<Kind>,
 }
 
 /// Bursts of one kind.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Kind {
-    /// What came before: `warm-up`, or who used the area last.
+    /// The kind: `warm-up`, or the last user of the area.
     pub name: String,
     /// Their share of all.
     pub share: f64,
-    /// Nanoseconds of one.
+    /// Nanoseconds per burst.
     pub nanos: f64,
 }
 
@@ -48,7 +48,7 @@ fn times(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"))
 }
 
-/// The tables of a file, one a machine and policy.
+/// Renders the tables of a file, one per machine and policy.
 #[must_use]
 pub fn render(file: &ResultFile, width: usize) -> String {
     let runs: Vec<(&Run, &Bursts)> = file.runs.iter().filter_map(|run| Some((run, run.bursts.as_ref()?))).collect();
@@ -73,7 +73,7 @@ fn heading(file: &ResultFile, run: &Run) -> String {
     }
 }
 
-/// The baseline of a run's threads and delay.
+/// Returns the baseline with the same threads and delay.
 fn baseline<'a>(group: &[(&'a Run, &'a Bursts)], bursts: &Bursts) -> Option<(&'a Run, &'a Bursts)> {
     let alike = |other: &Bursts| other.threads == bursts.threads && other.delay == bursts.delay;
     group.iter().copied().find(|(run, other)| is_baseline(&run.mitigation) && alike(other))

@@ -1,7 +1,8 @@
-//! JSON as people and their tools read it: indented on the outside, and what is many on one line each.
+//! JSON for people and tools: the outer levels are indented, and each inner entry has one line.
 //!
-//! A run of 480 CPUs keeps a hundred contended lines of some hundred places each. Indented to the innermost number they take three times
-//! the room, and a contended line hundreds of the file's; here it is one, which `grep` finds whole.
+//! A run of 480 CPUs keeps a hundred contended lines of some hundred places each. Indented down to
+//! the innermost number, they take three times the space, and a contended line takes hundreds of
+//! the file's lines. Here a contended line is one line of the file, which `grep` finds whole.
 
 use std::io::{self, Write};
 
@@ -9,10 +10,11 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-/// How many levels are indented. Of a result file: the whole, its list of runs, a run, and a run's lists, whose members have a line each.
+/// The number of indented levels. In a result file these are the file, its list of runs, a run, and
+/// a run's lists, whose members have one line each.
 const INDENTED: usize = 4;
 
-/// A form as JSON text, ended by a line feed.
+/// Returns a form as JSON text, ended by a line feed.
 ///
 /// # Panics
 /// When a map of the form has keys that are not text: none here has.
@@ -31,7 +33,7 @@ struct Outside {
     indenting: PrettyFormatter<'static>,
 }
 
-/// Has what is written at the present depth indented, or not.
+/// Forwards a call to the indenting or to the compact formatter, by the present depth.
 macro_rules! pass_on {
     ($self:ident, $name:ident($($argument:expr),+)) => {
         if $self.depth <= INDENTED { $self.indenting.$name($($argument),+) } else { CompactFormatter.$name($($argument),+) }

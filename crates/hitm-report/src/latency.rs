@@ -1,4 +1,5 @@
-//! How late a task woke, or ran after it was woken: the figures that stress-ng and schbench print, over the samples that were kept.
+//! Wakeup delays: how late a task woke, or ran after its wakeup. The figures are those that
+//! stress-ng and schbench print, over the kept samples.
 
 use hitm_memory::Span;
 use schemars::JsonSchema;
@@ -9,35 +10,36 @@ use crate::columns::{Align, Columns};
 /// A distribution, in nanoseconds.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Latency {
-    /// How many samples, all seeds together.
+    /// The number of samples, all seeds together.
     pub samples: usize,
     /// The mean.
     pub mean: f64,
-    /// The whole nanosecond that occurs most often; the least of equals.
+    /// The most frequent whole nanosecond; the smallest of equally frequent ones.
     pub mode: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
     /// The standard deviation.
     pub deviation: f64,
-    /// Per cents, and what so many of the samples do not exceed.
+    /// Percentiles: the percent, and the value that this part of the samples does not exceed.
     pub percentiles: Vec<(f64, f64)>,
 }
 
-/// The per cents that stress-ng prints.
+/// The percentiles that stress-ng prints.
 pub const STRESS_NG: [f64; 9] = [25.0, 50.0, 75.0, 90.0, 95.4, 99.0, 99.5, 99.9, 99.99];
 
-/// The per cents that schbench prints.
+/// The percentiles that schbench prints.
 pub const SCHBENCH: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9];
 
-/// The least of sorted samples that so many per cent do not exceed; none when there are none.
+/// Returns the smallest of sorted samples that `percent` of them do not exceed; `None` without
+/// samples.
 fn ranked<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-/// The least of `samples` that so many per cent of them do not exceed; none when there are none.
+/// Returns the smallest of `samples` that `percent` of them do not exceed; `None` without samples.
 #[must_use]
 pub fn percentile(samples: &[Span], percent: f64) -> Option<Span> {
     let mut sorted = samples.to_vec();
@@ -46,7 +48,7 @@ pub fn percentile(samples: &[Span], percent: f64) -> Option<Span> {
 }
 
 impl Latency {
-    /// The distribution of `samples`, with these per cents; none when there are none.
+    /// Returns the distribution of `samples` with these percentiles; `None` without samples.
     #[must_use]
     pub fn of(samples: &[Span], percents: &[f64]) -> Option<Self> {
         let mut nanos: Vec<f64> = samples.iter().map(|sample| sample.as_nanos_f64()).collect();
@@ -61,7 +63,7 @@ impl Latency {
     }
 }
 
-/// The most frequent whole nanosecond of sorted values.
+/// Returns the most frequent whole nanosecond of sorted values.
 fn mode(sorted: &[f64]) -> f64 {
     let mut most = (0, 0.0);
     for run in sorted.chunk_by(|one, other| one.round() == other.round()) {
@@ -72,12 +74,12 @@ fn mode(sorted: &[f64]) -> f64 {
     most.1
 }
 
-/// The unit of a table, and with how many decimals.
+/// The unit of a table and its number of decimals.
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
-    /// Whole ones.
+    /// Whole nanoseconds.
     Nanoseconds,
-    /// With a decimal.
+    /// Microseconds with one decimal.
     Microseconds,
 }
 
@@ -97,7 +99,8 @@ impl Unit {
     }
 }
 
-/// A row a run, its name and its distribution, under what they are distributions of. All have the same per cents.
+/// Renders one row per run, with its name and its distribution, under a heading. All distributions
+/// have the same percentiles.
 #[must_use]
 pub fn render(what: &str, unit: Unit, runs: &[(&str, &Latency)], width: usize) -> String {
     let named = ["samples", "mean", "mode", "min", "max", "std dev"];
@@ -126,7 +129,7 @@ mod tests {
         let latency = Latency::of(&samples, &STRESS_NG).expect("samples");
         assert_eq!((latency.samples, latency.mode, latency.min, latency.max), (101, 7.0, 1.0, 100.0));
         assert!((latency.mean - 5_057.0 / 101.0).abs() < 1e-9, "{}", latency.mean);
-        // Of 1 to 100 it is 29.01; one more sample far from the mean adds to it.
+        // The deviation of 1 to 100 is 29.01; one more sample far from the mean adds to it.
         assert!((latency.deviation - 29.19).abs() < 0.01, "{}", latency.deviation);
         let percentiles: Vec<f64> = latency.percentiles.iter().map(|(_, nanos)| *nanos).collect();
         assert_eq!(percentiles, [25.0, 50.0, 75.0, 90.0, 96.0, 99.0, 100.0, 100.0, 100.0]);

@@ -1,4 +1,5 @@
-//! An object's bytes, line by line, as pahole shows a struct: offset, size, name, and what the field is.
+//! An object's bytes, line by line, as pahole shows a struct: offset, size, name, and description
+//! of each field.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,8 @@ use hitm_memory::{Field, LINE};
 
 use crate::columns::wrap;
 
-/// Elements of an array that are shown one by one; of longer ones the first and the last.
+/// The number of array elements up to which all are shown; of longer arrays the first and the last
+/// are shown.
 const SHOWN: usize = 3;
 /// The docs of fields are never wrapped into a narrower column.
 const DOC_MIN: usize = 24;

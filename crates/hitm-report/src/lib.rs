@@ -1,8 +1,8 @@
-//! What a person or a program reads of a run.
+//! The reports of runs, for people and for programs.
 //!
-//! [`ResultFile`](result::ResultFile) is the one form that results have: everything printed is made from it, so a saved
-//! file can be reported again. This crate does not know how a run is made; [`ToReport`] makes a report of what a machine
-//! counted, for programs of one's own.
+//! [`ResultFile`](result::ResultFile) is the one form of results: all output is made from it, so a
+//! saved file can be reported again. This crate does not know how a run is made. [`ToReport`] makes
+//! a report of a machine's counters, for other programs.
 
 pub mod agreement;
 mod brief;

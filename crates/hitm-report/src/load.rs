@@ -1,7 +1,7 @@
-//! Loads: what a workload runs and how much of it, as a key that programs read.
+//! Loads: what a workload runs and how much of it, as a key for programs.
 //!
-//! A published figure is looked up by its [`Load`]; the words that a table shows for the same load are
-//! the run's profile.
+//! A published figure is looked up by its [`Load`]; the words that a table shows for the same load
+//! are the run's profile.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 #[serde(into = "String", try_from = "String")]
 #[schemars(with = "String")]
 pub struct Load {
-    /// What runs, and how many of it.
+    /// The kind of load, with its amount.
     pub kind: Kind,
     /// The depth of the group of all tasks: 0 for no group.
     pub depth: usize,
 }
 
-/// What runs, and how many of it.
+/// The kind of a load, with its amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// tbench with this many clients.
@@ -46,7 +46,7 @@ pub enum Kind {
     Bursts {
         /// The threads.
         threads: Threads,
-        /// Milliseconds from a thread to the next.
+        /// Milliseconds between two successive threads.
         delay: u64,
     },
 }

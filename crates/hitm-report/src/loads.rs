@@ -1,4 +1,4 @@
-//! `tbench`, `netperf` and `schbench`: a row a load, a column a mitigation.
+//! `tbench`, `netperf` and `schbench`: one row per load, one column per mitigation.
 
 use crate::columns::{Align, Columns, short};
 use crate::latency::{self, Unit};
@@ -8,19 +8,20 @@ use crate::result::{Conservation, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
 use crate::summary;
 
-/// The workloads that are shown so.
+/// The workloads that have this form.
 const WORKLOADS: [&str; 3] = ["tbench", "netperf", "schbench"];
 
-/// What the seed's patch was posted upon, and the patch.
+/// The mitigation that stands for the kernel before the single-pass patch (Gorman, LKML
+/// 2020-12-07), and the patch.
 const POSTED_UPON: &str = "idle-candidate";
 const POSTED: &str = "idle-single-pass";
 
-/// Whether a run is shown so.
+/// Whether a run has this form.
 pub(crate) fn is_of(run: &Run) -> bool {
     WORKLOADS.contains(&run.workload.as_str())
 }
 
-/// The tables of a file, a set for each workload, machine and policy.
+/// Renders the tables of a file, one set for each workload, machine and policy.
 #[must_use]
 pub fn render(file: &ResultFile, width: usize) -> String {
     let key = |run: &Run| {
@@ -42,7 +43,7 @@ struct Table<'a> {
     width: usize,
 }
 
-/// The metric with its interval.
+/// Returns the metric with its interval.
 fn metric(run: &Run) -> Mean {
     Mean { value: run.metric.value, interval: run.metric.interval }
 }
@@ -54,7 +55,7 @@ fn lost(found: Conservation) -> String {
     format!("{:.3}, {:.1}", 100.0 * found.lost_share, found.longest_us)
 }
 
-/// Of one batch or seed there is no interval, and of none no figure.
+/// Returns a mean as text: without an interval for one batch or seed, without a figure for none.
 fn with_interval(mean: Mean) -> String {
     match (mean.value.is_finite(), mean.interval.is_finite()) {
         (false, _) => "-".to_owned(),
@@ -124,7 +125,7 @@ impl<'a> Table<'a> {
         columns.render(self.width)
     }
 
-    /// A table a load, where there are samples.
+    /// Renders one table per load, where there are samples.
     fn latencies(&self) -> String {
         let table = |load: &&[&Run]| {
             let late: Vec<_> =
@@ -139,7 +140,7 @@ impl<'a> Table<'a> {
         self.loads.iter().map(table).collect()
     }
 
-    /// The published figures, where both of their kernels were run.
+    /// Renders the published figures, where both of their kernels were run.
     fn published(&self) -> String {
         let mut columns = Columns::new(&[
             ("load", Align::Left),
@@ -169,7 +170,7 @@ impl<'a> Table<'a> {
         if any { format!("\nbeside what was published\n{}", columns.render(self.width)) } else { String::new() }
     }
 
-    /// A cell a run.
+    /// Returns one cell per run.
     fn each(&self, cell: impl Fn(&Run) -> Option<String>) -> String {
         let mut columns = self.columns(&["load"], &self.mitigations);
         for load in &self.loads {
@@ -196,7 +197,7 @@ fn throughput(run: &Run, mitigation: &str) -> Option<f64> {
     figure(&key).map(|(value, _)| value)
 }
 
-/// How often `what` was done, a task that was placed.
+/// Returns how often `what` was done per placed task.
 fn per_place(run: &Run, what: &str) -> Option<String> {
     let count = |name: &str| run.operations.get(name).map(|&times| times as f64);
     let placed = count("place").filter(|&placed| placed > 0.0)?;

@@ -1,4 +1,4 @@
-//! Figures of our own measurements of other programs, shown beside what a run gives.
+//! Our own measurements of other programs, shown beside the results of a run.
 
 /// Measured figures of a role of FFmpeg's threads.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,9 @@ impl MeasuredRole {
     }
 }
 
-/// Returns the figures of a role: FFmpeg 5.1.9 with x264 medium, 1080p30, thread counts of 8 CPUs, run
-/// on 2 virtual CPUs (`docs/workloads.md`). 8 CPUs do at least as much. `main` demuxes, filters and
-/// calls the encoder.
+/// Returns the figures of a role: FFmpeg 5.1.9 with x264 medium, 1080p30, thread counts of 8 CPUs,
+/// run on 2 virtual CPUs (`docs/workloads.md`). 8 CPUs do at least as much. `main` demuxes, filters
+/// and calls the encoder.
 #[must_use]
 pub fn measured_role(role: &str) -> Option<&'static MeasuredRole> {
     Some(match role {
@@ -37,8 +37,8 @@ pub fn measured_role(role: &str) -> Option<&'static MeasuredRole> {
 pub const MEASURED_FRAME: &str = "measured of FFmpeg on 2 virtual CPUs, all roles: wakes 19, switches 24, futex calls 61, \
     migrations 7.5 with every thread at FIFO; 31, 48, 84 and 1.2 with none\n";
 
-/// The operations per inversion of `pi_stress`: rt-tests 2.2 on Linux 6.18, measured on 2 virtual CPUs
-/// (`docs/workloads.md`).
+/// The operations per inversion of `pi_stress`: rt-tests 2.2 on Linux 6.18, measured on 2 virtual
+/// CPUs (`docs/workloads.md`).
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredInversion {
     /// Wakeups.

@@ -1,4 +1,5 @@
-//! `hackbench`: how long the messages took, and what a wakeup looked at and moved, by mitigation.
+//! `hackbench`: the time of the messages, and the CPUs that a wakeup looked at and the tasks that
+//! it moved, by mitigation.
 
 use crate::columns::{Align, Columns};
 use crate::reordered;
@@ -7,16 +8,16 @@ use crate::result::{Conservation, ResultFile, Run};
 /// The workload's name.
 pub const WORKLOAD: &str = "hackbench";
 
-/// What counts the messages among a run's operations.
+/// The name of the operation that counts messages.
 pub const MESSAGES: &str = "message";
 
-/// `times` of one operation an operation of another.
+/// Returns the number of `times` operations per operation `of`.
 fn each(run: &Run, times: &str, of: &str) -> String {
     let count = |name: &str| run.operations.get(name).copied().unwrap_or(0) as f64;
     if count(of) > 0.0 { format!("{:.2}", count(times) / count(of)) } else { "-".to_owned() }
 }
 
-/// Of one seed there is none.
+/// Returns the interval as text; empty for one seed.
 fn interval(run: &Run) -> String {
     let interval = run.metric.interval;
     if interval.is_finite() { format!("{interval:.4}") } else { "-".to_owned() }
@@ -29,7 +30,7 @@ fn head(file: &ResultFile, run: &Run) -> String {
     format!("hackbench {host} on {machine}, {profile}{arbitration}{coherence}, hitm {}\n", file.version)
 }
 
-/// The tables of a file, one a machine, policy and number of groups.
+/// Renders the tables of a file, one per machine, policy and number of groups.
 #[must_use]
 pub fn render(file: &ResultFile, width: usize) -> String {
     let runs: Vec<&Run> = file.runs.iter().filter(|run| run.workload == WORKLOAD).collect();

@@ -10,31 +10,31 @@ use plotters::prelude::{
 /// One plot, both axes logarithmic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
-    /// Above it.
+    /// The title, above the plot.
     pub title: String,
-    /// Under it.
+    /// The label of the x axis.
     pub x_label: String,
-    /// Beside it.
+    /// The label of the y axis.
     pub y_label: String,
-    /// What is drawn; points that are not above zero are left out.
+    /// The curves; points that are not above zero are left out.
     pub series: Vec<Series>,
 }
 
-/// What is drawn in one colour.
+/// A curve in one colour.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
     /// Points by ascending x.
     pub points: Vec<(f64, f64)>,
-    /// Whether they are circles, as what was measured is; otherwise they are joined.
+    /// Whether the points are circles, for measured values; otherwise they are joined.
     pub circles: bool,
 }
 
 /// Width and height.
 const SIZE: (u32, u32) = (720, 440);
 
-/// Told apart also without colours (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -46,7 +46,7 @@ const COLOURS: [RGBColor; 7] = [
 ];
 
 impl Plot {
-    /// The SVG's text; none when there is no point to draw.
+    /// Returns the SVG's text; `None` when there is no point to draw.
     ///
     /// # Errors
     /// When the plot cannot be drawn.
@@ -92,7 +92,7 @@ fn drawn(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> + '_ {
     points.iter().copied().filter(|(x, y)| *x > 0.0 && *y > 0.0 && x.is_finite() && y.is_finite())
 }
 
-/// Least and most, with room around them.
+/// Returns the minimum and the maximum, with a margin.
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (least, most) =
         values.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)));

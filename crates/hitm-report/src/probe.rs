@@ -1,15 +1,16 @@
-//! What a probe's variants cost, a row each, and which is best: the answer to "per node, per LLC, per core or per CPU?".
+//! The cost of a probe's variants, one row each, and the best variant: the answer to "per node, per
+//! LLC, per core or per CPU?".
 
 use crate::columns::{Align, Columns};
 use crate::result::{Machine, Probe, ResultFile, Run, Side};
 
-/// The runs of one table: same machine and arbitration, in order.
+/// The runs of one table, with the same machine and arbitration, in order.
 type Group<'a> = Vec<(&'a Run, &'a Probe)>;
 
-/// One side of a probe.
+/// Selects the readers or the writers of a probe.
 type SideOf = fn(&Probe) -> Option<&Side>;
 
-/// All probes of `file`, as text.
+/// Renders all probes of `file`.
 #[must_use]
 pub fn render(file: &ResultFile, width: usize) -> String {
     let runs = file.runs.iter().filter_map(|run| run.probe.as_ref().map(|probe| (run, probe)));
@@ -47,7 +48,7 @@ fn heading(file: &ResultFile, group: &Group<'_>) -> String {
     first + &note.map_or(String::new(), |note| format!("note: {note}\n")) + &format!("{}\n", probe.what)
 }
 
-/// Nanoseconds with as many digits as matter.
+/// Returns nanoseconds with the significant digits.
 fn nanos(value: f64) -> String {
     if value.is_finite() { format!("{value:.1}") } else { "-".to_owned() }
 }
@@ -91,7 +92,7 @@ fn table(group: &Group<'_>, width: usize) -> String {
     columns.render(width)
 }
 
-/// Where single operations are what matters.
+/// Renders quantiles, for probes of single operations.
 fn quantiles(group: &Group<'_>, width: usize) -> String {
     let shares = group.iter().map(|(_, probe)| &probe.quantiles).find(|quantiles| !quantiles.is_empty());
     let name = |share: f64| match share {
@@ -113,7 +114,8 @@ fn quantiles(group: &Group<'_>, width: usize) -> String {
     columns.render(width)
 }
 
-/// The best variants of a group: the cheapest, and all whose interval reaches its.
+/// Returns the best variants of a group: the cheapest one, and all whose intervals overlap its
+/// interval.
 fn best<'a>(group: &Group<'a>) -> Vec<&'a Run> {
     let reach = |run: &Run| if run.metric.interval.is_finite() { run.metric.interval } else { 0.0 };
     let measured = || group.iter().map(|(run, _)| *run).filter(|run| run.metric.value.is_finite());
@@ -130,10 +132,11 @@ fn names(runs: &[&Run]) -> String {
     runs.iter().map(|run| run.mitigation.as_str()).collect::<Vec<_>>().join(" and ")
 }
 
-/// Which variant is best, and by how much, a line a table; where policies do not agree, that nothing follows.
+/// Renders the best variant and its advantage, one line per table. Where policies disagree, the
+/// line says that there is no conclusion.
 fn answers(groups: &[Group<'_>]) -> String {
     let mut text = String::new();
-    // Of a single row nothing is best, and distances are not chosen.
+    // A single row has no best variant, and a distance is not a choice.
     let compared: Vec<&Group<'_>> = groups
         .iter()
         .filter(|group| group.len() > 1 && group[0].1.quantiles.is_empty() && group[0].1.variants != "who")

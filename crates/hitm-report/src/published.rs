@@ -82,7 +82,8 @@ pub struct Key<'a> {
     pub on: On,
     /// The load; `None` for a workload with one load.
     pub load: Option<Load>,
-    /// The mitigation. `+as-posted` at its end is ignored: the figures are of the patches as posted.
+    /// The mitigation. `+as-posted` at its end is ignored: the figures are of the patches as
+    /// posted.
     pub mitigation: &'a str,
     /// The quantity.
     pub quantity: Quantity,
@@ -189,8 +190,8 @@ pub fn figure(key: &Key<'_>) -> Option<(f64, &'static Citation)> {
     figures(key).next().map(|(figure, citation)| (figure.value, citation))
 }
 
-/// Returns the figures that a table shows beside a run: what it is relative to the baseline, and its
-/// kernel share. The quantity of `key` is ignored.
+/// Returns the figures that a table shows beside a run: what it is relative to the baseline, and
+/// its kernel share. The quantity of `key` is ignored.
 #[must_use]
 pub fn of(key: &Key<'_>) -> Option<Published> {
     let (relative, citation) = figure(&Key { quantity: Quantity::Relative, ..key.clone() })?;
@@ -248,8 +249,8 @@ pub const NAMED_LINES: [NamedLine; 4] = [
 ];
 
 impl NamedLine {
-    /// Returns the published cycles per load, lowest and highest, under a mitigation; `Some(None)` where
-    /// the line is said to be gone, `None` where nothing was published.
+    /// Returns the published cycles per load, lowest and highest, under a mitigation; `Some(None)`
+    /// where the line is said to be gone, `None` where nothing was published.
     #[must_use]
     pub fn published(&self, mitigation: &str) -> Option<Option<(f64, f64)>> {
         let lines = PUBLICATIONS.iter().flat_map(|publication| &publication.lines);

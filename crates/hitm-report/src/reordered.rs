@@ -1,4 +1,4 @@
-//! What the reordered group gives workloads that it is not for, beside what was published of it.
+//! The effect of the reordered group on other workloads, beside the published figures.
 
 use crate::columns::{Align, Columns};
 use crate::published::{Key, On, Quantity, figures};
@@ -8,7 +8,8 @@ use crate::statistics::{Mean, ratio};
 const BEFORE: &str = "baseline";
 const AFTER: &str = "task-group-reordered";
 
-/// A table of the loads in groups of which something was published, where both kernels were run; nothing without.
+/// Renders a table of the loads in groups with published figures, where both kernels were run;
+/// empty without such loads.
 ///
 /// `loads` has the runs of each load.
 pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>, width: usize) -> String {
@@ -35,7 +36,7 @@ pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>, width: 
     if any { format!("\n{AFTER}, beside what was published\n{}", columns.render(width)) } else { String::new() }
 }
 
-/// What was published of a run's load, a cell per test.
+/// Returns the published figures of a run's load, one cell per test.
 fn published_of(run: &Run) -> impl Iterator<Item = String> {
     let on = On::Machine(run.machine.clone());
     let key = Key { workload: &run.workload, on, load: run.load, mitigation: AFTER, quantity: Quantity::BetterBy };

@@ -1,4 +1,4 @@
-//! [`Report`]: the contended lines of a machine's results, for programs of one's own.
+//! [`Report`]: the contended lines of a machine's results, for other programs.
 
 use std::fmt;
 use std::io;
@@ -10,10 +10,10 @@ use crate::c2c::{self, Layout};
 use crate::convert;
 use crate::functions::Functions;
 
-/// How many lines a report shows unless it is told otherwise.
+/// The default number of lines in a report.
 const LINES: usize = 10;
 
-/// Makes reports of what a machine counted.
+/// Makes reports of a machine's counters.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +36,7 @@ const LINES: usize = 10;
 /// println!("{}", machine.results().report().title("a counter of eight CPUs").lines(1));
 /// ```
 pub trait ToReport {
-    /// A report of the lines that were waited for longest.
+    /// Returns a report of the lines with the longest waits.
     fn report(&self) -> Report<'_>;
 }
 
@@ -53,7 +53,7 @@ impl ToReport for Results {
     }
 }
 
-/// A report that is about to be written: by [`write`](Self::write), or as text by [`Display`](fmt::Display).
+/// A report, written by [`write`](Self::write), or as text by [`Display`](fmt::Display).
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     results: &'a Results,
@@ -71,26 +71,27 @@ impl Report<'_> {
         Self { title: title.into(), ..self }
     }
 
-    /// Sets how many lines are shown; ten otherwise.
+    /// Sets the number of lines; the default is ten.
     #[must_use]
     pub fn lines(self, lines: usize) -> Self {
         Self { lines, ..self }
     }
 
-    /// Shows the lines of the objects of this name alone.
+    /// Shows only the lines of the objects of this name.
     #[must_use]
     pub fn object(self, object: impl Into<String>) -> Self {
         Self { object: Some(object.into()), ..self }
     }
 
-    /// Sets the form; [`Layout::Brief`] otherwise, which fits 80 columns.
+    /// Sets the form; the default is [`Layout::Brief`], which fits 80 columns.
     #[must_use]
     pub fn layout(self, layout: Layout) -> Self {
         Self { layout, ..self }
     }
 
-    /// Adds the functions of a crate whose sources are not on the machine that writes the report: its table `FUNCTIONS`.
-    /// The functions of `hitm-memory` and `hitm-machine` are known, and so are those whose sources can be read.
+    /// Adds the functions of a crate whose sources are not on the machine that writes the report:
+    /// its table `FUNCTIONS`. The functions of `hitm-memory` and `hitm-machine` are known, and so
+    /// are those of readable sources.
     #[must_use]
     pub fn functions(mut self, table: Table) -> Self {
         self.functions.add(table);

@@ -1,6 +1,6 @@
-//! The one form of results: what `--json` writes and every report is made from.
+//! The one form of results: `--json` writes it, and every report is made from it.
 //!
-//! Keys are only ever added. In a simulated run nothing but `wall_seconds` depends on the host.
+//! New versions only add keys. In a simulated run only `wall_seconds` depends on the host.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +28,11 @@ pub struct ResultFile {
     pub command: Vec<String>,
     /// The machines.
     pub machines: Vec<Machine>,
-    /// What was fitted, and to what.
+    /// The fitted parameters and their targets.
     pub calibrations: Vec<Calibration>,
     /// The runs.
     pub runs: Vec<Run>,
-    /// Runs that came to nothing: which, and why.
+    /// The runs without a result, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
 }
@@ -52,13 +52,13 @@ pub struct Machine {
     pub nodes: usize,
     /// Packages.
     pub packages: usize,
-    /// Where the topology is from.
+    /// The origin of the topology.
     pub source: String,
-    /// What a user should know about the choice of the cost table.
+    /// A note for the user about the choice of the cost table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Whether the processor has no cost table of its own: all figures of this machine are then
-    /// those of another family's costs.
+    /// Whether the processor has no cost table of its own. All figures of this machine then use
+    /// another family's costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown_processor: bool,
     /// The cost table's name.
@@ -77,20 +77,20 @@ pub struct Calibration {
     pub machine: String,
     /// The arbitration policy.
     pub arbitration: String,
-    /// What was fitted.
+    /// The parameter.
     pub parameter: String,
     /// Its value.
     pub value: f64,
-    /// What it was fitted to.
+    /// The target.
     pub target: String,
-    /// What was reached with it.
+    /// The value that was reached with it.
     pub reached: f64,
-    /// Where the target is from.
+    /// The origin of the target.
     pub source: String,
-    /// What a user should know.
+    /// Notes for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Values that were tried and what they gave.
+    /// The values that were tried, and their results.
     #[serde(default)]
     pub trials: Vec<(f64, f64)>,
 }
@@ -98,7 +98,7 @@ pub struct Calibration {
 /// A figure that a run is judged by.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Metric {
-    /// What it is.
+    /// The name.
     pub name: String,
     /// The mean over batches.
     #[serde(deserialize_with = "number_or_null")]
@@ -119,11 +119,11 @@ pub struct Metric {
 pub struct Run {
     /// The workload.
     pub workload: String,
-    /// Which program the workload is like; empty where it is like one only, and in earlier files.
+    /// The program that the workload models; empty where there is only one, and in earlier files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub profile: String,
-    /// The load, by which published figures are found; absent where the workload has one load, where an
-    /// option has a value of which nothing can be published, and in earlier files.
+    /// The load, by which published figures are found. It is absent where the workload has one
+    /// load, where an option's value excludes published figures, and in earlier files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
     /// The mitigation.
@@ -160,59 +160,59 @@ pub struct Run {
     pub idle_share: f64,
     /// The parts of the kernel's share.
     pub kernel_parts: BTreeMap<String, f64>,
-    /// What was published of this.
+    /// The published figures of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
     /// Simulated seconds measured, all seeds together; wall seconds natively.
     pub simulated_seconds: f64,
     /// Accesses to shared memory.
     pub accesses: u64,
-    /// Those that missed.
+    /// Accesses that missed.
     pub misses: u64,
-    /// Times that a virtual CPU was resumed.
+    /// The number of times that a virtual CPU was resumed.
     pub switches: u64,
     /// Bytes of objects by name.
     pub bytes: BTreeMap<String, usize>,
-    /// What the scheduler did, counted in the whole run.
+    /// The counts of the scheduler's operations in the whole run.
     pub operations: BTreeMap<String, u64>,
-    /// What the scheduler's operations touched in the measured stretch; none natively.
+    /// The accesses of the scheduler's operations in the measured stretch; empty natively.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<OperationCost>,
-    /// What the tasks of each role did, a unit of the metric.
+    /// The activity of each role's tasks, per unit of the metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
-    /// Who woke whom, times a unit of the metric.
+    /// The wakeups by waking and woken role, per unit of the metric.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakes: Vec<(String, String, f64)>,
-    /// How late what one task slept for came, where the workload says so.
+    /// The delay of one task's wakeups after its sleeps, where the workload records it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// How far work was conserved, where that was watched.
+    /// The idle time beside waiting tasks, where it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conservation: Option<Conservation>,
     /// Cycles that all CPUs together waited for the lines of the run.
     #[serde(default)]
     pub cycles_waited: f64,
-    /// The lines, most waited for first.
+    /// The lines, the longest waits first.
     pub lines: Vec<Line>,
-    /// Whether nothing of what the metric counts happened in the measured stretch.
+    /// Whether the measured stretch has no event that the metric counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measured_nothing: bool,
-    /// What a user should know.
+    /// Notes for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What a probe gave, beside its metric. The workload is `probe NAME`, the mitigation the variant: a scope, an encoding and a
-    /// scope (`byte=llc`), a lock, a distance.
+    /// The results of a probe beside its metric. The workload is `probe NAME`, the mitigation the
+    /// variant: a scope, an encoding and a scope (`byte=llc`), a lock, a distance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
-    /// What `cid-bursts` gave, beside its metric. The profile is the threads and their delay, the mitigation `per-cpu` or how ids are
-    /// handed out.
+    /// The results of `cid-bursts` beside its metric. The profile is the threads and their delay,
+    /// the mitigation is `per-cpu` or the way of handing out ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<Bursts>,
 }
 
 impl Site {
-    /// Cycles that all CPUs together waited here.
+    /// Returns the cycles that all CPUs together waited here.
     #[must_use]
     pub fn waited(&self) -> f64 {
         self.misses as f64 * self.cycles.2
@@ -220,7 +220,7 @@ impl Site {
 }
 
 impl Line {
-    /// Cycles that all CPUs together waited for the line.
+    /// Returns the cycles that all CPUs together waited for the line.
     #[must_use]
     pub fn waited(&self) -> f64 {
         self.fields.iter().flat_map(|field| &field.sites).map(Site::waited).sum()
@@ -228,29 +228,30 @@ impl Line {
 }
 
 impl Run {
-    /// Cycles that all CPUs together waited for lines; of earlier files, for those that are kept.
+    /// Returns the cycles that all CPUs together waited for lines; for earlier files, for the lines
+    /// that are kept.
     #[must_use]
     pub fn waited(&self) -> f64 {
         self.cycles_waited.max(self.lines.iter().map(Line::waited).sum())
     }
 
-    /// What an operation of this name touched, if it was counted.
+    /// Returns the accesses of the operation of this name, if it was counted.
     #[must_use]
     pub fn cost(&self, name: &str) -> Option<&OperationCost> {
         self.costs.iter().find(|cost| cost.name == name)
     }
 }
 
-/// What a probe gave.
+/// The results of a probe.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Probe {
-    /// What was asked for, in words.
+    /// The probe in words.
     pub what: String,
-    /// What the variants are: `scope`, `lock`, `distance`.
+    /// The kind of the variants: `scope`, `lock`, `distance`.
     pub variants: String,
-    /// CPUs that took part.
+    /// The number of participating CPUs.
     pub participants: usize,
-    /// Parts that the structure was split into.
+    /// The number of parts into which the structure was split.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<usize>,
     /// Operations that wrote.
@@ -259,16 +260,17 @@ pub struct Probe {
     /// Operations that read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<Side>,
-    /// Misses of the probe's own lines an operation of either kind; none natively.
+    /// Misses of the probe's own lines per operation of either kind; `None` natively.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<f64>,
-    /// Nanoseconds between two operations, of whichever CPU, pauses included.
+    /// Nanoseconds between two operations of any CPUs, pauses included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<f64>,
-    /// Where the probe is about single operations: shares from 0 to 1, and the nanoseconds that this share took at most.
+    /// Quantiles, where the probe is about single operations: shares from 0 to 1, and the
+    /// nanoseconds that this share took at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quantiles: Vec<(f64, f64)>,
-    /// How many values the quantiles are of.
+    /// The number of values behind the quantiles.
     #[serde(default)]
     pub values: usize,
 }
@@ -276,66 +278,67 @@ pub struct Probe {
 /// A probe's operations of one kind.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Side {
-    /// What one is called: `search`, `set or clear`.
+    /// The name of one: `search`, `set or clear`.
     pub name: String,
-    /// Nanoseconds each, pauses not included.
+    /// Nanoseconds per operation, without pauses.
     #[serde(deserialize_with = "number_or_null")]
     #[schemars(with = "Option<f64>")]
     pub nanos: f64,
-    /// How many were measured.
+    /// The number of measured operations.
     pub operations: u64,
-    /// Misses of the probe's own lines each, where the kind of access tells the sides apart; none natively.
+    /// Misses of the probe's own lines per operation, where the kind of access distinguishes
+    /// readers from writers; `None` natively.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses: Option<f64>,
 }
 
-/// CPUs idle although a waiting task could have run there that might have run there.
+/// The time of CPUs that idled although a waiting task could have run there.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Conservation {
-    /// The share of the time of all CPUs that passed so.
+    /// The share of all CPUs' time that was lost in this way.
     pub lost_share: f64,
-    /// For how long one CPU idled so at most, microseconds.
+    /// The longest such time of one CPU, in microseconds.
     pub longest_us: f64,
 }
 
-/// What one operation of the scheduler touched.
+/// The accesses of one operation of the scheduler.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct OperationCost {
-    /// What it is called: `search`, `level change`, `look`, `set or clear`, `ids`.
+    /// The name: `search`, `level change`, `look`, `set or clear`, `ids`.
     pub name: String,
-    /// How often it was done.
+    /// The number of operations.
     pub times: u64,
-    /// Accesses to shared memory, each time.
+    /// Accesses to shared memory per operation.
     pub accesses: f64,
-    /// Accesses that missed, each time.
+    /// Accesses that missed per operation.
     pub misses: f64,
-    /// Cycles waited for these, each time.
+    /// Cycles waited for these per operation.
     pub cycles: f64,
 }
 
-/// What the tasks of one role did.
+/// The activity of one role's tasks.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Role {
     /// The role.
     pub name: String,
-    /// Runs after a sleep, a unit.
+    /// Runs after a sleep, per unit.
     pub activations: f64,
-    /// Mean time on a CPU an activation, microseconds.
+    /// Mean time on a CPU per activation, in microseconds.
     pub burst_micros: f64,
-    /// Wakeups, a unit.
+    /// Wakeups per unit.
     pub wakes: f64,
-    /// Switches to it, a unit.
+    /// Switches to it per unit.
     pub switches: f64,
-    /// Futex calls, a unit.
+    /// Futex calls per unit.
     pub futex_calls: f64,
-    /// Times that a priority was lent to it or taken back, a unit.
+    /// Priority loans to it and their ends, per unit.
     #[serde(default)]
     pub priority_changes: f64,
-    /// Migrations, a unit.
+    /// Migrations per unit.
     pub migrations: f64,
 }
 
-/// Cycles that loads waited: those that missed, read-modify-writes included.
+/// The cycles of loads that missed, read-modify-writes included.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct CyclesPerLoad {
     /// The mean.
@@ -353,10 +356,10 @@ pub struct CyclesPerLoad {
 pub struct Line {
     /// The object.
     pub object: String,
-    /// Which of several.
+    /// The index, where there are several objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<usize>,
-    /// Which line of the object, from 0.
+    /// The line of the object, from 0.
     pub line: u32,
     /// The address, as a hexadecimal number.
     #[serde(default)]
@@ -367,7 +370,7 @@ pub struct Line {
     pub stores: u64,
     /// Accesses that missed.
     pub misses: u64,
-    /// Grants that took the line from other cores.
+    /// Grants that invalidated other cores' copies.
     pub ownership_transfers: u64,
     /// Misses answered by a core of the same package that had modified the line.
     pub hitm_local: u64,
@@ -386,15 +389,15 @@ pub struct Field {
     pub field: String,
     /// Bytes from the start of the object.
     pub offset: u32,
-    /// As of the line.
+    /// As in [`Line`].
     pub hitm_local: u64,
-    /// As of the line.
+    /// As in [`Line`].
     pub hitm_remote: u64,
-    /// As of the line.
+    /// As in [`Line`].
     pub loads: u64,
-    /// As of the line.
+    /// As in [`Line`].
     pub stores: u64,
-    /// The places in the source, most waiting first.
+    /// The places in the source, the longest waits first.
     pub sites: Vec<Site>,
     /// The stores that invalidated the copy, most frequent first.
     #[serde(alias = "stolen_by")]
@@ -456,12 +459,12 @@ pub struct InvalidatedBy {
     pub share: f64,
 }
 
-/// JSON has no not-a-number: it is written as `null`.
+/// Reads `null`, which JSON has in place of not-a-number.
 fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
-/// Why a text is no result file.
+/// The reason for which a text is not a result file.
 #[derive(Debug)]
 pub struct ReadError(String);
 
@@ -474,7 +477,8 @@ impl std::fmt::Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl Metric {
-    /// What it counts, one of them: `frame`; none where it is no rate.
+    /// Returns the unit that the metric counts, in the singular: `frame`; `None` where the metric
+    /// is not a rate.
     #[must_use]
     pub fn counted(&self) -> Option<String> {
         let name = self.name.strip_suffix("_per_second").filter(|_| self.unit == "1/s")?;
@@ -486,7 +490,8 @@ impl ResultFile {
     /// Reads what `--json` wrote.
     ///
     /// # Errors
-    /// When the text is not JSON, is of another form, or lacks something: what, and where.
+    /// When the text is not JSON, has another form, or lacks a part. The error names the part and
+    /// its position.
     pub fn read(text: &str) -> Result<Self, ReadError> {
         let again = "write it again with `hitm run --json`";
         let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
@@ -509,7 +514,7 @@ impl ResultFile {
     /// Marks the runs that measured nothing. Such a run has no relation to another.
     pub fn mark_empty(&mut self) {
         let mut empty_baselines = Vec::new();
-        // Not a number, or none.
+        // The metric is not-a-number, or 0.
         for run in self.runs.iter_mut().filter(|run| run.metric.value.is_nan() || run.metric.value <= 0.0) {
             run.measured_nothing = true;
             if is_baseline(&run.mitigation) {
@@ -525,7 +530,7 @@ impl ResultFile {
         }
     }
 
-    /// A line for each run that measured nothing.
+    /// Returns one line for each run that measured nothing.
     #[must_use]
     pub fn warnings(&self) -> String {
         let empty = self.runs.iter().filter(|run| run.measured_nothing);
@@ -539,7 +544,7 @@ impl ResultFile {
         empty.map(line).collect()
     }
 
-    /// The file's text, ended by a line feed.
+    /// Returns the file's text, ended by a line feed.
     ///
     /// # Panics
     /// Never: the form has no keys but strings.
@@ -550,7 +555,7 @@ impl ResultFile {
 }
 
 impl Line {
-    /// The object's name with its index.
+    /// Returns the object's name with its index.
     #[must_use]
     pub fn name(&self) -> String {
         match self.index {
@@ -576,7 +581,7 @@ pub fn relative(mitigation: &str, figure: Mean, baseline: Mean) -> Mean {
     if is_baseline(mitigation) { Mean { value: 1.0, interval: 0.0 } } else { ratio(figure, baseline) }
 }
 
-/// Sets each run's figure over the baseline's of its machine, policy and profile.
+/// Sets each run's figure relative to the baseline's of its machine, policy and profile.
 pub fn relate(runs: &mut [Run]) {
     let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
     let mean = |run: &Run| Mean { value: run.metric.value, interval: run.metric.interval };

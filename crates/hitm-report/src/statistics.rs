@@ -9,7 +9,8 @@ pub struct Mean {
     pub interval: f64,
 }
 
-/// Student's t for 95 %, two-sided, by degrees of freedom from 1. Any table of the distribution.
+/// Student's t for 95 %, two-sided, by degrees of freedom from 1. Source: any table of the
+/// distribution.
 const T_95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
@@ -18,7 +19,7 @@ const T_95: [f64; 30] = [
 /// Beyond 30 degrees of freedom the table ends; the normal distribution's value is within 4 %.
 const T_95_BEYOND: f64 = 2.0;
 
-/// The mean of independent values.
+/// Returns the mean of independent values.
 #[must_use]
 pub fn mean(values: &[f64]) -> Mean {
     let count = values.len() as f64;
@@ -30,8 +31,9 @@ pub fn mean(values: &[f64]) -> Mean {
     Mean { value, interval: t_95(values.len() - 1) * (variance / count).sqrt() }
 }
 
-/// The mean of batches, in series of successive ones, which resemble their neighbours: successive batches are joined, two,
-/// then three, and so on, as long as that widens the interval and leaves ten.
+/// Returns the mean of batches. `series` are sequences of successive batches, which resemble their
+/// neighbours. Two, then three and more successive batches are joined, as long as that widens the
+/// interval and leaves ten.
 #[must_use]
 pub fn mean_of_batches(series: &[impl AsRef<[f64]>]) -> Mean {
     let joined = |length: usize| -> Vec<f64> {
@@ -47,7 +49,7 @@ fn t_95(degrees: usize) -> f64 {
     T_95.get(degrees.wrapping_sub(1)).copied().unwrap_or(T_95_BEYOND)
 }
 
-/// `one` over `other`, both independent.
+/// Returns `one` over `other`, both independent.
 #[must_use]
 pub fn ratio(one: Mean, other: Mean) -> Mean {
     let value = one.value / other.value;
@@ -64,7 +66,7 @@ mod tests {
         let few = mean(&[1.0, 2.0, 3.0, 2.0]);
         let many = mean(&[1.0, 2.0, 3.0, 2.0].repeat(25));
         assert_eq!((few.value, many.value), (2.0, 2.0));
-        // A twenty-fifth of the variance, and t of 2.0 instead of 3.182.
+        // The variance is a twenty-fifth, and t is 2.0 instead of 3.182.
         assert!(
             (few.interval / many.interval - 5.0 * (3.182 / 2.0) * (99.0f64 / 100.0 * 4.0 / 3.0).sqrt()).abs() < 0.1
         );

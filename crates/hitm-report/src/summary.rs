@@ -1,4 +1,5 @@
-//! The table of a workload's mitigations: a row a run, what was published beside what came out.
+//! The table of a workload's mitigations: one row per run, with the published figures beside the
+//! results.
 
 use crate::columns::{Align, Columns, short};
 use crate::measured::{MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, measured_role};
@@ -6,7 +7,8 @@ use crate::published::{NAMED_LINES, NamedLine, Place};
 use crate::result::{Line, Machine, ResultFile, Role, Run};
 use crate::{latency, loads};
 
-/// All runs of a file that share workload, host, machine, arbitration and coherence, in order.
+/// Returns the runs of a file in groups that share workload, host, machine, arbitration and
+/// coherence, in order.
 fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
     let mut groups: Vec<Vec<&Run>> = Vec::new();
     let key = |run: &Run| {
@@ -22,7 +24,7 @@ fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
     groups
 }
 
-/// The report of a file: for each machine and policy a heading, what was fitted, and the table.
+/// Renders a file: for each machine and policy a heading, the fitted parameters, and the table.
 #[must_use]
 pub fn render(file: &ResultFile, width: usize) -> String {
     let mut text = String::new();
@@ -111,7 +113,8 @@ pub(crate) fn calibration(file: &ResultFile, run: &Run) -> String {
     text
 }
 
-/// The table of a group; `unknown` is its machine if no cost table is of its processor.
+/// Renders the table of a group. `unknown` is its machine if the machine's processor has no cost
+/// table.
 fn table(group: &[&Run], unknown: Option<&Machine>, width: usize) -> String {
     let first = group[0];
     let unit = format!("{}\n[{}]", first.metric.name.replace('_', " "), first.metric.unit);
@@ -140,7 +143,7 @@ fn table(group: &[&Run], unknown: Option<&Machine>, width: usize) -> String {
     columns.render(width)
 }
 
-/// What the readers' and the writers' side of each mitigation pay, an operation.
+/// Renders the cost per operation for the readers and writers of each mitigation.
 fn costs(group: &[&Run], width: usize) -> String {
     let mut names: Vec<&str> = Vec::new();
     for cost in group.iter().flat_map(|run| &run.costs) {
@@ -172,7 +175,8 @@ fn costs(group: &[&Run], width: usize) -> String {
     )
 }
 
-/// How many inversions there were, and what each took, beside what was measured of the original.
+/// Renders the number of inversions and the operations of each, beside those measured of the
+/// original.
 fn inversions(group: &[&Run], width: usize) -> String {
     let mut columns = Columns::new(&[
         ("mitigation", Align::Left),
@@ -200,7 +204,7 @@ fn inversions(group: &[&Run], width: usize) -> String {
     format!("\noperations per inversion\n{}", columns.render(width))
 }
 
-/// What the scheduler did in each run, as often as it did it.
+/// Renders the counts of the scheduler's operations in each run.
 fn operations(group: &[&Run], width: usize) -> String {
     let names: Vec<&String> = group[0].operations.keys().collect();
     let heads: Vec<String> = names.iter().map(|name| name.replace('_', "\n")).collect();
@@ -216,7 +220,7 @@ fn operations(group: &[&Run], width: usize) -> String {
 
 fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    // Runs too short for a unit have no relation to another.
+    // A run too short for one unit has no relation to another.
     let relative = run.relative.zip(run.relative_interval).filter(|(value, _)| value.is_finite());
     let published = run.published.as_ref();
     let error = relative.zip(published).map(|((value, _), published)| 100.0 * (value - published.relative));
@@ -235,10 +239,10 @@ fn row(run: &Run, named: &[NamedLine]) -> Vec<String> {
     cells
 }
 
-/// Cycles per load of a line that was named, with what was published: `4.6K (10.0K-59.0K)`.
+/// Returns the cycles per load of a named line with the published range: `4.6K (10.0K-59.0K)`.
 fn named_line(run: &Run, named: &NamedLine) -> String {
     let simulated = cycles(run, named.place).map_or_else(|| "-".to_owned(), short);
-    // What was published of another machine says nothing of this one.
+    // Published figures of another machine do not apply to this one.
     match run.published.as_ref().and_then(|_| named.published(&run.mitigation)) {
         None => simulated,
         Some(None) => format!("{simulated} (gone)"),
@@ -246,7 +250,7 @@ fn named_line(run: &Run, named: &NamedLine) -> String {
     }
 }
 
-/// Cycles per load over all lines of a place, weighted by misses.
+/// Returns the cycles per load over all lines of a place, weighted by misses.
 fn cycles(run: &Run, place: Place) -> Option<f64> {
     let has_field = |line: &Line, names: &[&str]| line.fields.iter().any(|field| names.contains(&field.field.as_str()));
     let belongs = |line: &&Line| match place {
@@ -260,12 +264,12 @@ fn cycles(run: &Run, place: Place) -> Option<f64> {
     (misses > 0.0).then(|| lines.iter().map(|line| line.cycles_per_load.mean * loads(line)).sum::<f64>() / misses)
 }
 
-/// What the metric of a run counts: `frame`.
+/// Returns the unit that a run's metric counts: `frame`.
 fn unit(run: &Run) -> String {
     run.metric.counted().unwrap_or_else(|| "unit".to_owned())
 }
 
-/// What the tasks of each role did, beside what was measured of FFmpeg.
+/// Renders the activity of each role's tasks, beside that measured of FFmpeg.
 #[must_use]
 pub fn render_roles(run: &Run, width: usize) -> String {
     let mut columns = Columns::new(&[

@@ -1,4 +1,5 @@
-//! A workload over numbers of CPUs: the scaling curve as a table, as comma-separated values, as JSON and as a plot.
+//! A workload over numbers of CPUs: the scaling curve as a table, as comma-separated values, as
+//! JSON and as a plot.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,8 @@ use crate::result::{Machine, Metric};
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-sweep/1";
 
-/// What a sweep gave. Keys are only ever added; nothing in it depends on the host, or on whether the sweep was interrupted.
+/// The results of a sweep. New versions only add keys. No key depends on the host, or on whether
+/// the sweep was interrupted.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Sweep {
     /// [`SCHEMA`].
@@ -22,21 +24,21 @@ pub struct Sweep {
     pub command: Vec<String>,
     /// The workload.
     pub workload: String,
-    /// What of its options is not the usual.
+    /// The options with other than default values.
     pub profile: String,
     /// `full`, `scheduler-free` or `free`.
     pub coherence: String,
-    /// Simulated seconds before those that are measured.
+    /// Simulated seconds of warm-up.
     pub warm_up_seconds: f64,
-    /// Simulated seconds that are measured, with each seed.
+    /// Measured simulated seconds, for each seed.
     pub measured_seconds: f64,
     /// The seeds of every point.
     pub seeds: Vec<u64>,
-    /// The machines, whole.
+    /// The complete machines.
     pub machines: Vec<Machine>,
     /// The points: by machine, policy, number of CPUs, mitigation.
     pub points: Vec<Point>,
-    /// Runs that came to nothing: which, and why.
+    /// The runs without a result, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
 }
@@ -46,7 +48,7 @@ pub struct Sweep {
 pub struct Point {
     /// The machine of which CPUs were taken, or to which packages were added.
     pub machine: String,
-    /// How many CPUs.
+    /// The number of CPUs.
     pub cpus: usize,
     /// The arbitration policy.
     pub arbitration: String,
@@ -54,7 +56,7 @@ pub struct Point {
     pub mitigation: String,
     /// The metric.
     pub metric: Metric,
-    /// The metric over the baseline's with as many CPUs.
+    /// The metric over the baseline's with the same number of CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative: Option<f64>,
     /// Half the width of its 95 % interval.
@@ -64,18 +66,19 @@ pub struct Point {
     pub kernel_share: f64,
     /// Idle time over all time.
     pub idle_share: f64,
-    /// Accesses that missed, a unit of the metric.
+    /// Accesses that missed, per unit of the metric.
     pub misses: f64,
 }
 
 impl Sweep {
-    /// As JSON text, ended by a line feed.
+    /// Returns the sweep as JSON text, ended by a line feed.
     #[must_use]
     pub fn json(&self) -> String {
         json_text(self)
     }
 
-    /// As comma-separated values with a head: a line a point. What there is not is empty.
+    /// Returns the sweep as comma-separated values with a head, one line per point. Missing values
+    /// are empty.
     #[must_use]
     pub fn csv(&self) -> String {
         let name = self.points.first().map_or("metric", |point| point.metric.name.as_str());
@@ -104,7 +107,8 @@ impl Sweep {
         text
     }
 
-    /// The metric over the number of CPUs, a curve a machine, policy and mitigation.
+    /// Returns a plot of the metric over the number of CPUs, one curve per machine, policy and
+    /// mitigation.
     #[must_use]
     pub fn plot(&self) -> Plot {
         let mut series: Vec<Series> = Vec::new();
@@ -129,12 +133,12 @@ impl Sweep {
         }
     }
 
-    /// The policies, in order of appearance.
+    /// Returns the policies, in order of appearance.
     fn policies(&self) -> Vec<&str> {
         distinct(self.points.iter().map(|point| point.arbitration.as_str()))
     }
 
-    /// The points of each curve.
+    /// Returns the points of each curve.
     fn groups(&self) -> Vec<Vec<&Point>> {
         let key = |point: &Point| (point.machine.clone(), point.arbitration.clone(), point.mitigation.clone());
         let mut groups: Vec<Vec<&Point>> = Vec::new();
@@ -147,7 +151,8 @@ impl Sweep {
         groups
     }
 
-    /// As text: for each machine and policy a heading, and tables with a row a number of CPUs and a column a mitigation.
+    /// Renders the sweep: for each machine and policy a heading, and tables with one row per number
+    /// of CPUs and one column per mitigation.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         let mut text = String::new();
@@ -183,7 +188,7 @@ impl Sweep {
     }
 }
 
-/// What each table shows, and how it is written.
+/// The text of a point in a table.
 type Cell = fn(&Point) -> String;
 
 fn tables(points: &[&Point], width: usize) -> String {
@@ -230,7 +235,8 @@ fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// A cell of comma-separated values (RFC 4180): in quotes when it has a comma, a quote or a line feed.
+/// Returns a cell of comma-separated values (RFC 4180): in quotes when it has a comma, a quote or a
+/// line feed.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

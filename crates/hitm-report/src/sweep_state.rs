@@ -1,6 +1,8 @@
-//! What a sweep has finished so far: lines of JSON, the setting first, then a run each, so that a line is added when a run ends.
+//! The finished runs of a sweep: lines of JSON, the setting first, then one line per run. A line is
+//! added when a run ends.
 //!
-//! A sweep that was cut short leaves whole lines and at most one that is not; that one is left out.
+//! A sweep that was interrupted leaves complete lines and at most one incomplete line, which is
+//! ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,22 +11,22 @@ use crate::result::Machine;
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-sweep-state/1";
 
-/// What all runs of a state file have in common.
+/// The common setting of all runs of a state file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Setting {
     /// [`SCHEMA`].
     pub schema: String,
     /// The version that wrote it.
     pub version: String,
-    /// What tells builds of a version apart.
+    /// The identity of the build within a version.
     pub build: String,
     /// The workload.
     pub workload: String,
     /// Its options.
     pub options: String,
-    /// What is not measured, in picoseconds.
+    /// The warm-up, in picoseconds.
     pub warm_up: u64,
-    /// What is measured, in picoseconds.
+    /// The measured time, in picoseconds.
     pub measured: u64,
     /// The coherence mode.
     pub coherence: String,
@@ -35,7 +37,7 @@ pub struct Setting {
 /// A run that has finished.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Finished {
-    /// Which run it is.
+    /// The identity of the run.
     #[serde(flatten)]
     pub key: Key,
     /// Units of the metric per second, by batch.
@@ -50,10 +52,10 @@ pub struct Finished {
     pub misses: u64,
 }
 
-/// Which run.
+/// The identity of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// The machine, with the number of its CPUs where they are not all: `gnr-2x120@48`.
+    /// The machine, with the number of its CPUs where not all are used: `gnr-2x120@48`.
     pub machine: String,
     /// The arbitration policy.
     pub arbitration: String,
@@ -63,18 +65,18 @@ pub struct Key {
     pub seed: u64,
 }
 
-/// What a state file holds.
+/// The contents of a state file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// The setting.
     pub setting: Setting,
     /// The runs, in order of their ends.
     pub runs: Vec<Finished>,
-    /// Bytes of the whole lines.
+    /// The number of bytes of the complete lines.
     pub whole: usize,
 }
 
-/// A form as a line of JSON.
+/// Returns a form as a line of JSON.
 ///
 /// # Panics
 /// Never: the forms have no keys but strings.
@@ -89,7 +91,8 @@ impl State {
     /// Reads a state file.
     ///
     /// # Errors
-    /// When it is none, or a whole line of it is not one: which, and why.
+    /// When it is not a state file, or a complete line of it is not a run. The error says which
+    /// line, and why.
     pub fn read(text: &str) -> Result<Self, String> {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines();
@@ -101,7 +104,7 @@ impl State {
         }
         let run = |(index, line): (usize, &str)| {
             serde_json::from_str(line).map_err(|error| {
-                // Its own place speaks of one line.
+                // The error's own position refers to one line.
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
                 format!("line {}: it is no run of a sweep: {why} (at character {})", index + 2, error.column())
@@ -113,7 +116,7 @@ impl State {
 }
 
 impl Setting {
-    /// What differs in `other`: the first thing, in words; none when nothing does.
+    /// Returns the first difference in `other`, in words; `None` without a difference.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         let micros = |picos: u64| format!("{} us", picos / 1_000_000);
@@ -157,7 +160,7 @@ mod tests {
     }
 
     fn finished(seed: u64) -> Finished {
-        // A rate that needs every digit.
+        // These rates need every digit.
         Finished { key: Key { seed, ..Key::default() }, rates: vec![1.0 / 3.0, 5e6 / 7.0], ..Finished::default() }
     }
 

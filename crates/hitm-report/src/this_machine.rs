@@ -1,4 +1,5 @@
-//! What `hitm validate --this` prints and writes: what was measured here beside a simulation built from it.
+//! The output of `hitm validate --this`: measurements of this machine beside a simulation built
+//! from them.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::columns::{Align, Columns};
 use crate::json::json_text;
 
-/// The form's name and number. Keys are only ever added.
+/// The form's name and number. New versions only add keys.
 pub const SCHEMA: &str = "hitm-this/1";
 
-/// All that one `hitm validate --this` gave.
+/// The result of one `hitm validate --this`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct ThisMachine {
     /// [`SCHEMA`].
@@ -22,56 +23,60 @@ pub struct ThisMachine {
     pub machine: String,
     /// Its processor, as it calls itself.
     pub processor: Option<String>,
-    /// Processes that wanted a CPU on the mean of the last minute, before and after, where the operating system says so.
+    /// The mean number of runnable processes over the last minute, before and after, where the
+    /// operating system reports it.
     pub load: Option<[f64; 2]>,
-    /// The part of the CPUs' time that a hypervisor gave to others meanwhile, where it says so.
+    /// The part of the CPUs' time that a hypervisor gave to other machines meanwhile, where it is
+    /// reported.
     pub stolen: Option<f64>,
     /// Repetitions of every measurement.
     pub runs: usize,
-    /// Repetitions done again because the operating system took a CPU away.
+    /// Repetitions done again because the operating system preempted a CPU.
     pub done_again: usize,
-    /// Rounds that are left out, at most, because CPUs were at another distance then.
+    /// The largest number of rounds left out because CPUs were at another distance then.
     pub moved: usize,
-    /// Between which nine of ten hand-offs of the same two CPUs lay in the meantime, in nanoseconds.
+    /// The range, in nanoseconds, of nine of ten transfers between the same two CPUs in the
+    /// meantime.
     pub hand_offs: Option<[f64; 2]>,
     /// Seeds of every simulation.
     pub seeds: u64,
-    /// Who is served next on the simulated machine.
+    /// The arbitration policy of the simulated machine.
     pub arbitration: String,
-    /// What the simulated machine was built from.
+    /// The quantities from which the simulated machine was built.
     pub quantities: Vec<Quantity>,
-    /// What could not be measured.
+    /// The quantities that could not be measured.
     pub not_measured: Vec<String>,
-    /// Where all other numbers of the simulated machine are from.
+    /// The origin of all other numbers of the simulated machine.
     pub note: Option<String>,
-    /// All its numbers.
+    /// All parameters of the simulated machine.
     pub model: BTreeMap<String, f64>,
-    /// How far a simulated figure may be off, as a part of the measured one.
+    /// The permitted error of a simulated figure, as a part of the measured one.
     pub tolerance: f64,
-    /// What was run on both.
+    /// The rows: what was run on both machines.
     pub rows: Vec<Row>,
-    /// How many rows have which verdict.
+    /// The number of rows by verdict.
     pub score: BTreeMap<String, usize>,
 }
 
-/// What repetitions gave.
+/// The results of repetitions.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Sample {
-    /// Repetitions that gave a figure.
+    /// Repetitions with a figure.
     pub runs: usize,
     /// The median.
     pub median: f64,
-    /// Below it lies a quarter.
+    /// The lower quartile.
     pub lower_quartile: f64,
-    /// Above it lies a quarter.
+    /// The upper quartile.
     pub upper_quartile: f64,
     /// Values far from the median.
     pub outliers: usize,
     /// The value farthest from the median, if it is an outlier.
     pub farthest: Option<f64>,
-    /// Repetitions that are counted although the operating system took a CPU away.
+    /// Repetitions that count although the operating system preempted a CPU.
     pub disturbed: usize,
-    /// How long it kept threads waiting in those that are counted, in microseconds.
+    /// The time that the operating system kept threads waiting in the counted repetitions, in
+    /// microseconds.
     pub waited_us: f64,
     /// Repetitions that are left out because CPUs were at another distance.
     pub moved: usize,
@@ -80,34 +85,34 @@ pub struct Sample {
 /// A quantity of this machine.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Quantity {
-    /// What it is.
+    /// The name.
     pub name: String,
     /// The unit.
     pub unit: String,
-    /// What was measured; none where it cannot be.
+    /// The measurement; `None` where it is impossible.
     pub measured: Option<Sample>,
-    /// The numbers of the simulated machine that were set from it, and to what.
+    /// The parameters of the simulated machine that were set from it, with their values.
     pub sets: Vec<(String, f64)>,
-    /// What has to be known of it.
+    /// A note for the reader.
     pub note: Option<String>,
 }
 
-/// A figure on both.
+/// A figure on both machines.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// The name.
     pub name: String,
     /// The unit.
     pub unit: String,
-    /// Measured here.
+    /// The measured figure.
     pub measured: Option<Sample>,
-    /// Simulated.
+    /// The simulated figure.
     pub simulated: Option<f64>,
-    /// Simulated over measured.
+    /// The simulated figure over the measured one.
     pub ratio: Option<f64>,
     /// `pass`, `FAIL`, `(used)`, `(disturbed)`, or `-` when one side has no figure.
     pub verdict: String,
-    /// Of a row that fails: what explains it.
+    /// The explanation of a row that fails.
     pub lacks: Option<String>,
 }
 
@@ -120,7 +125,7 @@ impl ThisMachine {
         }
     }
 
-    /// As JSON text.
+    /// Returns the result as JSON text.
     ///
     /// # Panics
     /// Never: every key is text.
@@ -129,7 +134,7 @@ impl ThisMachine {
         json_text(self)
     }
 
-    /// Two tables and the score.
+    /// Renders two tables and the score.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         let mut text = self.head();
@@ -148,7 +153,7 @@ impl ThisMachine {
         let processor = self.processor.as_ref().map_or(String::new(), |processor| format!(", {processor}"));
         text.push_str(&format!("{}{processor}\n", self.machine));
         text.push_str(&format!(
-            "measured: medians of {} runs; {} runs were done again because the operating system took a CPU away",
+            "measured: medians of {} runs; {} runs were done again because the operating system preempted a CPU",
             self.runs, self.done_again
         ));
         if let Some([before, after]) = self.load {
@@ -159,7 +164,7 @@ impl ThisMachine {
         }
         if let Some([least, most]) = self.hand_offs.filter(|_| self.moved > 0) {
             text.push_str(&format!(
-                "\nleft out: of each row up to {} runs during which a hypervisor had moved the CPUs: a hand-off between the same two \
+                "\nleft out: of each row up to {} runs during which a hypervisor had moved the CPUs: a transfer between the same two \
                  took {} to {} ns",
                 self.moved,
                 figure(least),
@@ -208,7 +213,7 @@ impl ThisMachine {
         table.render(width)
     }
 
-    /// Why rows fail, each reason once with the rows that it explains.
+    /// Renders the reasons of failed rows, each reason once with its rows.
     fn misses(&self) -> String {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for row in self.rows.iter().filter(|row| row.verdict == "FAIL") {
@@ -246,7 +251,7 @@ impl ThisMachine {
     }
 }
 
-/// What both tables begin with.
+/// Returns the first columns of both tables.
 fn sample_columns(first: &str) -> Vec<(&str, Align)> {
     vec![
         (first, Align::Left),
@@ -268,7 +273,7 @@ fn sample_cells(sample: Option<Sample>) -> [String; 4] {
     [figure(sample.median), quartiles, outliers, format!("{:.0} us", sample.waited_us)]
 }
 
-/// Three digits that say something.
+/// Returns a figure with three significant digits.
 fn figure(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
@@ -317,7 +322,7 @@ mod tests {
             arbitration: "local-first".to_owned(),
             quantities: vec![
                 Quantity {
-                    name: "hand-off".to_owned(),
+                    name: "transfer".to_owned(),
                     unit: "ns".to_owned(),
                     measured: Some(outliers),
                     sets: vec![("same_llc_ns".to_owned(), 100.0)],
@@ -325,7 +330,7 @@ mod tests {
                 },
                 Quantity { name: "LLC".to_owned(), unit: "ns".to_owned(), ..Quantity::default() },
             ],
-            not_measured: vec!["reads from the LLC: nobody says how large it is".to_owned()],
+            not_measured: vec!["reads from the LLC: its size is unknown".to_owned()],
             note: Some("all else is guessed".to_owned()),
             tolerance: 0.25,
             rows: vec![
@@ -347,16 +352,16 @@ mod tests {
         expect![[r#"
             this machine beside a simulation built from it, hitm 0
             this (2 CPUs), a processor
-            measured: medians of 30 runs; 7 runs were done again because the operating system took a CPU away; load 1.0 before, 2.5 after; a hypervisor took 0.4 % of the time
-            left out: of each row up to 3 runs during which a hypervisor had moved the CPUs: a hand-off between the same two took 26.0 to 112 ns
+            measured: medians of 30 runs; 7 runs were done again because the operating system preempted a CPU; load 1.0 before, 2.5 after; a hypervisor took 0.4 % of the time
+            left out: of each row up to 3 runs during which a hypervisor had moved the CPUs: a transfer between the same two took 26.0 to 112 ns
             simulated: medians over seeds 1 to 3, arbitration local-first
             note: all else is guessed
-            not measured: reads from the LLC: nobody says how large it is
+            not measured: reads from the LLC: its size is unknown
 
                                                                                        kept
             what the machine is built from  unit  measured    quartiles  outliers   waiting  sets
             ------------------------------  ----  --------  -----------  ---------  -------  -----------------
-            hand-off                        ns         100  75.0 to 150  2, to 250    12 us  same_llc_ns = 100
+            transfer                        ns         100  75.0 to 150  2, to 250    12 us  same_llc_ns = 100
             LLC                             ns           -
 
                                                                      kept             simulated /

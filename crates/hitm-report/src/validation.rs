@@ -1,4 +1,4 @@
-//! What `hitm validate` prints and writes: published figures beside simulated ones.
+//! The output of `hitm validate`: published figures beside simulated ones.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::columns::{Align, Columns};
 use crate::json::json_text;
 
-/// The form's name and number. Keys are only ever added.
+/// The form's name and number. New versions only add keys.
 pub const SCHEMA: &str = "hitm-validate/1";
 
-/// All that one `hitm validate` gave.
+/// The result of one `hitm validate`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Validation {
     /// [`SCHEMA`].
@@ -20,17 +20,17 @@ pub struct Validation {
     pub version: String,
     /// The seed.
     pub seed: u64,
-    /// Parameters of the model that were given other values.
+    /// The parameters of the model that have other than default values.
     pub model: BTreeMap<String, f64>,
     /// The policies, in the order of the columns.
     pub arbitrations: Vec<String>,
     /// The experiments.
     pub experiments: Vec<Experiment>,
-    /// By policy, and by the one that a machine's generation follows (`fitting`).
+    /// The scores by policy, and by the policy of each machine's generation (`fitting`).
     pub scores: BTreeMap<String, Score>,
-    /// Rows that are worse than recorded.
+    /// The rows that are worse than recorded.
     pub worse: Vec<String>,
-    /// Experiments that came to nothing: which, and why.
+    /// The experiments without a result, each with the reason.
     pub failures: Vec<String>,
 }
 
@@ -39,57 +39,58 @@ pub struct Validation {
 pub struct Experiment {
     /// Its number among the targets, or `curves`.
     pub id: String,
-    /// What it is.
+    /// The title.
     pub title: String,
-    /// The policy that machines of its time follow.
+    /// The policy of machines of its time.
     pub fits: String,
     /// Its figures.
     pub rows: Vec<Row>,
-    /// For figures that fail: what the model lacks, and what would settle it.
+    /// For figures that fail: the effect that the model lacks, and the measurement that would
+    /// decide.
     pub lacks: Vec<String>,
 }
 
 /// One published figure.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Row {
-    /// What it is.
+    /// The name.
     pub name: String,
-    /// Of all figures of the row.
+    /// The unit of all figures of the row.
     pub unit: String,
-    /// What was published.
+    /// The published figure.
     pub published: f64,
-    /// What is asked of the simulated figure.
+    /// The criterion for the simulated figure.
     pub criterion: String,
     /// Whether a number of the model was set from it.
     pub was_used: bool,
-    /// Its curve and its place on it, in CPUs.
+    /// Its curve and its position there, in CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point: Option<(String, usize)>,
-    /// By policy.
+    /// The simulated figures by policy.
     pub simulated: BTreeMap<String, Simulated>,
 }
 
-/// What the model gives.
+/// The model's figure.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Simulated {
     /// The figure.
     pub value: f64,
-    /// As a fraction of the published one.
+    /// The error as a fraction of the published figure.
     pub error: f64,
     /// `pass`, `FAIL`, `(used)`, `(used, off)`, or nothing.
     pub verdict: String,
 }
 
-/// How many rows have which verdict.
+/// The number of rows by verdict.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, Serialize)]
 pub struct Score {
     /// Predictions that hold.
     pub passed: usize,
-    /// Predictions that do not.
+    /// Predictions that fail.
     pub failed: usize,
-    /// Figures that were used to set the model, and agree.
+    /// Figures that set the model, and agree.
     pub consistent: usize,
-    /// Such figures that do not.
+    /// Figures that set the model, and disagree.
     pub inconsistent: usize,
 }
 
@@ -121,7 +122,7 @@ impl Validation {
         self.scores = scores;
     }
 
-    /// As JSON text.
+    /// Returns the result as JSON text.
     ///
     /// # Panics
     /// Never: every key is text.
@@ -130,7 +131,7 @@ impl Validation {
         json_text(self)
     }
 
-    /// Tables, an experiment each, then the score.
+    /// Renders one table per experiment, then the score.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         let mut text = format!("published experiments, simulated, seed {}, hitm {}\n", self.seed, self.version);
@@ -208,10 +209,10 @@ impl Validation {
     }
 }
 
-/// The score by the policy that each machine's generation follows.
+/// The name of the score by the policy of each machine's generation.
 const FITTING: &str = "fitting";
 
-/// Four digits that say something.
+/// Returns a figure with four significant digits.
 fn figure(value: f64) -> String {
     let digits = if value.abs() >= 1000.0 {
         0

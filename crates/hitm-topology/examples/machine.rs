@@ -1,4 +1,4 @@
-//! Prints what a machine looks like: `cargo run -p hitm-topology --example machine -- epyc-9654-2x96`.
+//! Prints the shape of a machine: `cargo run -p hitm-topology --example machine -- epyc-9654-2x96`.
 
 use std::process::ExitCode;
 

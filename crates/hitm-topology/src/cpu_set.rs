@@ -1,11 +1,12 @@
-//! Sets of OS indices, in the three notations that hwloc and Linux write.
+//! Sets of OS indices, in the three notations of hwloc and Linux.
 
 use crate::limits::{MAX_MASK_BYTES, MAX_OS_INDEX};
 
 /// A set of CPU or node OS indices, from 0 to `MAX_OS_INDEX`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct CpuSet {
-    /// 64 indices a word, the lowest first; never ends in a zero word, so that equal sets compare equal.
+    /// 64 indices per word, the lowest first. The last word is never zero, so equal sets compare
+    /// equal.
     words: Vec<u64>,
 }
 
@@ -41,7 +42,7 @@ impl CpuSet {
         })
     }
 
-    /// The members that `other` has too.
+    /// Returns the members that are also in `other`.
     pub(crate) fn intersection(&self, other: &CpuSet) -> CpuSet {
         let mut words: Vec<u64> = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
         while words.last() == Some(&0) {
@@ -52,8 +53,9 @@ impl CpuSet {
 
     /// Reads a bitmap: hexadecimal words of 32 bits, the highest first, separated by commas.
     ///
-    /// hwloc writes `0x` before each word and leaves zero words out (`0x000000ff,,0x1`), Linux writes neither prefix nor
-    /// empty word (`00000000,000000ff`). The error is the cause, for a message.
+    /// hwloc writes `0x` before each word and leaves zero words out (`0x000000ff,,0x1`), Linux
+    /// writes neither prefix nor empty word (`00000000,000000ff`). The error is the cause, for a
+    /// message.
     pub(crate) fn from_mask(text: &str) -> Result<CpuSet, String> {
         let text = text.trim_ascii();
         if text.len() > MAX_MASK_BYTES {
@@ -121,7 +123,8 @@ impl FromIterator<u32> for CpuSet {
     }
 }
 
-/// An index of a list, as in `from_list`. Lists are most of what is read of a large machine: one pass over the digits.
+/// Reads an index of a list, as in `from_list`. Lists are most of the input for a large machine, so
+/// this is one pass over the digits.
 fn list_index(text: &str) -> Result<u32, String> {
     let mut index = 0u64;
     for byte in text.bytes() {
@@ -135,7 +138,7 @@ fn list_index(text: &str) -> Result<u32, String> {
 
 const NO_LIST: &str = "the list is not made of indices and ranges such as `0-3,8`";
 
-/// `index`, if it is not above what an OS index may be.
+/// Returns `index`, if it is at most the largest OS index.
 fn checked_index(index: u64) -> Result<u32, String> {
     if index > u64::from(MAX_OS_INDEX) {
         return Err(format!("index {index} is above {MAX_OS_INDEX}, the highest that is read"));

@@ -1,5 +1,5 @@
-//! What every reader hands over, and how it becomes a `Topology`: the only place where ids are given out and where the
-//! invariants of a machine are checked.
+//! The result of every reader, and its conversion to a `Topology`. This is the only place that
+//! assigns ids and checks the invariants of a machine.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use crate::limits::{MAX_CPUS, MAX_NODES};
 use crate::topology::{Cpu, Partition, Topology};
 use crate::{CoreId, Family, LlcId, NodeId, PackageId};
 
-/// A machine before it has ids. Parts are named by keys of the reader's choice: equal key, same part.
+/// A machine without ids. The reader chooses keys as names of the parts: equal keys mean the same
+/// part.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) name: String,
@@ -66,7 +67,7 @@ impl NodeDistances {
         Ok(NodeDistances { nodes, values })
     }
 
-    /// The part of the matrix between these nodes, row after row, if it covers all of them.
+    /// Returns the part of the matrix between these nodes, row after row, if it covers all of them.
     fn between(&self, nodes: &[u32]) -> Option<Vec<f64>> {
         let positions: BTreeMap<u32, usize> = self.nodes.iter().enumerate().map(|(at, &node)| (node, at)).collect();
         let at: Vec<usize> = nodes.iter().map(|node| positions.get(node).copied()).collect::<Option<_>>()?;
@@ -76,7 +77,7 @@ impl NodeDistances {
 }
 
 impl Draft {
-    /// The machine as a reader would have described it: ids as keys.
+    /// Returns the machine as a reader would have described it: ids as keys.
     pub(crate) fn of(topology: &Topology) -> Draft {
         let cpu = |cpu: &Cpu| DraftCpu {
             os_index: cpu.os_index,
@@ -97,7 +98,7 @@ impl Draft {
         }
     }
 
-    /// Checks the machine and gives out ids. `input` names it in errors.
+    /// Checks the machine and assigns ids. `input` names it in errors.
     pub(crate) fn finish(mut self, input: &str) -> Result<Topology, Error> {
         self.check(input)?;
         let mut ids = Ids::default();
@@ -114,7 +115,8 @@ impl Draft {
             })
             .collect();
         let node_os_indices = ids.node_os_indices;
-        // A matrix that leaves out a node with CPUs is about something else, such as memory of another kind.
+        // A matrix without a node that has CPUs describes another thing, such as memory of another
+        // kind.
         let distances = self.distances.take().and_then(|matrix| matrix.between(&node_os_indices));
         Ok(Topology {
             machine: part(|_| 0),
@@ -178,7 +180,7 @@ impl Draft {
     }
 }
 
-/// Gives dense ids to keys, in the order in which they come.
+/// Assigns dense ids to keys, in order of appearance.
 #[derive(Default)]
 struct Ids {
     cores: BTreeMap<u32, (CoreId, u32)>,

@@ -1,12 +1,12 @@
-//! Why a machine could not be had.
+//! Errors in descriptions of machines.
 
 use std::fmt;
 
-/// What is wrong with a description of a machine: one line that names the input, the place in it, the cause and what
-/// to do about it.
+/// An error in a description of a machine: one line that names the input, the place in it, the
+/// cause and the remedy.
 ///
-/// [`Display`](fmt::Display) gives that line, in lower case, without a full stop and without control characters
-/// whatever the input held.
+/// [`Display`](fmt::Display) gives that line, in lower case, without a full stop and without
+/// control characters whatever the input held.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Error(Box<Message>);
 
@@ -18,10 +18,10 @@ struct Message {
     remedy: String,
 }
 
-/// Where in an input.
+/// A place in an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// Nowhere in particular, or everywhere.
+    /// The whole input.
     Whole,
     /// A line of a text file, from 1.
     Line(usize),
@@ -54,15 +54,17 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The most characters of a foreign text that a message repeats: enough for a path, too few to fill a screen.
+/// The largest number of characters of an outside text that a message repeats: enough for a path,
+/// too few to fill a screen.
 const QUOTED_CHARS_MAX: usize = 200;
 
-/// A text from outside in backticks, as one short line.
+/// Returns an outside text in backticks, as one short line.
 pub(crate) fn quote(text: &str) -> String {
     format!("`{}`", one_line(text).replace('`', "'"))
 }
 
-/// A text from outside as one short line: control characters escaped, the end of a long one left out.
+/// Returns an outside text as one short line: control characters are escaped, the end of a long
+/// text is left out.
 pub(crate) fn one_line(text: &str) -> String {
     let mut shown = String::new();
     for (count, c) in text.chars().enumerate() {
@@ -79,8 +81,8 @@ pub(crate) fn one_line(text: &str) -> String {
     shown
 }
 
-/// Marks that would show the reader another text than the one that was read: zero-width ones, line separators, and
-/// those that turn the direction of writing.
+/// Whether a character would display another text than the input: zero-width characters, line
+/// separators, and characters that change the direction of writing.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,9 +1,9 @@
-//! Which processor generation a machine has.
+//! The processor generation of a machine.
 
 /// Vendor, family and model numbers, as CPUID leaf 1 and `/proc/cpuinfo` count them.
 ///
-/// Enough to choose a cost table for the nearest processor: Skylake and Cascade Lake servers differ in the stepping
-/// alone.
+/// They suffice to choose a cost table for the nearest processor: Skylake and Cascade Lake servers
+/// differ only in the stepping.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Family {
     /// The vendor's CPUID name, such as `GenuineIntel` or `AuthenticAMD`.
@@ -16,7 +16,7 @@ pub struct Family {
     pub stepping: Option<u32>,
 }
 
-/// The four facts as they are collected, in any order, from an input that may lack some.
+/// The four facts while they are collected, in any order, from an input that may lack some.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct PartialFamily {
     pub(crate) vendor: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct PartialFamily {
 }
 
 impl PartialFamily {
-    /// The family, once vendor, family and model are all known.
+    /// Returns the family, once vendor, family and model are all known.
     pub(crate) fn complete(self) -> Option<Family> {
         Some(Family { vendor: self.vendor?, family: self.family?, model: self.model?, stepping: self.stepping })
     }

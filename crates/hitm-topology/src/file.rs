@@ -1,4 +1,4 @@
-//! Reading files that may be anything: bounded in bytes, and never a device, a pipe or a directory.
+//! Reads untrusted files: bounded in bytes, and never a device, a pipe or a directory.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,19 +6,19 @@ use std::path::Path;
 
 use crate::error::one_line;
 
-/// What came of reading a file. The text of a failure is the cause, for a message.
+/// The result of reading a file. The text of a failure is the cause, for a message.
 pub(crate) enum Content {
     /// The whole file.
     Text(String),
     /// There is no such file.
     Missing,
-    /// It cannot be read, or is not something to read.
+    /// It cannot be read, or is not a regular file.
     Failed(String),
 }
 
 /// Reads a regular file of UTF-8 text, if it is not longer than `bytes_max`.
 ///
-/// Its kind is looked at before it is opened, because opening a pipe waits for a writer.
+/// Its kind is checked before it is opened, because opening a pipe waits for a writer.
 pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Content {
     match read_bytes(path, bytes_max) {
         Ok(bytes) if bytes.len() > bytes_max => Content::Failed(format!("it is longer than {bytes_max} bytes")),
@@ -33,7 +33,8 @@ pub(crate) fn read_text(path: &Path, bytes_max: usize) -> Content {
     }
 }
 
-/// Reads up to `bytes_max` bytes from the front of a regular file; `None` when that fails for whatever reason.
+/// Reads up to `bytes_max` bytes from the front of a regular file; `None` when that fails for any
+/// reason.
 pub(crate) fn read_front(path: &Path, bytes_max: usize) -> Option<String> {
     let mut bytes = read_bytes(path, bytes_max).ok()?;
     bytes.truncate(bytes_max);
@@ -55,7 +56,8 @@ fn read_bytes(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     if !metadata.is_file() {
         return Err(Failure::Cause("it is not a regular file".to_string()));
     }
-    // Files of /proc and /sys say 0 or 4096 whatever they hold, so this is not the only check.
+    // Files of /proc and /sys report a size of 0 or 4096 for any content, so this is not the only
+    // check.
     if metadata.len() > bytes_max as u64 {
         return Err(Failure::Cause(format!("it has {} bytes, more than {bytes_max}", metadata.len())));
     }
@@ -65,12 +67,12 @@ fn read_bytes(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// The last part of a path, as the name of what is there.
+/// Returns the last part of a path, as the name of the file or directory.
 pub(crate) fn name_of(path: &str) -> String {
     one_line(&Path::new(path).file_name().map_or(path.into(), |name| name.to_string_lossy()))
 }
 
-/// The kind of an error in words, without the system's own number and language.
+/// Returns the kind of an error in words, without the system's own number and language.
 pub(crate) fn describe(error: &io::Error) -> String {
     error.kind().to_string()
 }

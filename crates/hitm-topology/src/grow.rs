@@ -1,4 +1,4 @@
-//! Further packages for a machine, all one hop apart.
+//! Adds packages to a machine, all one hop apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,13 @@ use crate::restrict::{cores_in_order, whole_cores};
 use crate::topology::Topology;
 use crate::{CpuId, NodeId, PackageId};
 
-/// The distance to another package where a machine of one package says nothing about it: ACPI's SLIT has 10 for local
-/// and Linux takes 20 for remote memory (`REMOTE_DISTANCE`, include/linux/topology.h).
+/// The distance to another package for a machine of one package, whose input does not give one:
+/// ACPI's SLIT has 10 for local and Linux uses 20 for remote memory (`REMOTE_DISTANCE`,
+/// include/linux/topology.h).
 const REMOTE_DISTANCE: f64 = 20.0;
 
-/// The machine with packages added until it has `cpus` CPUs, which are more than it has, numbered as
-/// `Topology::restrict` says.
+/// Returns the machine with packages added until it has `cpus` CPUs, more than before, numbered as
+/// documented at `Topology::restrict`.
 pub(crate) fn grown(base: &Topology, cpus: usize) -> Result<Draft, Error> {
     let mut growth = Growth::new(base);
     while growth.draft.cpus.len() < cpus {
@@ -38,7 +39,8 @@ struct Growth<'a> {
     base: &'a Topology,
     /// Names nodes by their position in `nodes`.
     draft: Draft,
-    /// For each CPU of the draft: thread of its core, number of the copy (0 is the base), CPU of which it is a copy.
+    /// For each CPU of the draft: thread of its core, number of the copy (0 is the base), CPU of
+    /// which it is a copy.
     origins: Vec<(u32, u32, CpuId)>,
     /// For each node: number of the copy, node of which it is a copy.
     nodes: Vec<(u32, NodeId)>,
@@ -62,7 +64,7 @@ impl<'a> Growth<'a> {
         Growth { base, draft, origins, nodes, node_packages, copies: 0 }
     }
 
-    /// A copy of the package whose turn it is, or as many of its cores as have `cpus_max` CPUs.
+    /// Adds a copy of the next package in turn, or of as many of its cores as have `cpus_max` CPUs.
     fn add_package(&mut self, cpus_max: usize) -> Result<(), Error> {
         let package = PackageId(self.copies % self.base.packages() as u32);
         self.copies += 1;
@@ -95,7 +97,7 @@ impl<'a> Growth<'a> {
         self.node_packages[node.index()].len() > 1
     }
 
-    /// Gives out OS indices by the base's own convention.
+    /// Assigns OS indices by the base's own convention.
     fn number(&mut self) {
         let threads: Vec<u32> = self.base.cpus.iter().map(|cpu| cpu.thread).collect();
         let first_threads_first = threads.is_sorted();
@@ -121,7 +123,7 @@ impl<'a> Growth<'a> {
         Some(NodeDistances { nodes: (0..self.nodes.len() as u32).collect(), values })
     }
 
-    /// The distance between the closest two nodes of different packages.
+    /// Returns the distance between the closest two nodes of different packages.
     fn one_hop(&self) -> Option<f64> {
         let nodes = || (0..self.base.nodes() as u32).map(NodeId);
         let mut closest: Option<f64> = None;

@@ -1,4 +1,4 @@
-//! Dense indices of the parts of a machine, one type each so that they cannot be mixed up.
+//! Dense indices of the parts of a machine, one type each, so that they cannot be confused.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ macro_rules! id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The id as an index into a slice with one entry for each part.
+            /// Returns the id as an index into a slice with one entry for each part.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -37,7 +37,8 @@ id! {
     LlcId
 }
 id! {
-    /// A NUMA node with CPUs: dense, from 0, in the order of its lowest CPU. See `Topology::node_os_index`.
+    /// A NUMA node with CPUs: dense, from 0, in the order of its lowest CPU. See
+    /// `Topology::node_os_index`.
     NodeId
 }
 id! {

@@ -1,4 +1,4 @@
-//! What a user names a machine by.
+//! Machines from a user's argument.
 
 use std::fs;
 use std::io;
@@ -11,19 +11,21 @@ use crate::presets::Preset;
 use crate::topology::Topology;
 use crate::{presets, synthetic, sysfs, xml};
 
-/// The longest argument: an explicit list of OS indices in a synthetic string may be long, a path is shorter.
+/// The longest argument: an explicit list of OS indices in a synthetic string; a path is shorter.
 const ARGUMENT_BYTES_MAX: usize = crate::limits::MAX_SYNTHETIC_BYTES;
 
 /// The name of the machine on which the program runs.
 const THIS: &str = "this";
 
-/// The machine that `arg` names. The first of these that fits:
+/// Returns the machine that `arg` names. The first matching form of these applies:
 ///
-/// 1. `this`: the machine on which the program runs, as Linux describes it in `/sys`, less the CPUs on which the
-///    process may not run (its affinity mask, `Cpus_allowed_list` in `/proc/self/status`);
+/// 1. `this`: the machine on which the program runs, as Linux describes it in `/sys`, less the CPUs
+///    on which the process may not run (its affinity mask, `Cpus_allowed_list` in
+///    `/proc/self/status`);
 /// 2. the name of a preset, see [`presets::all`];
-/// 3. a directory: a dump of Linux's `/sys`, which has `sys/devices/system/cpu`, `devices/system/cpu` or `cpu` below
-///    it, or is that `cpu` directory. Its CPUs are those online when it was dumped;
+/// 3. a directory: a dump of Linux's `/sys`, which has `sys/devices/system/cpu`,
+///    `devices/system/cpu` or `cpu` below it, or is that `cpu` directory. Its CPUs are those online
+///    when it was dumped;
 /// 4. a file: hwloc's XML, of format 1 to 3;
 /// 5. anything else without a slash: an hwloc synthetic string, such as `pack:2 l3:3 core:40 pu:2`.
 ///
@@ -44,8 +46,8 @@ const THIS: &str = "this";
 /// # Errors
 ///
 /// When the argument is none of these, cannot be read, contradicts itself, or describes more than
-/// [`MAX_CPUS`](crate::MAX_CPUS) CPUs. Whatever the argument and the files behind it, reading ends within seconds and
-/// takes less than 256 MiB.
+/// [`MAX_CPUS`](crate::MAX_CPUS) CPUs. For any argument and any files, reading ends within seconds
+/// and takes less than 256 MiB.
 pub fn parse(arg: &str) -> Result<Topology, Error> {
     if arg == THIS {
         return sysfs::read_this();
@@ -61,7 +63,7 @@ pub fn parse(arg: &str) -> Result<Topology, Error> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => sysfs::read_dump(arg),
         Ok(_) => xml::read_file(arg),
-        // What is too long for a path, or has a zero byte, is none.
+        // A text that is too long for a path, or has a zero byte, is not a path.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && looks_like_path(arg) => {
             let cause = format!("it cannot be read ({})", describe(&error));
             Err(Error::new(arg, Place::Whole, cause, "name a file or directory that may be read"))
@@ -83,12 +85,13 @@ pub fn parse(arg: &str) -> Result<Topology, Error> {
     }
 }
 
-/// Returns the machine's name that a misspelt name most likely stands for, or `None` when no name is
-/// similar.
+/// Returns the machine's name that a misspelt name most likely stands for, or `None` when no name
+/// is similar.
 ///
-/// The shortest name that begins with the text comes first: `epyc-9654` stands for `epyc-9654-2x96`.
-/// Otherwise it is the name with the fewest edits, which may be at most a third of its length. Case
-/// does not count. Of several equal names, the first in the list of presets is returned.
+/// The shortest name that begins with the text comes first: `epyc-9654` stands for
+/// `epyc-9654-2x96`. Otherwise it is the name with the fewest edits, which may be at most a third
+/// of its length. Case does not count. Of several equal names, the first in the list of presets is
+/// returned.
 fn nearest(text: &str) -> Option<&'static str> {
     let text = text.to_lowercase();
     let names = || iter::once(THIS).chain(presets::all().iter().map(Preset::name));
@@ -100,7 +103,8 @@ fn nearest(text: &str) -> Option<&'static str> {
     begun().or_else(edited)
 }
 
-/// Whether the text can only be meant as a path: no synthetic string has a slash, or ends in a file's extension.
+/// Whether the text can only be meant as a path: no synthetic string has a slash, or ends in a
+/// file's extension.
 fn looks_like_path(arg: &str) -> bool {
     arg.contains('/') || arg.ends_with(".xml")
 }

@@ -1,20 +1,21 @@
 //! Machines by name.
 //!
-//! A preset holds facts with a source: how many packages, LLCs, cores and threads, how nodes cut them, and what firmware
-//! says about distances. CPUs are numbered as two-socket Intel and AMD servers number them: all first threads, package
-//! by package and LLC by LLC, then all second threads in the same order; OS indices are the same numbers.
+//! A preset holds facts with a source: the numbers of packages, LLCs, cores and threads, the nodes,
+//! and firmware's distances. CPUs are numbered as two-socket Intel and AMD servers number them: all
+//! first threads, package by package and LLC by LLC, then all second threads in the same order. OS
+//! indices are the same numbers.
 
 use crate::draft::{Draft, DraftCpu, NodeDistances};
 use crate::topology::Topology;
 use crate::{Family, MAX_CPUS};
 
-/// A machine that can be had by name.
+/// A machine with a name.
 #[derive(Debug)]
 pub struct Preset {
     name: &'static str,
     description: &'static str,
     source: &'static str,
-    /// Where the source names one.
+    /// The CPU model, where the source names one.
     model: Option<&'static str>,
     /// Vendor, family, model, stepping.
     family: (&'static str, u32, u32, Option<u32>),
@@ -25,10 +26,11 @@ pub struct Preset {
     nodes: Nodes,
 }
 
-/// How nodes cut the machine, and how far they are from each other.
+/// The division of the machine into nodes, and their distances.
 #[derive(Debug)]
 enum Nodes {
-    /// Each package is a node. The distance to another package, where it is known to be the same for all.
+    /// Each package is a node. The distance to another package, where it is known to be the same
+    /// for all.
     Packages(Option<f64>),
     /// As `Packages`, in two halves of the machine: distance within and across the halves.
     PackagesInHalves(f64, f64),
@@ -36,26 +38,26 @@ enum Nodes {
     Llcs(&'static [f64]),
 }
 
-/// What firmware says about local memory (ACPI, System Locality Information Table).
+/// Firmware's distance of local memory (ACPI, System Locality Information Table).
 const LOCAL_DISTANCE: f64 = 10.0;
 
 impl Preset {
-    /// What [`parse`](crate::parse()) reads.
+    /// Returns the name that [`parse`](crate::parse()) reads.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// One line for a list.
+    /// Returns a description of one line.
     pub fn description(&self) -> &'static str {
         self.description
     }
 
-    /// Where the facts are from.
+    /// Returns the source of the facts.
     pub fn source(&self) -> &'static str {
         self.source
     }
 
-    /// The machine.
+    /// Returns the machine.
     ///
     /// # Panics
     ///
@@ -103,27 +105,30 @@ impl Preset {
     }
 }
 
-/// All presets: the machines of the published results first, then those for which measured latencies exist, then small
-/// ones.
+/// Returns all presets: the machines of the published results first, then those with measured
+/// latencies, then small ones.
 pub fn all() -> &'static [Preset] {
     &PRESETS
 }
 
-/// The preset of this name.
+/// Returns the preset of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// The distance to the other of two packages on AMD servers with one node a package: `numactl --hardware` of 2 x EPYC
-/// 9375F (egandro/proxmox-cpu-affinity, issue 58) and 2 x EPYC 9135 (kvcache-ai/ktransformers, issue 797) say 32.
+/// The distance to the other package on two-package AMD servers with one node per package: `numactl
+/// --hardware` of 2 x EPYC 9375F (egandro/proxmox-cpu-affinity, issue 58) and 2 x EPYC 9135
+/// (kvcache-ai/ktransformers, issue 797) say 32.
 const AMD_OTHER_PACKAGE: f64 = 32.0;
 
-/// The same on Intel servers: `numactl --hardware` of a two-socket Skylake server (awslabs/aws-c-s3, pull request 403)
-/// and hwloc's XML of 2 x Xeon Gold 6230 (`memorysidecaches.xml`) say 21. Taken for the other generations too.
+/// The same distance on Intel servers: `numactl --hardware` of a two-socket Skylake server
+/// (awslabs/aws-c-s3, pull request 403) and hwloc's XML of 2 x Xeon Gold 6230
+/// (`memorysidecaches.xml`) say 21. It is used for the other generations too.
 const INTEL_OTHER_PACKAGE: f64 = 21.0;
 
-/// The matrix of a two-socket server with three sub-NUMA clusters a socket (gramineproject/gramine, pull request 2122),
-/// which is how Granite Rapids is cut. The first three nodes are the dies of package 0 in order; it is not symmetric.
+/// The matrix of a two-socket server with three sub-NUMA clusters per socket
+/// (gramineproject/gramine, pull request 2122), the division of Granite Rapids. The first three
+/// nodes are the dies of package 0 in order. The matrix is not symmetric.
 #[rustfmt::skip]
 const GRANITE_RAPIDS_SNC3: [f64; 36] = [
     10.0, 15.0, 17.0, 21.0, 28.0, 26.0,
@@ -134,7 +139,8 @@ const GRANITE_RAPIDS_SNC3: [f64; 36] = [
     26.0, 23.0, 21.0, 17.0, 15.0, 10.0,
 ];
 
-/// Classes, not firmware's: the dies of a package and those of its half of the machine are one hop apart, the others two.
+/// Distance classes, not firmware's values: the dies of a package and those of its half of the
+/// machine are one hop apart, the others two.
 #[rustfmt::skip]
 const MAGNY_COURS: [f64; 64] = [
     10.0, 16.0, 16.0, 16.0, 22.0, 22.0, 22.0, 22.0,
@@ -150,15 +156,17 @@ const MAGNY_COURS: [f64; 64] = [
 const INTEL: &str = "GenuineIntel";
 const AMD: &str = "AuthenticAMD";
 
-// Family and model numbers: Linux, arch/x86/include/asm/intel-family.h, and for AMD the
-// `cpu family` and `model` of published /proc/cpuinfo. Models and steppings are left out where the source has none. Cascade Lake is stepping 5 to 7 of Skylake server's model 85 (hwloc's XML of 2 x Xeon Gold
-// 6230 has 7, of 2 x Xeon Gold 6140 has 4).
+// Family and model numbers: Linux, arch/x86/include/asm/intel-family.h, and for AMD the `cpu
+// family` and `model` of published /proc/cpuinfo. Models and steppings are left out where the
+// source has none. Cascade Lake is stepping 5 to 7 of Skylake server's model 85 (hwloc's XML of 2 x
+// Xeon Gold 6230 has 7, of 2 x Xeon Gold 6140 has 4).
 static PRESETS: [Preset; 17] = [
     Preset {
         name: "gnr-2x120",
         description: "2 x Granite Rapids, 3 dies of 40 cores, 480 CPUs, a node per package",
-        // The published results name "2-socket machine with 240 physical cores and 480 logical CPUs". That it is a
-        // 120-core Xeon 6900P, with three compute dies that each are an LLC domain, is inferred; see the -snc3 twin.
+        // The published results name "2-socket machine with 240 physical cores and 480 logical
+        // CPUs". That it is a 120-core Xeon 6900P, with three compute dies that each are an LLC
+        // domain, is inferred; see the -snc3 twin.
         source: "posted RT scheduler patches of July 2025 (2 sockets, 240 cores, 480 CPUs); 6979P: 2 x 120 cores, 480 CPUs; three compute dies as LLC domains inferred",
         model: None,
         family: (INTEL, 6, 173, None),
@@ -291,7 +299,8 @@ static PRESETS: [Preset; 17] = [
     Preset {
         name: "skx-8x28",
         description: "8 x Xeon Platinum 8176 (Skylake server), two halves of 4 sockets, 448 CPUs",
-        // The two distances are classes and not firmware's: the source has 148.8 ns within a half, 336.6 ns across.
+        // The two distances are classes, not firmware's values: the source has 148.8 ns within a
+        // half, 336.6 ns across.
         source: "paulmckrcu/perfbook, 8-socket Xeon 8176 (CPUs 0 to 27 on socket 0, siblings from 224, two halves of sockets); distances 21 and 31 stand for near and far",
         model: Some("Intel Xeon Platinum 8176"),
         family: (INTEL, 6, 85, Some(4)),
@@ -316,8 +325,9 @@ static PRESETS: [Preset; 17] = [
     Preset {
         name: "westmere-8x10",
         description: "8 x 10-core Westmere-EX, SMT off, 80 CPUs",
-        // 80 cores at 2.13 GHz, used with one thread a core. A socket has links to three others, so three are one hop away
-        // and four are two: as in two halves of four. The two distances are classes and not firmware's.
+        // 80 cores at 2.13 GHz, used with one thread per core. A socket has links to three others,
+        // so three are one hop away and four are two hops: as in two halves of four. The two
+        // distances are classes, not firmware's values.
         source: "David, Guerraoui, Trigonakis, Everything you always wanted to know about synchronization but were afraid to ask, SOSP 2013 (8 sockets of 10 cores, two hops at most); halves as classes of distance, 21 and 31 for one hop and two",
         model: Some("Intel Xeon E7-8867L"),
         family: (INTEL, 6, 47, None),

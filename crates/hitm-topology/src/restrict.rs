@@ -1,4 +1,5 @@
-//! A machine of another size: fewer CPUs are taken from the front, more come as further packages (`grow`).
+//! Machines of another size: a smaller one takes the first CPUs, a larger one adds packages
+//! (`grow`).
 
 use std::collections::BTreeSet;
 
@@ -9,19 +10,23 @@ use crate::limits::MAX_CPUS;
 use crate::topology::Topology;
 
 impl Topology {
-    /// The machine with `cpus` CPUs: the first CPUs' worth of this one, or this one with packages added.
+    /// Returns the machine with `cpus` CPUs: the first cores of this one, or this one with packages
+    /// added.
     ///
-    /// Fewer CPUs are whole cores, filling one LLC after the other and one package after the other, in the order of
-    /// their ids; the CPUs that stay keep their OS indices and their order. More CPUs come as copies of the packages,
-    /// in turn, the last one cut like a smaller machine:
+    /// Fewer CPUs are whole cores, filling one LLC after the other and one package after the other,
+    /// in the order of their ids; the CPUs that stay keep their OS indices and their order. More
+    /// CPUs come as copies of the packages, in turn, the last one cut like a smaller machine:
     ///
-    /// - every added package is one hop from all others: their nodes are as far apart as the closest two nodes of
-    ///   different packages here (20, the remote distance of ACPI's SLIT, when there is one package alone);
-    /// - a node that spans packages takes the added CPUs in;
-    /// - OS indices are given out anew, without holes: all first threads package by package, then all second threads,
-    ///   if this machine numbers its CPUs so; else package by package, behind the CPUs of this machine.
+    /// - every added package is one hop from all others: their nodes are as far apart as the
+    ///   closest two nodes of different packages here (20, the remote distance of ACPI's SLIT, when
+    ///   there is one package alone);
+    /// - a node that spans packages includes the added CPUs;
+    /// - OS indices are assigned again, without holes: all first threads package by package, then
+    ///   all second threads, if this machine numbers its CPUs so; else package by package, after
+    ///   the CPUs of this machine.
     ///
-    /// [`Topology::name`] gets the number of CPUs behind an `@`, as in `gnr-2x120@48`, unless nothing changes.
+    /// [`Topology::name`] gets the number of CPUs behind an `@`, as in `gnr-2x120@48`, unless
+    /// nothing changes.
     ///
     /// # Errors
     ///
@@ -50,7 +55,8 @@ impl Topology {
     }
 }
 
-/// The cores of these CPUs in the order in which a smaller machine takes them: by package, then LLC, then core.
+/// Returns the cores of these CPUs in the order in which a smaller machine takes them: by package,
+/// then LLC, then core.
 pub(crate) fn cores_in_order(topology: &Topology, cpus: impl Iterator<Item = CpuId>) -> Vec<&[CpuId]> {
     let first_threads = cpus.filter(|&cpu| topology.cpu(cpu).thread == 0);
     let mut cores: Vec<&[CpuId]> = first_threads.map(|cpu| topology.siblings(cpu)).collect();
@@ -61,7 +67,7 @@ pub(crate) fn cores_in_order(topology: &Topology, cpus: impl Iterator<Item = Cpu
     cores
 }
 
-/// The CPUs of the first cores, `cpus` in all.
+/// Returns the CPUs of the first cores, `cpus` in all.
 pub(crate) fn whole_cores<'a>(
     cores: &'a [&'a [CpuId]],
     cpus: usize,
@@ -79,7 +85,8 @@ pub(crate) fn whole_cores<'a>(
     Ok(cores[..taken].iter().flat_map(|threads| threads.iter().copied()))
 }
 
-/// A number of CPUs that is no number of whole cores, and the next ones that are.
+/// A number of CPUs that is not a whole number of cores, and the next lower and higher valid
+/// numbers.
 pub(crate) struct CutCore {
     asked: usize,
     fewer: usize,
@@ -87,7 +94,7 @@ pub(crate) struct CutCore {
 }
 
 impl CutCore {
-    /// `whole` CPUs come on top of all three numbers.
+    /// Returns the error; `whole` CPUs are added to all three numbers.
     pub(crate) fn error(self, topology: &Topology, whole: usize) -> Error {
         let [asked, fewer, more] = [self.asked, self.fewer, self.more].map(|cpus| cpus + whole);
         let choice = if fewer == 0 { format!("{more}") } else { format!("{fewer} or {more}") };

@@ -1,16 +1,17 @@
-//! Over which part of the machine something is split.
+//! The level of the machine at which state is split.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Place};
 
-/// A level at which state can be kept once per part: the whole machine, a node, an LLC, a core or a CPU.
+/// A level at which state can be kept once per part: the whole machine, a node, an LLC, a core or a
+/// CPU.
 ///
 /// The order is by position in [`Scope::ALL`]; a node is not necessarily larger than an LLC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scope {
-    /// One part: everything.
+    /// One part: the whole machine.
     Machine,
     /// One part for each NUMA node.
     Node,
@@ -26,7 +27,7 @@ impl Scope {
     /// Every scope, in the order of the declaration.
     pub const ALL: [Scope; 5] = [Scope::Machine, Scope::Node, Scope::Llc, Scope::Core, Scope::Cpu];
 
-    /// The name that [`Scope::from_str`] reads.
+    /// Returns the name that [`Scope::from_str`] reads.
     pub fn name(self) -> &'static str {
         match self {
             Scope::Machine => "machine",

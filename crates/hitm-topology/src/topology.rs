@@ -1,35 +1,38 @@
-//! The shape of one machine, and the questions that can be asked about it.
+//! The shape of one machine, and queries about it.
 
 use std::fmt;
 
 use crate::draft::Draft;
 use crate::{CoreId, CpuId, Family, LlcId, NodeId, PackageId, Scope};
 
-/// One logical CPU: where it sits.
+/// One logical CPU and its position.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu {
-    /// The number by which the operating system knows it. Ascends with the [`CpuId`], with holes where CPUs are left
-    /// out.
+    /// The operating system's number of it. It ascends with the [`CpuId`], with holes where CPUs
+    /// are left out.
     pub os_index: u32,
     /// Its physical core; its SMT siblings have the same.
     pub core: CoreId,
-    /// Its last-level cache domain: the CPUs with which it shares an L3. Without an L3, the CPUs with which it shares
-    /// its highest data or unified cache; without any cache, its package.
+    /// Its last-level cache domain: the CPUs with which it shares an L3. Without an L3, the CPUs
+    /// with which it shares its highest data or unified cache; without any cache, its package.
     pub llc: LlcId,
-    /// Its NUMA node: of several nodes that list it, the one with the fewest CPUs, then the lowest OS index (memory of
-    /// another kind has nodes of its own beside the ordinary one).
+    /// Its NUMA node: of several nodes that list it, the one with the fewest CPUs, then the lowest
+    /// OS index (memory of another kind has nodes of its own beside the ordinary one).
     pub node: NodeId,
-    /// Its package, which sits in one socket.
+    /// Its package, which occupies one socket.
     pub package: PackageId,
     /// Its position among the threads of its core, by OS index; 0 is the first.
     pub thread: u32,
 }
 
-/// The shape of a machine: immutable, with at least one and at most [`MAX_CPUS`](crate::MAX_CPUS) CPUs.
+/// The shape of a machine: immutable, with at least one and at most [`MAX_CPUS`](crate::MAX_CPUS)
+/// CPUs.
 ///
-/// Ids are dense. A query with an id that the machine does not have panics, like an index out of range.
+/// Ids are dense. A query with an id that the machine does not have panics, like an index out of
+/// range.
 ///
-/// [`Display`](fmt::Display) gives a summary such as `2 packages, 6 LLCs, 240 cores, 480 CPUs, 2 nodes`.
+/// [`Display`](fmt::Display) gives a summary such as `2 packages, 6 LLCs, 240 cores, 480 CPUs, 2
+/// nodes`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Topology {
     pub(crate) name: String,
@@ -48,91 +51,93 @@ pub struct Topology {
     pub(crate) node_os_indices: Vec<u32>,
     /// One row of `nodes()` values for each node.
     pub(crate) distances: Option<Vec<f64>>,
-    /// How many LLCs of the same package come before, by `LlcId`.
+    /// The number of earlier LLCs of the same package, by `LlcId`.
     pub(crate) llc_positions: Vec<u32>,
 }
 
 impl Topology {
-    /// The preset's name, the file's or directory's name, the synthetic string, or `this`; behind an `@` the number of
-    /// CPUs, when the machine was made smaller or larger.
+    /// Returns the preset's name, the file's or directory's name, the synthetic string, or `this`,
+    /// followed by `@` and the number of CPUs when the machine was made smaller or larger.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where the facts are from, for a person.
+    /// Returns the source of the facts, for the reader.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The CPU model as the input names it, such as `AMD EPYC 9654 96-Core Processor`.
+    /// Returns the CPU model as the input names it, such as `AMD EPYC 9654 96-Core Processor`.
     ///
     /// From hwloc's `CPUModel`, `/proc/cpuinfo`, or the preset; of different packages, the first.
     pub fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// Vendor, family and model numbers, where the input has all three; of different packages, the first.
+    /// Returns vendor, family and model numbers, where the input has all three; of different
+    /// packages, the first.
     pub fn vendor_family(&self) -> Option<&Family> {
         self.family.as_ref()
     }
 
-    /// How many CPUs the input has that this machine lacks because they are offline or not allowed to be used.
+    /// Returns the number of CPUs in the input that this machine lacks because they are offline or
+    /// not allowed to be used.
     pub fn excluded(&self) -> usize {
         self.excluded
     }
 
-    /// The number of logical CPUs.
+    /// Returns the number of logical CPUs.
     pub fn cpus(&self) -> usize {
         self.cpus.len()
     }
 
-    /// The number of physical cores.
+    /// Returns the number of physical cores.
     pub fn cores(&self) -> usize {
         self.cores.len()
     }
 
-    /// The number of last-level cache domains.
+    /// Returns the number of last-level cache domains.
     pub fn llcs(&self) -> usize {
         self.llcs.len()
     }
 
-    /// The number of NUMA nodes that have CPUs.
+    /// Returns the number of NUMA nodes that have CPUs.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The number of packages.
+    /// Returns the number of packages.
     pub fn packages(&self) -> usize {
         self.packages.len()
     }
 
-    /// Where a CPU sits.
+    /// Returns the position of a CPU.
     pub fn cpu(&self, cpu: CpuId) -> &Cpu {
         &self.cpus[cpu.index()]
     }
 
-    /// All CPUs, ascending.
+    /// Returns all CPUs, ascending.
     pub fn cpu_ids(&self) -> impl ExactSizeIterator<Item = CpuId> + use<> {
         (0..self.cpus.len() as u32).map(CpuId)
     }
 
-    /// The CPU with this number in the operating system.
+    /// Returns the CPU with this number in the operating system.
     pub fn cpu_by_os_index(&self, os_index: u32) -> Option<CpuId> {
         self.cpus.binary_search_by_key(&os_index, |cpu| cpu.os_index).ok().map(|index| CpuId(index as u32))
     }
 
-    /// All threads of the CPU's core, itself included, ascending.
+    /// Returns all threads of the CPU's core, itself included, ascending.
     pub fn siblings(&self, cpu: CpuId) -> &[CpuId] {
         self.cores.members(self.cpu(cpu).core.index())
     }
 
-    /// Into how many parts a scope divides the machine.
+    /// Returns the number of parts into which a scope divides the machine.
     pub fn parts(&self, scope: Scope) -> usize {
         self.partition(scope).len()
     }
 
-    /// The part in which a CPU lies, below [`Topology::parts`]: the index of its [`NodeId`], [`LlcId`], [`CoreId`] or
-    /// [`CpuId`], or 0.
+    /// Returns the part in which a CPU lies, below [`Topology::parts`]: the index of its
+    /// [`NodeId`], [`LlcId`], [`CoreId`] or [`CpuId`], or 0.
     pub fn part_of(&self, scope: Scope, cpu: CpuId) -> usize {
         let place = self.cpu(cpu);
         match scope {
@@ -144,34 +149,35 @@ impl Topology {
         }
     }
 
-    /// The CPUs of a part, ascending; never empty.
+    /// Returns the CPUs of a part, ascending; never empty.
     pub fn cpus_of(&self, scope: Scope, part: usize) -> &[CpuId] {
         self.partition(scope).members(part)
     }
 
-    /// The CPUs of a package, ascending; never empty.
+    /// Returns the CPUs of a package, ascending; never empty.
     pub fn cpus_of_package(&self, package: PackageId) -> &[CpuId] {
         self.packages.members(package.index())
     }
 
-    /// The package in which an LLC lies.
+    /// Returns the package in which an LLC lies.
     pub fn llc_package(&self, llc: LlcId) -> PackageId {
         self.cpu(self.llcs.members(llc.index())[0]).package
     }
 
-    /// The position of the LLC among those of its package, from 0: dies are neighbours when their positions differ by
-    /// one.
+    /// Returns the position of the LLC among those of its package, from 0: dies are neighbours when
+    /// their positions differ by one.
     pub fn llc_position_in_package(&self, llc: LlcId) -> u32 {
         self.llc_positions[llc.index()]
     }
 
-    /// The node's number in the operating system.
+    /// Returns the node's number in the operating system.
     pub fn node_os_index(&self, node: NodeId) -> u32 {
         self.node_os_indices[node.index()]
     }
 
-    /// How far memory of `to` is from CPUs of `from`, in the input's own unit: relative latency with 10 for local memory
-    /// in firmware's tables. Need not be symmetric. `None` when the input has no distances.
+    /// Returns the distance of memory of `to` from CPUs of `from`, in the input's own unit:
+    /// relative latency with 10 for local memory in firmware's tables. It need not be symmetric.
+    /// `None` when the input has no distances.
     pub fn node_distance(&self, from: NodeId, to: NodeId) -> Option<f64> {
         let nodes = self.nodes.len();
         assert!(from.index() < nodes && to.index() < nodes, "nodes {from} and {to} of a machine of {nodes} nodes");
@@ -188,7 +194,7 @@ impl Topology {
         }
     }
 
-    /// The same machine as a reader would have described it.
+    /// Returns the same machine as a reader would have described it.
     pub(crate) fn to_draft(&self) -> Draft {
         Draft::of(self)
     }
@@ -217,7 +223,7 @@ impl fmt::Display for Topology {
 pub(crate) struct Partition {
     /// Part after part, ascending within each.
     members: Vec<CpuId>,
-    /// Where each part begins in `members`, and the end.
+    /// The start of each part in `members`, and the end.
     starts: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Defects reach what they are meant for and nothing else.
+//! Defects reach the intended operations and no others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
@@ -8,7 +8,7 @@ use hitm_memory::{AtomicWord, Memory, PlainWord};
 
 const FILE: &str = "it/defect.rs";
 
-/// A message in `data`, announced by `flag`, then by `count`.
+/// A message in `data`, published by `flag`, then by `count`.
 struct Message {
     data: <Loom as Memory>::Plain<u32>,
     seen: <Loom as Memory>::Atomic<u32>,
@@ -25,7 +25,7 @@ fn message() -> Arc<Message> {
     })
 }
 
-/// The flag, or the count, announces the data; the count follows the flag.
+/// The flag, or the count, publishes the data; the count follows the flag.
 fn announced() -> Model {
     Model::new("what is announced is there", || {
         let message = message();
@@ -75,7 +75,7 @@ fn each_kind_of_change_is_made() {
 
 #[test]
 fn a_site_can_be_narrowed() {
-    // The count is not read with the value that it would need.
+    // No thread loads the count with the value that this defect needs.
     check(Defect::weaken(site(Op::Add, AcqRel).on::<i32>().with(1), Release), None);
     check(Defect::relax(site(Op::Store, Release).with(1)), Some(FaultKind::Property));
 }

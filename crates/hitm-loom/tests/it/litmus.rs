@@ -1,4 +1,5 @@
-//! Litmus programs over the seam, with the outcomes that loom shows. Where these are not C11's, the test says so.
+//! Litmus programs over the memory interface, with the outcomes that loom shows. Where these are
+//! not C11's, the test says so.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -17,11 +18,11 @@ struct Words {
     z: Word,
 }
 
-/// What a thread does; it returns what it read.
+/// The program of a thread; it returns the values that it loaded.
 type Thread<R> = fn(&Words) -> R;
 
-/// Runs `threads` side by side, the last of them on the model's own thread, after `x = y = z = 0`, and asserts the set of
-/// their results over all executions.
+/// Runs `threads` concurrently, the last of them on the model's own thread, after `x = y = z = 0`,
+/// and asserts the set of their results over all executions.
 #[track_caller]
 fn check<const COUNT: usize, R>(threads: [Thread<R>; COUNT], expect: &[[R; COUNT]])
 where
@@ -112,7 +113,8 @@ fn message_passing_by_fences() {
     );
 }
 
-/// The count of overloaded CPUs: a Relaxed read-modify-write of another thread continues the release sequence.
+/// The count of overloaded CPUs: a Relaxed read-modify-write of another thread continues the
+/// release sequence.
 #[test]
 fn message_passing_through_a_foreign_read_modify_write() {
     check(
@@ -132,7 +134,8 @@ fn message_passing_through_a_foreign_read_modify_write() {
     );
 }
 
-/// Write to read causality (WRC): what a thread has read, Relaxed and fenced, it publishes as if it had written it.
+/// Write to read causality (WRC): a thread publishes a value that it loaded with Relaxed before a
+/// fence as if it had stored the value itself.
 #[test]
 fn causality_is_cumulative() {
     check(
@@ -182,7 +185,8 @@ fn a_fence_acquires_what_others_read() {
                 (z, w.x.load(Relaxed))
             },
         ],
-        // Not C11: (1, 0) is allowed, since the last thread did not itself read what the first released.
+        // Not C11: (1, 0) is allowed, since the last thread did not itself load the value that the
+        // first released.
         &[(0, 0), (0, 1), (1, 1)].map(|read| [(0, 0), (0, 0), read]),
     );
 }
@@ -268,7 +272,7 @@ fn independent_reads_of_independent_writes() {
         let shown = all.filter(|reads| !forbidden.contains(reads));
         shown.map(|[a, b]| [(0, 0), (0, 0), a, b]).collect::<Vec<_>>()
     };
-    // Readers of Acquire may see the writes in opposite orders.
+    // Acquire readers may see the stores in opposite orders.
     check(
         [
             writers[0],
@@ -278,7 +282,7 @@ fn independent_reads_of_independent_writes() {
         ],
         &outcomes(&[]),
     );
-    // Full fences between the reads forbid it.
+    // Full fences between the loads forbid it.
     check(
         [
             writers[0],

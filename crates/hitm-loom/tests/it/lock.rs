@@ -1,4 +1,4 @@
-//! The spin lock: who holds it is alone, and sees all that earlier holders did.
+//! The spin lock: its holder is alone, and sees all stores of earlier holders.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ fn try_add(counter: &Counter) {
     }
 }
 
-/// Two holders in turns.
+/// Two holders, one after the other.
 fn in_turns() -> Model {
     Model::new("the lock's holders are alone and see each other's writes", || adders(2, 2, add)).preemptions(4)
 }
@@ -57,7 +57,7 @@ fn broken_locks_are_noticed() {
         model: in_turns(),
         caught_by,
     };
-    // The place of taking a lock is the caller's.
+    // The operation that takes a lock belongs to the caller's file.
     let take = Site::new("it/lock.rs", Op::Load, Ordering::Acquire);
     let release = Site::new("src/lock.rs", Op::Store, Ordering::Release);
     let rows = [

@@ -1,4 +1,5 @@
-//! The checker checked: litmus programs with their outcomes, words against the standard library's, defects, the lock.
+//! Tests of the checker: litmus programs with their outcomes, words against the standard library's,
+//! defects, the lock.
 
 mod defect;
 mod litmus;

@@ -1,4 +1,4 @@
-//! Words of every size compute as the standard library's do.
+//! Words of every size give the same results as the standard library's.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 

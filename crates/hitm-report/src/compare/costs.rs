@@ -1,7 +1,8 @@
-//! What waiting for objects and fields cost, a unit of work.
+//! The cost of waiting for objects and fields, per unit of work.
 //!
-//! A field is known by its object's and its own name: it may stand on another line than before, and an object may have many
-//! instances, whose costs are added. A file keeps a run's hottest lines alone, so a sum over many instances lacks the coldest.
+//! A field is identified by its object's and its own name. It may be on another line than before,
+//! and an object may have several instances, whose costs are added. A file keeps only a run's
+//! hottest lines, so a sum over many instances lacks the coldest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,29 +12,30 @@ use serde::Serialize;
 use crate::compare::{WEIGHT_MIN, is_apart, joined, larger};
 use crate::result::{Field, Line, Run};
 
-/// What counts are divided by.
+/// The unit by which counts are divided.
 pub(super) struct Work {
     pub(super) unit: String,
     pub(super) before: f64,
     pub(super) after: f64,
 }
 
-/// Waiting for an object or a field.
+/// The cost of waiting for an object or a field.
 #[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
 pub struct Cost {
-    /// Cycles that loads and read-modify-writes waited, a unit.
+    /// Cycles that loads and read-modify-writes waited, per unit.
     pub cycles: f64,
-    /// Cycles per load that missed, read-modify-writes included; nothing where none did.
+    /// Cycles per load that missed, read-modify-writes included; `None` where no load missed.
     pub cycles_per_load: Option<f64>,
-    /// HITMs, local and remote, a unit.
+    /// HITMs, local and remote, per unit.
     pub hitm: f64,
-    /// Misses a unit.
+    /// Misses per unit.
     pub misses: f64,
-    /// Ownership transfers a unit; of objects alone.
+    /// Ownership transfers per unit; for objects only.
     pub ownership_transfers: Option<f64>,
-    /// The lines of the object that it stands on, in order.
+    /// The lines of the object that hold it, in order.
     pub lines: Vec<u32>,
-    /// How many lines were added up: more than `lines` has where an object has several instances.
+    /// The number of lines that were added up: more than `lines` has where an object has several
+    /// instances.
     pub line_count: usize,
 }
 
@@ -42,19 +44,19 @@ pub struct Cost {
 pub struct Change {
     /// The object.
     pub object: String,
-    /// The field; nothing for the whole object.
+    /// The field; `None` for the whole object.
     pub field: Option<String>,
-    /// In the first file; nothing where it is not on the lines that the file keeps.
+    /// The cost in the first file; `None` where it is not on the lines that the file keeps.
     pub before: Option<Cost>,
-    /// In the second.
+    /// The cost in the second file.
     pub after: Option<Cost>,
-    /// Whether its cycles or its cycles per load differ by more than the threshold, or it stands on other lines, and it is worth a
-    /// look.
+    /// Whether its cycles or its cycles per load differ by more than the threshold, or its lines
+    /// differ, and it is large enough to show.
     pub moved: bool,
 }
 
 impl Work {
-    /// Units that the metric counts in both, if there are any, and seconds otherwise.
+    /// Returns the units that the metric counts in both, if there are any, and seconds otherwise.
     pub(super) fn of(before: &Run, after: &Run) -> Self {
         let units = |run: &Run| run.metric.value * run.simulated_seconds;
         let counts = |run: &Run| units(run).is_finite() && units(run) > 0.0;
@@ -112,10 +114,10 @@ impl Sum {
 
 type Costs = BTreeMap<String, Cost>;
 
-/// Between an object's name and a field's, which neither has.
+/// The separator of an object's name and a field's; neither contains it.
 const BETWEEN: char = '\n';
 
-/// Of objects, and of fields.
+/// Returns the costs of objects, and those of fields.
 fn costs_of(run: &Run, work: f64) -> (Costs, Costs) {
     let (mut objects, mut fields): (BTreeMap<String, Sum>, BTreeMap<String, Sum>) = Default::default();
     for line in &run.lines {
@@ -135,7 +137,7 @@ fn costs_of(run: &Run, work: f64) -> (Costs, Costs) {
     (divided(objects), divided(fields))
 }
 
-/// What waiting for each object, and for each field, cost in both.
+/// Returns the cost of waiting for each object, and for each field, in both.
 pub(super) fn changes(before: &Run, after: &Run, work: &Work, threshold: f64) -> (Vec<Change>, Vec<Change>) {
     let (objects_before, fields_before) = costs_of(before, work.before);
     let (objects_after, fields_after) = costs_of(after, work.after);
@@ -156,7 +158,7 @@ fn changes_of(before: &Costs, after: &Costs, least: f64, threshold: f64) -> Vec<
         let cycles = |cost: Option<&Cost>| cost.map(|cost| cost.cycles);
         let per_load = |cost: Option<&Cost>| cost.and_then(|cost| cost.cycles_per_load);
         let counts = larger(cycles(before), cycles(after)) > least;
-        // Over other numbers of instances' lines, sums are no sums of the same.
+        // Sums over different numbers of instances' lines cannot be compared.
         let kept = |cost: Option<&Cost>| cost.filter(|cost| cost.has_instances()).map(|cost| cost.line_count);
         let same_lines = before.is_none() || after.is_none() || kept(before) == kept(after);
         let apart = same_lines && is_apart(cycles(before), cycles(after), threshold)
@@ -172,20 +174,20 @@ fn changes_of(before: &Costs, after: &Costs, least: f64, threshold: f64) -> Vec<
         }
     };
     let mut changes: Vec<Change> = joined(before, after).map(change).collect();
-    // Names are in order already: equals stay so.
+    // The sort is stable: equal changes stay in order of names.
     changes.sort_by(|a, b| b.difference().abs().total_cmp(&a.difference().abs()));
     changes
 }
 
 impl Change {
-    /// By how many cycles a unit the wait changed; what is not there cost nothing.
+    /// Returns the change of the wait in cycles per unit; a missing cost counts as 0.
     #[must_use]
     pub fn difference(&self) -> f64 {
         let cycles = |cost: &Option<Cost>| cost.as_ref().map_or(0.0, |cost| cost.cycles);
         cycles(&self.after) - cycles(&self.before)
     }
 
-    /// The lines, and where they are others now: `2`, `1 -> 4`, `0,1 -> 0`.
+    /// Returns the lines as text, with a change: `2`, `1 -> 4`, `0,1 -> 0`.
     #[must_use]
     pub fn lines(&self) -> String {
         let named = |cost: &Option<Cost>| cost.as_ref().map_or_else(|| "-".to_owned(), Cost::named_lines);
@@ -200,7 +202,8 @@ impl Cost {
         self.line_count > self.lines.len()
     }
 
-    /// `2`, `0,2,27`, `0-29`, `0..201 (7 lines)`; with how many in all where an object has several instances.
+    /// Returns the lines as text, `2`, `0,2,27`, `0-29` or `0..201 (7 lines)`, with their total
+    /// number where an object has several instances.
     fn named_lines(&self) -> String {
         let Some((first, last)) = self.lines.first().zip(self.lines.last()) else { return "-".to_owned() };
         let is_stretch = (last - first) as usize + 1 == self.lines.len();

@@ -1,4 +1,5 @@
-//! What else differs between two files: whatever could be taken for a change of the program that was meant.
+//! Other differences between two files, which a reader could take for the intended change of the
+//! program.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -6,10 +7,10 @@ use std::fmt::Display;
 use crate::compare::joined;
 use crate::result::{Calibration, Machine, ResultFile, Run};
 
-/// Words of a command, with what follows each, that change no figure.
+/// Options that change no figure, each with the values that follow it.
 const FOR_SHOW: [&str; 3] = ["--lines", "--layout", "--roles"];
 
-/// What differs, a line each.
+/// Returns the differences, one line each.
 pub(super) fn differs(before: &ResultFile, after: &ResultFile, pairs: &[(&Run, &Run)]) -> Vec<String> {
     let mut lines = Vec::new();
     for (file, which) in [(before, "first"), (after, "second")] {
@@ -29,14 +30,14 @@ pub(super) fn differs(before: &ResultFile, after: &ResultFile, pairs: &[(&Run, &
     lines
 }
 
-/// A command's words: those before the first option, then each option with its values.
+/// Returns a command's words: those before the first option, then each option with its values.
 fn grouped(command: &[String]) -> Vec<String> {
     let mut groups: Vec<Vec<String>> = vec![Vec::new()];
     for word in command {
         if word.starts_with("--") {
             groups.push(Vec::new());
         }
-        // Blanks in a word are as a shell would have them.
+        // Words with blanks are quoted as in a shell.
         let word = if word.contains(' ') { format!("'{word}'") } else { word.clone() };
         groups.last_mut().expect("there is one from the start").push(word);
     }
@@ -57,7 +58,7 @@ fn commands(before: &[String], after: &[String]) -> Option<String> {
     (gone != new).then(|| format!("command: {gone} -> {new}"))
 }
 
-/// `name: before -> after` where they differ.
+/// Returns `name: before -> after` where the two differ.
 fn change<T: PartialEq + Display>(name: &str, before: T, after: T) -> Option<String> {
     (before != after).then(|| format!("{name} {before} -> {after}"))
 }
@@ -100,7 +101,7 @@ fn calibrations(before: &[Calibration], after: &[Calibration]) -> Vec<String> {
     lines.collect()
 }
 
-/// What differs between runs that are paired; said once where it is the same for all.
+/// Returns the differences between paired runs, once where they are the same for all.
 fn runs(pairs: &[(&Run, &Run)]) -> Vec<String> {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for (before, after) in pairs {

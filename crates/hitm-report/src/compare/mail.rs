@@ -1,15 +1,16 @@
-//! The comparison in a form for a mail: a screen of a terminal is too much, a table of two hundred columns is unreadable.
+//! The comparison for a mail: shorter than a screen, and narrow enough to be quoted.
 
 use crate::columns::short;
 use crate::compare::text::{figure, percent_of, rank};
 use crate::compare::{Change, Comparison, Cost, Judged, Pair};
 
-/// Lines at most.
+/// The largest number of lines.
 pub(super) const LINES_MAX: usize = 15;
-/// Columns at most: what mailing lists ask for, so that a line still fits when it is quoted twice.
+/// The largest number of columns. Mailing lists ask for it, so that a line still fits when it is
+/// quoted twice.
 pub(super) const WIDTH_MAX: usize = 72;
 
-/// Lines of what differs, and fields, at most; runs have what is left.
+/// The largest number of lines of differences, and of fields; runs have the remaining lines.
 const DIFFERS_MAX: usize = 3;
 const FIELDS_MAX: usize = 3;
 
@@ -35,12 +36,12 @@ pub(super) fn render(comparison: &Comparison) -> String {
     lines.iter().map(|line| format!("{}\n", cut(line.trim_end()))).collect()
 }
 
-/// A path's last part.
+/// Returns a path's last part.
 fn last(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// The first `most` lines, the last of them a count when there are more.
+/// Returns the first `most` lines; the last of them is a count when there are more.
 fn at_most(most: usize, mut lines: Vec<String>, what: &str) -> Vec<String> {
     if lines.len() > most {
         let left = lines.len() - (most - 1);
@@ -50,8 +51,8 @@ fn at_most(most: usize, mut lines: Vec<String>, what: &str) -> Vec<String> {
     lines
 }
 
-/// `worse   cpupri-split: 73936 -> 69602 1/s, -5.9 ±1.9 %; relative -5.4 ±3.0`, without `relative` where that is too long: the
-/// figure that the verdict is from comes first.
+/// Returns `worse   cpupri-split: 73936 -> 69602 1/s, -5.9 ±1.9 %; relative -5.4 ±3.0`, without
+/// `relative` where that is too long. The figure of the verdict comes first.
 fn row(pair: &Pair, with_group: bool) -> String {
     let said = |judged: &Judged| {
         let unit = if judged.unit.is_empty() { String::new() } else { format!(" {}", judged.unit) };
@@ -81,7 +82,7 @@ fn row(pair: &Pair, with_group: bool) -> String {
     line
 }
 
-/// The fields whose cost changed most, each where it did most.
+/// Returns the fields whose cost changed most, each for the run in which it changed most.
 fn fields(pairs: &[&Pair]) -> Vec<String> {
     let mut changes: Vec<(&Pair, &Change)> = Vec::new();
     for pair in pairs {
@@ -114,7 +115,7 @@ fn fields(pairs: &[&Pair]) -> Vec<String> {
     lines
 }
 
-/// At most [`WIDTH_MAX`] characters of a line; the end says that there was more.
+/// Returns at most [`WIDTH_MAX`] characters of a line; the end marks a cut.
 fn cut(line: &str) -> String {
     if line.chars().count() <= WIDTH_MAX {
         return line.to_owned();

@@ -29,7 +29,7 @@ pub(super) fn render(comparison: &Comparison, rows: usize, width: usize) -> Stri
     text
 }
 
-/// Pairs that share a table, in order.
+/// Returns the pairs by table, in order.
 fn groups(comparison: &Comparison) -> Vec<Vec<&Pair>> {
     let mut groups: Vec<Vec<&Pair>> = Vec::new();
     let key = |pair: &Pair| (pair.key.group(), pair.judged[0].name.clone());
@@ -78,7 +78,7 @@ fn judged_cells(pair: &Pair, judged: &Judged) -> Vec<String> {
     vec![number(judged.before), number(judged.after), judged.change(), verdict.to_owned()]
 }
 
-/// A judged figure as it is printed.
+/// Returns a judged figure as text.
 pub(super) fn figure(judged: &Judged, value: f64) -> String {
     match value {
         value if !value.is_finite() => "-".to_owned(),
@@ -88,7 +88,7 @@ pub(super) fn figure(judged: &Judged, value: f64) -> String {
     }
 }
 
-/// What moved in one run: figures, then objects and fields.
+/// Renders the moved figures of one run: figures, then objects and fields.
 fn moved(threshold: f64, pair: &Pair, rows: usize, width: usize) -> String {
     let figures: Vec<&Figure> = pair.figures.iter().filter(|figure| figure.moved).collect();
     let objects: Vec<&Change> = pair.objects.iter().filter(|change| change.moved).collect();
@@ -147,7 +147,7 @@ fn number(figure: &Figure, value: f64) -> String {
     }
 }
 
-/// A count of something a unit of work.
+/// Returns a count per unit of work as text.
 fn count(value: f64) -> String {
     match value.abs() {
         size if size < 9.995 => format!("{value:.2}"),
@@ -156,7 +156,7 @@ fn count(value: f64) -> String {
     }
 }
 
-/// The change in percent of what was before; nothing where there is nothing to compare.
+/// Returns the change in percent of the value before; empty where it cannot be compared.
 pub(super) fn percent_of(before: Option<f64>, after: Option<f64>) -> String {
     match (before, after) {
         (Some(before), Some(after)) if before != 0.0 => format!("{:+.0} %", 100.0 * (after / before - 1.0)),
@@ -213,7 +213,7 @@ fn costs(pair: &Pair, objects: &[&Change], fields: &[&Change], rows: usize, widt
     text
 }
 
-/// The order in which verdicts are read.
+/// Returns the verdict by which pairs are sorted for the reader.
 pub(super) fn rank(pair: &Pair) -> Verdict {
     pair.judged.iter().map(|judged| judged.verdict).min().unwrap_or(Verdict::NotComparable)
 }

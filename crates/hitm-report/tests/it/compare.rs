@@ -1,4 +1,4 @@
-//! Comparisons of files whose answer is known, and what holds for any two.
+//! Comparisons of files with known answers, and properties that hold for any two.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn file(runs: Vec<Run>) -> ResultFile {
     ResultFile { schema: SCHEMA.into(), version: "0.1.0".into(), runs, ..ResultFile::default() }
 }
 
-/// A line of one field, every load of which missed and waited `cycles`.
+/// A line of one field. Every load of it missed and waited `cycles`.
 fn line(object: &str, line: u32, field: &str, misses: u64, cycles: f64) -> Line {
     let text = format!(
         r#"{{"object": "{object}", "line": {line}, "loads": {misses}, "stores": 0, "misses": {misses}, "ownership_transfers": {misses},
@@ -63,7 +63,7 @@ fn compared(before: &ResultFile, after: &ResultFile) -> Comparison {
 
 #[test]
 fn a_difference_counts_beyond_both_intervals_together() {
-    // Intervals of 3 and 4 are 5 together.
+    // Intervals of 3 and 4 combine to 5.
     let check = |better: &str, after: f64, expect: Verdict| {
         let of = |value: f64, interval: f64| {
             let mut run = run("all", value, interval);
@@ -92,14 +92,14 @@ fn what_has_no_interval_decides_nothing() {
     assert!(!comparison.is_worse());
     assert!(comparison.pairs[0].figures.iter().any(|figure| figure.name == "kernel_share" && figure.moved));
     assert!(comparison.pairs[0].fields[0].moved);
-    // A metric without an interval neither.
+    // A metric without an interval is not judged either.
     let without = compared(&file(vec![run("all", 100.0, f64::NAN)]), &file(vec![run("all", 1.0, f64::NAN)]));
     assert_eq!(without.verdicts, BTreeMap::from([(Verdict::NotComparable, 1)]));
 }
 
 #[test]
 fn counts_are_a_unit_of_work() {
-    // Twice as long and half as fast: as many frames, twice the misses.
+    // Twice as long and half as fast: the same number of frames, twice the misses.
     let before = Run { lines: vec![line("o", 1, "f", 400, 50.0)], ..run("all", 100.0, 1.0) };
     let after = Run { simulated_seconds: 4.0, lines: vec![line("o", 4, "f", 800, 50.0)], ..run("all", 50.0, 1.0) };
     let comparison = compared(&file(vec![before]), &file(vec![after]));
@@ -171,7 +171,7 @@ fn a_relative_that_fell_because_the_baseline_gained_says_so() {
     .assert_debug_eq(&comparison.pairs[1].notes);
 }
 
-/// Two files with something of everything.
+/// Two files with entries of every kind.
 fn rich() -> (ResultFile, ResultFile) {
     let machine = |hop: f64| Machine {
         name: "core:4".into(),

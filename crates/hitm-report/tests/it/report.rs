@@ -1,4 +1,4 @@
-//! Reports that a program makes of a machine's results.
+//! Reports that a program makes from a machine's results.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,8 @@ described! {
     }
 }
 
-/// Two objects with names of the caller's on a machine of two packages; the CPUs write to both.
+/// Two objects with names given by the caller, on a machine of two packages; the CPUs write to
+/// both.
 fn results() -> Results {
     let topology = Arc::new(hitm_topology::parse("pack:2 l3:1 core:2 pu:1").expect("a machine"));
     let costs = Costs::of(&topology, CostSet::Linux);

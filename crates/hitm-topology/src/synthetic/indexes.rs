@@ -1,4 +1,4 @@
-//! OS indices of a level: given one by one, or by the order in which to count over the levels above.
+//! OS indices of a level: a list, or an order of counting over the levels above.
 
 use super::kind;
 use super::scan::{IndexText, Level};
@@ -12,7 +12,7 @@ struct Loop {
     count: usize,
 }
 
-/// The OS index of each of the `total` objects of a level, in the order of the machine.
+/// Returns the OS index of each of the `total` objects of a level, in the order of the machine.
 ///
 /// `above` are the levels above this one, the machine first.
 pub(super) fn resolve(
@@ -50,13 +50,13 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    /// An error at `part`, which is a piece of the attribute's own text.
+    /// Returns an error at `part`, which is a piece of the attribute's own text.
     fn fail<T>(&self, part: &str, cause: impl Into<String>, remedy: &str) -> Result<T, Error> {
         let inside = (part.as_ptr() as usize).wrapping_sub(self.indexes.text.as_ptr() as usize);
         Err(Error::new(self.input, Place::Offset(self.indexes.offset + inside), cause, remedy))
     }
 
-    /// `0,2,1,3`
+    /// Reads a list such as `0,2,1,3`.
     fn list(&self) -> Result<Vec<u32>, Error> {
         let mut values = Vec::new();
         for part in self.indexes.text.split(',') {
@@ -81,7 +81,7 @@ impl<'a> Resolver<'a> {
         Ok(values)
     }
 
-    /// `4*2:1*4`
+    /// Reads loops such as `4*2:1*4`.
     fn loops(&self) -> Result<Vec<Loop>, Error> {
         let mut loops = Vec::new();
         for part in self.indexes.text.split(':') {
@@ -96,7 +96,7 @@ impl<'a> Resolver<'a> {
         Ok(loops)
     }
 
-    /// `numa:core`
+    /// Reads types such as `numa:core`.
     fn types(&self, above: &[Level<'_>]) -> Result<Vec<Loop>, Error> {
         let mut chosen: Vec<usize> = Vec::new();
         for part in self.indexes.text.split(':') {

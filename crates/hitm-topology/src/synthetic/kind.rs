@@ -1,9 +1,9 @@
 //! The types of levels.
 
-/// What the objects of a level are.
+/// The type of a level's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Groups, tiles and modules: nothing that this crate has a name for.
+    /// Groups, tiles and modules, which have no counterpart in this crate.
     Group,
     Package,
     Die,
@@ -21,10 +21,10 @@ const L2: Kind = Kind::Cache { level: 2, instruction: false };
 const L1: Kind = Kind::Cache { level: 1, instruction: false };
 const L1I: Kind = Kind::Cache { level: 1, instruction: true };
 
-/// The shortest abbreviation that hwloc takes.
+/// The shortest abbreviation that hwloc accepts.
 const ABBREVIATION_MIN: usize = 2;
 
-/// The type that a name or its abbreviation stands for.
+/// Returns the type of a name or its abbreviation.
 pub(super) fn by_name(name: &str) -> Option<Kind> {
     let name = name.to_ascii_lowercase();
     let is = |word: &str| name.len() >= ABBREVIATION_MIN && word.starts_with(&name);
@@ -45,12 +45,12 @@ pub(super) fn by_name(name: &str) -> Option<Kind> {
     }
 }
 
-/// `group0`, `group12`: hwloc numbers groups by their depth.
+/// Whether a name is like `group0` or `group12`: hwloc numbers groups by their depth.
 fn is_numbered_group(name: &str) -> bool {
     name.strip_prefix("group").is_some_and(|digits| digits.len() <= 4 && digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `l1`, `l3u`, `l1icache` and so on; in lower case.
+/// Returns the cache of a name like `l1`, `l3u` or `l1icache`, in lower case.
 fn cache(name: &str) -> Option<Kind> {
     let rest = name.strip_prefix('l')?;
     let level = rest.chars().next()?.to_digit(10)?;
@@ -67,10 +67,11 @@ fn cache(name: &str) -> Option<Kind> {
     (levels.contains(&level) && "cache".starts_with(rest)).then_some(Kind::Cache { level, instruction })
 }
 
-/// The types of levels written as bare numbers, from the outermost to the one above the PUs.
+/// Returns the types of levels written as bare numbers, from the outermost to the one above the
+/// PUs.
 ///
-/// hwloc fills the available levels in this order of importance: a node (unless nodes are attached), a package, a core,
-/// L2, L1, L3, L1i, groups.
+/// hwloc fills the available levels in this order of importance: a node (unless nodes are
+/// attached), a package, a core, L2, L1, L3, L1i, groups.
 pub(super) fn by_count(levels: usize, nodes_attached: bool) -> Vec<Kind> {
     let mut left = levels;
     let mut take = |most: usize| {

@@ -1,6 +1,7 @@
 //! hwloc synthetic strings: a machine in one line, such as `pack:2 l3:3 core:40 pu:2`.
 //!
-//! What is read (hwloc's documentation, page "Synthetic topologies", and what its 2.9 release accepts):
+//! The grammar (hwloc's documentation, page "Synthetic topologies", and the inputs that its 2.9
+//! release accepts):
 //!
 //! ```text
 //! string    = [attributes] { level | attached }
@@ -15,12 +16,13 @@
 //! types     = type { ":" type }                  the level above over which to count first, then next
 //! ```
 //!
-//! Levels without types get hwloc's: in this order of importance a node, a package, a core, up to four caches, groups.
-//! Without nodes the machine is one node. Sizes are checked and not used. The last level is `pu`; where it is missing,
-//! each object of the last level has one (hwloc refuses that).
+//! Levels without types get hwloc's: in this order of importance a node, a package, a core, up to
+//! four caches, groups. Without nodes the machine is one node. Sizes are checked and not used. The
+//! last level is `pu`; where it is missing, each object of the last level has one (hwloc refuses
+//! that).
 //!
-//! Refused although hwloc takes it: numbers in hexadecimal or octal, two levels of the same cache, indexes that hwloc
-//! would ignore with a warning.
+//! These inputs are refused although hwloc accepts them: numbers in hexadecimal or octal, two
+//! levels of the same cache, indexes that hwloc would ignore with a warning.
 //!
 //! - `scan`: text to levels;
 //! - `kind`: the names of types, and the types of levels that have none;
@@ -36,7 +38,7 @@ mod write;
 
 pub(crate) use read::read;
 
-/// Whether a text can be meant as a synthetic string.
+/// Whether a text can be a synthetic string.
 pub(crate) fn looks_like_one(text: &str) -> bool {
     text.contains(':') || text.trim_ascii_start().starts_with(|c: char| c.is_ascii_digit() || c == '(' || c == '[')
 }

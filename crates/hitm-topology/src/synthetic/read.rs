@@ -8,7 +8,7 @@ use crate::error::{Error, Place};
 use crate::limits::{MAX_NODES, MAX_OS_INDEX};
 use crate::topology::Topology;
 
-/// The machine that a synthetic string describes.
+/// Returns the machine that a synthetic string describes.
 pub(crate) fn read(text: &str) -> Result<Topology, Error> {
     let mut scanned = scan(text)?;
     settle_kinds(text, &mut scanned)?;
@@ -43,7 +43,7 @@ fn settle_kinds(text: &str, scanned: &mut Scanned<'_>) -> Result<(), Error> {
     }
     last.kind.get_or_insert(Kind::Pu);
     if last.kind != Some(Kind::Pu) {
-        // What hwloc refuses for want of a `pu:1`.
+        // hwloc refuses a string without the last `pu:1`.
         let (offset, total) = (text.len(), last.total);
         scanned.levels.push(Level { offset, kind: Some(Kind::Pu), total, indexes: None, attached: 0 });
     }
@@ -66,7 +66,7 @@ fn settle_kinds(text: &str, scanned: &mut Scanned<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The levels by what this crate calls them.
+/// The levels by their meaning in this crate.
 struct Machine<'a> {
     pus: usize,
     pu_indexes: Option<Vec<u32>>,
@@ -129,7 +129,7 @@ fn check_nodes(text: &str, offset: usize, nodes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// The L3 level, else the highest of the other data and unified caches.
+/// Returns the L3 level, else the highest of the other data and unified caches.
 fn llc_level<'a>(levels: &'a [Level<'a>]) -> Option<&'a Level<'a>> {
     let rank = |level: &&Level<'_>| match level.kind {
         Some(Kind::Cache { level: 3, instruction: false }) => Some(u32::MAX),
@@ -139,20 +139,22 @@ fn llc_level<'a>(levels: &'a [Level<'a>]) -> Option<&'a Level<'a>> {
     levels.iter().filter(|level| rank(level).is_some()).max_by_key(rank)
 }
 
-/// The innermost level with attached nodes, and for each of its objects the lowest OS index of a node attached to it.
+/// Returns the innermost level with attached nodes, and for each of its objects the lowest OS index
+/// of a node attached to it.
 fn attached_nodes<'a>(text: &str, scanned: &'a Scanned<'a>) -> Result<Option<(&'a Level<'a>, Vec<u32>)>, Error> {
     let Some(innermost) = scanned.levels.iter().rposition(|level| level.attached > 0) else {
         return Ok(None);
     };
     let total = scanned.nodes_attached;
     let indexes = match scanned.attached_indexes {
-        // Counting over levels is about one level, and these nodes are of several.
+        // Counting over levels applies to one level, and these nodes belong to several.
         Some(indexes) => indexes::resolve(text, indexes, total, &[])?,
         None => (0..total as u32).collect(),
     };
     debug_assert!(indexes.iter().all(|&index| index <= MAX_OS_INDEX));
     let level = &scanned.levels[innermost];
-    // Nodes are numbered object by object, those attached further inside before those of the object itself.
+    // Nodes are numbered object by object, those attached further inside before those of the object
+    // itself.
     let mut nodes = vec![u32::MAX; level.total];
     let mut next = 0;
     for (object, node) in nodes.iter_mut().enumerate() {

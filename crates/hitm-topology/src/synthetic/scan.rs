@@ -7,14 +7,14 @@ use crate::limits::{MAX_CPUS, MAX_NODES, MAX_SYNTHETIC_LEVELS};
 /// One level, the machine itself being the first.
 #[derive(Debug)]
 pub(super) struct Level<'a> {
-    /// Where it begins.
+    /// The offset at which it begins.
     pub(super) offset: usize,
     /// `None` while it is a bare number, and for the machine.
     pub(super) kind: Option<Kind>,
-    /// How many of its objects the whole machine has.
+    /// The number of its objects in the whole machine.
     pub(super) total: usize,
     pub(super) indexes: Option<IndexText<'a>>,
-    /// How many nodes are attached to each of its objects.
+    /// The number of nodes attached to each of its objects.
     pub(super) attached: usize,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct IndexText<'a> {
 #[derive(Debug)]
 pub(super) struct Scanned<'a> {
     pub(super) levels: Vec<Level<'a>>,
-    /// hwloc keeps one list for all attached nodes, and of several the last.
+    /// hwloc keeps one list for all attached nodes, the last of several.
     pub(super) attached_indexes: Option<IndexText<'a>>,
-    /// Over all levels.
+    /// The number of attached nodes over all levels.
     pub(super) nodes_attached: usize,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The longest run of bytes that fit, which are ASCII.
+    /// Takes the longest run of bytes that fit, which are ASCII.
     fn take_while(&mut self, fits: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         while self.peek().is_some_and(|b| b.is_ascii() && fits(b)) {
@@ -86,7 +86,7 @@ impl<'a> Scanner<'a> {
         &self.text[start..self.at]
     }
 
-    /// The next few characters, to say what stands where something else should.
+    /// Returns the next few characters, to name the unexpected text.
     fn found(&self) -> String {
         match self.text[self.at..].split_ascii_whitespace().next() {
             Some(_) if self.peek().is_some_and(|b| b.is_ascii_whitespace()) => "a blank".to_string(),
@@ -117,7 +117,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A number from 1, whatever its size.
+    /// Reads a number from 1, of any size.
     fn count(&mut self) -> Result<usize, Error> {
         let offset = self.at;
         let digits = self.take_while(|b| b.is_ascii_digit());
@@ -191,7 +191,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// What stands in parentheses: the value of `indexes`, and sizes that are checked and dropped.
+    /// Reads the attributes in parentheses: the value of `indexes`, and sizes that are checked and
+    /// dropped.
     fn attributes(&mut self, kind: Option<Kind>) -> Result<Option<IndexText<'a>>, Error> {
         self.at += 1;
         let mut indexes = None;
@@ -237,7 +238,7 @@ impl<'a> Scanner<'a> {
 
 const TYPE_REMEDY: &str = "use `package`, `die`, `numanode`, `group`, `l1` to `l5`, `core` or `pu`";
 
-/// `4096`, `32kB`, `16GiB` and so on.
+/// Whether a text is an amount like `4096`, `32kB` or `16GiB`.
 fn is_amount(text: &str) -> bool {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit()).to_ascii_lowercase();
     let units = ["", "kb", "kib", "mb", "mib", "gb", "gib", "tb", "tib"];

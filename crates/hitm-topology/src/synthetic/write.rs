@@ -3,10 +3,12 @@
 use crate::topology::{Partition, Topology};
 
 impl Topology {
-    /// The hwloc synthetic string of this machine, which [`parse`](crate::parse()) and hwloc's own tools read.
+    /// Returns the hwloc synthetic string of this machine, which [`parse`](crate::parse()) and
+    /// hwloc's own tools read.
     ///
-    /// `None` unless the machine is regular: every package has as many LLCs, every LLC as many cores, every core as
-    /// many threads, and nodes are nested in that order. Distances and names are not part of such strings.
+    /// `None` unless the machine is regular: every package has the same number of LLCs, every LLC
+    /// the same number of cores, every core the same number of threads, and nodes are nested in
+    /// that order. Distances and names are not part of such strings.
     pub fn to_synthetic(&self) -> Option<String> {
         let order = self.tree_order();
         let mut levels =
@@ -15,7 +17,8 @@ impl Topology {
         if !partitions.iter().all(|partition| is_regular(partition, &order)) {
             return None;
         }
-        // Where nodes and another level have as many parts, they are the same parts: memory is attached to it.
+        // Where nodes and another level have equally many parts, they are the same parts: memory is
+        // attached to that level.
         let attached = levels.iter().position(|&(_, total)| total == self.nodes());
         if attached.is_none() && self.nodes() > 1 {
             let at = levels.iter().position(|&(_, total)| total > self.nodes())?;
@@ -45,7 +48,8 @@ impl Topology {
         Some(text)
     }
 
-    /// The CPUs' indices in the order of a tree of packages, nodes and LLCs, cores and threads.
+    /// Returns the CPUs' indices in the order of a tree of packages, nodes and LLCs, cores and
+    /// threads.
     fn tree_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.cpus()).collect();
         let nodes_outside = self.nodes() < self.packages();
@@ -62,7 +66,7 @@ impl Topology {
     }
 }
 
-/// Whether all parts have one size and each is a run of the order.
+/// Whether all parts have one size and each is a contiguous run of the order.
 fn is_regular(partition: &Partition, order: &[usize]) -> bool {
     let mut part_of = vec![0; order.len()];
     for part in 0..partition.len() {
@@ -75,14 +79,16 @@ fn is_regular(partition: &Partition, order: &[usize]) -> bool {
         && order.chunks(size).all(|chunk| chunk.iter().all(|&cpu| part_of[cpu] == part_of[chunk[0]]))
 }
 
-/// The attribute for these OS indices, adjacent repetitions counted once; empty when they count up from 0.
+/// Returns the attribute for these OS indices, with adjacent repetitions counted once; empty when
+/// they count up from 0.
 fn indexes(values: impl Iterator<Item = u32>) -> String {
     let mut values: Vec<u32> = values.collect();
     values.dedup();
     if values.iter().enumerate().all(|(at, &value)| value as usize == at) {
         return String::new();
     }
-    // Where siblings are the same distance apart, as on most servers, two loops say it: first all first threads.
+    // Where siblings have a constant distance, as on most servers, two loops suffice: first all
+    // first threads.
     let stride = values.get(1).map_or(0, |&second| second as usize);
     if stride > 1 && values.len().is_multiple_of(stride) {
         let threads = values.len() / stride;

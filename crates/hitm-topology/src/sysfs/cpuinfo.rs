@@ -1,4 +1,5 @@
-//! The processor, as `/proc/cpuinfo` has it on x86. Other architectures write other keys, and it stays unknown.
+//! The processor, from `/proc/cpuinfo` on x86. Other architectures write other keys, and the
+//! processor stays unknown.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use crate::family::PartialFamily;
 use crate::file::read_front;
 use crate::limits::MAX_CPUINFO_BYTES;
 
-/// What the first CPU is.
+/// The processor of the first CPU.
 #[derive(Default)]
 pub(super) struct Processor {
     pub(super) model: Option<String>,

@@ -9,9 +9,9 @@ use crate::draft::DraftCpu;
 use crate::error::{Error, quote};
 use crate::limits::MAX_CPUS;
 
-/// Every used CPU with its package, core and LLC; nodes are still 0.
+/// Returns every used CPU with its package, core and LLC; nodes are still 0.
 ///
-/// Sets of siblings are compared over the CPUs that are online, whether they are used or not.
+/// Sets of siblings are compared over the online CPUs, used or not.
 pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Vec<DraftCpu>, Error> {
     if used.len() > MAX_CPUS {
         return dump.fail("cpu/online", format!("{} CPUs are more than {MAX_CPUS}", used.len()));
@@ -40,7 +40,7 @@ pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Ve
     Ok(cpus)
 }
 
-/// What a part is known by.
+/// The key of a part.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Siblings(u32),
@@ -60,17 +60,17 @@ impl Keys {
     }
 }
 
-/// Checks that CPUs which say that they share something all say the same.
+/// Checks that CPUs with a common part all describe it equally.
 #[derive(Default)]
 struct Agreement {
-    /// By the lowest CPU of each set. The sets are disjoint.
+    /// The sets by their lowest CPU. The sets are disjoint.
     sets: BTreeMap<u32, CpuSet>,
     /// The lowest CPU of the set, by member.
     lowest: BTreeMap<u32, u32>,
 }
 
 impl Agreement {
-    /// The lowest CPU of the set in which `cpu` says it is, if it says so.
+    /// Returns the lowest CPU of the set to which `cpu` belongs by its own file, if it has one.
     fn part(
         &mut self,
         dump: &Dump<'_>,
@@ -86,7 +86,7 @@ impl Agreement {
         if self.sets.get(&first) == Some(&set) {
             return Ok(Some(first));
         }
-        // A new set: none of its members may be in another one.
+        // None of the members of a new set may be in another one.
         for member in set.iter() {
             if let Some(other) = self.lowest.insert(member, first) {
                 return dump.fail(&file, format!("CPUs {other} and {cpu} disagree about who shares it"));
@@ -97,7 +97,7 @@ impl Agreement {
     }
 }
 
-/// The package of every CPU, under any number; `None` when no CPU has one.
+/// Returns the package of every CPU, under any number; `None` when no CPU has one.
 fn packages(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Option<BTreeMap<u32, u32>>, Error> {
     let mut sets = Agreement::default();
     let mut known = BTreeMap::new();
@@ -116,7 +116,7 @@ fn packages(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Option<BT
     }
 }
 
-/// The lowest CPU of the package, else the package's id.
+/// Returns the lowest CPU of the package, else the package's id.
 fn package(dump: &Dump<'_>, cpu: u32, sets: &mut Agreement, online: &CpuSet) -> Result<Option<u32>, Error> {
     let topology = format!("cpu/cpu{cpu}/topology");
     let files = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
@@ -131,13 +131,13 @@ fn siblings(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error
     dump.first_set(&format!("cpu/cpu{cpu}/topology"), &files)
 }
 
-/// The core's id, unique within a die, and the die's, unique within a package.
+/// Returns the core's id, unique within a die, and the die's, unique within a package.
 fn core_id(dump: &Dump<'_>, cpu: u32) -> Result<Option<(u32, u32)>, Error> {
     let die = dump.number(&format!("cpu/cpu{cpu}/topology/die_id"))?.unwrap_or(0);
     Ok(dump.number(&format!("cpu/cpu{cpu}/topology/core_id"))?.map(|core| (die, core)))
 }
 
-/// Who shares the L3 of a CPU, else its highest data or unified cache.
+/// Returns the CPUs that share the L3 of a CPU, else its highest data or unified cache.
 fn last_level_cache(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error> {
     let mut caches: Vec<(u32, String)> = Vec::new();
     for index in dump.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {

@@ -1,4 +1,4 @@
-//! Where in a directory the files are, and how they are read.
+//! Locates and reads the files of a dump.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use crate::file::{Content, describe, name_of, read_text};
 use crate::limits::{MAX_OS_INDEX, MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
-/// The most entries of a directory that are looked at: four times the CPUs it could be about.
+/// The largest number of directory entries that are read: four times the possible CPUs.
 const ENTRIES_MAX: usize = 4 * (MAX_OS_INDEX as usize + 1);
 
-/// The machine that a dumped tree describes.
+/// Returns the machine that a dumped tree describes.
 pub(crate) fn read_dump(path: &str) -> Result<Topology, Error> {
     let directory = Path::new(path);
     let below = ["sys/devices/system", "devices/system", ""].map(|below| directory.join(below));
@@ -39,21 +39,21 @@ pub(crate) fn read_dump(path: &str) -> Result<Topology, Error> {
     dump.topology(name_of(path), "Linux sysfs dump".to_string())
 }
 
-/// Whether the directory is the `cpu` of its parent, so that `../node` is about the same machine.
+/// Whether the directory is the `cpu` of its parent, so that `../node` describes the same machine.
 fn is_named_cpu(directory: &Path) -> bool {
     fs::canonicalize(directory).is_ok_and(|path| path.file_name().is_some_and(|name| name == "cpu"))
 }
 
 /// A tree of files about one machine.
 pub(super) struct Dump<'a> {
-    /// What it is called in errors.
+    /// The name of the input in errors.
     pub(super) input: &'a str,
     /// The directory with `cpu` and `node`.
     pub(super) system: PathBuf,
     pub(super) cpuinfo: PathBuf,
-    /// The CPUs that may be used, where it is not all of them.
+    /// The CPUs that may be used; `None` for all.
     pub(super) allowed: Option<CpuSet>,
-    /// How many bytes may still be read.
+    /// The number of bytes that may still be read.
     pub(super) budget: Cell<usize>,
 }
 
@@ -108,7 +108,7 @@ impl Dump<'_> {
         Ok(online)
     }
 
-    /// The N of all directories `KIND/PREFIXN`; none if there is no such directory.
+    /// Returns the N of all directories `KIND/PREFIXN`; none if there is no such directory.
     pub(super) fn numbered(&self, kind: &str, prefix: &str) -> Result<BTreeSet<u32>, Error> {
         let mut found = BTreeSet::new();
         let Ok(entries) = fs::read_dir(self.system.join(kind)) else { return Ok(found) };
@@ -137,7 +137,7 @@ impl Dump<'_> {
         Ok(found)
     }
 
-    /// The text of a file below the system directory; `None` if there is none.
+    /// Returns the text of a file below the system directory; `None` if there is none.
     pub(super) fn text(&self, file: &str) -> Result<Option<String>, Error> {
         match read_text(&self.system.join(file), MAX_SYSFS_BYTES) {
             Content::Text(mut text) => match self.budget.get().checked_sub(text.len()) {
@@ -156,20 +156,20 @@ impl Dump<'_> {
         }
     }
 
-    /// The set that a file lists, as in `0-3,8`.
+    /// Returns the set that a file lists, as in `0-3,8`.
     pub(super) fn list(&self, file: &str) -> Result<Option<CpuSet>, Error> {
         let text = self.text(file)?;
         text.map(|text| CpuSet::from_list(&text).or_else(|cause| self.fail(file, cause))).transpose()
     }
 
-    /// The set of a file that is a bitmap, as in `00000000,0000010f`.
+    /// Returns the set of a bitmap file, as in `00000000,0000010f`.
     fn mask(&self, file: &str) -> Result<Option<CpuSet>, Error> {
         let text = self.text(file)?;
         text.map(|text| CpuSet::from_mask(&text).or_else(|cause| self.fail(file, cause))).transpose()
     }
 
-    /// The set of the first of these files that exists and is not empty, and that file's name. Files with `list` in
-    /// their name are lists, others bitmaps.
+    /// Returns the set of the first of these files that exists and is not empty, and that file's
+    /// name. Files with `list` in their name are lists, others bitmaps.
     pub(super) fn first_set(&self, directory: &str, files: &[&str]) -> Result<Option<(String, CpuSet)>, Error> {
         for name in files {
             let file = format!("{directory}/{name}");
@@ -181,7 +181,7 @@ impl Dump<'_> {
         Ok(None)
     }
 
-    /// The number that a file holds; `None` if there is no file, or it says -1 for "unknown".
+    /// Returns the number in a file; `None` if there is no file, or it has -1 for "unknown".
     pub(super) fn number(&self, file: &str) -> Result<Option<u32>, Error> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         match text.trim_ascii().parse::<i64>() {

@@ -1,6 +1,7 @@
-//! Linux's own description of a machine: `/sys/devices/system/{cpu,node}`, here or in a dumped copy.
+//! Linux's own description of a machine: `/sys/devices/system/{cpu,node}`, here or in a dumped
+//! copy.
 //!
-//! What is read, and what stands in for a missing piece:
+//! The facts, their files, and the replacement of a missing file:
 //!
 //! | fact | files | else |
 //! |---|---|---|
@@ -13,11 +14,12 @@
 //! | distances | `node/nodeN/distance` | none |
 //! | processor | `proc/cpuinfo` beside `sys`, its first entry | unknown |
 //!
-//! A fact that only some CPUs have, or on which two CPUs disagree, is refused: it is no fact. Lists may name offline
-//! CPUs, which are passed over. Empty lists and an id of -1 are no facts either: Linux writes them where it does not know.
+//! A fact that only some CPUs have, or on which two CPUs disagree, is refused. Lists may name
+//! offline CPUs, which are ignored. Empty lists and an id of -1 count as missing: Linux writes them
+//! for unknown values.
 //!
 //! - `this`: the running machine, less the CPUs on which the process may not run;
-//! - `dump`: where in a directory the files are, and how they are read;
+//! - `dump`: locates and reads the files of a directory;
 //! - `cpus`: packages, cores and LLCs;
 //! - `nodes`: nodes and distances;
 //! - `cpuinfo`: the processor.

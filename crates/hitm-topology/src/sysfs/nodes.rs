@@ -33,7 +33,7 @@ pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, cpus: &mut [DraftCpu]) -> Res
     for cpu in cpus {
         cpu.node = match node_of.get(&cpu.os_index) {
             Some(&node) => node,
-            // A node whose memory is offline is not listed, and its CPUs still link to it.
+            // A node with offline memory is not listed, but its CPUs still link to it.
             None => match dump.numbered(&format!("cpu/cpu{}", cpu.os_index), "node")?.first() {
                 Some(&node) => node,
                 None => return dump.fail("node", format!("CPU {} is in no node while others are", cpu.os_index)),
@@ -43,7 +43,7 @@ pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, cpus: &mut [DraftCpu]) -> Res
     distances(dump, &nodes)
 }
 
-/// The matrix, one row a file; `None` unless every node has its row.
+/// Returns the matrix, one row per file; `None` unless every node has its row.
 fn distances(dump: &Dump<'_>, nodes: &BTreeSet<u32>) -> Result<Option<NodeDistances>, Error> {
     let mut values = Vec::with_capacity(nodes.len() * nodes.len());
     for node in nodes {

@@ -10,7 +10,7 @@ use crate::file::read_front;
 use crate::limits::{MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
-/// The machine on which the program runs, as far as this process may use it.
+/// Returns the machine on which the program runs, restricted to the CPUs that this process may use.
 pub(crate) fn read_this() -> Result<Topology, Error> {
     let system = Path::new("/sys/devices/system");
     if !system.join("cpu").is_dir() {
@@ -27,9 +27,11 @@ pub(crate) fn read_this() -> Result<Topology, Error> {
     dump.topology("this".to_string(), "Linux sysfs of this machine".to_string())
 }
 
-/// The CPUs on which the process may run: its affinity mask, which cgroups narrow too. `None` where Linux does not say.
+/// Returns the CPUs on which the process may run: its affinity mask, which cgroups narrow too.
+/// `None` where Linux does not report it.
 ///
-/// The mask of the main thread, which others inherit: a thread that has pinned itself describes the same machine.
+/// This is the mask of the main thread, which other threads inherit: a thread that has pinned
+/// itself describes the same machine.
 fn affinity() -> Option<CpuSet> {
     let status = read_front(Path::new("/proc/self/status"), MAX_SYSFS_BYTES)?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;

@@ -1,4 +1,4 @@
-//! What an element says about itself.
+//! The attributes of an element.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -10,10 +10,11 @@ use crate::cpu_set::CpuSet;
 use crate::error::{one_line, quote};
 use crate::limits::MAX_OS_INDEX;
 
-/// The most attributes of an element: hwloc's objects have up to 25. Looking one up is a linear search.
+/// The largest number of attributes of an element: hwloc's objects have up to 25. A look-up is a
+/// linear search.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// What is wrong with an element: the cause and what to do, for a message.
+/// A fault of an element: the cause and the remedy, for a message.
 pub(super) type Fault = (String, String);
 
 /// The attributes of one element, decoded.
@@ -23,10 +24,11 @@ pub(super) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// `element` is the element's name, as it is called in messages.
+    /// Reads the attributes; `element` is the element's name in messages.
     pub(super) fn read(element: &'a str, start: &'a BytesStart<'_>) -> Result<Attributes<'a>, Fault> {
         let mut pairs = Vec::new();
-        // Without checks: those for repetition compare all with all before the number of attributes is known.
+        // Without checks: those for repetition compare all with all before the number of attributes
+        // is known.
         for attribute in start.attributes().with_checks(false) {
             let broken = |error: &dyn std::fmt::Display| {
                 let cause =
@@ -58,14 +60,14 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The value as a number; `what` says which numbers are meant.
+    /// Returns the value as a number; `what` describes the expected numbers.
     pub(super) fn number<T: FromStr>(&self, name: &str, what: &str) -> Result<Option<T>, Fault> {
         self.get(name)
             .map(|text| text.trim_ascii().parse().map_err(|_| self.wrong(name, &format!("is not {what}"))))
             .transpose()
     }
 
-    /// The value as the OS index of a CPU or node.
+    /// Returns the value as the OS index of a CPU or node.
     pub(super) fn os_index(&self, name: &str) -> Result<u32, Fault> {
         self.require(name)?;
         let what = format!("a number up to {MAX_OS_INDEX}");
@@ -85,5 +87,5 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// What helps against most broken files.
+/// The remedy for most broken files.
 pub(super) const EXPORT_AGAIN: &str = "export the file again with `lstopo FILE.xml`";

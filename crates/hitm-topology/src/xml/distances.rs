@@ -6,28 +6,30 @@ use crate::draft::NodeDistances;
 use crate::error::quote;
 use crate::limits::MAX_NODES;
 
-/// Bit of `kind` in format 2: the values are latencies (`HWLOC_DISTANCES_KIND_MEANS_LATENCY`, hwloc/distances.h).
+/// Bit of `kind` in format 2: the values are latencies (`HWLOC_DISTANCES_KIND_MEANS_LATENCY`,
+/// hwloc/distances.h).
 const KIND_LATENCY: u32 = 1 << 2;
 
-/// A matrix while it is read.
+/// A matrix that is being read.
 pub(super) struct Matrix {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(super) offset: usize,
     objects: usize,
     rows: Rows,
     values: Vec<f64>,
 }
 
-/// Which objects the rows and columns stand for.
+/// The objects of the rows and columns.
 enum Rows {
-    /// Format 1: all objects of a depth of the tree, in the order of the file. Values are multiples of `base`.
+    /// Format 1: all objects of a depth of the tree, in the order of the file. Values are multiples
+    /// of `base`.
     Depth { depth: usize, base: f64 },
     /// Format 2 and 3: these nodes, by `os_index` or by `gp_index`.
     Nodes { indexes: Vec<u64>, by_os_index: bool, named: bool },
 }
 
 impl Matrix {
-    /// Format 1: `depth` is that of the object around.
+    /// Begins a matrix of format 1; `depth` is that of the enclosing object.
     pub(super) fn of_depth(attributes: &Attributes<'_>, offset: usize, depth: usize) -> Result<Option<Matrix>, Fault> {
         let objects = objects(attributes)?;
         attributes.require("relative_depth")?;
@@ -38,7 +40,7 @@ impl Matrix {
         Ok((objects <= MAX_NODES).then_some(Matrix { offset, objects, rows, values: Vec::new() }))
     }
 
-    /// Format 2 and 3: `None` when it is about something else than latencies between nodes.
+    /// Begins a matrix of format 2 or 3; `None` when it has no latencies between nodes.
     pub(super) fn of_type(attributes: &Attributes<'_>, offset: usize) -> Result<Option<Matrix>, Fault> {
         attributes.require("kind")?;
         let kind: u32 = attributes.number("kind", "a number")?.unwrap_or(0);
@@ -65,14 +67,14 @@ impl Matrix {
         Ok(Some(Matrix { offset, objects, rows, values: Vec::new() }))
     }
 
-    /// One value of format 1.
+    /// Adds one value of format 1.
     pub(super) fn push_latency(&mut self, attributes: &Attributes<'_>) -> Result<(), Fault> {
         attributes.require("value")?;
         let value = attributes.number("value", "a number")?.unwrap_or(f64::NAN);
         self.push_value(value)
     }
 
-    /// Some values of format 2, separated by blanks.
+    /// Adds values of format 2, separated by blanks.
     pub(super) fn push_values(&mut self, text: &str) -> Result<(), Fault> {
         for word in text.split_ascii_whitespace() {
             let value = word
@@ -91,7 +93,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Some indices of format 2, separated by blanks.
+    /// Adds indices of format 2, separated by blanks.
     pub(super) fn push_indexes(&mut self, text: &str) -> Result<(), Fault> {
         for word in text.split_ascii_whitespace() {
             let index = word
@@ -110,7 +112,8 @@ impl Matrix {
         format!("the distance matrix has more {what} than the {most} of {} objects", self.objects)
     }
 
-    /// How well the matrix suits the question for distances between all nodes; `None` if it does not answer it.
+    /// Returns the suitability of the matrix as distances between all nodes; `None` if it is
+    /// unsuitable.
     pub(super) fn rank(&self, nodes: &[Node]) -> Option<u32> {
         match &self.rows {
             Rows::Depth { depth, .. } => {
@@ -121,7 +124,7 @@ impl Matrix {
         }
     }
 
-    /// The matrix by the nodes' OS indices.
+    /// Returns the matrix by the nodes' OS indices.
     pub(super) fn finish(self, nodes: &[Node]) -> Result<NodeDistances, Fault> {
         let export = |cause: String| (cause, EXPORT_AGAIN.to_string());
         let (rows, factor) = match self.rows {

@@ -18,10 +18,10 @@ use crate::topology::Topology;
 /// The newest format that is read.
 const FORMAT_MAX: u32 = 3;
 
-/// What helps against a file without an end.
+/// The remedy for a truncated file.
 const CUT_SHORT: &str = "copy or export it again, it is cut short";
 
-/// The machine that an hwloc XML file describes.
+/// Returns the machine that an hwloc XML file describes.
 pub(crate) fn read_file(path: &str) -> Result<Topology, Error> {
     let fail = |cause: String| {
         Err(Error::new(path, Place::Whole, cause, "name an hwloc XML file, as `lstopo FILE.xml` writes it"))
@@ -50,7 +50,7 @@ pub(crate) fn read_file(path: &str) -> Result<Topology, Error> {
     draft.finish(path)
 }
 
-/// An element whose end has not come.
+/// An open element.
 enum Open {
     Topology,
     Object(Box<Object>),
@@ -58,11 +58,11 @@ enum Open {
     /// Texts inside a matrix.
     Indexes,
     Values,
-    /// Whatever this crate has no use for, and all inside it.
+    /// An unused element and its contents.
     Other,
 }
 
-/// What has been read of a file.
+/// The contents that were read so far.
 #[derive(Default)]
 struct Document {
     format: u32,
@@ -111,7 +111,7 @@ impl Document {
                 }
                 Ok(Event::Eof) => return self.eof().map_err(|fault| (text.len(), fault)),
                 Ok(_) => {}
-                // Every kind of markup that is still open at the end of the input, and one that is wrong.
+                // Any markup that is still open at the end of the input, except invalid markup.
                 Err(quick_xml::Error::Syntax(what)) if what != SyntaxError::InvalidBangMarkup => {
                     let cause = format!("the file ends inside a tag ({})", one_line(&what.to_string()));
                     return Err((events.error_position() as usize, (cause, CUT_SHORT.to_string())));
@@ -224,7 +224,7 @@ impl Document {
         matches!(self.open.last(), Some(Open::Indexes | Open::Values))
     }
 
-    /// What hwloc found out about the processor; the first package speaks for all.
+    /// Takes hwloc's description of the processor; the first package counts for all.
     fn info(&mut self, attributes: &Attributes<'_>) {
         let (Some(name), Some(value)) = (attributes.get("name"), attributes.get("value")) else { return };
         let value = value.trim();
@@ -239,7 +239,7 @@ impl Document {
         }
     }
 
-    /// The best of all matrices, once all nodes are known.
+    /// Returns the most suitable of all matrices, once all nodes are known.
     fn take_distances(&mut self) -> Result<Option<NodeDistances>, (usize, Fault)> {
         let nodes = &self.tree.nodes;
         let mut best: Option<(u32, Matrix)> = None;
@@ -256,7 +256,7 @@ impl Document {
     }
 }
 
-/// The format that the `version` attribute of the root element names.
+/// Returns the format in the `version` attribute of the root element.
 fn format(attributes: &Attributes<'_>) -> Result<u32, Fault> {
     let Some(version) = attributes.get("version") else { return Ok(1) };
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());

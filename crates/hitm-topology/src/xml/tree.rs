@@ -1,4 +1,4 @@
-//! Objects: what contains which CPU.
+//! Objects and the CPUs that they contain.
 
 use super::attributes::{Attributes, EXPORT_AGAIN, Fault};
 use crate::cpu_set::CpuSet;
@@ -6,7 +6,7 @@ use crate::draft::DraftCpu;
 use crate::error::quote;
 use crate::limits::{MAX_CPUS, MAX_NODES};
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Package,
@@ -17,13 +17,13 @@ enum Kind {
     },
     Node,
     Pu,
-    /// A type without a part in the topology, whose bitmap must agree with what it contains all the same.
+    /// A type without a part in the topology; its bitmap must still agree with its contents.
     Container,
-    /// Memory-side caches, I/O and the like: not about CPUs.
+    /// Memory-side caches, I/O and the like, which have no CPUs.
     Aside,
 }
 
-/// An object whose end has not come.
+/// An open object.
 pub(super) struct Object {
     kind: Kind,
     /// Different for every object.
@@ -51,7 +51,7 @@ pub(super) struct Node {
     cpus: usize,
 }
 
-/// A CPU and what is around it.
+/// A CPU and the objects around it.
 struct Pu {
     os_index: u32,
     offset: usize,
@@ -59,16 +59,17 @@ struct Pu {
     core: Option<u32>,
     llc: Option<u32>,
     package: Option<u32>,
-    /// The node that its `complete_nodeset` names, if it is one: nodes that may not be used have no object.
+    /// The node in its `complete_nodeset`, if it is a single one: nodes that may not be used have
+    /// no object.
     own_node: Option<u32>,
 }
 
-/// All objects of a file that matter, so far.
+/// All relevant objects of a file so far.
 #[derive(Default)]
 pub(super) struct Tree {
     pus: Vec<Pu>,
     pub(super) nodes: Vec<Node>,
-    /// The CPUs that may be used, as far as the root says.
+    /// The CPUs that may be used, according to the root object.
     allowed: Option<CpuSet>,
     online: Option<CpuSet>,
     complete: Option<CpuSet>,
@@ -77,7 +78,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// An object begins inside those of `around`, the outermost first.
+    /// Begins an object inside those of `around`, the outermost first.
     pub(super) fn open(
         &mut self,
         attributes: &Attributes<'_>,
@@ -96,7 +97,7 @@ impl Tree {
         if around.is_empty() {
             self.allowed = attributes.cpu_set("allowed_cpuset")?;
             self.online = attributes.cpu_set("online_cpuset")?;
-            // Only counted, and infinite where hwloc does not know it.
+            // Only for the count; the set is infinite where hwloc does not know it.
             self.complete = attributes.cpu_set("complete_cpuset").ok().flatten();
         }
         match kind {
@@ -138,7 +139,7 @@ impl Tree {
             Kind::Cache { level } => Some((object.key, if level == 3 { u32::MAX } else { level })),
             _ => None,
         });
-        // Of equals the last, which is the outermost.
+        // `max_by_key` returns the last of equal ones, which is the outermost.
         let llc = caches.max_by_key(|&(_, rank)| rank).map(|(key, _)| key);
         let (core, package) = (innermost(Kind::Core), innermost(Kind::Package));
         let own_nodes = attributes.cpu_set("complete_nodeset").ok().flatten();
@@ -172,7 +173,7 @@ impl Tree {
         Ok(())
     }
 
-    /// An object ends.
+    /// Ends an object.
     pub(super) fn close(&mut self, object: &Object) -> Result<(), Fault> {
         let pus = if object.kind == Kind::Pu { 1 } else { object.pus };
         let Some(set) = object.cpu_set.as_ref().filter(|_| object.kind != Kind::Node) else { return Ok(()) };
@@ -183,7 +184,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The CPUs that may be used, and the number of all others. A fault comes with its offset.
+    /// Returns the CPUs that may be used, and the number of all others. A fault has its offset.
     pub(super) fn finish(&self) -> Result<(Vec<DraftCpu>, usize), (usize, Fault)> {
         let usable =
             |pu: &&Pu| [&self.allowed, &self.online].into_iter().flatten().all(|set| set.contains(pu.os_index));
@@ -218,7 +219,7 @@ impl Tree {
     }
 }
 
-/// The kind behind a type's name; `None` for a name that no version of hwloc writes.
+/// Returns the kind of a type's name; `None` for a name that no version of hwloc writes.
 fn kind_of(name: &str, attributes: &Attributes<'_>) -> Result<Option<Kind>, Fault> {
     Ok(Some(match name {
         "PU" => Kind::Pu,
@@ -228,7 +229,7 @@ fn kind_of(name: &str, attributes: &Attributes<'_>) -> Result<Option<Kind>, Faul
         "Machine" | "System" | "Group" | "Die" => Kind::Container,
         "MemCache" | "Bridge" | "PCIDev" | "OSDev" | "Misc" => Kind::Aside,
         "Cache" => {
-            // Format 1: 0 is unified, 1 data, 2 instruction, and old files do not say.
+            // Format 1: 0 is unified, 1 data, 2 instruction; old files have no value.
             attributes.require("depth")?;
             let level = attributes.number("depth", "a cache level")?.unwrap_or(0);
             if attributes.get("cache_type") == Some("2") { Kind::Container } else { Kind::Cache { level } }

@@ -1,28 +1,30 @@
-//! How much memory a piece of code takes at once.
+//! Measures the memory that a piece of code uses at once.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, counted by thread: tests run side by side and none starts threads of its own.
+/// The system's allocator, counted by thread: tests run in parallel and none starts threads of its
+/// own.
 struct Counting;
 
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
 thread_local! {
-    /// Bytes in use, and the most there were since the last reset.
+    /// The bytes in use, and their maximum since the last reset.
     static BYTES: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
 fn count(bytes: isize) {
-    // Fails only while the thread ends, when nobody measures any more.
+    // Fails only while the thread ends, when no test measures any more.
     let _ = BYTES.try_with(|cell| {
         let (now, most) = cell.get();
         cell.set((now + bytes, most.max(now + bytes)));
     });
 }
 
-// SAFETY: every call is passed on to `System` unchanged, and counting neither allocates nor unwinds.
+// SAFETY: every call is passed on to `System` unchanged, and counting neither allocates nor
+// unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -37,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Old and new exist side by side at worst.
+        // In the worst case old and new block exist at once.
         count(size as isize);
         // SAFETY: the caller keeps the contract of `realloc`, and `pointer` came from `System`.
         let moved = unsafe { System.realloc(pointer, layout, size) };

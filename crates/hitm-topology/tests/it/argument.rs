@@ -1,4 +1,4 @@
-//! Which of its inputs an argument means.
+//! The kind of input that an argument means.
 
 use std::fs;
 

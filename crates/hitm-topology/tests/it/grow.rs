@@ -84,7 +84,8 @@ fn added_packages_are_one_hop_from_all_others() {
     let row = |machine: &Topology, from: u32| -> Vec<f64> {
         (0..machine.nodes() as u32).map(|to| machine.node_distance(NodeId(from), NodeId(to)).unwrap()).collect()
     };
-    // The halves of this machine are 31 apart, and its packages 21: an added package is 21 from all.
+    // The halves of this machine are 31 apart, and its packages 21: an added package is 21 from
+    // all.
     let machine = grown("skx-8x28", 10 * 56);
     assert_eq!(row(&machine, 0), [10.0, 21.0, 21.0, 21.0, 31.0, 31.0, 31.0, 31.0, 21.0, 21.0]);
     assert_eq!(row(&machine, 9), [21.0, 21.0, 21.0, 21.0, 21.0, 21.0, 21.0, 21.0, 21.0, 10.0]);

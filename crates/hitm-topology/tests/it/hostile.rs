@@ -1,5 +1,5 @@
-//! Inputs that are made to cost: each is refused, or read, without taking more memory than promised. That they take no
-//! time shows in that the tests end.
+//! Inputs that are built to be expensive: each is refused or read within the promised memory. The
+//! tests end, which shows that the time is bounded.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use hitm_topology::parse;
 use crate::allocation::most_bytes;
 use crate::tree::Tree;
 
-/// What `parse` promises.
+/// The promised limit of `parse`.
 const BYTES_MAX: usize = 256 << 20;
 
 /// Reads an argument and checks the promise; returns the message of the error, or nothing.
@@ -53,7 +53,7 @@ const HEAD: &str = "<topology version=\"2.0\"><object type=\"Machine\">";
 #[test]
 fn file_of_gigabytes() {
     let file = tempfile::Builder::new().suffix(".xml").tempfile().unwrap();
-    // Sparse: no disk holds it.
+    // The file is sparse: no disk could hold it.
     file.as_file().set_len(1 << 40).unwrap();
     assert_says(&check(file.path().to_str().unwrap()), "it has 1099511627776 bytes, more than 67108864");
 }

@@ -1,4 +1,4 @@
-//! What holds for every machine, wherever it is from.
+//! Properties of every machine, from any input.
 
 use hitm_topology::{CpuId, LlcId, MAX_CPUS, NodeId, PackageId, Scope, Topology};
 
@@ -23,7 +23,7 @@ fn check_cpus(machine: &Topology) {
     for id in machine.cpu_ids() {
         let cpu = machine.cpu(id);
         assert_eq!(machine.cpu_by_os_index(cpu.os_index), Some(id));
-        // Ids are dense and given out by the lowest CPU.
+        // Ids are dense and assigned by the lowest CPU.
         for (part, seen) in
             [(cpu.core.0, &mut cores), (cpu.llc.0, &mut llcs), (cpu.node.0, &mut nodes), (cpu.package.0, &mut packages)]
         {

@@ -1,9 +1,10 @@
 //! The public behaviour of the crate.
 //!
-//! - `oracle`: what hwloc says about a machine, to compare with; `data/README.md` says how that was recorded;
-//! - `invariants`: what holds for every machine;
+//! - `oracle`: hwloc's facts about a machine, for comparison; `data/README.md` says how they were
+//!   recorded;
+//! - `invariants`: properties of every machine;
 //! - `tree`: sysfs trees, unpacked from dumps or made from a topology;
-//! - `allocation`: how much memory a piece of code takes;
+//! - `allocation`: the memory that a piece of code uses;
 //! - the others: one input or one question each.
 
 mod allocation;

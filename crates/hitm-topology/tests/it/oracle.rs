@@ -1,4 +1,4 @@
-//! What hwloc says about a machine.
+//! hwloc's facts about a machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use hitm_topology::{NodeId, PackageId, Scope, Topology};
 /// OS indices of CPUs.
 pub(crate) type Cpus = BTreeSet<u32>;
 
-/// A machine by nothing but OS indices, so that two of them compare whatever ids their parts have.
+/// A machine by OS indices alone, so that two of them compare independently of ids.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Shape {
     packages: BTreeSet<Cpus>,
@@ -20,7 +20,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// What this crate says.
+    /// Returns the facts of this crate.
     pub(crate) fn of(machine: &Topology) -> Shape {
         let os_indices =
             |cpus: &[hitm_topology::CpuId]| -> Cpus { cpus.iter().map(|&cpu| machine.cpu(cpu).os_index).collect() };
@@ -44,7 +44,7 @@ impl Shape {
         }
     }
 
-    /// The same machine, said by an input that knows no distances.
+    /// Returns the same machine without distances.
     pub(crate) fn without_distances(mut self) -> Shape {
         self.distances.clear();
         self
@@ -55,10 +55,10 @@ impl Shape {
         (&self.packages, &self.llcs, &self.cores) == (&other.packages, &other.llcs, &other.cores)
     }
 
-    /// What hwloc says, in the lines of `data/README.md`.
+    /// Returns hwloc's facts, from the lines of `data/README.md`.
     ///
-    /// Three rules are this crate's own, and applied to hwloc's facts here: what counts as an LLC, which of several nodes
-    /// is a CPU's, and what stands in for a level that is missing.
+    /// Three rules are this crate's own, and are applied to hwloc's facts here: the definition of
+    /// an LLC, the choice among several nodes of a CPU, and the replacement of a missing level.
     pub(crate) fn expected(text: &str) -> Shape {
         let mut levels: BTreeMap<&str, BTreeSet<Cpus>> = BTreeMap::new();
         let mut nodes: BTreeMap<u32, Cpus> = BTreeMap::new();
@@ -100,7 +100,8 @@ impl Shape {
     }
 }
 
-/// The latency matrix between nodes: the one that hwloc calls `NUMALatency`, else the first.
+/// Returns the latency matrix between nodes: the one that hwloc calls `NUMALatency`, else the
+/// first.
 fn node_distances(text: &str) -> BTreeMap<(u32, u32), String> {
     let is_head = |line: &&str| line.starts_with("Relative latency matrix") && line.contains(" NUMANodes ");
     let heads = || text.lines().enumerate().filter(|(_, line)| is_head(line));

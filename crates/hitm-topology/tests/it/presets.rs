@@ -77,7 +77,8 @@ fn processors() {
 
 #[test]
 fn epyc_9654_is_the_measured_machine_but_for_its_node_interleaving() {
-    // The XML is of a machine with memory interleaved over both packages (one node); the preset has a node a package.
+    // The XML is of a machine with memory interleaved over both packages (one node); the preset has
+    // one node per package.
     let measured = Shape::of(&parse(&data("hwloc/AMD-19h-Zen4-2xEpyc-9654.xml")).unwrap());
     let preset = Shape::of(&parse("epyc-9654-2x96").unwrap());
     assert!(preset.same_but_nodes(&measured));

@@ -10,7 +10,8 @@ use crate::invariants;
 use crate::oracle::{Shape, data_text};
 use crate::tree::Tree;
 
-/// Whatever came of an argument: a machine that does not contradict itself, or one line; and little memory.
+/// Checks the result of an argument: a machine that does not contradict itself, or an error of one
+/// line; and little memory.
 fn check(argument: &str) {
     let (result, most) = most_bytes(|| parse(argument));
     assert!(most < 64 << 20, "{most} bytes");
@@ -89,7 +90,8 @@ fn damaged(text: &str, damages: &[Damage]) -> Vec<u8> {
     bytes
 }
 
-/// Counts of packages, LLCs, cores and threads, where nodes are attached, and in which order CPUs are numbered.
+/// Counts of packages, LLCs, cores and threads, where nodes are attached, and in which order CPUs
+/// are numbered.
 fn machine() -> impl Strategy<Value = Topology> {
     let counts = (1..4usize, 1..4usize, 1..4usize, 1..3usize);
     const ORDERS: &[&str] =
@@ -142,7 +144,7 @@ proptest! {
         prop_assert_eq!(smaller.cpus(), cpus);
         let larger = machine.restrict(machine.cpus() + cpus).unwrap();
         invariants::check(&larger);
-        // Whoever was together stays together.
+        // CPUs of one part stay in one part.
         for scope in [Scope::Llc, Scope::Core] {
             prop_assert!(larger.parts(scope) >= machine.parts(scope) + smaller.parts(scope).min(1));
         }

@@ -1,4 +1,4 @@
-//! hwloc synthetic strings, compared with what hwloc makes of them.
+//! hwloc synthetic strings, compared with hwloc's reading of them.
 
 use expect_test::expect;
 use hitm_topology::{CpuId, Topology, parse, presets};
@@ -12,7 +12,7 @@ fn read(text: &str) -> Topology {
     machine
 }
 
-/// The blocks of a file of expectations: a string, and what hwloc says about it.
+/// Returns the blocks of a file of expectations: a string, and hwloc's facts about it.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("== ").filter(|block| !block.is_empty()).map(|block| block.split_once('\n').unwrap())
 }

@@ -1,4 +1,4 @@
-//! Synthetic strings that are refused, and what is said about them.
+//! Synthetic strings that are refused, with their errors.
 
 use expect_test::{Expect, expect};
 use hitm_topology::parse;

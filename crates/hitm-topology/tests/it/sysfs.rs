@@ -100,7 +100,7 @@ fn memory_without_cpus() {
 
 #[test]
 fn presets_come_back() {
-    // A tree has ten files a CPU: the largest preset with all kinds of parts, and all small ones.
+    // A tree has ten files per CPU: the largest preset with all kinds of parts, and all small ones.
     for preset in presets::all() {
         let machine = preset.topology();
         if machine.cpus() <= 100 || preset.name() == "gnr-2x120-snc3" {
@@ -109,7 +109,7 @@ fn presets_come_back() {
     }
 }
 
-/// Two packages of two dies of two cores with two threads, a node a die.
+/// Two packages of two dies of two cores with two threads, one node per die.
 fn small() -> Topology {
     parse("pack:2 l3:2 [numa] core:2 pu:2(indexes=core:l3:pack)").unwrap()
 }
@@ -206,7 +206,7 @@ fn ids_stand_in_for_lists_of_siblings() {
         for cpu in 0..16 {
             tree.remove(&format!("cpu/cpu{cpu}/topology/package_cpus_list"));
             tree.remove(&format!("cpu/cpu{cpu}/topology/core_cpus_list"));
-            // As some firmware has it: cores are numbered anew in every die.
+            // Some firmware numbers cores again from 0 in every die.
             tree.write(&format!("cpu/cpu{cpu}/topology/die_id"), &(cpu / 2 % 2).to_string());
             tree.write(&format!("cpu/cpu{cpu}/topology/core_id"), &(cpu % 2).to_string());
         }

@@ -1,11 +1,12 @@
-//! sysfs trees that are refused, and what is said about them.
+//! sysfs trees that are refused, with their errors.
 
 use expect_test::{Expect, expect};
 use hitm_topology::parse;
 
 use crate::tree::Tree;
 
-/// Reads a tree of two packages of two cores with two threads, a node a package, with some changes.
+/// Reads a tree of two packages of two cores with two threads, one node per package, with some
+/// changes.
 fn check(change: impl FnOnce(&Tree), expect: Expect) {
     let machine = parse("pack:2 [numa] l3:1 core:2 pu:2(indexes=core:pack)").unwrap();
     let tree = Tree::showing(&machine);

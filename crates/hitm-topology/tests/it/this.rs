@@ -33,7 +33,7 @@ fn this_machine_has_the_cpus_that_the_process_may_use() {
 #[test]
 fn this_machine_as_a_dump_has_the_same_shape() {
     let (Ok(this), Ok(dump)) = (parse("this"), parse("/sys/devices/system")) else { return };
-    // A dump knows of no affinity, so it may have more.
+    // A dump has no affinity, so it may have more CPUs.
     assert_eq!(dump.cpus() + dump.excluded(), this.cpus() + this.excluded());
     for cpu in this.cpu_ids() {
         let place = this.cpu(cpu);

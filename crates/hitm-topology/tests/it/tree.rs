@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use tempfile::TempDir;
 
-/// A directory that is removed in the end.
+/// A directory that is removed when the tree is dropped.
 pub(crate) struct Tree {
     directory: TempDir,
 }
@@ -35,7 +35,7 @@ impl Tree {
         tree
     }
 
-    /// What Linux would show of this machine.
+    /// Returns the tree that Linux would show for this machine.
     pub(crate) fn showing(machine: &Topology) -> Tree {
         let tree = Tree::of(&[]);
         let list = |cpus: &[CpuId]| list_of(cpus.iter().map(|&cpu| machine.cpu(cpu).os_index));

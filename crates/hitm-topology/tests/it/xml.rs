@@ -111,8 +111,9 @@ fn several_matrices() {
 
 #[test]
 fn several_matrices_of_format_1() {
-    // hwloc 2 takes every matrix of format 1 with as many rows as there are nodes for one between nodes: first that of the
-    // packages, and then the right one. `relative_depth` tells them apart.
+    // hwloc 2 treats every matrix of format 1 with as many rows as there are nodes as one between
+    // nodes: here first that of the packages, then the right one. `relative_depth` distinguishes
+    // them.
     let expected = data_text("hwloc/16amd64-4distances.v1.expected");
     let (levels, matrices) = expected.split_once("Relative latency matrix").unwrap();
     let (_, right) = matrices.split_once("Relative latency matrix").unwrap();
@@ -151,7 +152,8 @@ fn cpus_that_are_not_allowed() {
 
 #[test]
 fn nodes_whose_memory_is_not_allowed() {
-    // hwloc drops them from the file and leaves their CPUs without a node; `complete_nodeset` of those still names it.
+    // hwloc drops the nodes from the file and leaves their CPUs without a node; the CPUs'
+    // `complete_nodeset` still names it.
     let machine = read("16amd64-8n2c-cpusets");
     let mut expected = data_text("hwloc/16amd64-8n2c-cpusets.expected");
     expected.push_str("numanode 0 0,1\nnumanode 6 12,13\nnumanode 7 14,15\n");

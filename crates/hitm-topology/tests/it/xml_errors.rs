@@ -1,11 +1,12 @@
-//! hwloc XML that is refused, and what is said about it.
+//! hwloc XML that is refused, with its errors.
 
 use std::io::Write;
 
 use expect_test::{Expect, expect};
 use hitm_topology::parse;
 
-/// Two packages with two CPUs each, a node a package, and their distances. Whatever is replaced below occurs once.
+/// Two packages with two CPUs each, one node per package, and their distances. Every text that is
+/// replaced below occurs once.
 pub(crate) const GOOD: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE topology SYSTEM "hwloc2.dtd">
 <topology version="2.0">
@@ -31,7 +32,8 @@ pub(crate) const GOOD: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 </topology>
 "#;
 
-/// Writes a file and reads it as a machine; the file's directory, which differs from run to run, is masked in errors.
+/// Writes a file and reads it as a machine; the file's directory, which differs from run to run, is
+/// masked in errors.
 pub(crate) fn read(text: &[u8]) -> Result<hitm_topology::Topology, String> {
     let mut file = tempfile::Builder::new().suffix(".xml").tempfile().unwrap();
     file.write_all(text).unwrap();
