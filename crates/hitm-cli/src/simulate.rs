@@ -6,7 +6,7 @@ use std::time::Instant;
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Capacity, Clock, Config, Costs, Machine, Results, Simulated};
 use hitm_memory::{Span, Time};
-use hitm_report::result::is_baseline;
+use hitm_report::relative::is_baseline;
 use hitm_sched::journal::Conservation;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;

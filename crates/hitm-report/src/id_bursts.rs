@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
-use crate::result::{ResultFile, Run, is_baseline};
+use crate::relative::is_baseline;
+use crate::result::{ResultFile, Run};
 
 /// The name of the runs whose areas are looked up by CPU.
 pub const PER_CPU: &str = "per-cpu";

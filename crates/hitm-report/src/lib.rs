@@ -22,6 +22,7 @@ pub mod messaging;
 pub mod plot;
 pub mod probe;
 pub mod published;
+pub mod relative;
 mod reordered;
 mod report;
 pub mod result;

@@ -81,7 +81,8 @@ pub fn render(file: &ResultFile, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Metric, relate};
+    use crate::relative::relate;
+    use crate::result::Metric;
 
     fn run(mitigation: &str, seconds: f64, probes: u64) -> Run {
         let operations = [("wake", 50), ("probe", probes), ("migration", 5), ("context_switch", 120), (MESSAGES, 100)];

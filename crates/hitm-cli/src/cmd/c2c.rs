@@ -29,7 +29,7 @@ pub(crate) struct C2c {
     /// Form of the report.
     #[arg(long, value_enum, default_value = "brief")]
     layout: LayoutArg,
-    /// Write the lines that are shown to this file, as JSON: a small result file, to keep or to send.
+    /// Write the shown lines to this file, as JSON: a small result file, to keep or to send.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

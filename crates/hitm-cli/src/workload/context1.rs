@@ -1,5 +1,5 @@
-//! context1: pairs of tasks of one group. The work per loop beyond the modelled parts is fitted to the published
-//! share of cycles in two fields.
+//! context1: pairs of tasks of one group. The work per loop beyond the modelled parts is fitted to
+//! the published share of cycles in two fields.
 
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use clap::Args;
 use hitm_machine::{Clock, Part};
 use hitm_memory::Span;
 use hitm_report::plot::Plot;
-use hitm_report::result::relative;
+use hitm_report::relative::relative;
 use hitm_report::statistics::mean_of_batches;
 use hitm_report::sweep::{self, Point};
 use hitm_report::sweep_state::{self, Finished, Key, Setting};
