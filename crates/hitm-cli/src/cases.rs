@@ -112,14 +112,7 @@ impl CaseArgs {
         if host == HostArg::Native {
             return Ok(());
         }
-        let Window { warm_up, measured } = window;
-        let end = Time::START + TIME_END;
-        if window.end() < end && window.start() < end {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "--duration {measured} after --warm-up {warm_up}: a simulated machine's time ends after {TIME_END}; ask for less"
-        )))
+        check_end(window)
     }
 
     /// Returns each of `topologies` with its cost table.
@@ -182,4 +175,19 @@ impl CaseArgs {
         }
         Ok(mitigations)
     }
+}
+
+/// Checks that a simulated machine's time is long enough for `window`.
+///
+/// # Errors
+/// When it is not.
+pub(crate) fn check_end(window: Window) -> Result<(), Failure> {
+    let Window { warm_up, measured } = window;
+    let end = Time::START + TIME_END;
+    if window.end() < end && window.start() < end {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "--duration {measured} after --warm-up {warm_up}: a simulated machine's time ends after {TIME_END}; ask for less"
+    )))
 }

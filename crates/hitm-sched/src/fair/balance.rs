@@ -1,14 +1,18 @@
-//! Balance: a CPU that would idle, and now and then one that does not, gets a fair task from one that has more.
+//! Balance: a CPU that would idle, and now and then one that does not, gets a fair task from one
+//! that has more.
 //!
-//! **Claim.** A fair task does not wait for longer than a tick while a CPU idles that it may use and that idled at that tick.
+//! **Claim.** A fair task does not wait for longer than a tick while a CPU idles that it may use
+//! and that idled at that tick.
 //!
-//! **Origin.** Linux's new-idle and periodic balance over the domains core, LLC, node and machine, reduced: what is compared are counts of
-//! tasks, one task moves at a time, and no task is passed over because its cache may be warm. Where Linux's tick wakes an idle CPU to
-//! balance for all that idle, here it hands a task that waits to an idle CPU.
+//! **Origin.** Linux's new-idle and periodic balance over the domains core, LLC, node and machine,
+//! reduced: what is compared are counts of tasks, one task moves at a time, and no task is passed
+//! over because its cache may be warm. Where Linux's tick wakes an idle CPU to balance for all that
+//! idle, here it hands a task that waits to an idle CPU.
 //!
-//! **Protocol.** *New-idle*: a CPU with nothing to run, where any CPU is known to have two tasks and it idles long enough as a rule, looks
-//! from the smallest domain on for the fullest queue, and takes from it. *Periodic*: at a tick, each domain in its own interval, a busy CPU
-//! does the same. *Hand over*: at a tick, a CPU on which fair tasks wait gives one to an idle CPU.
+//! **Protocol.** *New-idle*: a CPU with nothing to run, where any CPU is known to have two tasks
+//! and it idles long enough as a rule, looks from the smallest domain on for the fullest queue, and
+//! takes from it. *Periodic*: at a tick, each domain in its own interval, a busy CPU does the same.
+//! *Hand over*: at a tick, a CPU on which fair tasks wait gives one to an idle CPU.
 
 use std::sync::atomic::Ordering;
 
@@ -21,11 +25,13 @@ use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-/// A domain is balanced every so many milliseconds a CPU of it, on a CPU that is busy: Linux's, one of which it multiplies by 16.
+/// A domain is balanced every so many milliseconds a CPU of it, on a CPU that is busy: Linux's, one
+/// of which it multiplies by 16.
 const INTERVAL_A_CPU: Span = Span::from_micros(16_000);
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Nothing is to run on the CPU of `rq`: gets a fair task from elsewhere. The lock may be let go. True when there is something to run.
+    /// Nothing is to run on the CPU of `rq`: gets a fair task from elsewhere. The lock may be let
+    /// go. True when there is something to run.
     pub(crate) fn pull_when_idle(&self, rq: &mut RqGuard<'_, P>) -> bool {
         if self.fair.get().is_none() || rq.online.get() == 0 {
             return false;
@@ -43,13 +49,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
         }
         if most < 2 {
-            // Relaxed: a hint. Who gets a second task just now sets it again with the next; until then the tick hands over.
+            // Relaxed: a hint. Who gets a second task just now sets it again with the next; until
+            // then the tick hands over.
             overloaded.store(0, Ordering::Relaxed);
         }
         rq.nr_running.get() > 0
     }
 
-    /// Gets a fair task from the fullest queue of `around`, if that has at least two tasks more. `most` is raised to what a queue there has.
+    /// Gets a fair task from the fullest queue of `around`, if that has at least two tasks more.
+    /// `most` is raised to what a queue there has.
     fn pull_fair(&self, rq: &mut RqGuard<'_, P>, around: &CpuSet, most: &mut u32) -> bool {
         let here = rq.cpu;
         let own = rq.nr_running.get();

@@ -1,10 +1,11 @@
 //! What the scheduler's operations do with a fair task, and when its CPU ticks.
 //!
-//! **Protocol.** The scheduler's files ask here where the two classes differ. A switch charges the task that it leaves, then takes the
-//! first real-time task, or [who is next](super::timeline) of the fair ones, unless these are [served](super::server).
+//! **Protocol.** The scheduler's files ask here where the two classes differ. A switch charges the
+//! task that it leaves, then takes the first real-time task, or [who is next](super::timeline) of
+//! the fair ones, unless these are [served](super::server).
 //!
-//! **Cost.** Without any fair task a look at a word outside the shared memory. With one, a switch reads a line of its own; from there,
-//! a line of each task on the way down the tree.
+//! **Cost.** Without any fair task a look at a word outside the shared memory. With one, a switch
+//! reads a line of its own; from there, a line of each task on the way down the tree.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -22,11 +23,12 @@ use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
-/// A slice on one CPU, in nanoseconds: Linux's since v6.15 (Zihan Zhou, "Reduce the default slice to avoid tasks getting an extra tick",
-/// 2025).
+/// A slice on one CPU, in nanoseconds: Linux's since v6.15 (Zihan Zhou, "Reduce the default slice
+/// to avoid tasks getting an extra tick", 2025).
 const BASE_SLICE: i64 = 700_000;
 
-/// A slice grows with the binary logarithm of the number of CPUs, as far as that of so many: Linux's.
+/// A slice grows with the binary logarithm of the number of CPUs, as far as that of so many:
+/// Linux's.
 const SLICE_CPUS_MAX: usize = 8;
 
 /// What a served fair task is against real-time tasks: above all of them, as the deadline class is.
@@ -53,7 +55,8 @@ impl<P: Platform> Fair<P> {
     }
 }
 
-/// The next multiple of a period: ticks of all CPUs are at the same times, as Linux's are unless it is told otherwise.
+/// The next multiple of a period: ticks of all CPUs are at the same times, as Linux's are unless it
+/// is told otherwise.
 fn next_multiple(now: Time, period: Span) -> Time {
     let period = period.as_picos();
     Time::from_picos((now.as_picos() / period + 1) * period)
@@ -63,7 +66,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// From now on there may be fair tasks.
     pub(crate) fn make_fair(&self) {
         if self.fair.get().is_none() {
-            // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
+            // Placed before it is set: a simulated CPU may be suspended here, and another may come.
+            // The first wins.
             let _came_later = self.fair.set(Fair::new(&self.topology, self.keep_idleness()));
         }
     }
@@ -176,7 +180,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Who runs next, where `next` is the first real-time task: that, or a fair one, but not `goes`.
+    /// Who runs next, where `next` is the first real-time task: that, or a fair one, but not
+    /// `goes`.
     pub(crate) fn pick_fair(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>, goes: Option<TaskId>) -> Option<TaskId> {
         let Some(fair) = self.fair.get() else { return next };
         let queue = &fair.queues[rq.cpu];
@@ -194,7 +199,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id`, a fair task, was queued, while one of rank `running` runs: whether it should run instead.
+    /// `id`, a fair task, was queued, while one of rank `running` runs: whether it should run
+    /// instead.
     pub(crate) fn preempt_for_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, running: Prio) {
         if running.is_real_time() || rq.needs_resched() {
             return;

@@ -1,15 +1,19 @@
 //! Where a fair task that wakes should run: the search for an idle CPU.
 //!
-//! **Origin.** Linux's: wake-affine chooses between the CPU that wakes and the one where the task ran last; from there, tried in this
-//! order: that *target*, the previous CPU, the one before that, an idle core, an idle CPU and an idle sibling of the target, all in
-//! the target's LLC. [`IdleSearch`] says how the last three are found.
+//! **Origin.** Linux's: wake-affine chooses between the CPU that wakes and the one where the task
+//! ran last; from there, tried in this order: that *target*, the previous CPU, the one before that,
+//! an idle core, an idle CPU and an idle sibling of the target, all in the target's LLC.
+//! [`IdleSearch`] says how the last three are found.
 //!
-//! **What is left out.** The count of how many a waker wakes, above which the original does not ask wake-affine; averages of load, in whose
-//! place wake-affine compares the weights that are queued now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since
-//! ticks do not stop here. What a scan may cost is told from the utilisation of this instant, not from an average.
+//! **What is left out.** The count of how many a waker wakes, above which the original does not ask
+//! wake-affine; averages of load, in whose place wake-affine compares the weights that are queued
+//! now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not
+//! stop here. What a scan may cost is told from the utilisation of this instant, not from an
+//! average.
 //!
-//! **Layout.** That of [`places`](super::places). A probe reads the lines of the queue that hold its running task and its count of tasks. What a
-//! search has yet to look at stands in [masks](super::scan) of the searcher's own.
+//! **Layout.** That of [`places`](super::places). A probe reads the lines of the queue that hold
+//! its running task and its count of tasks. What a search has yet to look at stands in
+//! [masks](super::scan) of the searcher's own.
 //!
 //! **Cost.** Counted: [`Count::Probe`] is a CPU that was looked at.
 
@@ -32,21 +36,26 @@ use crate::task::TaskId;
 /// How an idle CPU is searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IdleSearch {
-    /// v5.10's two passes: an idle core, then an idle CPU, as many as the time that the searcher idled allows.
+    /// v5.10's two passes: an idle core, then an idle CPU, as many as the time that the searcher
+    /// idled allows.
     #[default]
     Baseline,
-    /// As the baseline, but an idle CPU that the first pass meets will do where no core idles, and a task keeps in mind where it ran
-    /// before it ran where it did last: what `SinglePass` was posted upon (Mel Gorman, "altrecent-v2", December 2020).
+    /// As the baseline, but an idle CPU that the first pass meets will do where no core idles, and
+    /// a task keeps in mind where it ran before it ran where it did last: what `SinglePass` was
+    /// posted upon (Mel Gorman, "altrecent-v2", December 2020).
     Candidate,
-    /// As `Candidate`, but the second pass leaves out whom the first has seen (the same, "singlepass-v2", not merged).
+    /// As `Candidate`, but the second pass leaves out whom the first has seen (the same,
+    /// "singlepass-v2", not merged).
     SinglePass,
     /// v5.12's: one pass, over cores if one may idle, else over CPUs.
     Merged,
     /// v6.0's: as `Merged`, with the number of CPUs told from how busy the LLC is.
     Util,
-    /// Our own: a hint an LLC which CPUs may idle, that searches correct, and none where the LLC is busy. See [`idle_mask`](super::idle_mask).
+    /// Our own: a hint an LLC which CPUs may idle, that searches correct, and none where the LLC is
+    /// busy. See [`idle_mask`](super::idle_mask).
     Shipped,
-    /// Masks of the CPUs that idle, one a part of this scope, of which a search claims one: sched_ext's.
+    /// Masks of the CPUs that idle, one a part of this scope, of which a search claims one:
+    /// sched_ext's.
     Masks(Scope),
 }
 
@@ -231,8 +240,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if left.is_empty() && wants_core {
             self.tell_no_idle_core(target);
         }
-        // Where tasks run briefly a bit that is wrong now is right again before the next one looks: to clear it would move the line twice, away from
-        // all who look.
+        // Where tasks run briefly a bit that is wrong now is right again before the next one looks:
+        // to clear it would move the line twice, away from all who look.
         if in_vain.len() as u64 > SCAN_LEAST && self.run_of(target) >= MOVE_COSTS {
             masks.forget(target, &in_vain);
         }
@@ -323,8 +332,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         })
     }
 
-    /// Looks for an idle core among `cores`, and tells `see` each CPU that it looks at. Where none idles an idle CPU will do, but not for
-    /// the baseline.
+    /// Looks for an idle core among `cores`, and tells `see` each CPU that it looks at. Where none
+    /// idles an idle CPU will do, but not for the baseline.
     fn scan_cores(
         &self,
         target: CpuId,
@@ -402,7 +411,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.bounded_scan(target, &left, budget)
     }
 
-    /// Looks at fewer than `budget` CPUs from `target` on. What a scan costs that was not cut short is averaged.
+    /// Looks at fewer than `budget` CPUs from `target` on. What a scan costs that was not cut short
+    /// is averaged.
     fn bounded_scan(&self, target: CpuId, left: &Scan<'_, P>, budget: u64) -> Option<CpuId> {
         let start = P::now();
         let mut budget = budget;
@@ -461,8 +471,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         domain.runs_from.set(now.as_picos());
     }
 
-    /// At how many CPUs of the LLC of `target` it is worth while to look: all of them if who queues at `target` waits there for longer than an
-    /// idle CPU takes to wake, else the fewer the busier the LLC was when that was looked at last.
+    /// At how many CPUs of the LLC of `target` it is worth while to look: all of them if who queues
+    /// at `target` waits there for longer than an idle CPU takes to wake, else the fewer the busier
+    /// the LLC was when that was looked at last.
     fn looks_worth_while(&self, target: CpuId) -> u32 {
         // Relaxed: a hint.
         let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
@@ -515,7 +526,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.places().domains[cpu].avg_idle.get() < MOVE_COSTS
     }
 
-    /// Works out how many CPUs a search of the LLC of `cpu` is worth: the more of it is busy, the fewer.
+    /// Works out how many CPUs a search of the LLC of `cpu` is worth: the more of it is busy, the
+    /// fewer.
     pub(crate) fn refresh_idle_scan(&self, cpu: CpuId) {
         if !matches!(self.rd.config.idle, IdleSearch::Util | IdleSearch::Shipped) {
             return;

@@ -1,27 +1,34 @@
-//! Which CPUs idle, and which of them on a core that idles whole: a bit each, kept by who begins and ceases to idle.
+//! Which CPUs idle, and which of them on a core that idles whole: a bit each, kept by who begins
+//! and ceases to idle.
 //!
-//! **Origin.** sched_ext's built-in idle tracking (v6.12 of Linux, by node since v6.15): a search reads masks instead of queues, and who
-//! finds a CPU claims it, so that no two wakers choose the same one.
+//! **Origin.** sched_ext's built-in idle tracking (v6.12 of Linux, by node since v6.15): a search
+//! reads masks instead of queues, and who finds a CPU claims it, so that no two wakers choose the
+//! same one.
 //!
-//! **Claim.** A bit that was set once is taken by one waker at most. That its CPU still idles is a hint, as for every search: a task that comes
-//! too late waits there, or balance moves it.
+//! **Claim.** A bit that was set once is taken by one waker at most. That its CPU still idles is a
+//! hint, as for every search: a task that comes too late waits there, or balance moves it.
 //!
-//! **Protocol.** A CPU that begins to idle sets its bit, and where all CPUs of its core have theirs, those of the core in the second mask. One
-//! that ceases to clears what is left of them. A waker looks whether a bit is set before it writes, so that what is looked at in vain
-//! stays shared.
+//! **Protocol.** A CPU that begins to idle sets its bit, and where all CPUs of its core have
+//! theirs, those of the core in the second mask. One that ceases to clears what is left of them. A
+//! waker looks whether a bit is set before it writes, so that what is looked at in vain stays
+//! shared.
 //!
-//! [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped) keeps the first mask as a hint alone: a CPU that begins to idle sets its bit if it is not
-//! set, and one that ceases to leaves it. A search looks at the queues of those whose bits it sees, and clears the bits of those that it
-//! looked at in vain, all at once, if they were more than a few and what runs on the target runs for longer than a move costs. So where CPUs
-//! idle often nobody writes, and where they hardly ever do searches have little to look at. Where no core of the LLC may idle whole, and what
-//! runs on the target runs on average for less than an idle CPU takes to wake, a search looks at the fewer the busier balance found the LLC
-//! last, in the end at none: tasks that hand over to each other stay together, and one that would wait for longer looks elsewhere.
+//! [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped) keeps the first mask as a hint alone:
+//! a CPU that begins to idle sets its bit if it is not set, and one that ceases to leaves it. A
+//! search looks at the queues of those whose bits it sees, and clears the bits of those that it
+//! looked at in vain, all at once, if they were more than a few and what runs on the target runs
+//! for longer than a move costs. So where CPUs idle often nobody writes, and where they hardly ever
+//! do searches have little to look at. Where no core of the LLC may idle whole, and what runs on
+//! the target runs on average for less than an idle CPU takes to wake, a search looks at the fewer
+//! the busier balance found the LLC last, in the end at none: tasks that hand over to each other
+//! stay together, and one that would wait for longer looks elsewhere.
 //!
-//! **Memory ordering.** Relaxed: hints, that publish nothing. A CPU that begins to run while the class is made may keep its bit, until it
-//! idles next.
+//! **Memory ordering.** Relaxed: hints, that publish nothing. A CPU that begins to run while the
+//! class is made may keep its bit, until it idles next.
 //!
-//! **Layout.** A line or more a part and mask, on the part's node. Written at every beginning and end of idling in the part, read by every
-//! wakeup there: what a probe of each queue costs is traded for that.
+//! **Layout.** A line or more a part and mask, on the part's node. Written at every beginning and
+//! end of idling in the part, read by every wakeup there: what a probe of each queue costs is
+//! traded for that.
 
 use std::sync::atomic::Ordering;
 
@@ -104,7 +111,8 @@ impl<M: Memory> IdleMasks<M> {
         self.cores().contains(cpu, HINT)
     }
 
-    /// Takes `cpu`, of `core`, for a task, if it idles and nobody else has. Whether or not, that core does not idle.
+    /// Takes `cpu`, of `core`, for a task, if it idles and nobody else has. Whether or not, that
+    /// core does not idle.
     #[track_caller]
     pub(crate) fn claim(&self, cpu: CpuId, core: &CpuSet) -> bool {
         self.core_is_used(core);

@@ -1,15 +1,18 @@
 //! Averages of load that forget by halves: how much somebody had queued, of late.
 //!
-//! **Claim.** An average of somebody who is always queued comes to his weight, one of somebody who never is to nothing, each half of the way
-//! in 32 ms. What is exact: averages of members that are updated at the same times as their queue's add up to the queue's, but for
-//! rounding.
+//! **Claim.** An average of somebody who is always queued comes to his weight, one of somebody who
+//! never is to nothing, each half of the way in 32 ms. What is exact: averages of members that are
+//! updated at the same times as their queue's add up to the queue's, but for rounding.
 //!
-//! **Origin.** Paul Turner, "sched: per-entity load-tracking", 2012, with Linux's period. The arithmetic is derived here, not taken over.
+//! **Origin.** Paul Turner, "sched: per-entity load-tracking", 2012, with Linux's period. The
+//! arithmetic is derived here, not taken over.
 //!
-//! **Arithmetic.** Time goes in units of 1,024 ns, of which 1,024 are a *period*. With y^32 = 1/2, a unit that is n periods old counts y^n. The sum over
-//! all time, of somebody always queued, at the start of a period is S = 1024 (y + y^2 + ...), counted in 256ths, as integers round it down. A stretch over p ends of
-//! periods adds: what it has of the oldest period, times y^p; the periods between, which are S - y^p S - 1024 beyond the newest;
-//! and what it has of the newest. An average is the sum times the weight, over what the sum could be.
+//! **Arithmetic.** Time goes in units of 1,024 ns, of which 1,024 are a *period*. With y^32 = 1/2,
+//! a unit that is n periods old counts y^n. The sum over all time, of somebody always queued, at
+//! the start of a period is S = 1024 (y + y^2 + ...), counted in 256ths, as integers round it down.
+//! A stretch over p ends of periods adds: what it has of the oldest period, times y^p; the periods
+//! between, which are S - y^p S - 1024 beyond the newest; and what it has of the newest. An average
+//! is the sum times the weight, over what the sum could be.
 //!
 //! **Cost.** No division unless a period has ended.
 
@@ -19,8 +22,9 @@ const PERIOD: u64 = 1_024;
 /// Nanoseconds of a unit, as a shift.
 const UNIT_BITS: u32 = 10;
 
-/// What a unit counts while it is new, as a shift. Linux counts 1. What is rounded off sums that are then weighed would be some tenths of a percent, and
-/// a queue would keep that of all who left it.
+/// What a unit counts while it is new, as a shift. Linux counts 1. What is rounded off sums that
+/// are then weighed would be some tenths of a percent, and a queue would keep that of all who left
+/// it.
 const COUNT_BITS: u32 = 8;
 
 /// Periods after which half is forgotten.
@@ -29,7 +33,8 @@ const HALF: u64 = 32;
 /// Bits of a fraction.
 const FRACTION_BITS: u32 = 32;
 
-/// y^n for n from 0 to 31, in units of 2^-32, rounded: each the 32nd root of 1/2 to the nth, and that five square roots of 1/2.
+/// y^n for n from 0 to 31, in units of 2^-32, rounded: each the 32nd root of 1/2 to the nth, and
+/// that five square roots of 1/2.
 const FRACTIONS: [u64; HALF as usize] = {
     const BITS: u32 = 60;
     let one = 1_u128 << BITS;
@@ -50,7 +55,8 @@ const FRACTIONS: [u64; HALF as usize] = {
     fractions
 };
 
-/// The most that a sum comes to, at the end of a period: where another period adds as much as is forgotten meanwhile.
+/// The most that a sum comes to, at the end of a period: where another period adds as much as is
+/// forgotten meanwhile.
 const SUM_MAX: u64 = {
     let mut sum = 0;
     loop {

@@ -1,15 +1,18 @@
 //! Where a fair task begins: where there is least to do.
 //!
-//! **Claim.** A task that is made while a CPU idles which it may use begins on one that idles, as far as is known without a lock; in a
-//! part of the machine in which most CPUs idle, on a core that idles if there is one.
+//! **Claim.** A task that is made while a CPU idles which it may use begins on one that idles, as
+//! far as is known without a lock; in a part of the machine in which most CPUs idle, on a core that
+//! idles if there is one.
 //!
-//! **Origin.** Linux's search at fork, v5.11: from the largest domain down, the part of each in which most CPUs idle, or where as many do
-//! in all the one with the fewest tasks a CPU; of equals, where the task was made. A node keeps what is made there while it runs less than one task
-//! to four CPUs (Mel Gorman, "Allow a floating imbalance between NUMA nodes", 2020): who was made by one task has to do with it.
-//! The domains are those of the topology. Not taken over: loads that are averages, and of idle CPUs the one in the shallowest state.
+//! **Origin.** Linux's search at fork, v5.11: from the largest domain down, the part of each in
+//! which most CPUs idle, or where as many do in all the one with the fewest tasks a CPU; of equals,
+//! where the task was made. A node keeps what is made there while it runs less than one task to
+//! four CPUs (Mel Gorman, "Allow a floating imbalance between NUMA nodes", 2020): who was made by
+//! one task has to do with it. The domains are those of the topology. Not taken over: loads that
+//! are averages, and of idle CPUs the one in the shallowest state.
 //!
-//! **Cost.** The line of its queue that says how many tasks a CPU has, for each CPU of the machine and for some of them again at each smaller
-//! domain: as the original.
+//! **Cost.** The line of its queue that says how many tasks a CPU has, for each CPU of the machine
+//! and for some of them again at each smaller domain: as the original.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -62,7 +65,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         best.map_or(from, |(cpu, _)| cpu)
     }
 
-    /// Of the parts of `among` by domain, the one with least to do: that of `from` if none has less.
+    /// Of the parts of `among` by domain, the one with least to do: that of `from` if none has
+    /// less.
     fn least_loaded_part(&self, level: usize, among: CpuSet, from: CpuId) -> CpuSet {
         let mut left = among.clone();
         let mut best: Option<(CpuSet, Load)> = None;

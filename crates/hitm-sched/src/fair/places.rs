@@ -1,7 +1,7 @@
 //! What the search for an idle CPU keeps in shared memory.
 //!
-//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] has lines of each CPU, of which wakers elsewhere read
-//! two. Both have the original's offsets.
+//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] has lines of each
+//! CPU, of which wakers elsewhere read two. Both have the original's offsets.
 
 use std::fmt;
 
@@ -14,9 +14,10 @@ use super::scan::Masks;
 /// What moving a task costs, nanoseconds: Linux's.
 pub(super) const MOVE_COSTS: u64 = 500_000;
 
-/// How long a task must run for that one which wakes had better go to an idle CPU than wait behind it, nanoseconds: an interrupt, the way out of
-/// idling and a switch are 6 us on the machines that are simulated, and the task's lines have to follow. From 10 to 50 us makes no
-/// difference that could be told (`docs/results/fair.md`).
+/// How long a task must run for that one which wakes had better go to an idle CPU than wait behind
+/// it, nanoseconds: an interrupt, the way out of idling and a switch are 6 us on the machines that
+/// are simulated, and the task's lines have to follow. From 10 to 50 us makes no difference that
+/// could be told (`docs/results/fair.md`).
 pub(super) const WAKE_COSTS: u64 = 20_000;
 
 /// What a CPU is taken to idle before it has, which is also the most, nanoseconds: Linux's.
@@ -26,10 +27,12 @@ described! {
     /// What the CPUs of an LLC share for the search.
     pub struct Shared<M: Memory> as "sched_domain_shared" {
         reference: [u32; 2],
-        /// 1 while a core may be idle. Set by a CPU whose core falls idle, cleared by a search that found none.
+        /// 1 while a core may be idle. Set by a CPU whose core falls idle, cleared by a search that
+        /// found none.
         pub(crate) has_idle_cores: M::Atomic<u32>,
-        /// How many CPUs a search looks at, with [`IdleSearch::Util`](super::idle::IdleSearch::Util); 0 keeps our own from looking. Written by
-        /// balance.
+        /// How many CPUs a search looks at, with
+        /// [`IdleSearch::Util`](super::idle::IdleSearch::Util); 0 keeps our own from looking.
+        /// Written by balance.
         pub(crate) nr_idle_scan: M::Atomic<u32>,
     }
 }
@@ -39,13 +42,15 @@ described! {
     pub struct Domain<M: Memory> as "sched_domain" {
         links_and_limits: [u64; 8],
         balance: [u64; 4],
-        /// What a scan has cost on average, nanoseconds. Written by this CPU after each, beside `shared`.
+        /// What a scan has cost on average, nanoseconds. Written by this CPU after each, beside
+        /// `shared`.
         pub(crate) avg_scan_cost: M::Plain<u64>,
         statistics: [u64; 2],
         /// Which [`Shared`] is that of its LLC. Read by who wakes a task towards this CPU.
         pub(crate) shared: M::Plain<u64>,
         third_line: LineStart,
-        /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task towards this CPU.
+        /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task
+        /// towards this CPU.
         pub(crate) span_weight: M::Plain<u32>,
         /// The run queue's, in the original: nobody else's line.
         idleness: LineStart,
@@ -53,10 +58,11 @@ described! {
         pub(crate) idles_from: M::Plain<u64>,
         /// How long it idles on average, nanoseconds.
         pub(crate) avg_idle: M::Plain<u64>,
-        /// Since when the running task runs, picoseconds: where [`Kept::Hints`] are kept, as the next one.
+        /// Since when the running task runs, picoseconds: where [`Kept::Hints`] are kept, as the
+        /// next one.
         pub(crate) runs_from: M::Plain<u64>,
-        /// How long a task runs on average until another does or none, nanoseconds. Read by who wakes a task towards this CPU while the LLC is
-        /// busy.
+        /// How long a task runs on average until another does or none, nanoseconds. Read by who
+        /// wakes a task towards this CPU while the LLC is busy.
         pub(crate) avg_run: M::Plain<u64>,
     }
 }
@@ -70,7 +76,8 @@ pub(crate) enum Kept<M: Memory> {
     Nothing,
     /// Masks of which a search claims a CPU: [`IdleSearch::Masks`](super::idle::IdleSearch::Masks).
     Claims(IdleMasks<M>),
-    /// A mask of the CPUs whose queues are worth a look: [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped).
+    /// A mask of the CPUs whose queues are worth a look:
+    /// [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped).
     Hints(IdleMasks<M>),
 }
 

@@ -1,12 +1,14 @@
 //! The masks that a search works on: which CPUs it has yet to look at.
 //!
-//! **Origin.** Linux's `select_idle_mask` and, of v5.10, `load_balance_mask`: two scratch masks a CPU, on its node.
+//! **Origin.** Linux's `select_idle_mask` and, of v5.10, `load_balance_mask`: two scratch masks a
+//! CPU, on its node.
 //!
-//! **Layout.** Whole lines of the CPU's own. Nobody else reads or writes them, so what they cost is time: a store a word to fill one, a
-//! load and a store to take a CPU out, a load to find the next one.
+//! **Layout.** Whole lines of the CPU's own. Nobody else reads or writes them, so what they cost is
+//! time: a store a word to fill one, a load and a store to take a CPU out, a load to find the next
+//! one.
 //!
-//! **Difference.** What decides is a copy outside the shared memory: threads that are no CPU search too, natively, with the words of the
-//! CPU that they stand for.
+//! **Difference.** What decides is a copy outside the shared memory: threads that are no CPU search
+//! too, natively, with the words of the CPU that they stand for.
 
 use hitm_memory::{CpuSet, Field, Memory, PlacedSlice, PlainWord};
 use hitm_topology::{CpuId, Topology};
@@ -70,7 +72,8 @@ impl<'a, M: Memory> Scan<'a, M> {
         self.store(cpu.index() / BITS);
     }
 
-    /// Takes a core out. Linux goes over the whole mask for that; the words in which the core has no CPU are left out here.
+    /// Takes a core out. Linux goes over the whole mask for that; the words in which the core has
+    /// no CPU are left out here.
     #[track_caller]
     pub(crate) fn remove_all(&mut self, core: &CpuSet) {
         self.left.subtract(core);

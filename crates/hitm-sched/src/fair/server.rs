@@ -1,17 +1,21 @@
 //! What real-time tasks must leave.
 //!
-//! **Claim.** While fair tasks are queued on a CPU without a break, they run there for 50 ms at least of each second, less two ticks;
-//! none of its fair tasks waits longer than 950 ms until one of them runs.
+//! **Claim.** While fair tasks are queued on a CPU without a break, they run there for 50 ms at
+//! least of each second, less two ticks; none of its fair tasks waits longer than 950 ms until one
+//! of them runs.
 //!
-//! **Origin.** The fair server of Linux v6.12, with its period and budget, in its deferred form: fair tasks are put before real-time
-//! ones only when they could not have their budget otherwise. Differences: there it is a task of the deadline class, here the tick looks
-//! at two words; and a CPU whose fair tasks all slept begins a new period when one wakes.
+//! **Origin.** The fair server of Linux v6.12, with its period and budget, in its deferred form:
+//! fair tasks are put before real-time ones only when they could not have their budget otherwise.
+//! Differences: there it is a task of the deadline class, here the tick looks at two words; and a
+//! CPU whose fair tasks all slept begins a new period when one wakes.
 //!
-//! **Protocol.** A *period* begins when the first fair task is queued, when one has passed, and when a service ends. What fair tasks run
-//! is counted in it. A tick that finds so little left of it that the rest of the budget only just fits *serves* them: they go before
-//! real-time tasks until they have had it. Meanwhile real-time tasks are pushed away, or wait.
+//! **Protocol.** A *period* begins when the first fair task is queued, when one has passed, and
+//! when a service ends. What fair tasks run is counted in it. A tick that finds so little left of
+//! it that the rest of the budget only just fits *serves* them: they go before real-time tasks
+//! until they have had it. Meanwhile real-time tasks are pushed away, or wait.
 //!
-//! **Cost.** A tick every 4 ms of a CPU on which fair tasks wait. A CPU without any does not tick for this.
+//! **Cost.** A tick every 4 ms of a CPU on which fair tasks wait. A CPU without any does not tick
+//! for this.
 
 use hitm_memory::{PlainWord, Platform, Span, Time};
 

@@ -1,9 +1,12 @@
-//! Virtual time on one queue: where a member, a task or a group, begins, what it is charged, and who is next.
+//! Virtual time on one queue: where a member, a task or a group, begins, what it is charged, and
+//! who is next.
 //!
-//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the running task is not in the tree, all
-//! others that are queued are; (3) the lags of all that are queued, each times its weight, add up to what rounding leaves.
+//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the
+//! running task is not in the tree, all others that are queued are; (3) the lags of all that are
+//! queued, each times its weight, add up to what rounding leaves.
 //!
-//! **Limits.** Virtual times are nanoseconds: what a charge rounds off, less than one, a task does not pay.
+//! **Limits.** Virtual times are nanoseconds: what a charge rounds off, less than one, a task does
+//! not pay.
 
 use hitm_memory::{Memory, PlainWord, Time};
 
@@ -11,10 +14,12 @@ use super::tree::Tree;
 use super::weight::FINE_NICE_0_WEIGHT;
 use super::words::{FairQueue, FairTask, Member, link, member};
 
-/// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250 ticks a second.
+/// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250
+/// ticks a second.
 const TICK_NANOS: i64 = 4_000_000;
 
-/// What a member that arrives adds to the sum of a queue, at most, before that counts from the new average: far from 64 bits.
+/// What a member that arrives adds to the sum of a queue, at most, before that counts from the new
+/// average: far from 64 bits.
 const LAG_MOST: i128 = 1 << 60;
 
 /// Picoseconds of a nanosecond.
@@ -51,7 +56,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         member(self.queue.curr.get())
     }
 
-    /// The weights of all, and the sum of their virtual runtimes less `base`, each times its weight.
+    /// The weights of all, and the sum of their virtual runtimes less `base`, each times its
+    /// weight.
     fn totals(&self) -> (i64, i128) {
         let (mut load, mut sum) = (self.queue.load.get() as i64, i128::from(self.queue.sum.get()));
         if let Some(curr) = self.curr() {
@@ -63,7 +69,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         (load, sum)
     }
 
-    /// The average virtual runtime, by weight, rounded down. Of an empty queue, where the last one has left it.
+    /// The average virtual runtime, by weight, rounded down. Of an empty queue, where the last one
+    /// has left it.
     pub(crate) fn average(&self) -> i64 {
         let (load, sum) = self.totals();
         self.queue.base.get() + if load == 0 { 0 } else { sum.div_euclid(i128::from(load)) as i64 }
@@ -102,7 +109,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
     }
 
-    /// Charges the running task for the time up to `now`; true when that has ended its slice. Then the next one has begun.
+    /// Charges the running task for the time up to `now`; true when that has ended its slice. Then
+    /// the next one has begun.
     pub(crate) fn charge(&self, now: Time) -> bool {
         let Some(curr) = self.curr() else { return false };
         let nanos = now.as_picos().saturating_sub(self.queue.charged.get()) / PICOS;
@@ -121,20 +129,23 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         used_up
     }
 
-    /// Puts `id`, which is on no queue, on this one, as far from the average as it was from that of the queue that it left.
+    /// Puts `id`, which is on no queue, on this one, as far from the average as it was from that of
+    /// the queue that it left.
     pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) {
         self.charge(now);
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
         let mut lag = i128::from(words.lag.get());
         if load > 0 {
-            // Its own arrival moves the average towards it. Beside what weighs next to nothing that is far: no farther than can be multiplied.
+            // Its own arrival moves the average towards it. Beside what weighs next to nothing that
+            // is far: no farther than can be multiplied.
             let farthest = LAG_MOST / i128::from(load + weight);
             lag = (lag * i128::from(load + weight) / i128::from(load)).clamp(-farthest, farthest);
         }
         words.vruntime.set(self.average() - if load > 0 { lag as i64 } else { 0 });
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
-            // A new task begins with half a slice, so that it is heard of soon and takes little at first.
+            // A new task begins with half a slice, so that it is heard of soon and takes little at
+            // first.
             (0, 1) => words.to_virtual(self.slice) / 2,
             (0, _) => words.to_virtual(self.slice),
             (left, _) => left,
@@ -165,8 +176,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.root.get() != 0
     }
 
-    /// Changes the weight of `id`, a group that is queued. What it is owed, and what is left of its slice, stays the same as time of
-    /// the CPU.
+    /// Changes the weight of `id`, a group that is queued. What it is owed, and what is left of its
+    /// slice, stays the same as time of the CPU.
     pub(crate) fn reweigh(&self, id: Member, weight: u32, now: Time) {
         self.charge(now);
         let (runs, tasks) = (self.curr() == Some(id), self.queue.nr_queued.get());
@@ -198,7 +209,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.rebase();
     }
 
-    /// Who should run, of all but `without`: one that runs goes on while it is eligible and its slice is not used up.
+    /// Who should run, of all but `without`: one that runs goes on while it is eligible and its
+    /// slice is not used up.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
         let is_eligible = self.eligibility();
         let curr = self.curr();
@@ -255,7 +267,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// When the running task's slice is used up, if it runs on. A look without the lock, of the CPU that runs it.
+    /// When the running task's slice is used up, if it runs on. A look without the lock, of the CPU
+    /// that runs it.
     pub(crate) fn slice_ends(&self) -> Option<Time> {
         let words = (self.words)(member(self.queue.curr.peek())?);
         let left = (words.deadline.peek() - words.vruntime.peek()).max(0);

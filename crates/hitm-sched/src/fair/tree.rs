@@ -1,12 +1,14 @@
-//! The members of a queue that wait, tasks and groups, by deadline, and of each subtree the least virtual runtime: so the first eligible one is found
-//! on one way down.
+//! The members of a queue that wait, tasks and groups, by deadline, and of each subtree the least
+//! virtual runtime: so the first eligible one is found on one way down.
 //!
-//! **Origin.** A tree balanced by heights (Adelson-Velsky and Landis, 1962), linked through words in the members as the queue's
-//! [lists](crate::list) are. Linux has a red-black tree with the same order and the same augmentation. Here no word leads upwards.
+//! **Origin.** A tree balanced by heights (Adelson-Velsky and Landis, 1962), linked through words
+//! in the members as the queue's [lists](crate::list) are. Linux has a red-black tree with the same
+//! order and the same augmentation. Here no word leads upwards.
 //!
-//! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by number; (2) the heights of a member's two
-//! subtrees differ by one at most; (3) `height` and `least_vruntime` are those of the subtree; (4) neither a deadline nor a virtual
-//! runtime changes while its member is in the tree.
+//! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by
+//! number; (2) the heights of a member's two subtrees differ by one at most; (3) `height` and
+//! `least_vruntime` are those of the subtree; (4) neither a deadline nor a virtual runtime changes
+//! while its member is in the tree.
 //!
 //! **Cost.** Two lines at most of each member on the way; what is not changed is not stored.
 
@@ -46,7 +48,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         (self.words)(old).height.set(0);
     }
 
-    /// The first whose virtual runtime `is_eligible`. If it is of one virtual runtime, it must be of all lesser ones.
+    /// The first whose virtual runtime `is_eligible`. If it is of one virtual runtime, it must be
+    /// of all lesser ones.
     pub(crate) fn first(&self, is_eligible: impl Fn(i64) -> bool) -> Option<Member> {
         let mut place = member(self.root.get());
         while let Some(id) = place {
@@ -144,7 +147,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         (first, self.balanced(id))
     }
 
-    /// The subtree of `id`, whose own subtrees are balanced and differ in height by two at most, balanced.
+    /// The subtree of `id`, whose own subtrees are balanced and differ in height by two at most,
+    /// balanced.
     fn balanced(&self, id: Member) -> u64 {
         let words = (self.words)(id);
         let (left, right) = (words.left.get(), words.right.get());

@@ -9,7 +9,8 @@ pub struct Nice(i8);
 /// The weight of nice 0, by which virtual time is the CPU's: Linux's.
 pub const NICE_0_WEIGHT: u32 = 1_024;
 
-/// In queues weights have so many more bits, so that a group's, divided over many CPUs, keeps its digits: Linux's.
+/// In queues weights have so many more bits, so that a group's, divided over many CPUs, keeps its
+/// digits: Linux's.
 pub(crate) const FINE_BITS: u32 = 10;
 
 /// [`NICE_0_WEIGHT`] as queues have it.
@@ -35,8 +36,9 @@ impl Nice {
         self.0
     }
 
-    /// The share that it stands for: 1024 x 1.25^-nice, rounded. A level is a quarter more than the next: so two tasks one level apart
-    /// get 55.6 % and 44.4 %. The original has a table that is at most 1.5 % from this.
+    /// The share that it stands for: 1024 x 1.25^-nice, rounded. A level is a quarter more than the
+    /// next: so two tasks one level apart get 55.6 % and 44.4 %. The original has a table that is
+    /// at most 1.5 % from this.
     #[must_use]
     pub const fn weight(self) -> u32 {
         let (quarters, steps) = (self.0 as i32, self.0.unsigned_abs() as u32);

@@ -1,7 +1,9 @@
-//! What the fair class keeps in shared memory: of a queue, and of a task. A [group](super::group) has both on each CPU.
+//! What the fair class keeps in shared memory: of a queue, and of a task. A [group](super::group)
+//! has both on each CPU.
 //!
-//! **Layout.** A task's words stand apart from [`Task`](crate::task::Task), on two lines of their own that are made when it first is a
-//! fair task, so a real-time task is as large as ever. A queue's are one line, beside the run queue.
+//! **Layout.** A task's words stand apart from [`Task`](crate::task::Task), on two lines of their
+//! own that are made when it first is a fair task, so a real-time task is as large as ever. A
+//! queue's are one line, beside the run queue.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -15,7 +17,8 @@ use crate::task::{TASKS_MAX, TaskId};
 described! {
     /// A task's part of the fair class, or a group's on a CPU.
     pub struct FairTask<M: Memory> as "fair_task" {
-        /// The subtree of those with earlier deadlines: a [`Member`], counted from 1; 0 for none. Under the queue's lock, as all here.
+        /// The subtree of those with earlier deadlines: a [`Member`], counted from 1; 0 for none.
+        /// Under the queue's lock, as all here.
         pub(crate) left: M::Plain<u64>,
         /// The subtree of those with later deadlines.
         pub(crate) right: M::Plain<u64>,
@@ -42,8 +45,8 @@ described! {
         pub(crate) recent_cpu: M::Plain<u32>,
         /// Its group, counted from 1; 0 for none. Not written before there are groups.
         pub(crate) group: M::Plain<u32>,
-        /// Until when its load is summed up, nanoseconds; 0 while it is not counted in its group's. Not written before there are groups, as what
-        /// follows.
+        /// Until when its load is summed up, nanoseconds; 0 while it is not counted in its group's.
+        /// Not written before there are groups, as what follows.
         pub(crate) load_updated: M::Plain<u64>,
         /// How long it was queued, of late.
         pub(crate) load_value: M::Plain<u64>,
@@ -69,9 +72,11 @@ described! {
         pub(crate) sum: M::Plain<i64>,
         /// Until when the one that runs was charged, picoseconds.
         pub(crate) charged: M::Plain<u64>,
-        /// The deadline with which it was chosen: while it has that, it is not preempted by a waking task.
+        /// The deadline with which it was chosen: while it has that, it is not preempted by a
+        /// waking task.
         pub(crate) chosen_deadline: M::Plain<i64>,
-        /// How many tasks there are, in groups too, the running one included. Peeked at by who balances.
+        /// How many tasks there are, in groups too, the running one included. Peeked at by who
+        /// balances.
         pub(crate) nr_queued: M::Plain<u32>,
         /// 1 while they go before real-time tasks. Peeked at by who looks for a place.
         pub(crate) served: M::Plain<u32>,
@@ -206,7 +211,8 @@ impl<M: Memory> FairTask<M> {
         self.load_average.set(average);
     }
 
-    /// Changes the nice level of a task that is on no queue. What it is owed, as time of the CPU, stays the same.
+    /// Changes the nice level of a task that is on no queue. What it is owed, as time of the CPU,
+    /// stays the same.
     pub(crate) fn set_nice(&self, nice: Nice) {
         let (old, new) = (self.weight.get(), nice.fine_weight());
         if old == new {

@@ -14,12 +14,14 @@ use hitm_memory::Span;
 use hitm_report::probe::render;
 use hitm_report::result::{ResultFile, Run};
 use hitm_topology::Topology;
+use hitm_workloads::meter::Window;
 
 use self::measure::{Case, Outcome};
 use self::plan::Plan;
 use self::programs::What;
 use crate::args::{CoherenceArg, HostArg, MachineArgs, refuse_natively, span, span_above_zero};
 use crate::campaign;
+use crate::cases::check_end;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -78,6 +80,10 @@ impl Probe {
             Ok((topology, costs, plan))
         });
         let machines: Vec<(Arc<Topology>, Costs, Plan)> = machines.collect::<Result<_, Failure>>()?;
+        if self.host == HostArg::Simulated {
+            // A quarter of the stretch comes before it.
+            check_end(Window { warm_up: self.time().scale(0.25), measured: self.time() })?;
+        }
         let target = output::target("--json", self.json.as_deref())?;
         let file = self.measure(&machines, &arbitrations);
         report(file, target, |file| fitted(&render(file, width())))

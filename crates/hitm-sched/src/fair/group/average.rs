@@ -1,19 +1,23 @@
 //! The load of a group on each CPU, and what is told of it to the queues above.
 //!
-//! **Protocol.** Under the CPU's lock. A member is *attached* to the queue of its group from when it is first queued there until it goes to another CPU or
-//! group, or ends: so a member that sleeps is counted, less and less. Before anything changes on a queue, what was is summed up until now. What
-//! a queue gained or lost by members that came or went is kept to be told to the queue above, at its next update, through the
-//! group's entity there.
+//! **Protocol.** Under the CPU's lock. A member is *attached* to the queue of its group from when
+//! it is first queued there until it goes to another CPU or group, or ends: so a member that sleeps
+//! is counted, less and less. Before anything changes on a queue, what was is summed up until now.
+//! What a queue gained or lost by members that came or went is kept to be told to the queue above,
+//! at its next update, through the group's entity there.
 //!
-//! A task that slept and goes elsewhere is taken away without the lock: its load is put down beside the queue it leaves, with the time that it is as of,
-//! and taken off with the next update. That time is when the queue was last updated, as far as who goes away can tell; another update may come before the
-//! load is down, so what is taken off is first what it has become by then. (Linux takes off what was put down.)
+//! A task that slept and goes elsewhere is taken away without the lock: its load is put down beside
+//! the queue it leaves, with the time that it is as of, and taken off with the next update. That
+//! time is when the queue was last updated, as far as who goes away can tell; another update may
+//! come before the load is down, so what is taken off is first what it has become by then. (Linux
+//! takes off what was put down.)
 //!
-//! **Origin.** Linux's, of v6.4; for how a queue is to be told of what a group in it lost, Vincent Guittot, "sched/fair: Propagate load
-//! during synchronous attach/detach", 2016.
+//! **Origin.** Linux's, of v6.4; for how a queue is to be told of what a group in it lost, Vincent
+//! Guittot, "sched/fair: Propagate load during synchronous attach/detach", 2016.
 //!
-//! **Invariants.** When nothing is in flight: (1) a queue's sum is that of its attached members together, each times its weight, and what was put down
-//! beside it, but for rounding; (2) a queue has load only while it is [listed](super::leaves).
+//! **Invariants.** When nothing is in flight: (1) a queue's sum is that of its attached members
+//! together, each times its weight, and what was put down beside it, but for rounding; (2) a queue
+//! has load only while it is [listed](super::leaves).
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
@@ -50,7 +54,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         words.height.get() != 0 || on.queue.curr.get() == link(Some(member))
     }
 
-    /// Sums the queue of a group up until `now`. True when its average is to be looked at: a period has ended, or somebody has gone.
+    /// Sums the queue of a group up until `now`. True when its average is to be looked at: a period
+    /// has ended, or somebody has gone.
     pub(super) fn update_queue(&self, cpu: CpuId, on: &GroupOnCpu<P>, now: u64) -> bool {
         let mut sum = on.load.sum();
         let has_lost = on.load.removed_count.peek() != 0;
@@ -68,7 +73,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         ended || has_lost
     }
 
-    /// Sums up what `member` had on the queue of `group`, and that queue, until `now`; attaches it if it is not. The group is told.
+    /// Sums up what `member` had on the queue of `group`, and that queue, until `now`; attaches it
+    /// if it is not. The group is told.
     pub(super) fn update_load(&self, cpu: CpuId, group: GroupId, member: Member, now: u64) {
         let on = self.group_on(group, cpu);
         let words = self.words_of(member, cpu);
@@ -113,7 +119,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         words.load_updated.set(0);
     }
 
-    /// The queue of `on` hears what the queue of `below`, whose entity it has, gained or lost. True when it was something.
+    /// The queue of `on` hears what the queue of `below`, whose entity it has, gained or lost. True
+    /// when it was something.
     fn hear(&self, cpu: CpuId, on: &GroupOnCpu<P>, entity: &FairTask<P>, below: GroupId) -> bool {
         let child = self.group_on(below, cpu);
         if child.load.tells.get() == 0 {
@@ -127,7 +134,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         sum.value = if told >= 0 {
             (before + told as u64).min(most)
         } else {
-            // What went cannot be told from what stays: at most what the queue has now is left, as of one member.
+            // What went cannot be told from what stays: at most what the queue has now is left, as
+            // of one member.
             let weight = self.queued_weight(cpu, child);
             before.min(child.load.value.get().checked_div(weight).map_or(0, |left| left.min(most)))
         };
@@ -137,7 +145,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         true
     }
 
-    /// The entity of a group on the queue of `on` is about to weigh `weight`: what is counted of it follows.
+    /// The entity of a group on the queue of `on` is about to weigh `weight`: what is counted of it
+    /// follows.
     pub(super) fn reweigh_load(&self, on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
         if entity.load_updated.get() != 0 {
             let value = entity.load_value.get() as i64;
@@ -155,8 +164,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A fair task that is on no queue, and was last on the queue of `cpu`, whose lock the caller holds, goes from its group there: to another group,
-    /// another CPU or another class.
+    /// A fair task that is on no queue, and was last on the queue of `cpu`, whose lock the caller
+    /// holds, goes from its group there: to another group, another CPU or another class.
     pub(crate) fn detach_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };
         let words = self.tasks.fair(id);
@@ -181,7 +190,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A fair task that sleeps goes from its group on `cpu`. The caller has the task for itself, and not the lock.
+    /// A fair task that sleeps goes from its group on `cpu`. The caller has the task for itself,
+    /// and not the lock.
     pub(crate) fn remove_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };
         let words = self.tasks.fair(id);
@@ -262,7 +272,8 @@ mod tests {
 
     use super::*;
 
-    /// Who went is taken off as what his load has become, whether the queue was updated before he had put it down or not.
+    /// Who went is taken off as what his load has become, whether the queue was updated before he
+    /// had put it down or not.
     #[test]
     fn what_went_is_forgotten_as_what_stays() {
         const PERIOD: u64 = 1 << 20;

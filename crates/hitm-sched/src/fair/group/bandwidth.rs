@@ -1,46 +1,59 @@
 //! Limits: a group that has used up its quota of a period does not run before the next.
 //!
-//! **Claim.** In each period the tasks of a group, on all CPUs and in all groups below, together run for its quota at most, but for what CPUs had
-//! left over from earlier ones, a slice each, and for what a task runs on until its CPU looks. Whoever has waited longest is first to be given
+//! **Claim.** In each period the tasks of a group, on all CPUs and in all groups below, together
+//! run for its quota at most, but for what CPUs had left over from earlier ones, a slice each, and
+//! for what a task runs on until its CPU looks. Whoever has waited longest is first to be given
 //! some of the next.
 //!
-//! **Origin.** Paul Turner, Bharata B Rao and Nikhil Rao, "CPU bandwidth control for CFS", 2010, as Linux has it since v5.4: slices of 5 ms that
-//! do not expire, queues that are throttled whole, a remainder beyond 1 ms that goes back when a queue has become empty. Differences: no timer of
-//! the group's own, but each CPU on which it waits looks when the period ends; who takes a slice before that has filled the [pool](super::pool)
-//! anew; a wakeup throttles nothing, the switch that follows does; load does not stand still meanwhile; throttles are counted, not the periods
-//! that have some; no bursts.
+//! **Origin.** Paul Turner, Bharata B Rao and Nikhil Rao, "CPU bandwidth control for CFS", 2010, as
+//! Linux has it since v5.4: slices of 5 ms that do not expire, queues that are throttled whole, a
+//! remainder beyond 1 ms that goes back when a queue has become empty. Differences: no timer of the
+//! group's own, but each CPU on which it waits looks when the period ends; who takes a slice before
+//! that has filled the [pool](super::pool) anew; a wakeup throttles nothing, the switch that
+//! follows does; load does not stand still meanwhile; throttles are counted, not the periods that
+//! have some; no bursts.
 //!
-//! **Protocol.** Under the CPU's lock, where nothing else is said. What a queue has left is what it *got* since the limit was set, less what it
-//! is charged with anyway. (1) *Look*: a tick charges what runs. A group on the way to it with nothing left takes a slice; where there is none,
-//! the CPU is asked to look for another task. (2) *Throttle*: a switch that would run a task of such a group puts what runs in it back to the
-//! others, takes its entity off the queue above and its tasks off all counts there, and stands in the pool's line. (3) *Held*: tasks of a
-//! throttled queue, or of one below, are queued and are in no count of a queue above. They come, go, and change in there. A task that runs and
-//! comes so waits in the tree, and its CPU is asked to look. (4) *Watch*: the CPU looks again when the period ends, by a tick or by a timer where
-//! it idles ([`next_refill`](crate::scheduler::Scheduling::next_refill)). (5) *Refill*: without a lock, the first of the line is given what it
-//! lacks, under its CPU's lock, then the next. (6) *Unthrottle*: (2) backwards. What still runs of it, since its CPU has not yet left it, runs
-//! again as the class has it.
+//! **Protocol.** Under the CPU's lock, where nothing else is said. What a queue has left is what it
+//! *got* since the limit was set, less what it is charged with anyway. (1) *Look*: a tick charges
+//! what runs. A group on the way to it with nothing left takes a slice; where there is none, the
+//! CPU is asked to look for another task. (2) *Throttle*: a switch that would run a task of such a
+//! group puts what runs in it back to the others, takes its entity off the queue above and its
+//! tasks off all counts there, and stands in the pool's line. (3) *Held*: tasks of a throttled
+//! queue, or of one below, are queued and are in no count of a queue above. They come, go, and
+//! change in there. A task that runs and comes so waits in the tree, and its CPU is asked to look.
+//! (4) *Watch*: the CPU looks again when the period ends, by a tick or by a timer where it idles
+//! ([`next_refill`](crate::scheduler::Scheduling::next_refill)). (5) *Refill*: without a lock, the
+//! first of the line is given what it lacks, under its CPU's lock, then the next. (6) *Unthrottle*:
+//! (2) backwards. What still runs of it, since its CPU has not yet left it, runs again as the class
+//! has it.
 //!
-//! A CPU that goes throttles nothing any more, and what was throttled there is not from then on. A queue that is full of held tasks is no work
-//! that another CPU could get.
+//! A CPU that goes throttles nothing any more, and what was throttled there is not from then on. A
+//! queue that is full of held tasks is no work that another CPU could get.
 //!
-//! **Invariants.** When nothing is in flight: (1) nothing in a throttled queue, or below, runs, and its entity stands on no queue; (2) a
-//! throttled queue is in the pool's line and its CPU looks when the period ends at the latest; (3) a queue has a slice left at most; (4) a CPU
-//! that is offline has no throttled queue.
+//! **Invariants.** When nothing is in flight: (1) nothing in a throttled queue, or below, runs, and
+//! its entity stands on no queue; (2) a throttled queue is in the pool's line and its CPU looks
+//! when the period ends at the latest; (3) a queue has a slice left at most; (4) a CPU that is
+//! offline has no throttled queue.
 //!
-//! **Locks.** One changes a limit at a time: that lock is taken before those of run queues, the pool's after.
+//! **Locks.** One changes a limit at a time: that lock is taken before those of run queues, the
+//! pool's after.
 //!
-//! **Memory ordering.** None of its own: words are the CPU's or the pool's, under their locks. When a CPU is to look it peeks at itself: it alone
-//! is waited for there, and another that makes that sooner, by moving the last task of a group away, loses no more than that look.
+//! **Memory ordering.** None of its own: words are the CPU's or the pool's, under their locks. When
+//! a CPU is to look it peeks at itself: it alone is waited for there, and another that makes that
+//! sooner, by moving the last task of a group away, loses no more than that look.
 //!
-//! **Cost.** Nothing until the first group gets a limit; for groups without one a look outside the shared memory at each level. With one: a tick
-//! and a switch read a line of the group's on that CPU at each level; 5 ms of running, a lock on a line that all CPUs share, and so does a sleep
-//! that leaves a queue empty with more than 1 ms left. To throttle and back, what it costs the queues above that a task sleeps and wakes, and the
-//! lock thrice. A group's limit is 2 lines, and one a CPU.
+//! **Cost.** Nothing until the first group gets a limit; for groups without one a look outside the
+//! shared memory at each level. With one: a tick and a switch read a line of the group's on that
+//! CPU at each level; 5 ms of running, a lock on a line that all CPUs share, and so does a sleep
+//! that leaves a queue empty with more than 1 ms left. To throttle and back, what it costs the
+//! queues above that a task sleeps and wakes, and the lock thrice. A group's limit is 2 lines, and
+//! one a CPU.
 //!
-//! **Limits.** What a task does with a real-time priority, its own or lent, is not charged: [`real_time`](super::real_time) has a limit for that, which is
-//! looked after here with the others. Nor is what one does that was moved into a throttled
-//! group before its CPU leaves it. On a CPU that does not look, since its task does not check, a group runs on as long; what it used too much it
-//! lacks later.
+//! **Limits.** What a task does with a real-time priority, its own or lent, is not charged:
+//! [`real_time`](super::real_time) has a limit for that, which is looked after here with the
+//! others. Nor is what one does that was moved into a throttled group before its CPU leaves it. On
+//! a CPU that does not look, since its task does not check, a group runs on as long; what it used
+//! too much it lacks later.
 
 use std::sync::OnceLock;
 
@@ -134,7 +147,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.peek() != 0)
     }
 
-    /// Whether `id` is held: queued on `cpu` in a throttled queue or, if it is fair, would be so. Exact under the CPU's lock, else a hint.
+    /// Whether `id` is held: queued on `cpu` in a throttled queue or, if it is fair, would be so.
+    /// Exact under the CPU's lock, else a hint.
     pub(crate) fn is_held(&self, cpu: CpuId, id: TaskId) -> bool {
         if !self.has_limits() {
             return false;
@@ -153,7 +167,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         false
     }
 
-    /// The group above `id`: from the words of the CPU where there are some, whose line is touched anyway.
+    /// The group above `id`: from the words of the CPU where there are some, whose line is touched
+    /// anyway.
     pub(super) fn above_on(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
         let slot = self.group(id);
         slot.on(cpu).map_or_else(|| slot.parent(), |on| GroupId::of_link(on.entity.group.peek()))
@@ -181,7 +196,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         on.from.get() as i64 + on.got.get() - used as i64
     }
 
-    /// Whether a task of `id` may run on the CPU of `rq`, as far as that is the group's affair. It takes a slice if it must.
+    /// Whether a task of `id` may run on the CPU of `rq`, as far as that is the group's affair. It
+    /// takes a slice if it must.
     fn has_runtime(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) -> bool {
         let Some(limit) = self.limit_of(id) else { return true };
         let on = limit.on(rq.cpu);
@@ -213,7 +229,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// When what runs has used up what the queue of `id` has left. A look without the lock, of the CPU that runs it.
+    /// When what runs has used up what the queue of `id` has left. A look without the lock, of the
+    /// CPU that runs it.
     pub(super) fn runtime_ends(&self, cpu: CpuId, id: GroupId) -> Option<Time> {
         let on = self.limit_of(id)?.on(cpu);
         let queue = &self.group_on(id, cpu).queue;
@@ -240,7 +257,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- throttle, unthrottle ----
 
-    /// Nothing of `id`, which is queued on the CPU of `rq` and has nothing left, runs there from now on; unless there is something for it after all.
+    /// Nothing of `id`, which is queued on the CPU of `rq` and has nothing left, runs there from
+    /// now on; unless there is something for it after all.
     pub(in crate::fair) fn throttle(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
         let (cpu, limit) = (rq.cpu, self.limit_of(id).expect("it has used it up"));
         let on = limit.on(cpu);
@@ -410,7 +428,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             if !gets {
                 return None;
             }
-            // Placed before they are set: a simulated CPU may be suspended here, and another may come. The first wins.
+            // Placed before they are set: a simulated CPU may be suspended here, and another may
+            // come. The first wins.
             if groups.limits.get().is_none() {
                 let _came_later = groups.limits.set(Limits::new(&self.topology));
             }
@@ -419,7 +438,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limits()
     }
 
-    /// Limits `id`, which the caller keeps, or ends its limit. Nothing of it is throttled when this returns, and it begins anew.
+    /// Limits `id`, which the caller keeps, or ends its limit. Nothing of it is throttled when this
+    /// returns, and it begins anew.
     pub(crate) fn limit_group(&self, id: GroupId, quota: Option<GroupQuota>) {
         let Some(limits) = self.begin_limit(id, quota.is_some()) else { return };
         let (slot, limit) = (self.group(id), self.limit_of(id).expect("just made"));

@@ -26,14 +26,16 @@ impl<M: hitm_memory::Memory> Group<M> {
     /// One more keeps it.
     #[track_caller]
     fn hold(&self) {
-        // Acquire: sees what the group was made with. Pairs with the swap in `begin_group`. The caller keeps it by another reference meanwhile.
+        // Acquire: sees what the group was made with. Pairs with the swap in `begin_group`. The
+        // caller keeps it by another reference meanwhile.
         self.words.references().fetch_add(1, Ordering::Acquire);
     }
 
     /// One less keeps it; true for the last.
     #[track_caller]
     fn let_go(&self) -> bool {
-        // AcqRel: who takes the last sees all that was done under the others, each of which publishes it here.
+        // AcqRel: who takes the last sees all that was done under the others, each of which
+        // publishes it here.
         self.words.references().fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
@@ -44,7 +46,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.make_fair();
         let cell = &self.fair().groups;
         if cell.get().is_none() {
-            // Placed before it is set: a simulated CPU may be suspended here, and another may come. The first wins.
+            // Placed before it is set: a simulated CPU may be suspended here, and another may come.
+            // The first wins.
             let _came_later = cell.set(Groups::new(&self.topology, self.rd.config.groups));
         }
         let groups = self.groups().expect("just made");
@@ -69,8 +72,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         group.words.parent().store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
         // Relaxed: as above.
         group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
-        // Release, and a read-modify-write: the stores above are over when it is, for whoever is told the number by whatever means. Pairs
-        // with the additions in `hold`, each of which continues what it has released, and with what tells the number.
+        // Release, and a read-modify-write: the stores above are over when it is, for whoever is
+        // told the number by whatever means. Pairs with the additions in `hold`, each of which
+        // continues what it has released, and with what tells the number.
         group.words.references().swap(1, Ordering::Release);
         for cpu in self.topology.cpu_ids() {
             if let Some(on) = group.on(cpu) {
@@ -84,7 +88,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         id
     }
 
-    /// The words of `id` and of the groups above it on `cpu`, whose queue's lock the caller holds, are there from now on.
+    /// The words of `id` and of the groups above it on `cpu`, whose queue's lock the caller holds,
+    /// are there from now on.
     pub(super) fn make_group_on(&self, id: GroupId, cpu: CpuId, now: Time) {
         let group = self.group(id);
         if group.on(cpu).is_some() {

@@ -15,10 +15,12 @@ use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
-/// What a sum loses to rounding, at most: less than 3 in a period, of which half is forgotten in 32: of a weight of 1. A sum comes to 12 million.
+/// What a sum loses to rounding, at most: less than 3 in a period, of which half is forgotten in
+/// 32: of a weight of 1. A sum comes to 12 million.
 const VALUE_ROUNDS_OFF: u64 = 3 * 47;
 
-/// What those weighed, at most, who have left a queue without what they had rounded off, and are not forgotten.
+/// What those weighed, at most, who have left a queue without what they had rounded off, and are
+/// not forgotten.
 const LEFT_WEIGH: u64 = 1 << 20;
 
 /// The members that are attached to a group's queue, added up.

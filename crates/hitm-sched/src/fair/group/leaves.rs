@@ -1,14 +1,18 @@
 //! Which groups have load on a CPU, and how that of sleepers is forgotten.
 //!
-//! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is attached to its queue there or queued in it, and until it has no load and nobody
-//! queued and no group in it is listed. A CPU that balances updates those on its list, and [may](super::variant::GroupConfig::weighs_waiting) weigh them anew. What CPUs have that do not tick, since no fair task is
-//! queued there, some other updates that does: the first that ticks when that was last done 32 ms ago.
+//! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is
+//! attached to its queue there or queued in it, and until it has no load and nobody queued and no
+//! group in it is listed. A CPU that balances updates those on its list, and
+//! [may](super::variant::GroupConfig::weighs_waiting) weigh them anew. What CPUs have that do not
+//! tick, since no fair task is queued there, some other updates that does: the first that ticks
+//! when that was last done 32 ms ago.
 //!
-//! **Origin.** Linux's list of leaf queues, its update of blocked averages, and its idle balance, in which that is done for CPUs that have
-//! stopped to tick.
+//! **Origin.** Linux's list of leaf queues, its update of blocked averages, and its idle balance,
+//! in which that is done for CPUs that have stopped to tick.
 //!
-//! **Invariant.** A queue that is not listed has nothing counted in its group's load: its contribution goes with it. Until v6.18 of Linux it did not where
-//! the [rate](super::variant::PostRate) is limited.
+//! **Invariant.** A queue that is not listed has nothing counted in its group's load: its
+//! contribution goes with it. Until v6.18 of Linux it did not where the
+//! [rate](super::variant::PostRate) is limited.
 
 use std::sync::atomic::Ordering;
 

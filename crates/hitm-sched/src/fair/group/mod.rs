@@ -1,44 +1,56 @@
 //! Groups: tasks that share as one what they have with others.
 //!
-//! **Claim.** On a CPU, the tasks of a group together get what the group's weight says against the other members of the queue that the
-//! group stands on, however many they are; among themselves they share that by their own weights. Groups stand in groups.
+//! **Claim.** On a CPU, the tasks of a group together get what the group's weight says against the
+//! other members of the queue that the group stands on, however many they are; among themselves
+//! they share that by their own weights. Groups stand in groups.
 //!
-//! **Origin.** Linux's task groups (Srivatsa Vaddagiri and Peter Zijlstra, 2007), as v6.4 and v6.12 have them: a group has on each CPU a
-//! queue of its own, and an entity that stands on the queue of the group above, or on the CPU's. What [`timeline`](super::timeline) says of a
-//! queue holds at every level.
+//! **Origin.** Linux's task groups (Srivatsa Vaddagiri and Peter Zijlstra, 2007), as v6.4 and v6.12
+//! have them: a group has on each CPU a queue of its own, and an entity that stands on the queue of
+//! the group above, or on the CPU's. What [`timeline`](super::timeline) says of a queue holds at
+//! every level.
 //!
-//! **Protocol.** Under the CPU's lock. *Come* ([`walk`]): up from the task, a group's entity is queued when its queue gets its first task.
-//! *Go*: up from the task, a group's entity leaves when its queue has lost its last one. *Pick*: down from the CPU's queue, who is next at
-//! each level. *Switch*: what ran stops to run at each level that is not also on the way to what runs next.
+//! **Protocol.** Under the CPU's lock. *Come* ([`walk`]): up from the task, a group's entity is
+//! queued when its queue gets its first task. *Go*: up from the task, a group's entity leaves when
+//! its queue has lost its last one. *Pick*: down from the CPU's queue, who is next at each level.
+//! *Switch*: what ran stops to run at each level that is not also on the way to what runs next.
 //!
-//! A link in a queue's tree names a task or a group: a [`Member`](super::words::Member). A group's entity on a CPU stands only on queues of that CPU, so
-//! its number is enough.
+//! A link in a queue's tree names a task or a group: a [`Member`](super::words::Member). A group's
+//! entity on a CPU stands only on queues of that CPU, so its number is enough.
 //!
-//! **Load.** What a group's entities weigh follows from where its load is ([`share`]): each queue has an [average] of what was queued there, and
-//! what the group's queues have is added up in a word that all CPUs share ([`words`], [`variant`]). CPUs whose load only fades are seen to ([`leaves`]).
+//! **Load.** What a group's entities weigh follows from where its load is ([`share`]): each queue
+//! has an [average] of what was queued there, and what the group's queues have is added up in a
+//! word that all CPUs share ([`words`], [`variant`]). CPUs whose load only fades are seen to
+//! ([`leaves`]).
 //!
-//! **Life** ([`change`]). A group has references: its maker's, one a task, one a group in it. With the last it ends and its number is free. So
-//! a group that is given back while tasks of it sleep stays until the last of them has gone, and they keep their share.
+//! **Life** ([`change`]). A group has references: its maker's, one a task, one a group in it. With
+//! the last it ends and its number is free. So a group that is given back while tasks of it sleep
+//! stays until the last of them has gone, and they keep their share.
 //!
-//! **Limits** ([`bandwidth`]). A group may have a [quota] of the CPUs' time in each period. It comes out of a [pool], and when that is empty the
-//! group's queues are throttled until it is filled anew. Its real-time tasks may have a limit of their own, on each CPU ([`real_time`]).
+//! **Limits** ([`bandwidth`]). A group may have a [quota] of the CPUs' time in each period. It
+//! comes out of a [pool], and when that is empty the group's queues are throttled until it is
+//! filled anew. Its real-time tasks may have a limit of their own, on each CPU ([`real_time`]).
 //!
-//! **Locks.** A group's words on a CPU are under that CPU's queue lock, and made under it when a task of the group is first queued there. A
-//! task's group changes under its `pi_lock` and the lock of its queue.
+//! **Locks.** A group's words on a CPU are under that CPU's queue lock, and made under it when a
+//! task of the group is first queued there. A task's group changes under its `pi_lock` and the lock
+//! of its queue.
 //!
-//! **Memory ordering.** References are counted Acquire up, which sees what the group was made with, and AcqRel down: who takes the last sees all that
-//! was done under the others.
+//! **Memory ordering.** References are counted Acquire up, which sees what the group was made with,
+//! and AcqRel down: who takes the last sees all that was done under the others.
 //!
-//! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on a queue, and what [`share`] says. A change of CPU of a
-//! task that is in a group reads, as the original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
-//! outside the shared memory, and the original's pointers, 32, where they are read; per group and CPU in use 448 bytes, made when first used.
+//! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on
+//! a queue, and what [`share`] says. A change of CPU of a task that is in a group reads, as the
+//! original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
+//! outside the shared memory, and the original's pointers, 32, where they are read; per group and
+//! CPU in use 448 bytes, made when first used.
 //!
-//! **What is left out.** Entities of real-time groups, but for the loads that they cost a change of CPU: real-time tasks share nothing, and what limits
-//! hold back stands in lists; bursts beyond a quota; idle groups; averages of the CPU's own queue, which nothing here reads. A task that comes from no group
-//! counts as one that was always queued.
+//! **What is left out.** Entities of real-time groups, but for the loads that they cost a change of
+//! CPU: real-time tasks share nothing, and what limits hold back stands in lists; bursts beyond a
+//! quota; idle groups; averages of the CPU's own queue, which nothing here reads. A task that comes
+//! from no group counts as one that was always queued.
 //!
-//! **Limits.** Virtual time is 64 bits of nanoseconds. It passes fastest for a group's entity of the least weight, 2, which is had with the least shares on a
-//! thousand CPUs: if that runs alone on its CPU for five hours, its virtual time overflows.
+//! **Limits.** Virtual time is 64 bits of nanoseconds. It passes fastest for a group's entity of
+//! the least weight, 2, which is had with the least shares on a thousand CPUs: if that runs alone
+//! on its CPU for five hours, its virtual time overflows.
 
 mod average;
 mod bandwidth;
@@ -92,7 +104,8 @@ impl GroupId {
     }
 }
 
-/// How much a group gets against the other members of the queue that it stands on: 1 to 10,000, where 100 is as much as a task of nice 0.
+/// How much a group gets against the other members of the queue that it stands on: 1 to 10,000,
+/// where 100 is as much as a task of nice 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupWeight(u32);
 
@@ -160,7 +173,8 @@ pub(crate) struct Group<M: Memory> {
     words: Words<M>,
     /// Its load, where that is split.
     parts: Option<Parts<M>>,
-    /// Where the words' pointers lead to, if anybody follows them: entities, queues, and both of the real-time class.
+    /// Where the words' pointers lead to, if anybody follows them: entities, queues, and both of
+    /// the real-time class.
     pointers: Option<[Pointers<M>; 4]>,
     /// By CPU, made when first used there.
     on: Box<[OnCpu<M>]>,

@@ -1,17 +1,20 @@
 //! What a group may still use in this period, for all CPUs, and who waits for the next.
 //!
-//! **Protocol.** A CPU *takes* a slice for its queue and *gives back* what it will not need. Whoever looks first after a period has ended
-//! *refills*. A CPU whose queue got nothing *waits* in line until it has *left*.
+//! **Protocol.** A CPU *takes* a slice for its queue and *gives back* what it will not need.
+//! Whoever looks first after a period has ended *refills*. A CPU whose queue got nothing *waits* in
+//! line until it has *left*.
 //!
 //! **Locks.** The pool's own, taken under a run queue's or under none; nothing is taken under it.
 //!
-//! **Invariants.** (1) What is in the pool is not negative and not more than the quota. (2) What was given out is what the CPUs say that they
-//! have got. (3) In the line is each CPU on which the group is throttled, once, in the order in which it was.
+//! **Invariants.** (1) What is in the pool is not negative and not more than the quota. (2) What
+//! was given out is what the CPUs say that they have got. (3) In the line is each CPU on which the
+//! group is throttled, once, in the order in which it was.
 //!
-//! **Memory ordering.** The lock's. When the period ends is also peeked at without it, by who wants to know when to look.
+//! **Memory ordering.** The lock's. When the period ends is also peeked at without it, by who wants
+//! to know when to look.
 //!
-//! **Layout.** A line of the group's for what a slice takes, one for the counts. What a CPU has got, and the line of those that wait, is on a
-//! line a CPU.
+//! **Layout.** A line of the group's for what a slice takes, one for the counts. What a CPU has
+//! got, and the line of those that wait, is on a line a CPU.
 
 use std::mem::offset_of;
 use std::sync::OnceLock;
@@ -142,7 +145,8 @@ impl<M: Memory> GroupLimit<M> {
         (&self.pool, self.pool.lock.lock())
     }
 
-    /// From `now` on the group may use that, or as much as it likes. What CPUs have got they keep until they are visited.
+    /// From `now` on the group may use that, or as much as it likes. What CPUs have got they keep
+    /// until they are visited.
     pub(super) fn set(&self, quota: Option<GroupQuota>, now: u64) {
         let (pool, _guard) = self.lock();
         let [amount, period] =
@@ -264,8 +268,8 @@ impl<M: Memory> GroupLimit<M> {
     }
 }
 
-/// How long after something was given back it is given to who waits, if that is not sooner than the next period: Linux's. Meanwhile the CPU that
-/// gave it back may want it again.
+/// How long after something was given back it is given to who waits, if that is not sooner than the
+/// next period: Linux's. Meanwhile the CPU that gave it back may want it again.
 const GIVEN_BACK_AFTER: u64 = 5_000_000;
 
 impl<M: Memory> GroupPool<M> {

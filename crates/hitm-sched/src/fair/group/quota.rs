@@ -4,7 +4,8 @@ use std::fmt;
 
 use hitm_memory::Span;
 
-/// A limit: the time that all tasks of a group together, on all CPUs together, may run in each period.
+/// A limit: the time that all tasks of a group together, on all CPUs together, may run in each
+/// period.
 ///
 /// Half a CPU is 50 ms of each 100, two CPUs are 200 of each 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +53,15 @@ impl GroupQuota {
     }
 }
 
-/// Checks the period of a limit. Limits of fair tasks and of real-time tasks allow the same periods.
+/// Checks the period of a limit. Limits of fair tasks and of real-time tasks allow the same
+/// periods.
 fn check_period(period: Span) -> Result<(), QuotaRefused> {
     let allowed = (GroupQuota::LEAST..=GroupQuota::PERIOD_MAX).contains(&period);
     allowed.then_some(()).ok_or(QuotaRefused::Period { wanted: period })
 }
 
-/// A limit for real-time tasks: the time that those of a group together may run on each CPU in each period.
+/// A limit for real-time tasks: the time that those of a group together may run on each CPU in each
+/// period.
 ///
 /// Of that the groups in it may have parts, which together are not more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,10 +187,12 @@ impl fmt::Display for QuotaRefused {
 
 impl std::error::Error for QuotaRefused {}
 
-/// What a limit has done to a group, since its maker made it: that of all its tasks, or that of its real-time ones.
+/// What a limit has done to a group, since its maker made it: that of all its tasks, or that of its
+/// real-time ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupThrottling {
-    /// Periods at whose beginning there was somebody to give the quota to; for real-time tasks, where something was used, a CPU's each.
+    /// Periods at whose beginning there was somebody to give the quota to; for real-time tasks,
+    /// where something was used, a CPU's each.
     pub periods: u64,
     /// How often a CPU stopped to run the group because nothing was left for it.
     pub throttles: u64,

@@ -1,18 +1,22 @@
-//! What a group's queue on a CPU tells the group of its load, and what its entity there weighs for it.
+//! What a group's queue on a CPU tells the group of its load, and what its entity there weighs for
+//! it.
 //!
-//! **Claim.** A group's entities together weigh what the group does, each as much of it as its queue has of the group's load. A queue that has all of it
-//! weighs all.
+//! **Claim.** A group's entities together weigh what the group does, each as much of it as its
+//! queue has of the group's load. A queue that has all of it weighs all.
 //!
-//! **Origin.** Linux's: `update_tg_load_avg` and `calc_group_shares`, v6.4, and their limits since. [`PostRate::LimitedBoth`] is ours: where a CPU adds
-//! to the group's load it learns, from the same read-modify-write, what others have, and weighs by that until it next may look.
+//! **Origin.** Linux's: `update_tg_load_avg` and `calc_group_shares`, v6.4, and their limits since.
+//! [`PostRate::LimitedBoth`] is ours: where a CPU adds to the group's load it learns, from the same
+//! read-modify-write, what others have, and weighs by that until it next may look.
 //!
-//! **Invariants.** (1) When nothing is in flight a group's `load_avg` is the sum of its queues' contributions, exactly. (2) A contribution is never
-//! negative, and that of a CPU that is offline is 0. (3) An entity weighs 2 at least, and its group's shares at most.
+//! **Invariants.** (1) When nothing is in flight a group's `load_avg` is the sum of its queues'
+//! contributions, exactly. (2) A contribution is never negative, and that of a CPU that is offline
+//! is 0. (3) An entity weighs 2 at least, and its group's shares at most.
 //!
 //! **Memory ordering.** None: `load_avg` is a statistic, and a contribution its CPU's own.
 //!
-//! **Cost.** Of an enqueue, a dequeue and a tick, at each level: a load of `load_avg`, on whose line others add; an addition to it where the queue's
-//! average has changed by a 64th, so in each period and in each migration. With [`PostRate::LimitedBoth`], one of the two a millisecond.
+//! **Cost.** Of an enqueue, a dequeue and a tick, at each level: a load of `load_avg`, on whose
+//! line others add; an addition to it where the queue's average has changed by a 64th, so in each
+//! period and in each migration. With [`PostRate::LimitedBoth`], one of the two a millisecond.
 
 use std::sync::atomic::Ordering;
 
@@ -61,7 +65,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The average of the queue of `id` on `cpu` is another: the group is told, if that is worth it and not too soon.
+    /// The average of the queue of `id` on `cpu` is another: the group is told, if that is worth it
+    /// and not too soon.
     pub(super) fn post(&self, cpu: CpuId, id: GroupId) {
         if self.rqs[cpu].online.get() == 0 {
             return;
@@ -123,14 +128,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         share.clamp(i128::from(WEIGHT_LEAST), shares) as u32
     }
 
-    /// The entity of `id` on `cpu`, which is on no queue, weighs what its queue has of the group's load before anything is counted of it. (Linux makes a
-    /// group's entities with the group and weighs them when it is weighed, while they have nothing. If one came with all that its group weighs, the
-    /// group above would be told so much of every CPU, and those that come next would hardly weigh anything beside it.)
+    /// The entity of `id` on `cpu`, which is on no queue, weighs what its queue has of the group's
+    /// load before anything is counted of it. (Linux makes a group's entities with the group and
+    /// weighs them when it is weighed, while they have nothing. If one came with all that its group
+    /// weighs, the group above would be told so much of every CPU, and those that come next would
+    /// hardly weigh anything beside it.)
     pub(super) fn weigh_first(&self, cpu: CpuId, id: GroupId, entity: &FairTask<P>) {
         entity.set_weight(self.share(cpu, id, self.group_on(id, cpu)));
     }
 
-    /// The entity of `id` on the CPU of `rq` weighs what its queue has of the group's load from now on.
+    /// The entity of `id` on the CPU of `rq` weighs what its queue has of the group's load from now
+    /// on.
     pub(super) fn update_share(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let on = self.group_on(id, rq.cpu);
         if on.queue.nr_queued.get() == 0 && !self.rd.config.groups.weighs_empty {
@@ -157,7 +165,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The CPU of `rq` goes: nothing of its groups' load is counted any longer.
     pub(crate) fn withdraw_loads(&self, rq: &RqGuard<'_, P>) {
         let Some(groups) = self.groups() else { return };
-        // Who goes away is not found by `living` while another CPU makes it: what it had here it has not counted yet.
+        // Who goes away is not found by `living` while another CPU makes it: what it had here it
+        // has not counted yet.
         for id in groups.living().filter(|&id| groups.get(id).on(rq.cpu).is_some()) {
             self.withdraw_load(rq.cpu, id);
         }

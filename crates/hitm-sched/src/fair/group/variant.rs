@@ -39,10 +39,12 @@ impl GroupOrder {
 /// How often a CPU adds to a group's load, and looks at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PostRate {
-    /// Adds when its queue's load has changed by more than a 64th, looks whenever it weighs: v6.4's.
+    /// Adds when its queue's load has changed by more than a 64th, looks whenever it weighs:
+    /// v6.4's.
     #[default]
     Always,
-    /// Adds once a millisecond at most: v6.7's. A queue whose last decrease came too soon ceases to be looked after, and what it had is counted for ever.
+    /// Adds once a millisecond at most: v6.7's. A queue whose last decrease came too soon ceases to
+    /// be looked after, and what it had is counted for ever.
     LimitedWithLeak,
     /// As above, without the leak: v6.18's.
     Limited,
@@ -53,8 +55,8 @@ pub enum PostRate {
 /// How far apart two additions of a CPU are at least, and two looks: Linux's.
 pub(super) const LEAST_APART: Span = Span::from_micros(1_000);
 
-/// Of [`GroupConfig::load_bits`], ours: a weight of 2 comes in 128 steps, and the sum of a hundred thousand members of the greatest weight, 6.5 million
-/// times 12 million each, is within 64 bits.
+/// Of [`GroupConfig::load_bits`], ours: a weight of 2 comes in 128 steps, and the sum of a hundred
+/// thousand members of the greatest weight, 6.5 million times 12 million each, is within 64 bits.
 pub(crate) const LOAD_BITS: u32 = 6;
 
 /// How a group's load is kept.
@@ -66,16 +68,19 @@ pub struct GroupConfig {
     pub scope: Scope,
     /// How often CPUs add to it and look at it.
     pub rate: PostRate,
-    /// Whether a change of CPU reads where the group's queues are from the group's words, of both classes: Linux's, with real-time groups. Here
-    /// real-time tasks share nothing by groups, so nobody needs that.
+    /// Whether a change of CPU reads where the group's queues are from the group's words, of both
+    /// classes: Linux's, with real-time groups. Here real-time tasks share nothing by groups, so
+    /// nobody needs that.
     pub pointers: bool,
     /// Whether a group whose queue has become empty is weighed once more: until v6.11.
     pub weighs_empty: bool,
-    /// How many of the bits that only queues have loads have too. Linux's have none, and count the least that somebody weighs, 2, in whole numbers:
-    /// where a group in a group is on hundreds of CPUs its entities weigh about that, and the averages that shares follow from are 1 or 2.
+    /// How many of the bits that only queues have loads have too. Linux's have none, and count the
+    /// least that somebody weighs, 2, in whole numbers: where a group in a group is on hundreds of
+    /// CPUs its entities weigh about that, and the averages that shares follow from are 1 or 2.
     pub load_bits: u32,
-    /// Whether a group that waits is weighed anew whenever its CPU balances. Linux weighs one that comes, goes or runs: one that came while its load was
-    /// elsewhere weighs next to nothing, so hardly ever runs, so keeps that weight for seconds.
+    /// Whether a group that waits is weighed anew whenever its CPU balances. Linux weighs one that
+    /// comes, goes or runs: one that came while its load was elsewhere weighs next to nothing, so
+    /// hardly ever runs, so keeps that weight for seconds.
     pub weighs_waiting: bool,
 }
 

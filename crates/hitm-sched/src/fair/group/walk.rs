@@ -74,8 +74,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.come_levels(rq, member, group, 1, arrival, now);
     }
 
-    /// Puts `member`, with so many tasks, on the queue of `group`, and the groups above on theirs as far as they are not there. Where one is
-    /// [throttled](super::bandwidth), nothing above changes.
+    /// Puts `member`, with so many tasks, on the queue of `group`, and the groups above on theirs
+    /// as far as they are not there. Where one is [throttled](super::bandwidth), nothing above
+    /// changes.
     pub(super) fn come_levels(
         &self,
         rq: &RqGuard<'_, P>,
@@ -88,7 +89,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut comes = true;
         loop {
             if let Some(own) = group {
-                // Who slept here with hardly any load is still attached, and the queue may have left the list meanwhile.
+                // Who slept here with hardly any load is still attached, and the queue may have
+                // left the list meanwhile.
                 self.list_leaf(rq.cpu, own);
             }
             self.update_level(rq, group, member, now);
@@ -120,8 +122,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Takes `member`, with so many tasks, off the queue that it stands on, and the groups above that have become empty off theirs. False where one is
-    /// throttled: nothing above changes.
+    /// Takes `member`, with so many tasks, off the queue that it stands on, and the groups above
+    /// that have become empty off theirs. False where one is throttled: nothing above changes.
     pub(super) fn go_levels(
         &self,
         rq: &RqGuard<'_, P>,
@@ -163,7 +165,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What `member` has on the queue of `group` is summed up, and what it weighs there follows from what its own queue has.
+    /// What `member` has on the queue of `group` is summed up, and what it weighs there follows
+    /// from what its own queue has.
     fn update_level(&self, rq: &RqGuard<'_, P>, group: Option<GroupId>, member: Member, now: Time) {
         if let Some(own) = group {
             self.update_load(rq.cpu, own, member, nanos(now));
@@ -197,14 +200,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The CPU of `rq` runs `next`, which is not a fair task, or nothing, from now on. Groups whose task has left may still run, as it were.
+    /// The CPU of `rq` runs `next`, which is not a fair task, or nothing, from now on. Groups whose
+    /// task has left may still run, as it were.
     pub(crate) fn put_groups(&self, rq: &RqGuard<'_, P>) {
         if self.groups().is_some() {
             self.put_levels(rq.cpu, None, P::now());
         }
     }
 
-    /// `member`, which waits on the queue of `group` or runs there, runs from now on, and so does the group above.
+    /// `member`, which waits on the queue of `group` or runs there, runs from now on, and so does
+    /// the group above.
     pub(in crate::fair) fn begin_levels(&self, cpu: CpuId, group: Option<GroupId>, member: Member, now: Time) {
         if let Some(own) = group {
             self.begin_levels(cpu, self.above(own, cpu), Member::group(own), now);
@@ -268,7 +273,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Some(member)
     }
 
-    /// The first end of a slice of what runs, or of what it has left of a quota, at any level. A look without the lock, of the CPU that runs it.
+    /// The first end of a slice of what runs, or of what it has left of a quota, at any level. A
+    /// look without the lock, of the CPU that runs it.
     pub(in crate::fair) fn slice_ends(&self, cpu: CpuId) -> Option<Time> {
         let mut first = self.timeline(cpu).slice_ends();
         if self.groups().is_some() {
@@ -288,7 +294,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         member(self.queue_at(cpu, group).curr.peek()).and_then(Member::as_group)
     }
 
-    /// The first fair task on `cpu` that is `wanted` of those that wait: by deadline, a group's where the group stands, those of what runs last.
+    /// The first fair task on `cpu` that is `wanted` of those that wait: by deadline, a group's
+    /// where the group stands, those of what runs last.
     pub(in crate::fair) fn find_waiting(
         &self,
         cpu: CpuId,

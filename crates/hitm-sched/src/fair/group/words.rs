@@ -1,8 +1,9 @@
 //! What a group has in shared memory: for all CPUs, in several orders, and on each CPU.
 //!
-//! **Origin.** Linux's `struct task_group` of v6.4, with fair and real-time group scheduling, and what was posted for it: Deng Pan,
-//! "sched/task_group: Re-layout structure to reduce false sharing", v3, 2023, not merged. Fields that our scheduler has no use for are padding of
-//! their size, by their names. What follows `autogroup` is cut off at the end of its line.
+//! **Origin.** Linux's `struct task_group` of v6.4, with fair and real-time group scheduling, and
+//! what was posted for it: Deng Pan, "sched/task_group: Re-layout structure to reduce false
+//! sharing", v3, 2023, not merged. Fields that our scheduler has no use for are padding of their
+//! size, by their names. What follows `autogroup` is cut off at the end of its line.
 //!
 //! **Layout.** Lines count from 0. The contended one is 4:
 //!
@@ -12,8 +13,9 @@
 //! | 4 | `load_avg`: enqueues, dequeues, ticks, and both sides of a migration | `load_avg`: every enqueue, dequeue and tick; [`Baseline`]: `rt_se` and `rt_rq`: every change of CPU |
 //! | 5 | nobody, of what is here | [`Reordered`]: `rt_se`, `rt_rq`, and `parent`: a queue that gets load again |
 //!
-//! A group's words on a CPU are that CPU's alone, but for what others take away from its load, on a line of its own. Linux has queue and entity in
-//! objects of their own; since here too each begins a line, that is no difference.
+//! A group's words on a CPU are that CPU's alone, but for what others take away from its load, on a
+//! line of its own. Linux has queue and entity in objects of their own; since here too each begins
+//! a line, that is no difference.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -43,15 +45,19 @@ orders! {
         se: M::Atomic<u64>,
         /// Pointer to its queues by CPU. Read by every change of CPU.
         cfs_rq: M::Atomic<u64>,
-        /// Its weight, as queues have it. Written by who changes it, read by who weighs its entities.
+        /// Its weight, as queues have it. Written by who changes it, read by who weighs its
+        /// entities.
         shares: M::Atomic<u64>,
-        /// The load of all its queues. Added to by CPUs whose queue's load has changed, read by who weighs its entities.
+        /// The load of all its queues. Added to by CPUs whose queue's load has changed, read by who
+        /// weighs its entities.
         load_avg: P::Load,
-        /// Pointer to its real-time entities by CPU. Read by every change of CPU, also of fair tasks.
+        /// Pointer to its real-time entities by CPU. Read by every change of CPU, also of fair
+        /// tasks.
         rt_se: M::Atomic<u64>,
         /// Pointer to its real-time queues by CPU. As `rt_se`.
         rt_rq: M::Atomic<u64>,
-        /// The group above, counted from 1; 0 for none. Read when a queue of it gets load that had none.
+        /// The group above, counted from 1; 0 for none. Read when a queue of it gets load that had
+        /// none.
         parent: M::Atomic<u64>,
     }
 
@@ -184,7 +190,8 @@ described! {
         pub(crate) updated: M::Plain<u64>,
         /// The weights that were queued, over time.
         pub(crate) value: M::Plain<u64>,
-        /// Their average: Linux's `load_avg` of the queue. As of when a period last ended, or somebody came or went.
+        /// Their average: Linux's `load_avg` of the queue. As of when a period last ended, or
+        /// somebody came or went.
         pub(crate) average: M::Plain<u64>,
         /// What of it is counted in the group's `load_avg`: Linux's `tg_load_avg_contrib`.
         pub(crate) contribution: M::Plain<i64>,
@@ -216,7 +223,8 @@ described! {
         rest_line: LineStart,
         /// How many groups in this one are among those with load.
         pub(crate) listed_below: M::Plain<u32>,
-        /// What others had of the group's `load_avg` when this CPU last looked, where it looks seldom.
+        /// What others had of the group's `load_avg` when this CPU last looked, where it looks
+        /// seldom.
         pub(crate) others: M::Plain<i64>,
         /// When that was, nanoseconds.
         pub(crate) looked: M::Plain<u64>,
@@ -230,7 +238,8 @@ described! {
     pub struct GroupOnCpu<M: Memory> as "group_rq" {
         /// Its queue. The words that belong to a CPU's queue alone are not used.
         pub(crate) queue: FairQueue<M> = described,
-        /// What stands for it on the queue above. The words that belong to tasks alone are not used, but `group`: the group above.
+        /// What stands for it on the queue above. The words that belong to tasks alone are not
+        /// used, but `group`: the group above.
         pub(crate) entity: FairTask<M> = described,
         /// Its load.
         pub(crate) load: GroupLoad<M> = described,
@@ -244,8 +253,8 @@ const _: () = assert!(size_of::<GroupOnCpu<Native>>() == 448, "what a group take
 described! {
     /// A CPU's groups.
     pub struct GroupsOnCpu<M: Memory> as "group_leaves" {
-        /// The first group with load on this CPU, counted from 1; 0 for none. Those in others come before them. Peeked at by who
-        /// updates what idle CPUs have.
+        /// The first group with load on this CPU, counted from 1; 0 for none. Those in others come
+        /// before them. Peeked at by who updates what idle CPUs have.
         pub(crate) first: M::Plain<u32>,
     }
 }

@@ -1,4 +1,5 @@
-//! The queue against a model that keeps a list and looks at all of it; and what tasks get, against their shares.
+//! The queue against a model that keeps a list and looks at all of it; and what tasks get, against
+//! their shares.
 
 use hitm_memory::{Native, Span};
 
@@ -93,7 +94,8 @@ impl Bench {
     }
 }
 
-/// Random members that come and go, weighed by `weigh`, on a queue that is looked at every `apart` nanoseconds at most.
+/// Random members that come and go, weighed by `weigh`, on a queue that is looked at every `apart`
+/// nanoseconds at most.
 fn check_picks(weigh: fn(&mut Chance) -> u32, apart: u64) {
     for seed in 0..30 {
         let mut chance = Chance(seed);
@@ -138,8 +140,8 @@ fn picks_are_those_of_a_list() {
     check_picks(|chance| Nice::new(chance.below(40) as i8 - 20).fine_weight(), 4_000_000);
 }
 
-/// Runs tasks of these nice levels, all of which always want to run, and ends slices when they end. What each has had of `millis`, and the
-/// longest that one waited.
+/// Runs tasks of these nice levels, all of which always want to run, and ends slices when they end.
+/// What each has had of `millis`, and the longest that one waited.
 fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
     let mut bench = Bench::new(nices.iter().copied());
     for id in 0..nices.len() {

@@ -1,10 +1,13 @@
-//! Who may have a limit for real-time tasks: the groups in a group together no more than the group itself.
+//! Who may have a limit for real-time tasks: the groups in a group together no more than the group
+//! itself.
 //!
-//! **Claim.** What groups may run of a CPU, as parts of it, is added up over those whose next limited group above is the same one, or none: the sum is
-//! not more than what that may run, or than the CPU.
+//! **Claim.** What groups may run of a CPU, as parts of it, is added up over those whose next
+//! limited group above is the same one, or none: the sum is not more than what that may run, or
+//! than the CPU.
 //!
-//! **Origin.** Linux's rule. There a group has no real-time task unless it has a limit, and all are below the machine's own, 95 %; here a group without a
-//! limit is as if it were not there, and what all leave to others is the [server's](crate::fair::server) affair.
+//! **Origin.** Linux's rule. There a group has no real-time task unless it has a limit, and all are
+//! below the machine's own, 95 %; here a group without a limit is as if it were not there, and what
+//! all leave to others is the [server's](crate::fair::server) affair.
 //!
 //! **Locks.** The caller changes a limit, and nobody else does so.
 

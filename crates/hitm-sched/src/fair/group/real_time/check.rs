@@ -1,4 +1,5 @@
-//! What must hold of groups' limits for real-time tasks when nothing is in flight, checked on plain data.
+//! What must hold of groups' limits for real-time tasks when nothing is in flight, checked on plain
+//! data.
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;

@@ -1,54 +1,75 @@
-//! Real-time tasks of groups: one that has run for as long as it may on a CPU does not run there before the next period.
+//! Real-time tasks of groups: one that has run for as long as it may on a CPU does not run there
+//! before the next period.
 //!
-//! **Claim.** In each period the real-time tasks of a group with such a limit, and of all groups in it, together run on a CPU for its runtime at most, but for
-//! what they run on until the CPU looks and for what runs with a priority that it is lent; both are taken off later periods. Meanwhile others have
-//! the CPU, fair tasks too.
+//! **Claim.** In each period the real-time tasks of a group with such a limit, and of all groups in
+//! it, together run on a CPU for its runtime at most, but for what they run on until the CPU looks
+//! and for what runs with a priority that it is lent; both are taken off later periods. Meanwhile
+//! others have the CPU, fair tasks too.
 //!
-//! **Origin.** Linux's real-time group scheduling (Peter Zijlstra, 2008): a queue a group and CPU, throttled as a whole when what was run exceeds the
-//! runtime, until the period's timer takes that off again; since v5.10 a queue borrows nothing from other CPUs by default. Differences:
+//! **Origin.** Linux's real-time group scheduling (Peter Zijlstra, 2008): a queue a group and CPU,
+//! throttled as a whole when what was run exceeds the runtime, until the period's timer takes that
+//! off again; since v5.10 a queue borrows nothing from other CPUs by default. Differences:
 //!
-//! - There an entity stands for a group on the queue of the group above. Here tasks stand on the CPU's one array of priorities, and a group's queue has
-//!   those that are [*held*](Scheduler::holder). So equals of several groups take turns in the order in which they came, to throttle costs a
-//!   step a task, and a group without a limit has no queue at all: its tasks are as if they were in the group above.
-//! - There one task that is lent a priority lifts the throttling of its whole group. Here it alone runs on.
-//! - There pushes and wakeups take a CPU where a group is throttled for one that idles. Here they pass it over, and it pulls when the period is over.
-//! - No timer of the group's: as for [fair tasks](super::bandwidth), a CPU that holds something looks when the period ends.
+//! - There an entity stands for a group on the queue of the group above. Here tasks stand on the
+//!   CPU's one array of priorities, and a group's queue has those that are
+//!   [*held*](Scheduler::holder). So equals of several groups take turns in the order in which they
+//!   came, to throttle costs a step a task, and a group without a limit has no queue at all: its
+//!   tasks are as if they were in the group above.
+//! - There one task that is lent a priority lifts the throttling of its whole group. Here it alone
+//!   runs on.
+//! - There pushes and wakeups take a CPU where a group is throttled for one that idles. Here they
+//!   pass it over, and it pulls when the period is over.
+//! - No timer of the group's: as for [fair tasks](super::bandwidth), a CPU that holds something
+//!   looks when the period ends.
 //! - Which groups may have a limit: see [`admission`].
 //!
-//! **Roles.** [`queue`]: what a CPU may run, has run and holds. [`admission`]: who may have a limit. [`check`]: what must hold. What looks when is
-//! [`bandwidth`](super::bandwidth)'s.
+//! **Roles.** [`queue`]: what a CPU may run, has run and holds. [`admission`]: who may have a
+//! limit. [`check`]: what must hold. What looks when is [`bandwidth`](super::bandwidth)'s.
 //!
-//! **Protocol.** Under the CPU's lock. (1) *Charge*: what runs with a real-time priority, its own or lent, is charged to each limited group that it is in, at a switch,
-//! a tick, and when it or a limit changes. (2) *Look*: a tick asks the CPU to look for another task when a group of what runs has used up its runtime; the CPU
-//! ticks when that will be. (3) *Throttle*: a switch that would run a task of such a group takes all of its tasks, and of groups below, off the array and
-//! all counts, and puts them on its list. It becomes less urgent, and pulls. (4) *Hold*: a task that comes to the CPU while a group around it is throttled
-//! there goes to the list of the nearest such group. If the CPU runs it, the CPU is asked to look. (5) *Refill*: at the period's end the CPU takes the runtime off
-//! what was run. (6) *Unthrottle*: when that leaves less than the runtime, the tasks of its list go back to the array, or to the list of a group above that
-//! is throttled; the CPU pushes and pulls.
+//! **Protocol.** Under the CPU's lock. (1) *Charge*: what runs with a real-time priority, its own
+//! or lent, is charged to each limited group that it is in, at a switch, a tick, and when it or a
+//! limit changes. (2) *Look*: a tick asks the CPU to look for another task when a group of what
+//! runs has used up its runtime; the CPU ticks when that will be. (3) *Throttle*: a switch that
+//! would run a task of such a group takes all of its tasks, and of groups below, off the array and
+//! all counts, and puts them on its list. It becomes less urgent, and pulls. (4) *Hold*: a task
+//! that comes to the CPU while a group around it is throttled there goes to the list of the nearest
+//! such group. If the CPU runs it, the CPU is asked to look. (5) *Refill*: at the period's end the
+//! CPU takes the runtime off what was run. (6) *Unthrottle*: when that leaves less than the
+//! runtime, the tasks of its list go back to the array, or to the list of a group above that is
+//! throttled; the CPU pushes and pulls.
 //!
-//! A task whose priority is *lent* is never held. It is lent one if who sets it says so, or if it is a fair task with a real-time priority.
+//! A task whose priority is *lent* is never held. It is lent one if who sets it says so, or if it
+//! is a fair task with a real-time priority.
 //!
-//! **Invariants.** When nothing is in flight: (1) a real-time task that is lent nothing stands in the list of the nearest group around it that is throttled on
-//! its CPU, or on the array if there is none; (2) held tasks are in no count, in no pushable list, and not announced; (3) a throttled queue is one of a
-//! limited group on a CPU that is online, and that CPU looks when the period ends at the latest; (4) the limits of groups fit into those of the groups around them.
+//! **Invariants.** When nothing is in flight: (1) a real-time task that is lent nothing stands in
+//! the list of the nearest group around it that is throttled on its CPU, or on the array if there
+//! is none; (2) held tasks are in no count, in no pushable list, and not announced; (3) a throttled
+//! queue is one of a limited group on a CPU that is online, and that CPU looks when the period ends
+//! at the latest; (4) the limits of groups fit into those of the groups around them.
 //!
-//! **Locks.** As [`bandwidth`](super::bandwidth): who changes a limit takes that lock, then each CPU's.
+//! **Locks.** As [`bandwidth`](super::bandwidth): who changes a limit takes that lock, then each
+//! CPU's.
 //!
-//! **Memory ordering.** A queue is under its CPU's lock. The set of CPUs where a group is throttled is read without one, by who looks for a place:
+//! **Memory ordering.** A queue is under its CPU's lock. The set of CPUs where a group is throttled
+//! is read without one, by who looks for a place:
 //!
 //! | one side | other side | forbidden (SB) |
 //! |---|---|---|
 //! | a task is announced as waiting, fence SeqCst in `where_held`, the set is read | the set is written, fence SeqCst in `balance_after_refill`, who waits is read | the CPU is passed over and does not pull |
 //!
-//! **Cost.** Until the first such limit a look outside the shared memory. From then on a switch and a tick write a line of the CPU's and, if what runs is in a
-//! limited group, one for each such; a search for a place fences and reads a line of the set of each. To throttle and back costs a look at each priority's
-//! list, and what it does that each task sleeps and wakes. A limit is a line and a set of CPUs, beside what one for fair tasks is; a queue, made when it is
-//! first charged, two lines.
+//! **Cost.** Until the first such limit a look outside the shared memory. From then on a switch and
+//! a tick write a line of the CPU's and, if what runs is in a limited group, one for each such; a
+//! search for a place fences and reads a line of the set of each. To throttle and back costs a look
+//! at each priority's list, and what it does that each task sleeps and wakes. A limit is a line and
+//! a set of CPUs, beside what one for fair tasks is; a queue, made when it is first charged, two
+//! lines.
 //!
-//! **Limits.** A task that is held stays where it is, though a CPU idles where its group may run; when it wakes it goes there. A CPU where nothing is left
-//! and nobody was held so far looks to others as if something were. The runtime says that a priority is lent where it differs from the task's own: an owner
-//! that is as urgent as those who wait for it is held, and they wait with it, as in the original. What runs on for long, since it neither computes nor
-//! checks nor waits or since it is lent a priority, holds its group for as many periods as that takes.
+//! **Limits.** A task that is held stays where it is, though a CPU idles where its group may run;
+//! when it wakes it goes there. A CPU where nothing is left and nobody was held so far looks to
+//! others as if something were. The runtime says that a priority is lent where it differs from the
+//! task's own: an owner that is as urgent as those who wait for it is held, and they wait with it,
+//! as in the original. What runs on for long, since it neither computes nor checks nor waits or
+//! since it is lent a priority, holds its group for as many periods as that takes.
 
 pub(super) mod admission;
 pub mod check;
@@ -118,7 +139,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- who is held ----
 
-    /// The group whose list holds `id` on `cpu`, whose lock the caller holds, or would if it were queued there.
+    /// The group whose list holds `id` on `cpu`, whose lock the caller holds, or would if it were
+    /// queued there.
     pub(crate) fn holder(&self, cpu: CpuId, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() {
             return None;
@@ -147,8 +169,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let around = self.groups_around(self.tasks.get(id).cpu(), id);
         let mut limits = around.filter_map(|own| self.real_time_limit_of(own)).peekable();
         limits.peek()?;
-        // SeqCst: between the announcement that the task waits and the look at who is throttled. Pairs with the fence in
-        // `balance_after_refill`: one of the two sees the other.
+        // SeqCst: between the announcement that the task waits and the look at who is throttled.
+        // Pairs with the fence in `balance_after_refill`: one of the two sees the other.
         P::fence(Ordering::SeqCst);
         let mut held = CpuSet::new();
         for cpus in limits.map(RealTimeLimit::throttled_on) {
@@ -174,7 +196,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.arrive_ids(rq, id);
     }
 
-    /// `id`, which is held, is on no list any longer. Since it came nothing of what says who holds it has changed: it would have left.
+    /// `id`, which is held, is on no list any longer. Since it came nothing of what says who holds
+    /// it has changed: it would have left.
     pub(crate) fn let_go_of(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let holder = self.holder(rq.cpu, id).expect("it is held");
         self.list_of(rq.cpu, holder).remove(id);
@@ -208,7 +231,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The topmost of the groups around `id` that has used up its runtime on the CPU of `rq`, if that is to hold the task.
+    /// The topmost of the groups around `id` that has used up its runtime on the CPU of `rq`, if
+    /// that is to hold the task.
     pub(crate) fn used_up_real_time(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() || rq.online.get() == 0 || self.tasks.get(id).is_lent() {
             return None;
@@ -255,7 +279,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- throttle, unthrottle ----
 
-    /// No real-time task of `id`, which has used up its runtime, runs on the CPU of `rq` from now on but by a priority that it is lent.
+    /// No real-time task of `id`, which has used up its runtime, runs on the CPU of `rq` from now
+    /// on but by a priority that it is lent.
     pub(crate) fn throttle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let limit = self.real_time_limit_of(id).expect("it has used it up");
         let queue = limit.on(rq.cpu).expect("it has used it up");
@@ -292,9 +317,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A queue of the CPU of `rq` was unthrottled: what waits there may have a place elsewhere, and what waits elsewhere may go there.
+    /// A queue of the CPU of `rq` was unthrottled: what waits there may have a place elsewhere, and
+    /// what waits elsewhere may go there.
     fn balance_after_refill(&self, rq: &mut RqGuard<'_, P>) {
-        // SeqCst: between the set of CPUs where it is throttled and the look at who waits. Pairs with the fence in `where_held`.
+        // SeqCst: between the set of CPUs where it is throttled and the look at who waits. Pairs
+        // with the fence in `where_held`.
         P::fence(Ordering::SeqCst);
         rq.request_balance(BALANCE_PUSH | BALANCE_PULL);
         self.run_balance(rq);
@@ -327,7 +354,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         queue.is_throttled().then(|| queue.ends())
     }
 
-    /// The queue of `id` on the CPU of `rq`, which is offline, is not throttled any longer, if it is.
+    /// The queue of `id` on the CPU of `rq`, which is offline, is not throttled any longer, if it
+    /// is.
     pub(super) fn unthrottle_offline(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         if self.is_throttled_real_time(rq.cpu, id) {
             self.unthrottle_real_time(rq, id);
@@ -336,7 +364,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- changes ----
 
-    /// Limits the real-time tasks of `id`, which the caller keeps, or ends their limit. Nothing of it is throttled when this returns, and it begins anew.
+    /// Limits the real-time tasks of `id`, which the caller keeps, or ends their limit. Nothing of
+    /// it is throttled when this returns, and it begins anew.
     pub(crate) fn limit_real_time(&self, id: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
         let Some(limits) = self.begin_limit(id, quota.is_some()) else { return Ok(()) };
         let slot = self.limit_of(id).expect("just made");

@@ -1,12 +1,16 @@
-//! A group's real-time queue on a CPU: what its tasks may run there, what they have run, and those that are held.
+//! A group's real-time queue on a CPU: what its tasks may run there, what they have run, and those
+//! that are held.
 //!
-//! **State.** Per group, what each CPU may run ([`RealTimeBandwidth`]) and the set of CPUs where it is throttled. Per group and CPU a
-//! [`RealTimeQueue`], made when a task of it, or of a group below, first ran there under a limit.
+//! **State.** Per group, what each CPU may run ([`RealTimeBandwidth`]) and the set of CPUs where it
+//! is throttled. Per group and CPU a [`RealTimeQueue`], made when a task of it, or of a group
+//! below, first ran there under a limit.
 //!
-//! **Invariants.** Under the CPU's lock: (1) `ends` is later than when time was last told to have passed; (2) only a queue that is throttled has tasks.
+//! **Invariants.** Under the CPU's lock: (1) `ends` is later than when time was last told to have
+//! passed; (2) only a queue that is throttled has tasks.
 //!
-//! **Memory ordering.** A queue's words are under its CPU's lock. The bandwidth is written before each CPU's queue is visited under its lock, and
-//! read under it, so a queue that is made in between is visited too. The set of CPUs is a hint: see [`real_time`](super).
+//! **Memory ordering.** A queue's words are under its CPU's lock. The bandwidth is written before
+//! each CPU's queue is visited under its lock, and read under it, so a queue that is made in
+//! between is visited too. The set of CPUs is a hint: see [`real_time`](super).
 //!
 //! **Layout.** What a charge touches is one line, the counts another.
 
@@ -88,7 +92,8 @@ impl<M: Memory> RealTimeLimit<M> {
         }
     }
 
-    /// From `now` on that may be run on each CPU, or as much as anybody likes. Queues follow when they are visited.
+    /// From `now` on that may be run on each CPU, or as much as anybody likes. Queues follow when
+    /// they are visited.
     pub(super) fn set(&self, quota: Option<RealTimeQuota>, now: u64) {
         let [runtime, period] =
             quota.map_or([0; 2], |quota| [quota.runtime(), quota.period()].map(|span| span.as_picos() / PICOS));
@@ -100,9 +105,11 @@ impl<M: Memory> RealTimeLimit<M> {
         }
     }
 
-    /// What may be run in a period, how long that is, and when the first began; none while there is no limit.
+    /// What may be run in a period, how long that is, and when the first began; none while there is
+    /// no limit.
     fn bandwidth(&self) -> Option<[u64; 3]> {
-        // Relaxed: under a lock that who changes them takes afterwards, or the one that they are changed under.
+        // Relaxed: under a lock that who changes them takes afterwards, or the one that they are
+        // changed under.
         let words = [&self.bandwidth.runtime, &self.bandwidth.period, &self.bandwidth.from];
         let words = words.map(|word| word.load(Ordering::Relaxed));
         (words[0] != 0).then_some(words)
@@ -135,7 +142,8 @@ impl<M: Memory> RealTimeLimit<M> {
         self.on(cpu).filter(|on| on.runtime.get() != 0)
     }
 
-    /// The queue on `cpu`, whose lock the caller holds, may run what was set last, and has run nothing.
+    /// The queue on `cpu`, whose lock the caller holds, may run what was set last, and has run
+    /// nothing.
     pub(super) fn begin_on(&self, cpu: CpuId, now: u64) {
         if let Some(on) = self.on(cpu) {
             on.follow(self.bandwidth(), now);
@@ -145,7 +153,8 @@ impl<M: Memory> RealTimeLimit<M> {
     /// `cpu` is among those where it is throttled, or not.
     pub(super) fn mark(&self, cpu: CpuId, is_throttled: bool) {
         let row = self.throttled.row(self.throttled.pointer_to(0));
-        // Relaxed: who looks for a place finds out under that CPU's lock, and who takes its CPU out of here fences.
+        // Relaxed: who looks for a place finds out under that CPU's lock, and who takes its CPU out
+        // of here fences.
         if is_throttled { row.set(cpu, Ordering::Relaxed) } else { row.clear(cpu, Ordering::Relaxed) }
     }
 
@@ -252,7 +261,8 @@ impl<M: Memory> RealTimeQueue<M> {
         self.ends.get()
     }
 
-    /// How long something of it may still run, if it has a limit and something is left: a look of the CPU without the lock.
+    /// How long something of it may still run, if it has a limit and something is left: a look of
+    /// the CPU without the lock.
     pub(super) fn peek_left(&self) -> Option<u64> {
         self.runtime.peek().checked_sub(self.used.peek()).filter(|&left| left > 0)
     }
