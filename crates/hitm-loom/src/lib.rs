@@ -89,3 +89,8 @@ pub use model::{Fault, FaultKind, Model, require, require_of};
 pub use plain::LoomPlain;
 pub use table::{Row, table};
 pub use word::LoomAtomic;
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

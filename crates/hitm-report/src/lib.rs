@@ -35,3 +35,8 @@ pub mod this_machine;
 pub mod validation;
 
 pub use report::{Report, ToReport};
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

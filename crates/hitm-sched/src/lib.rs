@@ -49,3 +49,8 @@ pub mod stats;
 
 /// The table of this crate's functions: their names by file and line.
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -52,3 +52,8 @@ pub use limits::MAX_CPUS;
 pub use parse::parse;
 pub use scope::Scope;
 pub use topology::{Cpu, Topology};
+
+/// Compiles and runs the README's example as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,18 +1,19 @@
-//! Balance: a CPU that would idle, and now and then one that does not, gets a fair task from one
-//! that has more.
+//! Load balance: a CPU that is about to idle pulls a fair task from a CPU that has more; a busy CPU
+//! does so from time to time.
 //!
-//! **Claim.** A fair task does not wait for longer than a tick while a CPU idles that it may use
-//! and that idled at that tick.
+//! **Claim.** A fair task waits for at most a tick while a CPU idles that it may use and that
+//! already idled at that tick.
 //!
 //! **Origin.** Linux's new-idle and periodic balance over the domains core, LLC, node and machine,
-//! reduced: what is compared are counts of tasks, one task moves at a time, and no task is passed
-//! over because its cache may be warm. Where Linux's tick wakes an idle CPU to balance for all that
-//! idle, here it hands a task that waits to an idle CPU.
+//! reduced. Balance compares counts of tasks, moves one task at a time, and passes over no task
+//! because its cache may be warm. At a tick Linux wakes an idle CPU that balances for all idle
+//! CPUs; here the ticking CPU hands a waiting task to an idle CPU.
 //!
-//! **Protocol.** *New-idle*: a CPU with nothing to run, where any CPU is known to have two tasks
-//! and it idles long enough as a rule, looks from the smallest domain on for the fullest queue, and
-//! takes from it. *Periodic*: at a tick, each domain in its own interval, a busy CPU does the same.
-//! *Hand over*: at a tick, a CPU on which fair tasks wait gives one to an idle CPU.
+//! **Protocol.** *New-idle*: a CPU with nothing to run searches for the fullest queue from the
+//! smallest domain on, and takes a task from it. It does so only if some CPU is known to have two
+//! tasks, and if it usually idles long enough. *Periodic*: at a tick a busy CPU does the same, for
+//! each domain at its own interval. *Hand over*: at a tick a CPU on which fair tasks wait gives one
+//! of them to an idle CPU.
 
 use std::sync::atomic::Ordering;
 
@@ -25,13 +26,13 @@ use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-/// A domain is balanced every so many milliseconds a CPU of it, on a CPU that is busy: Linux's, one
-/// of which it multiplies by 16.
+/// The interval of a domain per CPU in it, for balance on a busy CPU. Linux multiplies one
+/// millisecond per CPU by 16.
 const INTERVAL_A_CPU: Span = Span::from_micros(16_000);
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Nothing is to run on the CPU of `rq`: gets a fair task from elsewhere. The lock may be let
-    /// go. True when there is something to run.
+    /// The CPU of `rq` has nothing to run: pulls a fair task. May release the lock. Returns true
+    /// when there is something to run.
     pub(crate) fn pull_when_idle(&self, rq: &mut RqGuard<'_, P>) -> bool {
         if self.fair.get().is_none() || rq.online.get() == 0 {
             return false;
@@ -49,15 +50,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
         }
         if most < 2 {
-            // Relaxed: a hint. Who gets a second task just now sets it again with the next; until
-            // then the tick hands over.
+            // Relaxed: a hint. A CPU that gets a second task just now sets it again with its next
+            // task; until then the tick hands over.
             overloaded.store(0, Ordering::Relaxed);
         }
         rq.nr_running.get() > 0
     }
 
-    /// Gets a fair task from the fullest queue of `around`, if that has at least two tasks more.
-    /// `most` is raised to what a queue there has.
+    /// Pulls a fair task from the fullest queue of `around`, if that queue has at least two tasks
+    /// more. Raises `most` to the count of the fullest queue.
     fn pull_fair(&self, rq: &mut RqGuard<'_, P>, around: &CpuSet, most: &mut u32) -> bool {
         let here = rq.cpu;
         let own = rq.nr_running.get();
@@ -71,7 +72,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let Some(cpu) = fullest.1 else { return false };
         let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
-        // All that follows reads both queues anew.
+        // Everything that follows reads both queues again.
         if rq.online.get() == 0 || source.nr_running.get() < rq.nr_running.get() + 2 {
             return false;
         }
@@ -81,9 +82,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         true
     }
 
-    /// The first fair task by deadline that waits on `source` and may run on `cpu`.
+    /// Returns the first fair task by deadline that waits on `source` and may run on `cpu`.
     fn first_that_may(&self, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
-        // Where it would be held it is no better off.
+        // A CPU on which it would be held is no better.
         let may =
             |id| self.tasks.allowed(id).contains(cpu) && !self.tasks.get(id).is_on_cpu() && !self.is_held(cpu, id);
         self.find_waiting(source.cpu, None, &mut { may })
@@ -108,9 +109,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Gives a fair task that waits here to the nearest CPU that idles. True when one went.
+    /// Gives a waiting fair task to the nearest idle CPU. Returns true when one moved.
     fn hand_over(&self, rq: &mut RqGuard<'_, P>) -> bool {
-        // Where there are groups, who waits may do so in one that runs.
+        // With groups, a waiting task may be in a group that runs.
         let nobody_waits = self.fair_queue(rq.cpu).root.get() == 0 && self.groups().is_none();
         if nobody_waits || rq.nr_running.get() < 2 {
             return false;

@@ -1,11 +1,11 @@
 //! What the scheduler's operations do with a fair task, and when its CPU ticks.
 //!
-//! **Protocol.** The scheduler's files ask here where the two classes differ. A switch charges the
-//! task that it leaves, then takes the first real-time task, or [who is next](super::timeline) of
-//! the fair ones, unless these are [served](super::server).
+//! **Protocol.** The scheduler's files ask this one where the two classes differ. A switch charges
+//! the task that it leaves, then takes the first real-time task, or the [next](super::timeline)
+//! fair task if there is none or if fair tasks are [served](super::server).
 //!
-//! **Cost.** Without any fair task a look at a word outside the shared memory. With one, a switch
-//! reads a line of its own; from there, a line of each task on the way down the tree.
+//! **Cost.** Without any fair task: a look at a word outside the shared memory. With fair tasks: a
+//! switch reads one line of its own, and from there one line per task on the way down the tree.
 
 use std::fmt;
 use std::sync::OnceLock;

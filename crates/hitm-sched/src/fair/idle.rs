@@ -1,21 +1,20 @@
-//! Where a fair task that wakes should run: the search for an idle CPU.
+//! Where a waking fair task should run: the search for an idle CPU.
 //!
-//! **Origin.** Linux's: wake-affine chooses between the CPU that wakes and the one where the task
-//! ran last; from there, tried in this order: that *target*, the previous CPU, the one before that,
-//! an idle core, an idle CPU and an idle sibling of the target, all in the target's LLC.
-//! [`IdleSearch`] says how the last three are found.
+//! **Origin.** Linux's. Wake-affine chooses between the CPU that wakes the task and the CPU where
+//! the task ran last. From this *target* the search tries, in this order: the target, the previous
+//! CPU, the CPU before that, an idle core, an idle CPU and an idle sibling of the target, all in
+//! the target's LLC. [`IdleSearch`] says how the last three are found.
 //!
-//! **What is left out.** The count of how many a waker wakes, above which the original does not ask
-//! wake-affine; averages of load, in whose place wake-affine compares the weights that are queued
-//! now; per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not
-//! stop here. What a scan may cost is told from the utilisation of this instant, not from an
-//! average.
+//! **What is left out.** The count of wakees of a waker, above which the original skips
+//! wake-affine; load averages, in whose place wake-affine compares the weights that are queued now;
+//! per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not stop
+//! here. The budget of a scan follows from the present utilisation, not from an average.
 //!
-//! **Layout.** That of [`places`](super::places). A probe reads the lines of the queue that hold
-//! its running task and its count of tasks. What a search has yet to look at stands in
-//! [masks](super::scan) of the searcher's own.
+//! **Layout.** That of [`places`](super::places). A probe reads the lines of a queue with its
+//! running task and its task count. The CPUs that a search has yet to examine are in
+//! [masks](super::scan) of the searcher.
 //!
-//! **Cost.** Counted: [`Count::Probe`] is a CPU that was looked at.
+//! **Cost.** Counted: [`Count::Probe`] is one examined CPU.
 
 use std::sync::atomic::Ordering;
 
@@ -33,36 +32,36 @@ use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::TaskId;
 
-/// How an idle CPU is searched for.
+/// The search for an idle CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IdleSearch {
-    /// v5.10's two passes: an idle core, then an idle CPU, as many as the time that the searcher
-    /// idled allows.
+    /// v5.10's two passes: first for an idle core, then for an idle CPU, over as many CPUs as the
+    /// searcher's idle time allows.
     #[default]
     Baseline,
-    /// As the baseline, but an idle CPU that the first pass meets will do where no core idles, and
-    /// a task keeps in mind where it ran before it ran where it did last: what `SinglePass` was
-    /// posted upon (Mel Gorman, "altrecent-v2", December 2020).
+    /// As the baseline, but an idle CPU that the first pass meets is taken when no core idles, and
+    /// a task remembers the CPU before its last one. `SinglePass` was posted on top of it (Mel
+    /// Gorman, "altrecent-v2", December 2020).
     Candidate,
-    /// As `Candidate`, but the second pass leaves out whom the first has seen (the same,
+    /// As `Candidate`, but the second pass skips the CPUs of the first (the same author,
     /// "singlepass-v2", not merged).
     SinglePass,
     /// v5.12's: one pass, over cores if one may idle, else over CPUs.
     Merged,
-    /// v6.0's: as `Merged`, with the number of CPUs told from how busy the LLC is.
+    /// v6.0's: as `Merged`, with the number of CPUs taken from the utilisation of the LLC.
     Util,
-    /// Our own: a hint an LLC which CPUs may idle, that searches correct, and none where the LLC is
-    /// busy. See [`idle_mask`](super::idle_mask).
+    /// hitm's: one hint per LLC of the CPUs that may idle, which searches correct, and no search
+    /// where the LLC is busy. See [`idle_mask`](super::idle_mask).
     Shipped,
-    /// Masks of the CPUs that idle, one a part of this scope, of which a search claims one:
-    /// sched_ext's.
+    /// sched_ext's: masks of idle CPUs, one per part of this scope, from which a search claims a
+    /// CPU.
     Masks(Scope),
 }
 
-/// The least number of CPUs that a bounded scan counts to: Linux's.
+/// The least number of CPUs in a bounded scan: Linux's.
 const SCAN_LEAST: u64 = 4;
 
-/// How much of the time that a CPU idles on average a scan may take: a 512th. Linux's.
+/// The part of a CPU's average idle time that a scan may take: a 512th, as in Linux.
 const IDLE_FUZZ: u64 = 512;
 
 /// Averages move by an eighth: Linux's.
@@ -72,7 +71,7 @@ const AVERAGED_OVER: i64 = 8;
 const IMBALANCE_PCT: u64 = 117;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The CPU for `id`, which wakes and ran on `prev` last.
+    /// Returns the CPU for the waking task `id`, which ran on `prev` last.
     pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId, hint: WakeHint) -> CpuId {
         self.stats.add(Count::Place);
         let may = self.tasks.allowed(id).intersection(&self.rd.active);
@@ -80,7 +79,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let target = if may.contains(here) { self.affine(id, here, prev, hint) } else { prev };
         let chosen = self.idle_sibling(id, prev, target, &may);
         if target == here && self.rd.config.idle == IdleSearch::Baseline {
-            // The waker is likely to be woken by this one: here its partner was.
+            // This CPU will probably wake the waker too: its partner was here.
             if let Some(waker) = self.fair_curr(here) {
                 self.tasks.fair(waker).recent_cpu.set(link(here));
             }
@@ -88,7 +87,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         chosen
     }
 
-    /// Wake-affine: whether the task is drawn to the CPU that wakes it.
+    /// Wake-affine: returns whether the task moves to the waking CPU.
     fn affine(&self, id: TaskId, here: CpuId, prev: CpuId, hint: WakeHint) -> CpuId {
         if here == prev {
             return prev;
@@ -109,7 +108,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let waker = self.fair_curr(here);
             here_load -= waker.map_or(0, |waker| u64::from(self.tasks.fair(waker).weight.peek())).min(here_load);
         }
-        // The task comes to one of the two: to that with less, a little in favour of where it was.
+        // The task goes to one of the two CPUs: the one with less load, with a small preference for
+        // its previous one.
         if (here_load + weight) * 100 < (prev_load + weight) * (100 + (IMBALANCE_PCT - 100) / 2) { here } else { prev }
     }
 
@@ -144,13 +144,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.rqs[cpu].curr().is_none() && self.rqs[cpu].nr_running.peek() == 0
     }
 
-    /// The sets around `cpu`: its core, and its LLC.
+    /// Returns the sets around `cpu`: its core and its LLC.
     fn around(&self, cpu: CpuId) -> [&CpuSet; 2] {
         let [core, llc, ..] = &self.neighbourhoods[cpu.index()];
         [core, llc]
     }
 
-    /// What the search that was chosen keeps of who idles.
+    /// Returns the state of idle CPUs that the chosen search keeps.
     pub(crate) fn keep_idleness(&self) -> Kept<P> {
         let core = |cpu| CpuSet::clone(self.around(cpu)[0]);
         let masks = |scope| IdleMasks::new(&self.topology, scope, |cpu| self.idles(cpu), core);
@@ -165,7 +165,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// sched_ext's: an idle core, then an idle CPU, where the task ran before all others.
+    /// sched_ext's: an idle core, then an idle CPU, with a preference for the task's previous one.
     fn by_masks(&self, masks: &IdleMasks<P>, prev: CpuId, target: CpuId, may: &CpuSet) -> Option<CpuId> {
         let claim = |cpu: CpuId| {
             self.stats.add(Count::Probe);
@@ -175,7 +175,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if goes_back && masks.has_idle_core(prev) && claim(prev) {
             return Some(prev);
         }
-        // The LLC first: beyond it only where the masks are those of more.
+        // The LLC first; then the rest of the masks, if they cover more.
         let llc = self.around(target)[1];
         let nearest = |found: CpuSet| {
             let (mut inside, mut outside) = (found.clone(), found);
@@ -198,10 +198,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         first(nearest(masks.idle_cpus_near(target)))
     }
 
-    /// Ours: what may idle is looked at, an idle core first where there may be one.
+    /// hitm's: examines the CPUs that may idle, an idle core first where there may be one.
     fn by_hints(&self, masks: &IdleMasks<P>, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
         let wants_core = self.may_have_idle_core(target);
-        // Where a core may idle whole the LLC is not as busy as balance found it last.
+        // Where a core may be wholly idle, the LLC is less busy than balance last found it.
         let mut budget = if wants_core { u32::MAX } else { self.looks_worth_while(target) };
         if budget == 0 {
             return None;
@@ -225,7 +225,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     in_vain.insert(sibling);
                 }
                 if candidate.is_some() {
-                    // All that the others could still tell is whether the core idles whole.
+                    // The others could only tell whether the core is wholly idle.
                     break;
                 }
             }
@@ -240,8 +240,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if left.is_empty() && wants_core {
             self.tell_no_idle_core(target);
         }
-        // Where tasks run briefly a bit that is wrong now is right again before the next one looks:
-        // to clear it would move the line twice, away from all who look.
+        // Where tasks run briefly, a stale bit is right again before the next search. To clear it
+        // would transfer the line twice, away from all its readers.
         if in_vain.len() as u64 > SCAN_LEAST && self.run_of(target) >= MOVE_COSTS {
             masks.forget(target, &in_vain);
         }
@@ -332,8 +332,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         })
     }
 
-    /// Looks for an idle core among `cores`, and tells `see` each CPU that it looks at. Where none
-    /// idles an idle CPU will do, but not for the baseline.
+    /// Searches `cores` for an idle core, and gives each examined CPU to `see`. If none idles, an
+    /// idle CPU is taken, but not by the baseline.
     fn scan_cores(
         &self,
         target: CpuId,
@@ -411,8 +411,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.bounded_scan(target, &left, budget)
     }
 
-    /// Looks at fewer than `budget` CPUs from `target` on. What a scan costs that was not cut short
-    /// is averaged.
+    /// Examines fewer than `budget` CPUs from `target` on. The cost of a complete scan goes into
+    /// the average.
     fn bounded_scan(&self, target: CpuId, left: &Scan<'_, P>, budget: u64) -> Option<CpuId> {
         let start = P::now();
         let mut budget = budget;
@@ -435,7 +435,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         found
     }
 
-    /// How many CPUs the time that the searcher idles on average allows.
+    /// Returns the number of CPUs that the searcher's average idle time allows.
     fn budget_of_time(&self) -> u64 {
         let domain = &self.places().domains[P::current_cpu()];
         let (idle, cost) = (domain.avg_idle.peek() / IDLE_FUZZ, domain.avg_scan_cost.peek() + 1);
@@ -461,7 +461,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What `cpu` did until now, run a task or idle, is over.
+    /// Ends a stretch of `cpu`, in which it ran a task or idled.
     fn note_stretch(&self, fair: &Fair<P>, cpu: CpuId, ran: bool, now: Time) {
         let domain = &fair.places.domains[cpu];
         if ran {
@@ -471,16 +471,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         domain.runs_from.set(now.as_picos());
     }
 
-    /// At how many CPUs of the LLC of `target` it is worth while to look: all of them if who queues
-    /// at `target` waits there for longer than an idle CPU takes to wake, else the fewer the busier
-    /// the LLC was when that was looked at last.
+    /// Returns the number of CPUs in the LLC of `target` that are worth examining. All of them, if
+    /// a task queued at `target` would wait there longer than an idle CPU takes to wake; else
+    /// fewer, the busier the LLC was at the last balance.
     fn looks_worth_while(&self, target: CpuId) -> u32 {
         // Relaxed: a hint.
         let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
         if self.run_of(target) >= WAKE_COSTS { u32::MAX } else { scan }
     }
 
-    /// How long a task runs on `cpu` on average, nanoseconds: a hint.
+    /// Returns how long a task runs on `cpu` on average, in nanoseconds: a hint.
     fn run_of(&self, cpu: CpuId) -> u64 {
         self.places().domains[cpu].avg_run.peek()
     }
@@ -521,12 +521,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         domain.avg_idle.set(averaged(domain.avg_idle.get(), idled).min(IDLE_MOST));
     }
 
-    /// Whether a CPU idles for less than a move costs, as a rule.
+    /// Returns whether a CPU usually idles for less time than a migration costs.
     pub(crate) fn idles_briefly(&self, cpu: CpuId) -> bool {
         self.places().domains[cpu].avg_idle.get() < MOVE_COSTS
     }
 
-    /// Works out how many CPUs a search of the LLC of `cpu` is worth: the more of it is busy, the
+    /// Computes the number of CPUs that a search of the LLC of `cpu` examines: the busier, the
     /// fewer.
     pub(crate) fn refresh_idle_scan(&self, cpu: CpuId) {
         if !matches!(self.rd.config.idle, IdleSearch::Util | IdleSearch::Shipped) {
@@ -547,7 +547,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 }
 
-/// An average that was `before`, with `newest`.
+/// Returns the average `before`, updated with `newest`.
 fn averaged(before: u64, newest: u64) -> u64 {
     (before as i64 + (newest as i64 - before as i64) / AVERAGED_OVER) as u64
 }

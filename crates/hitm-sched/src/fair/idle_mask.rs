@@ -1,34 +1,33 @@
-//! Which CPUs idle, and which of them on a core that idles whole: a bit each, kept by who begins
-//! and ceases to idle.
+//! Masks of idle CPUs, and of CPUs on cores that are wholly idle: one bit per CPU. A CPU sets its
+//! bit when it begins to idle and clears it when it ends.
 //!
-//! **Origin.** sched_ext's built-in idle tracking (v6.12 of Linux, by node since v6.15): a search
-//! reads masks instead of queues, and who finds a CPU claims it, so that no two wakers choose the
-//! same one.
+//! **Origin.** sched_ext's built-in idle tracking (Linux v6.12, per node since v6.15). A search
+//! reads masks instead of queues and claims the CPU that it finds, so no two wakers choose the same
+//! one.
 //!
-//! **Claim.** A bit that was set once is taken by one waker at most. That its CPU still idles is a
-//! hint, as for every search: a task that comes too late waits there, or balance moves it.
+//! **Claim.** At most one waker takes a bit that was set once. Whether the CPU still idles is a
+//! hint, as in every search: a task that comes too late waits there, or balance moves it.
 //!
-//! **Protocol.** A CPU that begins to idle sets its bit, and where all CPUs of its core have
-//! theirs, those of the core in the second mask. One that ceases to clears what is left of them. A
-//! waker looks whether a bit is set before it writes, so that what is looked at in vain stays
-//! shared.
+//! **Protocol.** A CPU that begins to idle sets its bit. If all CPUs of its core are set, it also
+//! sets those of the core in the second mask. A CPU that ends to idle clears what is left of them.
+//! A waker reads a bit before it writes it, so a line on which nothing is found stays shared.
 //!
-//! [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped) keeps the first mask as a hint alone:
-//! a CPU that begins to idle sets its bit if it is not set, and one that ceases to leaves it. A
-//! search looks at the queues of those whose bits it sees, and clears the bits of those that it
-//! looked at in vain, all at once, if they were more than a few and what runs on the target runs
-//! for longer than a move costs. So where CPUs idle often nobody writes, and where they hardly ever
-//! do searches have little to look at. Where no core of the LLC may idle whole, and what runs on
-//! the target runs on average for less than an idle CPU takes to wake, a search looks at the fewer
-//! the busier balance found the LLC last, in the end at none: tasks that hand over to each other
-//! stay together, and one that would wait for longer looks elsewhere.
+//! [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped) keeps the first mask as a hint alone.
+//! A CPU that begins to idle sets its bit if it is clear, and leaves it set when it ends. A search
+//! examines the queues of the CPUs whose bits it sees. It clears the bits of the CPUs that it
+//! examined in vain, all at once, if they were more than a few and if tasks on the target run
+//! longer than a migration costs. So where CPUs idle often, the mask is not written, and where they
+//! hardly ever idle, searches have little to examine. Where no core of the LLC may be wholly idle,
+//! and tasks on the target run for less time than an idle CPU takes to wake, a search examines
+//! fewer CPUs the busier balance found the LLC, in the end none. Tasks that hand over to each other
+//! then stay together, and a task that would wait longer looks elsewhere.
 //!
-//! **Memory ordering.** Relaxed: hints, that publish nothing. A CPU that begins to run while the
-//! class is made may keep its bit, until it idles next.
+//! **Memory ordering.** Relaxed: hints that publish nothing. A CPU that begins to run while the
+//! class is made may keep its bit until it next idles.
 //!
-//! **Layout.** A line or more a part and mask, on the part's node. Written at every beginning and
-//! end of idling in the part, read by every wakeup there: what a probe of each queue costs is
-//! traded for that.
+//! **Layout.** One line or more per part and mask, on the part's node. Written at the beginning and
+//! end of every idle time in the part, and read by every wakeup there. This replaces the probes of
+//! each queue.
 
 use std::sync::atomic::Ordering;
 
@@ -111,7 +110,7 @@ impl<M: Memory> IdleMasks<M> {
         self.cores().contains(cpu, HINT)
     }
 
-    /// Takes `cpu`, of `core`, for a task, if it idles and nobody else has. Whether or not, that
+    /// Claims `cpu`, of `core`, for a task, if it idles and is not claimed. In either case that
     /// core does not idle.
     #[track_caller]
     pub(crate) fn claim(&self, cpu: CpuId, core: &CpuSet) -> bool {

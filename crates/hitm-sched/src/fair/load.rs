@@ -1,18 +1,19 @@
-//! Averages of load that forget by halves: how much somebody had queued, of late.
+//! Load averages that decay by half per 32 ms: how much a member had queued recently.
 //!
-//! **Claim.** An average of somebody who is always queued comes to his weight, one of somebody who
-//! never is to nothing, each half of the way in 32 ms. What is exact: averages of members that are
-//! updated at the same times as their queue's add up to the queue's, but for rounding.
+//! **Claim.** The average of a member that is always queued approaches its weight, and that of a
+//! member that is never queued approaches zero, each half of the way in 32 ms. Exact, apart from
+//! rounding: the averages of members that are updated at the same times as their queue add up to
+//! the queue's.
 //!
 //! **Origin.** Paul Turner, "sched: per-entity load-tracking", 2012, with Linux's period. The
-//! arithmetic is derived here, not taken over.
+//! arithmetic is derived here, not copied.
 //!
-//! **Arithmetic.** Time goes in units of 1,024 ns, of which 1,024 are a *period*. With y^32 = 1/2,
-//! a unit that is n periods old counts y^n. The sum over all time, of somebody always queued, at
-//! the start of a period is S = 1024 (y + y^2 + ...), counted in 256ths, as integers round it down.
-//! A stretch over p ends of periods adds: what it has of the oldest period, times y^p; the periods
-//! between, which are S - y^p S - 1024 beyond the newest; and what it has of the newest. An average
-//! is the sum times the weight, over what the sum could be.
+//! **Arithmetic.** Time has units of 1,024 ns, and 1,024 units are a *period*. With y^32 = 1/2, a
+//! unit that is n periods old counts y^n. For a member that is always queued, the sum over all time
+//! at the start of a period is S = 1024 (y + y^2 + ...), counted in 256ths, as integers round it
+//! down. A stretch over p ends of periods adds: its part of the oldest period, times y^p; the
+//! periods in between, which are S - y^p S - 1024 without the newest; and its part of the newest.
+//! An average is the sum times the weight, divided by the largest possible sum.
 //!
 //! **Cost.** No division unless a period has ended.
 
@@ -121,12 +122,13 @@ impl Sum {
         self.value
     }
 
-    /// What it could be by now of somebody who is always there and weighs 1.
+    /// Returns the largest possible sum at this time: that of a member that is always queued and
+    /// weighs 1.
     pub(crate) fn divider(&self) -> u64 {
         DIVIDER_MIN + (u64::from(self.passed) << COUNT_BITS)
     }
 
-    /// The average of somebody of `weight`, whose sum is this one.
+    /// Returns the average of a member of `weight` with this sum.
     pub(crate) fn average(&self, weight: u64) -> u64 {
         (u128::from(weight) * u128::from(self.value) / u128::from(self.divider())) as u64
     }

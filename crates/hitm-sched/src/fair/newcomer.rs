@@ -1,18 +1,18 @@
-//! Where a fair task begins: where there is least to do.
+//! Where a new fair task begins: on the CPU with least to do.
 //!
-//! **Claim.** A task that is made while a CPU idles which it may use begins on one that idles, as
-//! far as is known without a lock; in a part of the machine in which most CPUs idle, on a core that
-//! idles if there is one.
+//! **Claim.** If a CPU idles that a new task may use, the task begins on an idle CPU, as far as is
+//! known without a lock. In a part of the machine in which most CPUs idle, it begins on an idle
+//! core if there is one.
 //!
-//! **Origin.** Linux's search at fork, v5.11: from the largest domain down, the part of each in
-//! which most CPUs idle, or where as many do in all the one with the fewest tasks a CPU; of equals,
-//! where the task was made. A node keeps what is made there while it runs less than one task to
-//! four CPUs (Mel Gorman, "Allow a floating imbalance between NUMA nodes", 2020): who was made by
-//! one task has to do with it. The domains are those of the topology. Not taken over: loads that
-//! are averages, and of idle CPUs the one in the shallowest state.
+//! **Origin.** Linux's search at fork, v5.11. From the largest domain down it takes the part with
+//! the most idle CPUs; among parts with equally many, the part with the fewest tasks per CPU; among
+//! equals, the part of the CPU that made the task. A node keeps the tasks that are made there while
+//! it runs less than one task per four CPUs (Mel Gorman, "Allow a floating imbalance between NUMA
+//! nodes", 2020): tasks of one maker are related. The domains are those of the topology. Not
+//! modelled: load averages, and the preference for the idle CPU in the shallowest state.
 //!
-//! **Cost.** The line of its queue that says how many tasks a CPU has, for each CPU of the machine
-//! and for some of them again at each smaller domain: as the original.
+//! **Cost.** The line with the task count of the queue of each CPU of the machine; of some of them
+//! again at each smaller domain, as in the original.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -27,7 +27,7 @@ const NODE: usize = 2;
 const LLC: usize = 1;
 const CORE: usize = 0;
 
-/// A node keeps what is made there while so many times its tasks are fewer than its CPUs: Linux's.
+/// A node keeps new tasks while it has this many CPUs per task: Linux's.
 const NODE_CPUS_A_TASK: u32 = 4;
 
 /// What the CPUs of a part of the machine have to do.

@@ -1,7 +1,7 @@
-//! What the search for an idle CPU keeps in shared memory.
+//! What the search for an idle CPU keeps in shared memory (Linux's sched domains).
 //!
-//! **Layout.** [`Shared`] is one line an LLC, false sharing and all; [`Domain`] has lines of each
-//! CPU, of which wakers elsewhere read two. Both have the original's offsets.
+//! **Layout.** [`Shared`] is one line per LLC, with the original's false sharing; [`Domain`] has
+//! lines per CPU, of which wakers on other CPUs read two. Both have the original's offsets.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ described! {
         /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task
         /// towards this CPU.
         pub(crate) span_weight: M::Plain<u32>,
-        /// The run queue's, in the original: nobody else's line.
+        /// In the original these fields are in the run queue; no other CPU writes the line.
         idleness: LineStart,
         /// Since when this CPU idles, picoseconds; 0 while it does not.
         pub(crate) idles_from: M::Plain<u64>,

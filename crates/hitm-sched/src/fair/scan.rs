@@ -1,14 +1,14 @@
-//! The masks that a search works on: which CPUs it has yet to look at.
+//! The scratch masks of a search: the CPUs that it has yet to examine.
 //!
-//! **Origin.** Linux's `select_idle_mask` and, of v5.10, `load_balance_mask`: two scratch masks a
+//! **Origin.** Linux's `select_idle_mask` and, of v5.10, `load_balance_mask`: two scratch masks per
 //! CPU, on its node.
 //!
-//! **Layout.** Whole lines of the CPU's own. Nobody else reads or writes them, so what they cost is
-//! time: a store a word to fill one, a load and a store to take a CPU out, a load to find the next
+//! **Layout.** Whole lines that only their CPU reads and writes. So they cost time and no misses:
+//! one store per word to fill a mask, a load and a store to remove a CPU, a load to find the next
 //! one.
 //!
-//! **Difference.** What decides is a copy outside the shared memory: threads that are no CPU search
-//! too, natively, with the words of the CPU that they stand for.
+//! **Difference.** A copy outside the shared memory decides: natively, threads that are no CPU
+//! search too, with the words of the CPU that they use.
 
 use hitm_memory::{CpuSet, Field, Memory, PlacedSlice, PlainWord};
 use hitm_topology::{CpuId, Topology};

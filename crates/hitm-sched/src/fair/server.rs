@@ -1,20 +1,20 @@
-//! What real-time tasks must leave.
+//! The fair server: the time that real-time tasks must leave to fair tasks.
 //!
-//! **Claim.** While fair tasks are queued on a CPU without a break, they run there for 50 ms at
-//! least of each second, less two ticks; none of its fair tasks waits longer than 950 ms until one
-//! of them runs.
+//! **Claim.** While fair tasks are queued on a CPU without a break, they run there for at least 50
+//! ms of each second, minus two ticks. None of them waits longer than 950 ms until one of them
+//! runs.
 //!
 //! **Origin.** The fair server of Linux v6.12, with its period and budget, in its deferred form:
-//! fair tasks are put before real-time ones only when they could not have their budget otherwise.
-//! Differences: there it is a task of the deadline class, here the tick looks at two words; and a
-//! CPU whose fair tasks all slept begins a new period when one wakes.
+//! fair tasks go before real-time tasks only when they could not get their budget otherwise.
+//! Differences: in Linux it is a task of the deadline class, and here the tick reads two words; a
+//! CPU whose fair tasks all slept begins a new period at the next wakeup.
 //!
-//! **Protocol.** A *period* begins when the first fair task is queued, when one has passed, and
-//! when a service ends. What fair tasks run is counted in it. A tick that finds so little left of
-//! it that the rest of the budget only just fits *serves* them: they go before real-time tasks
-//! until they have had it. Meanwhile real-time tasks are pushed away, or wait.
+//! **Protocol.** A *period* begins when the first fair task is queued, when a period has passed,
+//! and when a service ends. The time of fair tasks in it is counted. A tick that finds just enough
+//! of the period left for the rest of the budget *serves* them: they go before real-time tasks
+//! until they have had the budget. Meanwhile real-time tasks are pushed away or wait.
 //!
-//! **Cost.** A tick every 4 ms of a CPU on which fair tasks wait. A CPU without any does not tick
+//! **Cost.** A tick per 4 ms on a CPU where fair tasks wait. A CPU without fair tasks does not tick
 //! for this.
 
 use hitm_memory::{PlainWord, Platform, Span, Time};
@@ -36,7 +36,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         queue.period_used.set(0);
     }
 
-    /// Nobody is left to serve, perhaps.
+    /// Ends the service if no fair task is left.
     pub(crate) fn end_service_if_none(&self, rq: &RqGuard<'_, P>) {
         let queue = self.fair_queue(rq.cpu);
         if queue.nr_queued.get() == 0 && queue.served.get() != 0 {
@@ -67,7 +67,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Fair tasks go before real-time ones from now on, if there are any of those.
+    /// From now on fair tasks go before real-time tasks, if there are any of these.
     fn serve(&self, rq: &RqGuard<'_, P>) {
         if rq.highest().is_real_time() {
             self.fair_queue(rq.cpu).served.set(1);

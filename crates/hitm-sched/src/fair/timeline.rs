@@ -1,12 +1,12 @@
-//! Virtual time on one queue: where a member, a task or a group, begins, what it is charged, and
-//! who is next.
+//! Virtual time on one queue: where a member (a task or a group) begins, what it is charged, and
+//! which member is next.
 //!
 //! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the
-//! running task is not in the tree, all others that are queued are; (3) the lags of all that are
-//! queued, each times its weight, add up to what rounding leaves.
+//! running member is not in the tree, and all other queued members are; (3) the lags of all queued
+//! members, each times its weight, add up to the rounding error.
 //!
-//! **Limits.** Virtual times are nanoseconds: what a charge rounds off, less than one, a task does
-//! not pay.
+//! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
+//! fractions of a nanosecond.
 
 use hitm_memory::{Memory, PlainWord, Time};
 

@@ -1,16 +1,16 @@
-//! The members of a queue that wait, tasks and groups, by deadline, and of each subtree the least
-//! virtual runtime: so the first eligible one is found on one way down.
+//! The waiting members of a queue, tasks and groups, ordered by deadline. Each subtree has its
+//! least virtual runtime, so one way down finds the first eligible member.
 //!
-//! **Origin.** A tree balanced by heights (Adelson-Velsky and Landis, 1962), linked through words
-//! in the members as the queue's [lists](crate::list) are. Linux has a red-black tree with the same
-//! order and the same augmentation. Here no word leads upwards.
+//! **Origin.** A height-balanced tree (Adelson-Velsky and Landis, 1962), linked through words in
+//! the members as the queue's [lists](crate::list) are. Linux has a red-black tree with the same
+//! order and the same augmentation. Here no word links upwards.
 //!
 //! **Invariants.** Under the queue's lock: (1) deadlines ascend from left to right, equals by
-//! number; (2) the heights of a member's two subtrees differ by one at most; (3) `height` and
+//! number; (2) the heights of a member's two subtrees differ by at most one; (3) `height` and
 //! `least_vruntime` are those of the subtree; (4) neither a deadline nor a virtual runtime changes
 //! while its member is in the tree.
 //!
-//! **Cost.** Two lines at most of each member on the way; what is not changed is not stored.
+//! **Cost.** At most two lines per member on the way. A word that does not change is not stored.
 
 use hitm_memory::{Memory, PlainWord};
 

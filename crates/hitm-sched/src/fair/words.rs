@@ -48,7 +48,7 @@ described! {
         /// Until when its load is summed up, nanoseconds; 0 while it is not counted in its group's.
         /// Not written before there are groups, as what follows.
         pub(crate) load_updated: M::Plain<u64>,
-        /// How long it was queued, of late.
+        /// How long it was queued recently.
         pub(crate) load_value: M::Plain<u64>,
         /// Its weight, as long, when it was last counted nowhere: Linux's `load_avg`.
         pub(crate) load_average: M::Plain<u64>,

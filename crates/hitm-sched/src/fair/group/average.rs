@@ -1,23 +1,23 @@
-//! The load of a group on each CPU, and what is told of it to the queues above.
+//! The load of a group on each CPU, and how it propagates to the queues above.
 //!
-//! **Protocol.** Under the CPU's lock. A member is *attached* to the queue of its group from when
-//! it is first queued there until it goes to another CPU or group, or ends: so a member that sleeps
-//! is counted, less and less. Before anything changes on a queue, what was is summed up until now.
-//! What a queue gained or lost by members that came or went is kept to be told to the queue above,
-//! at its next update, through the group's entity there.
+//! **Protocol.** Under the CPU's lock. A member is *attached* to the queue of its group when it is
+//! first queued there. It stays attached until it migrates, changes its group, or ends; so a
+//! sleeping member counts, with a decaying load. Before anything changes on a queue, its sum is
+//! brought up to date. The load that a queue gains or loses with its members is kept until the next
+//! update of the queue above, and reaches it through the group's entity.
 //!
-//! A task that slept and goes elsewhere is taken away without the lock: its load is put down beside
-//! the queue it leaves, with the time that it is as of, and taken off with the next update. That
-//! time is when the queue was last updated, as far as who goes away can tell; another update may
-//! come before the load is down, so what is taken off is first what it has become by then. (Linux
-//! takes off what was put down.)
+//! A sleeping task that migrates is removed without the lock. Its load is put down beside the queue
+//! that it leaves, together with the time of that load, and the next update subtracts it. The time
+//! is that of the queue's last update as far as the migrating side can see. Another update may come
+//! before the load is put down, so the load is first decayed to the present and then subtracted.
+//! (Linux subtracts the load as it was put down.)
 //!
-//! **Origin.** Linux's, of v6.4; for how a queue is to be told of what a group in it lost, Vincent
-//! Guittot, "sched/fair: Propagate load during synchronous attach/detach", 2016.
+//! **Origin.** Linux's, of v6.4. The propagation of a lost load to the queue above is Vincent
+//! Guittot's, "sched/fair: Propagate load during synchronous attach/detach", 2016.
 //!
-//! **Invariants.** When nothing is in flight: (1) a queue's sum is that of its attached members
-//! together, each times its weight, and what was put down beside it, but for rounding; (2) a queue
-//! has load only while it is [listed](super::leaves).
+//! **Invariants.** When nothing is in flight: (1) apart from rounding, a queue's sum is the sum
+//! over its attached members, each times its weight, plus the load that was put down beside it; (2)
+//! a queue has load only while it is [listed](super::leaves).
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
@@ -54,8 +54,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         words.height.get() != 0 || on.queue.curr.get() == link(Some(member))
     }
 
-    /// Sums the queue of a group up until `now`. True when its average is to be looked at: a period
-    /// has ended, or somebody has gone.
+    /// Brings the sum of a group's queue up to `now`. Returns true when its average must be
+    /// examined: a period has ended, or a member has left.
     pub(super) fn update_queue(&self, cpu: CpuId, on: &GroupOnCpu<P>, now: u64) -> bool {
         let mut sum = on.load.sum();
         let has_lost = on.load.removed_count.peek() != 0;
@@ -210,7 +210,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 }
 
 impl<M: hitm_memory::Memory> GroupOnCpu<M> {
-    /// Adds to the queue's sum, of somebody of `weight`. It does not become less than nothing.
+    /// Adds the load of a member of `weight` to the queue's sum, which does not fall below zero.
     fn add(&self, weight: u64, value: i64) {
         let mut sum = self.load.sum();
         sum.value = sum.value.saturating_add_signed(weight as i64 * value);
@@ -272,8 +272,8 @@ mod tests {
 
     use super::*;
 
-    /// Who went is taken off as what his load has become, whether the queue was updated before he
-    /// had put it down or not.
+    /// A removed load is subtracted in its decayed form, whether the queue was updated before the
+    /// load was put down or not.
     #[test]
     fn what_went_is_forgotten_as_what_stays() {
         const PERIOD: u64 = 1 << 20;

@@ -1,59 +1,59 @@
-//! Limits: a group that has used up its quota of a period does not run before the next.
+//! CPU bandwidth limits: a group that has used up its quota of a period does not run before the
+//! next period.
 //!
 //! **Claim.** In each period the tasks of a group, on all CPUs and in all groups below, together
-//! run for its quota at most, but for what CPUs had left over from earlier ones, a slice each, and
-//! for what a task runs on until its CPU looks. Whoever has waited longest is first to be given
-//! some of the next.
+//! run for at most its quota. Two things come on top: a remainder of earlier periods, at most one
+//! slice per CPU, and the time until a CPU notices that nothing is left. The CPU that has waited
+//! longest is the first to get runtime of the next period.
 //!
 //! **Origin.** Paul Turner, Bharata B Rao and Nikhil Rao, "CPU bandwidth control for CFS", 2010, as
-//! Linux has it since v5.4: slices of 5 ms that do not expire, queues that are throttled whole, a
-//! remainder beyond 1 ms that goes back when a queue has become empty. Differences: no timer of the
-//! group's own, but each CPU on which it waits looks when the period ends; who takes a slice before
-//! that has filled the [pool](super::pool) anew; a wakeup throttles nothing, the switch that
-//! follows does; load does not stand still meanwhile; throttles are counted, not the periods that
-//! have some; no bursts.
+//! Linux has it since v5.4: slices of 5 ms that do not expire, whole queues that are throttled, and
+//! a remainder beyond 1 ms that goes back when a queue becomes empty. Differences: the group has no
+//! timer; each CPU on which it waits looks when the period ends. A CPU that takes a slice after the
+//! period's end first refills the [pool](super::pool). A wakeup never throttles; the switch after
+//! it does. Load continues to decay meanwhile. Throttles are counted, not the periods with
+//! throttles. There are no bursts.
 //!
-//! **Protocol.** Under the CPU's lock, where nothing else is said. What a queue has left is what it
-//! *got* since the limit was set, less what it is charged with anyway. (1) *Look*: a tick charges
-//! what runs. A group on the way to it with nothing left takes a slice; where there is none, the
-//! CPU is asked to look for another task. (2) *Throttle*: a switch that would run a task of such a
-//! group puts what runs in it back to the others, takes its entity off the queue above and its
-//! tasks off all counts there, and stands in the pool's line. (3) *Held*: tasks of a throttled
-//! queue, or of one below, are queued and are in no count of a queue above. They come, go, and
-//! change in there. A task that runs and comes so waits in the tree, and its CPU is asked to look.
-//! (4) *Watch*: the CPU looks again when the period ends, by a tick or by a timer where it idles
-//! ([`next_refill`](crate::scheduler::Scheduling::next_refill)). (5) *Refill*: without a lock, the
-//! first of the line is given what it lacks, under its CPU's lock, then the next. (6) *Unthrottle*:
-//! (2) backwards. What still runs of it, since its CPU has not yet left it, runs again as the class
-//! has it.
+//! **Protocol.** Under the CPU's lock, unless stated otherwise. The remaining runtime of a queue is
+//! what it *got* since the limit was set, minus what it is charged anyway. (1) *Look*: a tick
+//! charges the running task. A group above it without runtime takes a slice; if there is none, the
+//! CPU is asked to reschedule. (2) *Throttle*: a switch that would run a task of such a group puts
+//! the running members back into their queues, dequeues the group's entity from the queue above,
+//! subtracts its tasks from all counts there, and waits in the pool's line. (3) *Held*: the tasks
+//! of a throttled queue, or of a queue below it, stay queued and are in no count of a queue above.
+//! They come, go and change inside. A running task that joins them waits in the tree, and its CPU
+//! is asked to reschedule. (4) *Watch*: the CPU looks again when the period ends, at a tick or, if
+//! it idles, at a timer ([`next_refill`](crate::scheduler::Scheduling::next_refill)). (5) *Refill*:
+//! without a lock, the first CPU of the line gets what it lacks, under its own lock, then the next
+//! one. (6) *Unthrottle*: the reverse of (2). A task that still runs because its CPU has not
+//! switched yet is counted as running again.
 //!
-//! A CPU that goes throttles nothing any more, and what was throttled there is not from then on. A
-//! queue that is full of held tasks is no work that another CPU could get.
+//! A CPU that goes offline throttles nothing any more, and unthrottles what was throttled there. A
+//! queue of held tasks is no work that another CPU could pull.
 //!
-//! **Invariants.** When nothing is in flight: (1) nothing in a throttled queue, or below, runs, and
-//! its entity stands on no queue; (2) a throttled queue is in the pool's line and its CPU looks
-//! when the period ends at the latest; (3) a queue has a slice left at most; (4) a CPU that is
-//! offline has no throttled queue.
+//! **Invariants.** When nothing is in flight: (1) no task in a throttled queue, or below it, runs,
+//! and the group's entity is on no queue; (2) a throttled queue is in the pool's line, and its CPU
+//! looks at the latest when the period ends; (3) a queue has at most one slice left; (4) an offline
+//! CPU has no throttled queue.
 //!
-//! **Locks.** One changes a limit at a time: that lock is taken before those of run queues, the
-//! pool's after.
+//! **Locks.** One change of a limit is made at a time: its lock is taken before those of run
+//! queues, and the pool's lock after them.
 //!
-//! **Memory ordering.** None of its own: words are the CPU's or the pool's, under their locks. When
-//! a CPU is to look it peeks at itself: it alone is waited for there, and another that makes that
-//! sooner, by moving the last task of a group away, loses no more than that look.
+//! **Memory ordering.** None of its own: words belong to a CPU or to the pool, under its lock. A
+//! CPU peeks at the time of its own next look without the lock. Another CPU that makes the time
+//! earlier, by moving the last task of a group away, delays that look and nothing else.
 //!
-//! **Cost.** Nothing until the first group gets a limit; for groups without one a look outside the
-//! shared memory at each level. With one: a tick and a switch read a line of the group's on that
-//! CPU at each level; 5 ms of running, a lock on a line that all CPUs share, and so does a sleep
-//! that leaves a queue empty with more than 1 ms left. To throttle and back, what it costs the
-//! queues above that a task sleeps and wakes, and the lock thrice. A group's limit is 2 lines, and
-//! one a CPU.
+//! **Cost.** Nothing until the first group gets a limit. For groups without a limit: one look
+//! outside the shared memory per level. With a limit: a tick and a switch read one line of the
+//! group per CPU and level. 5 ms of runtime take one lock on a line that all CPUs share, and so
+//! does a sleep that leaves a queue empty with more than 1 ms. A throttle and its end cost the
+//! queues above what one sleep and one wakeup cost, and three times the lock. A limit takes 2 lines
+//! per group, and one line per CPU.
 //!
-//! **Limits.** What a task does with a real-time priority, its own or lent, is not charged:
-//! [`real_time`](super::real_time) has a limit for that, which is looked after here with the
-//! others. Nor is what one does that was moved into a throttled group before its CPU leaves it. On
-//! a CPU that does not look, since its task does not check, a group runs on as long; what it used
-//! too much it lacks later.
+//! **Limits.** Time that a task runs with a real-time priority, its own or a lent one, is not
+//! charged: [`real_time`](super::real_time) has a limit for that, which the same looks serve. Nor
+//! is the time of a task that was moved into a throttled group until its CPU switches. On a CPU
+//! that does not look, because its task does not check, a group runs on; it owes that time later.
 
 use std::sync::OnceLock;
 
@@ -330,7 +330,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- who looks when ----
 
-    /// `cpu` looks at `at` whether there is something for who waits for runtime of `id`.
+    /// `cpu` looks at `at` for runtime of `id`.
     pub(super) fn watch(&self, cpu: CpuId, id: GroupId, on: &LimitOnCpu<P>, at: u64) {
         let watch = &self.limits().expect("one has a limit").watches[cpu];
         if on.is_watched.get() == 0 {
@@ -387,7 +387,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let (rq, now) = (self.lock(cpu), P::now());
             let on = limit.on(cpu);
             if on.is_throttled.get() == 0 {
-                // Somebody else was faster.
+                // Another CPU was faster.
                 continue;
             }
             let lacks = 1 - self.left(&rq, id, on);
@@ -438,8 +438,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limits()
     }
 
-    /// Limits `id`, which the caller keeps, or ends its limit. Nothing of it is throttled when this
-    /// returns, and it begins anew.
+    /// Sets or ends the limit of `id`; the caller holds a reference. When this returns, nothing of
+    /// the group is throttled and its count starts again.
     pub(crate) fn limit_group(&self, id: GroupId, quota: Option<GroupQuota>) {
         let Some(limits) = self.begin_limit(id, quota.is_some()) else { return };
         let (slot, limit) = (self.group(id), self.limit_of(id).expect("just made"));
@@ -457,7 +457,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id`, which nobody has any longer, has no limit.
+    /// `id`, whose last reference is gone, has no limit.
     pub(super) fn end_limit(&self, id: GroupId) {
         if self.limit_of(id).is_some() {
             self.limit_group(id, None);

@@ -1,4 +1,4 @@
-//! The life of groups: made, weighed, joined, left, ended.
+//! The life of groups: creation, weight, joining, leaving, end.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
 impl<M: hitm_memory::Memory> Group<M> {
-    /// Whether somebody has it, for checkers.
+    /// Returns whether the group has a reference, for checkers.
     pub(super) fn is_alive(&self) -> bool {
         // Relaxed: checkers look when nothing is in flight.
         self.words.references().load(Ordering::Relaxed) != 0
@@ -103,7 +103,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let words = GroupOnCpu::new(parent, group.shares(), nanos(now));
         let _first = group.on[cpu.index()].set(Placed::new(words, Some(id.0 as usize), Some(node)));
         for made in group.pointers.iter().flat_map(|pointers| &pointers[..2]) {
-            // Relaxed: who reads it finds what it leads to under the CPU's lock.
+            // Relaxed: the reader finds the queue under the CPU's lock.
             made[cpu.index()].store(1, Ordering::Relaxed);
         }
     }
@@ -154,7 +154,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A task was made, in `group`, which the caller keeps. Nobody else knows the task.
+    /// A task was made in `group`, to which the caller holds a reference. No other CPU knows the
+    /// task yet.
     pub(crate) fn join_group(&self, id: TaskId, group: Option<GroupId>) {
         if self.groups().is_none() {
             return;

@@ -102,7 +102,7 @@ pub struct LimitSnapshot {
 pub struct GroupSnapshot {
     /// Its number.
     pub id: GroupId,
-    /// Whether somebody has it.
+    /// Whether the group has a reference.
     pub lives: bool,
     /// The group above.
     pub parent: Option<GroupId>,

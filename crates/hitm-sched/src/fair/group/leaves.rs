@@ -1,17 +1,17 @@
-//! Which groups have load on a CPU, and how that of sleepers is forgotten.
+//! The leaf cfs_rq list: the groups with load on a CPU, and how the load of sleeping tasks decays.
 //!
-//! **Protocol.** A group is *listed* on a CPU, before those that it is in, when a member is
-//! attached to its queue there or queued in it, and until it has no load and nobody queued and no
-//! group in it is listed. A CPU that balances updates those on its list, and
-//! [may](super::variant::GroupConfig::weighs_waiting) weigh them anew. What CPUs have that do not
-//! tick, since no fair task is queued there, some other updates that does: the first that ticks
-//! when that was last done 32 ms ago.
+//! **Protocol.** A group is *listed* on a CPU when a member is attached to its queue there or is
+//! queued in it. It is listed before the groups that contain it. It stays listed until it has no
+//! load and no queued task, and no group in it is listed. A CPU that balances updates the groups on
+//! its list, and [may](super::variant::GroupConfig::weighs_waiting) reweigh them. A CPU without
+//! queued fair tasks does not tick; a ticking CPU updates its list: the first one whose tick comes
+//! 32 ms after the last such update.
 //!
 //! **Origin.** Linux's list of leaf queues, its update of blocked averages, and its idle balance,
-//! in which that is done for CPUs that have stopped to tick.
+//! which makes that update for CPUs that have stopped their tick.
 //!
-//! **Invariant.** A queue that is not listed has nothing counted in its group's load: its
-//! contribution goes with it. Until v6.18 of Linux it did not where the
+//! **Invariant.** A queue that is not listed contributes nothing to its group's load: its
+//! contribution is withdrawn with it. Until v6.18 Linux did not withdraw it where the
 //! [rate](super::variant::PostRate) is limited.
 
 use std::sync::atomic::Ordering;

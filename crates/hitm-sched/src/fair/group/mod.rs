@@ -1,55 +1,56 @@
-//! Groups: tasks that share as one what they have with others.
+//! Task groups: tasks that share CPU time as one unit.
 //!
-//! **Claim.** On a CPU, the tasks of a group together get what the group's weight says against the
-//! other members of the queue that the group stands on, however many they are; among themselves
-//! they share that by their own weights. Groups stand in groups.
+//! **Claim.** On a CPU, the tasks of a group together get the share that the group's weight gives
+//! it among the members of the queue that contains the group, however many tasks it has. Within the
+//! group they share by their own weights. Groups can contain groups.
 //!
-//! **Origin.** Linux's task groups (Srivatsa Vaddagiri and Peter Zijlstra, 2007), as v6.4 and v6.12
-//! have them: a group has on each CPU a queue of its own, and an entity that stands on the queue of
-//! the group above, or on the CPU's. What [`timeline`](super::timeline) says of a queue holds at
-//! every level.
+//! **Origin.** Linux's task groups (Srivatsa Vaddagiri and Peter Zijlstra, 2007), as of v6.4 and
+//! v6.12. On each CPU a group has a queue of its own, and an entity that is queued on the queue of
+//! the group above, or on the CPU's queue. The rules of [`timeline`](super::timeline) hold at every
+//! level.
 //!
-//! **Protocol.** Under the CPU's lock. *Come* ([`walk`]): up from the task, a group's entity is
-//! queued when its queue gets its first task. *Go*: up from the task, a group's entity leaves when
-//! its queue has lost its last one. *Pick*: down from the CPU's queue, who is next at each level.
-//! *Switch*: what ran stops to run at each level that is not also on the way to what runs next.
+//! **Protocol.** Under the CPU's lock. *Enqueue* ([`walk`]): from the task upwards, a group's
+//! entity is queued when the group's queue gets its first task. *Dequeue*: from the task upwards,
+//! the entity is dequeued when the queue has lost its last task. *Pick*: from the CPU's queue
+//! downwards, the next member at each level. *Switch*: the previous task and its groups stop at
+//! each level that the next task does not share.
 //!
 //! A link in a queue's tree names a task or a group: a [`Member`](super::words::Member). A group's
-//! entity on a CPU stands only on queues of that CPU, so its number is enough.
+//! entity on a CPU is only ever on queues of that CPU, so the group's number is enough.
 //!
-//! **Load.** What a group's entities weigh follows from where its load is ([`share`]): each queue
-//! has an [average] of what was queued there, and what the group's queues have is added up in a
-//! word that all CPUs share ([`words`], [`variant`]). CPUs whose load only fades are seen to
-//! ([`leaves`]).
+//! **Load.** The weight of a group's entity depends on how the group's load is spread over the CPUs
+//! ([`share`]). Each queue has an [average] of the weights that were queued there, and one word
+//! that all CPUs share holds the sum over the group's queues ([`words`], [`variant`]). [`leaves`]
+//! decays the load of CPUs on which nothing is queued.
 //!
-//! **Life** ([`change`]). A group has references: its maker's, one a task, one a group in it. With
-//! the last it ends and its number is free. So a group that is given back while tasks of it sleep
-//! stays until the last of them has gone, and they keep their share.
+//! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
+//! it. When the last is dropped, the group ends and its number is free. A group whose maker drops
+//! it while its tasks sleep lives until the last task has left, and the tasks keep their share.
 //!
-//! **Limits** ([`bandwidth`]). A group may have a [quota] of the CPUs' time in each period. It
-//! comes out of a [pool], and when that is empty the group's queues are throttled until it is
-//! filled anew. Its real-time tasks may have a limit of their own, on each CPU ([`real_time`]).
+//! **Limits** ([`bandwidth`]). A group may have a [quota] of CPU time per period. It is taken from
+//! a [pool]; when the pool is empty, the group's queues are throttled until it is refilled. The
+//! group's real-time tasks may have a limit per CPU ([`real_time`]).
 //!
-//! **Locks.** A group's words on a CPU are under that CPU's queue lock, and made under it when a
-//! task of the group is first queued there. A task's group changes under its `pi_lock` and the lock
-//! of its queue.
+//! **Locks.** A group's words on a CPU are protected by that CPU's queue lock, and made under it
+//! when a task of the group is first queued there. A task changes its group under its `pi_lock` and
+//! the lock of its queue.
 //!
-//! **Memory ordering.** References are counted Acquire up, which sees what the group was made with,
-//! and AcqRel down: who takes the last sees all that was done under the others.
+//! **Memory ordering.** A reference is taken with Acquire, which sees how the group was made. It is
+//! dropped with AcqRel: the CPU that drops the last one sees everything done under the others.
 //!
-//! **Cost.** Nothing until the first group is made. Then, at each level, what an operation costs on
-//! a queue, and what [`share`] says. A change of CPU of a task that is in a group reads, as the
-//! original's, where the group's queues and entities of both classes are. Per group 16 bytes a CPU
-//! outside the shared memory, and the original's pointers, 32, where they are read; per group and
-//! CPU in use 448 bytes, made when first used.
+//! **Cost.** Nothing until the first group is made. Then, per level, the cost of an operation on a
+//! queue plus that of [`share`]. As in the original, a migration of a grouped task reads the
+//! group's pointers to its queues and entities, of both classes. Memory: per group 16 bytes per CPU
+//! outside the shared memory, and the original's pointers, 32 bytes per CPU, where they are read;
+//! 448 bytes per group and CPU in use, made at the first use.
 //!
-//! **What is left out.** Entities of real-time groups, but for the loads that they cost a change of
-//! CPU: real-time tasks share nothing, and what limits hold back stands in lists; bursts beyond a
-//! quota; idle groups; averages of the CPU's own queue, which nothing here reads. A task that comes
-//! from no group counts as one that was always queued.
+//! **What is left out.** Entities of real-time groups, apart from the loads that they cost a
+//! migration: real-time tasks share nothing, and tasks that a limit holds back are on lists. Bursts
+//! beyond a quota. Idle groups. Averages of the CPU's own queue, which nothing here reads. A task
+//! that comes from no group counts as a task that was always queued.
 //!
-//! **Limits.** Virtual time is 64 bits of nanoseconds. It passes fastest for a group's entity of
-//! the least weight, 2, which is had with the least shares on a thousand CPUs: if that runs alone
+//! **Limits.** Virtual time has 64 bits of nanoseconds. It passes fastest for an entity of the
+//! least weight, 2, which the smallest share on a thousand CPUs gives. If such an entity runs alone
 //! on its CPU for five hours, its virtual time overflows.
 
 mod average;
@@ -164,7 +165,7 @@ impl std::error::Error for WeightRefused {}
 /// Made when first used.
 type OnCpu<M> = OnceLock<Placed<M, GroupOnCpu<M>>>;
 
-/// By CPU, a pointer, as far as who reads it can tell: 0 for none.
+/// One pointer per CPU, as far as its reader can tell: 0 for none.
 type Pointers<M> = PlacedSlice<M, <M as Memory>::Atomic<u64>>;
 
 /// A group.

@@ -1,20 +1,22 @@
-//! What a group may still use in this period, for all CPUs, and who waits for the next.
+//! The runtime that is left of a group's quota in this period, for all CPUs, and the CPUs that wait
+//! for the next period.
 //!
-//! **Protocol.** A CPU *takes* a slice for its queue and *gives back* what it will not need.
-//! Whoever looks first after a period has ended *refills*. A CPU whose queue got nothing *waits* in
-//! line until it has *left*.
+//! **Protocol.** A CPU *takes* a slice for its queue and *gives back* what it does not need. The
+//! first CPU that looks after the end of a period *refills* the pool. A CPU whose queue got nothing
+//! *waits* in line until it *leaves*.
 //!
-//! **Locks.** The pool's own, taken under a run queue's or under none; nothing is taken under it.
+//! **Locks.** The pool's own, taken under a run queue's lock or under none. No lock is taken under
+//! it.
 //!
-//! **Invariants.** (1) What is in the pool is not negative and not more than the quota. (2) What
-//! was given out is what the CPUs say that they have got. (3) In the line is each CPU on which the
-//! group is throttled, once, in the order in which it was.
+//! **Invariants.** (1) The runtime in the pool is between zero and the quota. (2) The runtime that
+//! was given out is the sum of what the CPUs have got. (3) Each CPU on which the group is throttled
+//! is in the line once, in the order of throttling.
 //!
-//! **Memory ordering.** The lock's. When the period ends is also peeked at without it, by who wants
-//! to know when to look.
+//! **Memory ordering.** The lock's. A CPU that wants to know when to look also peeks at the end of
+//! the period without the lock.
 //!
-//! **Layout.** A line of the group's for what a slice takes, one for the counts. What a CPU has
-//! got, and the line of those that wait, is on a line a CPU.
+//! **Layout.** One line per group for what a slice takes, and one for the counts. What a CPU has
+//! got, and its link in the line of waiting CPUs, are on one line per CPU.
 
 use std::mem::offset_of;
 use std::sync::OnceLock;
@@ -46,7 +48,7 @@ described! {
         quota: M::Plain<u64>,
         /// How long a period is.
         period: M::Plain<u64>,
-        /// When this one ends. Peeked at by who waits for that.
+        /// When this period ends. Peeked at by CPUs that wait for it.
         ends: M::Plain<u64>,
         counts_line: LineStart,
         /// How often it was filled.
@@ -180,7 +182,7 @@ impl<M: Memory> GroupLimit<M> {
         got
     }
 
-    /// Puts `left` back. When that is to be looked at, if it is enough for somebody who waits.
+    /// Puts `left` back. Returns when to look at the pool, if it has enough for a waiting CPU.
     pub(super) fn give_back(&self, left: i64, now: u64) -> Option<u64> {
         let (pool, _guard) = self.lock();
         pool.given.set(pool.given.get() - left);
@@ -190,7 +192,7 @@ impl<M: Memory> GroupLimit<M> {
         (pool.first.get() != 0 && pool.runtime.get() > SLICE && at < pool.ends.get()).then_some(at)
     }
 
-    /// A CPU has it no longer, and nobody else has it.
+    /// A CPU does not have `got` any more, and no other CPU has it.
     pub(super) fn forget(&self, got: i64) {
         let (pool, _guard) = self.lock();
         pool.given.set(pool.given.get() - got);
@@ -256,7 +258,7 @@ impl<M: Memory> GroupLimit<M> {
         (self.pool.runtime.peek(), self.pool.given.peek(), self.pool.quota.peek())
     }
 
-    /// Who waits, in order: for checkers.
+    /// Returns the waiting CPUs in order, for checkers.
     pub(super) fn line(&self) -> Vec<CpuId> {
         let mut line: Vec<CpuId> = Vec::new();
         let mut next = cpu(self.pool.first.peek());
@@ -268,8 +270,8 @@ impl<M: Memory> GroupLimit<M> {
     }
 }
 
-/// How long after something was given back it is given to who waits, if that is not sooner than the
-/// next period: Linux's. Meanwhile the CPU that gave it back may want it again.
+/// The delay after which returned runtime is given to a waiting CPU, if the next period does not
+/// come first: Linux's. Meanwhile the CPU that returned it may want it again.
 const GIVEN_BACK_AFTER: u64 = 5_000_000;
 
 impl<M: Memory> GroupPool<M> {

@@ -191,8 +191,8 @@ impl std::error::Error for QuotaRefused {}
 /// real-time ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupThrottling {
-    /// Periods at whose beginning there was somebody to give the quota to; for real-time tasks,
-    /// where something was used, a CPU's each.
+    /// Periods at whose start a CPU waited for the quota. For real-time tasks: periods in which
+    /// something was used, counted per CPU.
     pub periods: u64,
     /// How often a CPU stopped to run the group because nothing was left for it.
     pub throttles: u64,

@@ -1,22 +1,22 @@
-//! What a group's queue on a CPU tells the group of its load, and what its entity there weighs for
-//! it.
+//! How a group's queue on a CPU publishes its load, and how the group's entity there is weighed.
 //!
-//! **Claim.** A group's entities together weigh what the group does, each as much of it as its
-//! queue has of the group's load. A queue that has all of it weighs all.
+//! **Claim.** The entities of a group together weigh what the group does. Each has the part of that
+//! weight that its queue has of the group's load. A queue with all of the load has all of the
+//! weight.
 //!
-//! **Origin.** Linux's: `update_tg_load_avg` and `calc_group_shares`, v6.4, and their limits since.
-//! [`PostRate::LimitedBoth`] is ours: where a CPU adds to the group's load it learns, from the same
-//! read-modify-write, what others have, and weighs by that until it next may look.
+//! **Origin.** Linux's `update_tg_load_avg` and `calc_group_shares`, v6.4, and their limits since.
+//! [`PostRate::LimitedBoth`] is hitm's: the read-modify-write that adds to the group's load also
+//! returns the load of the other CPUs, and the CPU weighs by that value until it may look again.
 //!
-//! **Invariants.** (1) When nothing is in flight a group's `load_avg` is the sum of its queues'
-//! contributions, exactly. (2) A contribution is never negative, and that of a CPU that is offline
-//! is 0. (3) An entity weighs 2 at least, and its group's shares at most.
+//! **Invariants.** (1) When nothing is in flight, a group's `load_avg` is exactly the sum of its
+//! queues' contributions. (2) A contribution is never negative, and that of an offline CPU is 0.
+//! (3) An entity weighs at least 2 and at most its group's shares.
 //!
-//! **Memory ordering.** None: `load_avg` is a statistic, and a contribution its CPU's own.
+//! **Memory ordering.** None: `load_avg` is a statistic, and a contribution belongs to its CPU.
 //!
-//! **Cost.** Of an enqueue, a dequeue and a tick, at each level: a load of `load_avg`, on whose
-//! line others add; an addition to it where the queue's average has changed by a 64th, so in each
-//! period and in each migration. With [`PostRate::LimitedBoth`], one of the two a millisecond.
+//! **Cost.** Per enqueue, dequeue, tick and level: a load of `load_avg`, to whose line other CPUs
+//! add. An addition to it when the queue's average has changed by a 64th: in every period and every
+//! migration. With [`PostRate::LimitedBoth`]: one of the two per millisecond.
 
 use std::sync::atomic::Ordering;
 
@@ -172,7 +172,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Sums up all that is above `id` on the CPU of `rq`, and weighs it anew.
+    /// Sums up everything above `id` on the CPU of `rq`, and reweighs it.
     pub(super) fn update_shares_above(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let now = nanos(P::now());
         let mut next = Some(id);

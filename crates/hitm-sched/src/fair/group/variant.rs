@@ -1,4 +1,4 @@
-//! How a group's load is kept: where its words stand, who adds to them, and how often.
+//! How a group's load is kept: where its words are, which CPUs add to them, and how often.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -43,12 +43,13 @@ pub enum PostRate {
     /// v6.4's.
     #[default]
     Always,
-    /// Adds once a millisecond at most: v6.7's. A queue whose last decrease came too soon ceases to
-    /// be looked after, and what it had is counted for ever.
+    /// Adds at most once per millisecond: v6.7's. A queue whose last decrease came too soon is
+    /// unlisted, and its contribution is counted for ever.
     LimitedWithLeak,
     /// As above, without the leak: v6.18's.
     Limited,
-    /// Ours: also looks once a millisecond at most, and sees what others have where it adds.
+    /// hitm's: also looks at most once per millisecond, and learns the load of other CPUs from its
+    /// additions.
     LimitedBoth,
 }
 
@@ -68,19 +69,19 @@ pub struct GroupConfig {
     pub scope: Scope,
     /// How often CPUs add to it and look at it.
     pub rate: PostRate,
-    /// Whether a change of CPU reads where the group's queues are from the group's words, of both
-    /// classes: Linux's, with real-time groups. Here real-time tasks share nothing by groups, so
-    /// nobody needs that.
+    /// Whether a migration reads the group's pointers to its queues, of both classes, from the
+    /// group's words: as Linux does with real-time groups. Real-time tasks have no shares by group
+    /// here, so hitm does not need them.
     pub pointers: bool,
     /// Whether a group whose queue has become empty is weighed once more: until v6.11.
     pub weighs_empty: bool,
-    /// How many of the bits that only queues have loads have too. Linux's have none, and count the
-    /// least that somebody weighs, 2, in whole numbers: where a group in a group is on hundreds of
-    /// CPUs its entities weigh about that, and the averages that shares follow from are 1 or 2.
+    /// How many of the queues' additional bits loads have too. Linux's loads have none, and count
+    /// the least weight of an entity, 2, in whole numbers. The entities of a nested group on
+    /// hundreds of CPUs weigh about that, so the averages that shares follow from are 1 or 2.
     pub load_bits: u32,
-    /// Whether a group that waits is weighed anew whenever its CPU balances. Linux weighs one that
-    /// comes, goes or runs: one that came while its load was elsewhere weighs next to nothing, so
-    /// hardly ever runs, so keeps that weight for seconds.
+    /// Whether a waiting group is reweighed whenever its CPU balances. Linux weighs a group that
+    /// comes, goes or runs. A group that came while its load was on other CPUs weighs almost
+    /// nothing, so it hardly runs, so it keeps that weight for seconds.
     pub weighs_waiting: bool,
 }
 

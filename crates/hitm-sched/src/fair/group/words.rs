@@ -1,21 +1,21 @@
-//! What a group has in shared memory: for all CPUs, in several orders, and on each CPU.
+//! A group in shared memory: the words for all CPUs, in several orders, and the words on each CPU.
 //!
 //! **Origin.** Linux's `struct task_group` of v6.4, with fair and real-time group scheduling, and
-//! what was posted for it: Deng Pan, "sched/task_group: Re-layout structure to reduce false
-//! sharing", v3, 2023, not merged. Fields that our scheduler has no use for are padding of their
-//! size, by their names. What follows `autogroup` is cut off at the end of its line.
+//! Deng Pan, "[PATCH v3] sched/task_group: Re-layout structure to reduce false sharing", LKML,
+//! 2023-08-14, not merged. Fields that our scheduler does not use are padding of their size, under
+//! their names. The fields after `autogroup` are cut off at the end of its line.
 //!
 //! **Layout.** Lines count from 0. The contended one is 4:
 //!
 //! | line | written by | read by |
 //! |---|---|---|
-//! | 3 | who makes a group, or weighs it | `se`, `cfs_rq`: every change of CPU of a task; `shares`: every enqueue, dequeue and tick |
-//! | 4 | `load_avg`: enqueues, dequeues, ticks, and both sides of a migration | `load_avg`: every enqueue, dequeue and tick; [`Baseline`]: `rt_se` and `rt_rq`: every change of CPU |
-//! | 5 | nobody, of what is here | [`Reordered`]: `rt_se`, `rt_rq`, and `parent`: a queue that gets load again |
+//! | 3 | the maker of a group, and a change of its weight | `se`, `cfs_rq`: every migration of a task; `shares`: every enqueue, dequeue and tick |
+//! | 4 | `load_avg`: enqueues, dequeues, ticks, and both sides of a migration | `load_avg`: every enqueue, dequeue and tick; [`Baseline`]: `rt_se` and `rt_rq`: every migration |
+//! | 5 | no word here is written | [`Reordered`]: `rt_se`, `rt_rq`, and `parent`: a queue that gets load again |
 //!
-//! A group's words on a CPU are that CPU's alone, but for what others take away from its load, on a
-//! line of its own. Linux has queue and entity in objects of their own; since here too each begins
-//! a line, that is no difference.
+//! A group's words on a CPU belong to that CPU alone. One line of them, for removed load, is
+//! written by other CPUs. Linux has queue and entity in separate objects; here each begins a line,
+//! which has the same effect.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -159,7 +159,7 @@ const _: () = assert!(
 /// Where a sum stands: until when it is summed up, what it is, what has passed of the period.
 type SumWords<'a, M> = (&'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u32>);
 
-/// The load of somebody, or of a queue: see [`load`](crate::fair::load).
+/// The load of a member or of a queue: see [`load`](crate::fair::load).
 pub(crate) trait Loaded<M: Memory> {
     /// The words.
     fn words(&self) -> SumWords<'_, M>;
@@ -190,8 +190,8 @@ described! {
         pub(crate) updated: M::Plain<u64>,
         /// The weights that were queued, over time.
         pub(crate) value: M::Plain<u64>,
-        /// Their average: Linux's `load_avg` of the queue. As of when a period last ended, or
-        /// somebody came or went.
+        /// Their average: Linux's `load_avg` of the queue. It is of the last end of a period, or of
+        /// the last change of members.
         pub(crate) average: M::Plain<u64>,
         /// What of it is counted in the group's `load_avg`: Linux's `tg_load_avg_contrib`.
         pub(crate) contribution: M::Plain<i64>,

@@ -1,5 +1,5 @@
-//! The queue against a model that keeps a list and looks at all of it; and what tasks get, against
-//! their shares.
+//! Compares the queue with a model that keeps a list and searches all of it, and the time of tasks
+//! with their shares.
 
 use hitm_memory::{Native, Span};
 
@@ -226,7 +226,7 @@ fn what_one_is_owed_is_bounded() {
         bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
     }
     bench.switch();
-    // Nobody looks for a second: the other is owed half of it, and leaves.
+    // No look for a second: the other task is owed half of it, and leaves.
     bench.now += Span::from_micros(1_000_000);
     bench.line().dequeue(Member(1), true, bench.now);
     assert_eq!(bench.tasks[1].lag.get(), 2 * SLICE);
@@ -241,7 +241,7 @@ fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
     bench.line().enqueue(light, Arrival::Waits, bench.now);
     bench.switch();
     bench.line().enqueue(heavy, Arrival::Waits, bench.now);
-    // Nobody looks for half a second, which was the other's: it leaves, and comes back.
+    // No look for half a second, which was the other task's: it leaves, and comes back.
     bench.now += Span::from_micros(500_000);
     bench.line().dequeue(heavy, true, bench.now);
     assert!(bench.tasks[1].lag.get() > 0);

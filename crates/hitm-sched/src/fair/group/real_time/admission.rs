@@ -1,15 +1,15 @@
-//! Who may have a limit for real-time tasks: the groups in a group together no more than the group
-//! itself.
+//! Admission of limits for real-time tasks: the groups in a group together get at most what the
+//! group has.
 //!
-//! **Claim.** What groups may run of a CPU, as parts of it, is added up over those whose next
-//! limited group above is the same one, or none: the sum is not more than what that may run, or
-//! than the CPU.
+//! **Claim.** A limit is a part of a CPU. The sum over the limited groups whose next limited group
+//! above is the same one is at most that group's part; without a limited group above, it is at most
+//! one CPU.
 //!
-//! **Origin.** Linux's rule. There a group has no real-time task unless it has a limit, and all are
-//! below the machine's own, 95 %; here a group without a limit is as if it were not there, and what
-//! all leave to others is the [server's](crate::fair::server) affair.
+//! **Origin.** Linux's rule. There a group without a limit has no real-time tasks, and all limits
+//! together are below the machine's, 95 %. Here a group without a limit is transparent, and the
+//! [server](crate::fair::server) guards the time of fair tasks.
 //!
-//! **Locks.** The caller changes a limit, and nobody else does so.
+//! **Locks.** The caller has the lock for changes of limits.
 
 use hitm_memory::Platform;
 

@@ -100,7 +100,8 @@ fn upward(groups: &[GroupSnapshot], from: Option<GroupId>) -> impl Iterator<Item
     std::iter::successors(from.and_then(find), move |group| group.parent.and_then(find))
 }
 
-/// Who holds real-time tasks of `group` on `cpu`: the nearest that is throttled there.
+/// Returns the group that holds the real-time tasks of `group` on `cpu`: the nearest one that is
+/// throttled there.
 pub(crate) fn holder_of(groups: &[GroupSnapshot], cpu: CpuId, group: Option<GroupId>) -> Option<GroupId> {
     upward(groups, group).find(|group| group.holds_on(cpu)).map(|group| group.id)
 }

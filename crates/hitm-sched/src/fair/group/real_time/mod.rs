@@ -1,75 +1,75 @@
-//! Real-time tasks of groups: one that has run for as long as it may on a CPU does not run there
-//! before the next period.
+//! Real-time limits of groups: a group that has used up its runtime on a CPU runs no real-time task
+//! there before the next period.
 //!
-//! **Claim.** In each period the real-time tasks of a group with such a limit, and of all groups in
-//! it, together run on a CPU for its runtime at most, but for what they run on until the CPU looks
-//! and for what runs with a priority that it is lent; both are taken off later periods. Meanwhile
-//! others have the CPU, fair tasks too.
+//! **Claim.** In each period the real-time tasks of a limited group, and of all groups in it,
+//! together run on a CPU for at most its runtime. Two things come on top, and are subtracted from
+//! later periods: the time until the CPU notices, and the time of tasks with a lent priority.
+//! Meanwhile other tasks use the CPU, fair tasks too.
 //!
-//! **Origin.** Linux's real-time group scheduling (Peter Zijlstra, 2008): a queue a group and CPU,
-//! throttled as a whole when what was run exceeds the runtime, until the period's timer takes that
-//! off again; since v5.10 a queue borrows nothing from other CPUs by default. Differences:
+//! **Origin.** Linux's real-time group scheduling (Peter Zijlstra, 2008): one queue per group and
+//! CPU, throttled as a whole when its used time exceeds the runtime, until the period's timer
+//! subtracts the runtime again. Since v5.10 a queue borrows nothing from other CPUs by default.
+//! Differences:
 //!
-//! - There an entity stands for a group on the queue of the group above. Here tasks stand on the
-//!   CPU's one array of priorities, and a group's queue has those that are
-//!   [*held*](Scheduler::holder). So equals of several groups take turns in the order in which they
-//!   came, to throttle costs a step a task, and a group without a limit has no queue at all: its
-//!   tasks are as if they were in the group above.
-//! - There one task that is lent a priority lifts the throttling of its whole group. Here it alone
+//! - In Linux an entity represents the group on the queue above. Here tasks are on the CPU's one
+//!   priority array, and a group's queue has the tasks that are [*held*](Scheduler::holder). So
+//!   tasks of equal priority in several groups take turns in order of arrival; a throttle costs one
+//!   step per task; and a group without a limit has no queue: its tasks count as tasks of the group
+//!   above.
+//! - In Linux one task with a lent priority lifts the throttle of its whole group. Here it alone
 //!   runs on.
-//! - There pushes and wakeups take a CPU where a group is throttled for one that idles. Here they
-//!   pass it over, and it pulls when the period is over.
-//! - No timer of the group's: as for [fair tasks](super::bandwidth), a CPU that holds something
-//!   looks when the period ends.
+//! - In Linux pushes and wakeups treat a CPU where a group is throttled as idle. Here they skip it,
+//!   and it pulls when the period ends.
+//! - The group has no timer: as for [fair tasks](super::bandwidth), a CPU that holds tasks looks
+//!   when the period ends.
 //! - Which groups may have a limit: see [`admission`].
 //!
-//! **Roles.** [`queue`]: what a CPU may run, has run and holds. [`admission`]: who may have a
-//! limit. [`check`]: what must hold. What looks when is [`bandwidth`](super::bandwidth)'s.
+//! **Roles.** [`queue`]: what a CPU may run, has run and holds. [`admission`]: which groups may
+//! have a limit. [`check`]: what must hold. [`bandwidth`](super::bandwidth) decides when to look.
 //!
-//! **Protocol.** Under the CPU's lock. (1) *Charge*: what runs with a real-time priority, its own
-//! or lent, is charged to each limited group that it is in, at a switch, a tick, and when it or a
-//! limit changes. (2) *Look*: a tick asks the CPU to look for another task when a group of what
-//! runs has used up its runtime; the CPU ticks when that will be. (3) *Throttle*: a switch that
-//! would run a task of such a group takes all of its tasks, and of groups below, off the array and
-//! all counts, and puts them on its list. It becomes less urgent, and pulls. (4) *Hold*: a task
-//! that comes to the CPU while a group around it is throttled there goes to the list of the nearest
-//! such group. If the CPU runs it, the CPU is asked to look. (5) *Refill*: at the period's end the
-//! CPU takes the runtime off what was run. (6) *Unthrottle*: when that leaves less than the
-//! runtime, the tasks of its list go back to the array, or to the list of a group above that is
-//! throttled; the CPU pushes and pulls.
+//! **Protocol.** Under the CPU's lock. (1) *Charge*: time with a real-time priority, own or lent,
+//! is charged to each limited group around the task: at a switch, at a tick, and when the priority
+//! or a limit changes. (2) *Look*: a tick asks the CPU to reschedule when a group around the
+//! running task has used up its runtime; the CPU ticks at that time. (3) *Throttle*: a switch that
+//! would run a task of such a group takes all tasks of the group, and of groups below, off the
+//! array and out of all counts, and puts them on the group's list. The CPU's level falls, and it
+//! pulls. (4) *Hold*: a task that comes to the CPU while a group around it is throttled goes to the
+//! list of the nearest such group. If the CPU runs that task, it is asked to reschedule. (5)
+//! *Refill*: at the end of the period the CPU subtracts the runtime from the used time. (6)
+//! *Unthrottle*: when the rest is below the runtime, the tasks of the list go back to the array, or
+//! to the list of a throttled group above; the CPU pushes and pulls.
 //!
-//! A task whose priority is *lent* is never held. It is lent one if who sets it says so, or if it
-//! is a fair task with a real-time priority.
+//! A task with a *lent* priority is never held. A priority is lent if its setter says so, or if a
+//! fair task has it.
 //!
-//! **Invariants.** When nothing is in flight: (1) a real-time task that is lent nothing stands in
+//! **Invariants.** When nothing is in flight: (1) a real-time task without a lent priority is on
 //! the list of the nearest group around it that is throttled on its CPU, or on the array if there
-//! is none; (2) held tasks are in no count, in no pushable list, and not announced; (3) a throttled
-//! queue is one of a limited group on a CPU that is online, and that CPU looks when the period ends
-//! at the latest; (4) the limits of groups fit into those of the groups around them.
+//! is none; (2) held tasks are in no count and on no pushable list, and are not advertised; (3) a
+//! throttled queue belongs to a limited group on an online CPU, and that CPU looks at the latest
+//! when the period ends; (4) the limits of groups fit into those of the groups around them.
 //!
-//! **Locks.** As [`bandwidth`](super::bandwidth): who changes a limit takes that lock, then each
+//! **Locks.** As [`bandwidth`](super::bandwidth): a change of a limit takes its lock, then each
 //! CPU's.
 //!
-//! **Memory ordering.** A queue is under its CPU's lock. The set of CPUs where a group is throttled
-//! is read without one, by who looks for a place:
+//! **Memory ordering.** A queue is under its CPU's lock. A search for a CPU reads the set of CPUs
+//! where a group is throttled without a lock:
 //!
 //! | one side | other side | forbidden (SB) |
 //! |---|---|---|
-//! | a task is announced as waiting, fence SeqCst in `where_held`, the set is read | the set is written, fence SeqCst in `balance_after_refill`, who waits is read | the CPU is passed over and does not pull |
+//! | a task is advertised as waiting, fence SeqCst in `where_held`, the set is read | the set is written, fence SeqCst in `balance_after_refill`, the advertised tasks are read | the CPU is passed over and does not pull |
 //!
-//! **Cost.** Until the first such limit a look outside the shared memory. From then on a switch and
-//! a tick write a line of the CPU's and, if what runs is in a limited group, one for each such; a
-//! search for a place fences and reads a line of the set of each. To throttle and back costs a look
-//! at each priority's list, and what it does that each task sleeps and wakes. A limit is a line and
-//! a set of CPUs, beside what one for fair tasks is; a queue, made when it is first charged, two
-//! lines.
+//! **Cost.** Until the first such limit: one look outside the shared memory. Then a switch and a
+//! tick write one line of the CPU and one line per limited group around the running task; a search
+//! for a CPU has one fence and reads one line per such group. A throttle and its end cost a look at
+//! each priority's list, and per held task the cost of a sleep and a wakeup. A limit takes one line
+//! and one set of CPUs beside the fair limit's; a queue takes two lines, made at the first charge.
 //!
-//! **Limits.** A task that is held stays where it is, though a CPU idles where its group may run;
-//! when it wakes it goes there. A CPU where nothing is left and nobody was held so far looks to
-//! others as if something were. The runtime says that a priority is lent where it differs from the
-//! task's own: an owner that is as urgent as those who wait for it is held, and they wait with it,
-//! as in the original. What runs on for long, since it neither computes nor checks nor waits or
-//! since it is lent a priority, holds its group for as many periods as that takes.
+//! **Limits.** A held task stays on its CPU even if another CPU idles on which its group may run;
+//! it goes there at its next wakeup. A CPU that has used up its runtime and holds no task yet
+//! appears to others as if it had runtime. The runtime treats a priority as lent if it differs from
+//! the task's own: so an owner that is as urgent as its waiters is held, and they wait with it, as
+//! in the original. A task that runs long without computing, checking or waiting, or with a lent
+//! priority, makes its group wait for as many periods as it has used.
 
 pub(super) mod admission;
 pub mod check;
@@ -196,15 +196,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.arrive_ids(rq, id);
     }
 
-    /// `id`, which is held, is on no list any longer. Since it came nothing of what says who holds
-    /// it has changed: it would have left.
+    /// `id`, which is held, leaves its list. Since it came, nothing has changed that decides its
+    /// holder: it would have left.
     pub(crate) fn let_go_of(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let holder = self.holder(rq.cpu, id).expect("it is held");
         self.list_of(rq.cpu, holder).remove(id);
         self.tasks.get(id).on_rq.set(0);
     }
 
-    /// The real-time tasks that are held on a CPU, with who holds each.
+    /// Returns the held real-time tasks of a CPU, with the holder of each.
     pub(crate) fn held_real_time(&self, cpu: CpuId) -> Vec<(GroupId, TaskId)> {
         let mut held = Vec::new();
         for id in self.watched(cpu) {
@@ -320,8 +320,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// A queue of the CPU of `rq` was unthrottled: what waits there may have a place elsewhere, and
     /// what waits elsewhere may go there.
     fn balance_after_refill(&self, rq: &mut RqGuard<'_, P>) {
-        // SeqCst: between the set of CPUs where it is throttled and the look at who waits. Pairs
-        // with the fence in `where_held`.
+        // SeqCst: between the set of throttled CPUs and the look at advertised tasks. Pairs with
+        // the fence in `where_held`.
         P::fence(Ordering::SeqCst);
         rq.request_balance(BALANCE_PUSH | BALANCE_PULL);
         self.run_balance(rq);
@@ -364,8 +364,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- changes ----
 
-    /// Limits the real-time tasks of `id`, which the caller keeps, or ends their limit. Nothing of
-    /// it is throttled when this returns, and it begins anew.
+    /// Sets or ends the limit of the real-time tasks of `id`; the caller holds a reference. When
+    /// this returns, nothing of the group is throttled and its count starts again.
     pub(crate) fn limit_real_time(&self, id: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
         let Some(limits) = self.begin_limit(id, quota.is_some()) else { return Ok(()) };
         let slot = self.limit_of(id).expect("just made");
@@ -399,7 +399,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Ok(())
     }
 
-    /// `id`, which nobody has any longer, has no limit.
+    /// `id`, whose last reference is gone, has no limit.
     pub(super) fn end_real_time_limit(&self, id: GroupId) {
         let Some(limit) = self.real_time_limit_of(id) else { return };
         self.limit_real_time(id, None).expect("none is never refused");

@@ -1,18 +1,18 @@
-//! A group's real-time queue on a CPU: what its tasks may run there, what they have run, and those
-//! that are held.
+//! A group's real-time queue on a CPU: its runtime there, the time that it has used, and its held
+//! tasks.
 //!
-//! **State.** Per group, what each CPU may run ([`RealTimeBandwidth`]) and the set of CPUs where it
-//! is throttled. Per group and CPU a [`RealTimeQueue`], made when a task of it, or of a group
-//! below, first ran there under a limit.
+//! **State.** Per group: the runtime of each CPU ([`RealTimeBandwidth`]) and the set of CPUs where
+//! it is throttled. Per group and CPU: a [`RealTimeQueue`], made when a task of the group, or of a
+//! group below, first ran there under a limit.
 //!
-//! **Invariants.** Under the CPU's lock: (1) `ends` is later than when time was last told to have
-//! passed; (2) only a queue that is throttled has tasks.
+//! **Invariants.** Under the CPU's lock: (1) `ends` is later than the last update; (2) only a
+//! throttled queue has tasks.
 //!
 //! **Memory ordering.** A queue's words are under its CPU's lock. The bandwidth is written before
 //! each CPU's queue is visited under its lock, and read under it, so a queue that is made in
 //! between is visited too. The set of CPUs is a hint: see [`real_time`](super).
 //!
-//! **Layout.** What a charge touches is one line, the counts another.
+//! **Layout.** A charge touches one line; the counts are on another.
 
 use std::mem::offset_of;
 use std::sync::OnceLock;
