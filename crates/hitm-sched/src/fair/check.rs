@@ -11,14 +11,14 @@ use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
-/// A task or a group that is queued.
+/// A queued task or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberSnapshot {
-    /// Which.
+    /// The member.
     pub member: Member,
     /// Its share, as queues have it.
     pub weight: u32,
-    /// The share that its nice level stands for, or all that its group may have.
+    /// The weight that its nice level gives, or the largest weight of its group's entities.
     pub due_weight: u32,
     /// Its virtual runtime, nanoseconds.
     pub vruntime: i64,
@@ -29,34 +29,34 @@ pub struct MemberSnapshot {
 /// A queue of fair tasks and groups: a CPU's own, or a group's on that CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelSnapshot {
-    /// Whose it is; none for the CPU's own.
+    /// Its group; `None` for the CPU's own queue.
     pub group: Option<GroupId>,
-    /// On whose queue the group stands.
+    /// The group above.
     pub above: Option<GroupId>,
-    /// Whether it is throttled, so that nothing of it stands above.
+    /// Whether it is throttled: then nothing of it is on the queues above.
     pub throttled: bool,
-    /// Who runs, as the class has it.
+    /// The running member, as the class has it.
     pub running: Option<MemberSnapshot>,
-    /// Those in the tree, in its order.
+    /// The members of the tree, in its order.
     pub waiting: Vec<MemberSnapshot>,
-    /// The word that says how many tasks there are, in groups below too.
+    /// The word with the number of tasks, including those in groups below.
     pub nr_queued: u32,
-    /// The word that says what those in the tree weigh.
+    /// The word with the weight of the tree's members.
     pub load: u64,
     /// The virtual runtime that `sum` counts from.
     pub base: i64,
-    /// Their virtual runtimes from there, each times its weight.
+    /// Their virtual runtimes minus `base`, each times its weight.
     pub sum: i64,
-    /// What is wrong with the tree, if anything.
+    /// The broken invariant of the tree, if there is one.
     pub broken: Option<String>,
 }
 
 /// A CPU's fair queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FairSnapshot {
-    /// The CPU's own, then those of each group that lives and was used there.
+    /// The CPU's own queue, then the queues of the living groups that were used there.
     pub levels: Vec<LevelSnapshot>,
-    /// Whether fair tasks go before real-time ones.
+    /// Whether fair tasks go before real-time tasks.
     pub served: bool,
 }
 
@@ -97,13 +97,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 }
 
 impl FairSnapshot {
-    /// The queue of a group.
+    /// Returns the queue of a group.
     #[must_use]
     pub fn level(&self, group: Option<GroupId>) -> Option<&LevelSnapshot> {
         self.levels.iter().find(|level| level.group == group)
     }
 
-    /// The task that runs, as the class has it.
+    /// Returns the running task, as the class has it.
     fn running(&self) -> Option<TaskId> {
         let mut level = self.level(None)?;
         loop {
@@ -114,13 +114,13 @@ impl FairSnapshot {
         }
     }
 
-    /// Whether `level`, or one above, is throttled.
+    /// Returns whether `level`, or a level above it, is throttled.
     fn is_held(&self, level: &LevelSnapshot) -> bool {
         let above = level.above.and_then(|above| self.level(Some(above)));
         level.throttled || above.is_some_and(|above| self.is_held(above))
     }
 
-    /// Tells of every invariant that does not hold. The CPU runs `running`.
+    /// Reports every invariant that does not hold. The CPU runs `running`.
     pub(crate) fn check(&self, running: Option<TaskId>, fail: &mut dyn FnMut(String)) {
         let runs = self.levels.iter().any(|level| level.running.is_some());
         if runs && self.running() != running {

@@ -17,18 +17,17 @@
 //!
 //! **Cost.** No division unless a period has ended.
 
-/// Units of a period.
+/// Units per period.
 const PERIOD: u64 = 1_024;
 
-/// Nanoseconds of a unit, as a shift.
+/// Nanoseconds per unit, as a shift.
 const UNIT_BITS: u32 = 10;
 
-/// What a unit counts while it is new, as a shift. Linux counts 1. What is rounded off sums that
-/// are then weighed would be some tenths of a percent, and a queue would keep that of all who left
-/// it.
+/// The count of a new unit, as a shift. Linux's is 1. Rounding would then change weighed sums by
+/// some tenths of a percent, and a queue would keep the difference for every member that left it.
 const COUNT_BITS: u32 = 8;
 
-/// Periods after which half is forgotten.
+/// Periods after which half has decayed.
 const HALF: u64 = 32;
 
 /// Bits of a fraction.
@@ -56,8 +55,7 @@ const FRACTIONS: [u64; HALF as usize] = {
     fractions
 };
 
-/// The most that a sum comes to, at the end of a period: where another period adds as much as is
-/// forgotten meanwhile.
+/// The largest sum at the end of a period: the sum at which a period adds as much as decays.
 const SUM_MAX: u64 = {
     let mut sum = 0;
     loop {
@@ -69,10 +67,10 @@ const SUM_MAX: u64 = {
     }
 };
 
-/// What a sum could be at the start of a period.
+/// The largest sum at the start of a period.
 const DIVIDER_MIN: u64 = SUM_MAX - (PERIOD << COUNT_BITS);
 
-/// What is left of `value` after so many periods, rounded down.
+/// Returns what is left of `value` after `periods`, rounded down.
 pub(crate) const fn decayed(value: u64, periods: u64) -> u64 {
     let halves = periods / HALF;
     if halves >= u64::BITS as u64 {
@@ -82,21 +80,21 @@ pub(crate) const fn decayed(value: u64, periods: u64) -> u64 {
     (((value >> halves) as u128 * fraction) >> FRACTION_BITS) as u64
 }
 
-/// A decaying sum, at a time.
+/// A decaying sum at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
-    /// Until when it is summed up, nanoseconds.
+    /// The time of the sum, in nanoseconds.
     pub(crate) updated: u64,
-    /// What came to it.
+    /// The sum.
     pub(crate) value: u64,
-    /// How much of the period under way has passed, in units.
+    /// The part of the present period that has passed, in units.
     pub(crate) passed: u32,
 }
 
 impl Sum {
-    /// Sums up until `now`, while `load` was there. True when a period has ended.
+    /// Brings the sum up to `now`, with `load` present since. Returns true when a period has ended.
     pub(crate) fn advance(&mut self, now: u64, load: u64) -> bool {
-        // A clock that another CPU has read may be a little ahead.
+        // The clock that another CPU has read may be a little ahead.
         let units = now.saturating_sub(self.updated) >> UNIT_BITS;
         if units == 0 {
             return false;
@@ -116,7 +114,7 @@ impl Sum {
         periods > 0
     }
 
-    /// What is left of it by `now` if nothing more comes to it.
+    /// Returns what is left of the sum by `now` if nothing is added.
     pub(crate) fn faded_by(mut self, now: u64) -> u64 {
         self.advance(now, 0);
         self.value
@@ -138,7 +136,7 @@ impl Sum {
 mod tests {
     use super::*;
 
-    /// y, as precisely as there is need.
+    /// y, precisely enough.
     fn y() -> f64 {
         0.5_f64.powf(1.0 / 32.0)
     }
@@ -195,7 +193,7 @@ mod tests {
         let end = 400 * 1_048_576;
         let in_steps_of = |step: u64| {
             let mut sum = Sum::default();
-            // There for 10 ms of every 30.
+            // Present for 10 ms of every 30.
             for at in 0..end / step {
                 let there = (at * step / 10_485_760).is_multiple_of(3);
                 sum.advance((at + 1) * step, u64::from(there));
@@ -205,7 +203,7 @@ mod tests {
         let fine = in_steps_of(1_024);
         for step in [2_048, 65_536, 1_048_576, 5_242_880] {
             let coarse = in_steps_of(step);
-            // Rounded down once a step that ends a period, three times at most.
+            // Rounded down once per step that ends a period, at most three times.
             let differ = fine.value.abs_diff(coarse.value);
             assert!(differ <= 3 * 47, "in steps of {step} ns {}, in single ones {}", coarse.value, fine.value);
             assert_eq!((coarse.updated, coarse.passed), (fine.updated, fine.passed));

@@ -16,13 +16,13 @@ use hitm_memory::{Memory, PlainWord};
 
 use super::words::{FairTask, Member, link, member};
 
-/// A tree: where its root is, and where each member keeps its words.
+/// A tree: its root, and where each member keeps its words.
 pub(crate) struct Tree<'a, M: Memory, F> {
     root: &'a M::Plain<u64>,
     words: F,
 }
 
-/// Stores what is new.
+/// Stores a value that differs.
 #[track_caller]
 fn put<M: Memory, T: hitm_memory::Word>(word: &M::Plain<T>, value: T) {
     if word.get() != value {
@@ -35,21 +35,21 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         Self { root, words }
     }
 
-    /// Puts `new`, which is in no tree, in its place.
+    /// Inserts `new`, which is in no tree.
     pub(crate) fn insert(&self, new: Member) {
         let root = self.inserted(self.root.get(), new);
         put::<M, _>(self.root, root);
     }
 
-    /// Takes `old` out, which is in this tree.
+    /// Removes `old`, which is in this tree.
     pub(crate) fn remove(&self, old: Member) {
         let root = self.without(self.root.get(), old);
         put::<M, _>(self.root, root);
         (self.words)(old).height.set(0);
     }
 
-    /// The first whose virtual runtime `is_eligible`. If it is of one virtual runtime, it must be
-    /// of all lesser ones.
+    /// Returns the first member whose virtual runtime `is_eligible`. If one virtual runtime is
+    /// eligible, all smaller ones must be.
     pub(crate) fn first(&self, is_eligible: impl Fn(i64) -> bool) -> Option<Member> {
         let mut place = member(self.root.get());
         while let Some(id) = place {
@@ -64,7 +64,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         None
     }
 
-    /// The first by deadline that is `wanted`.
+    /// Returns the first member by deadline that is `wanted`.
     pub(crate) fn find(&self, mut wanted: impl FnMut(Member) -> bool) -> Option<Member> {
         let mut above = Vec::new();
         let mut place = member(self.root.peek());
@@ -81,7 +81,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         }
     }
 
-    /// All, by deadline.
+    /// Returns all members by deadline.
     pub(crate) fn collect(&self) -> Vec<Member> {
         let mut all = Vec::new();
         self.find(|id| {
@@ -99,7 +99,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         member(root).map_or(0, |id| (self.words)(id).height.get())
     }
 
-    /// The subtree of `root` with `new`.
+    /// Returns the subtree of `root` with `new`.
     fn inserted(&self, root: u64, new: Member) -> u64 {
         let Some(id) = member(root) else {
             let words = (self.words)(new);
@@ -114,7 +114,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         self.balanced(id)
     }
 
-    /// The subtree of `root` without `old`.
+    /// Returns the subtree of `root` without `old`.
     fn without(&self, root: u64, old: Member) -> u64 {
         let id = member(root).expect("the tree holds what is taken out");
         let words = (self.words)(id);
@@ -134,7 +134,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         self.balanced(id)
     }
 
-    /// The first member of the subtree of `root`, and the subtree without it.
+    /// Returns the first member of the subtree of `root`, and the subtree without it.
     fn without_first(&self, root: u64) -> (Member, u64) {
         let id = member(root).expect("a subtree that is not empty");
         let words = (self.words)(id);
@@ -147,8 +147,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         (first, self.balanced(id))
     }
 
-    /// The subtree of `id`, whose own subtrees are balanced and differ in height by two at most,
-    /// balanced.
+    /// Balances the subtree of `id`, whose own subtrees are balanced and differ in height by at
+    /// most two.
     fn balanced(&self, id: Member) -> u64 {
         let words = (self.words)(id);
         let (left, right) = (words.left.get(), words.right.get());
@@ -171,7 +171,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         link(Some(id))
     }
 
-    /// The subtree of `id` with its left child on top.
+    /// Returns the subtree of `id` with its left child on top.
     fn raised_left(&self, id: Member) -> u64 {
         let words = (self.words)(id);
         let top = member(words.left.get()).expect("who is raised is there");
@@ -182,7 +182,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         link(Some(top))
     }
 
-    /// The subtree of `id` with its right child on top.
+    /// Returns the subtree of `id` with its right child on top.
     fn raised_right(&self, id: Member) -> u64 {
         let words = (self.words)(id);
         let top = member(words.right.get()).expect("who is raised is there");
@@ -193,7 +193,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         link(Some(top))
     }
 
-    /// What `id` says of its subtree, from what its children say.
+    /// Updates what `id` says of its subtree from its children.
     fn refresh(&self, id: Member) {
         let words = (self.words)(id);
         let (mut height, mut least) = (0, words.vruntime.get());
@@ -207,9 +207,9 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     }
 }
 
-/// What of the invariants does not hold of the tree of `root`, for checkers.
+/// Returns the first broken invariant of the tree of `root`, for checkers.
 pub(crate) fn broken<'a, M: Memory>(root: u64, words: &impl Fn(Member) -> &'a FairTask<M>) -> Option<String> {
-    /// Height and least virtual runtime of a subtree.
+    /// Returns the height and the least virtual runtime of a subtree.
     fn look<'a, M: Memory>(root: u64, words: &impl Fn(Member) -> &'a FairTask<M>) -> Result<(u32, i64), String> {
         let Some(id) = member(root) else { return Ok((0, i64::MAX)) };
         let own = words(id);
@@ -238,7 +238,7 @@ mod tests {
 
     const TASKS: usize = 300;
 
-    /// The bits of a number, well mixed: enough of a source of chance here.
+    /// Mixes the bits of a number: random enough for a test.
     fn mixed(number: u64) -> u64 {
         let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (number ^ (number >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16

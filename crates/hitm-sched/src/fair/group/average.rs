@@ -31,25 +31,25 @@ use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
-/// A time in the unit of load.
+/// Returns a time in the unit of load.
 pub(super) fn nanos(now: Time) -> u64 {
     now.as_picos() / PICOS
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// What a member's sum counts for.
+    /// Returns the weight of a member's sum.
     pub(super) fn weight_of(&self, words: &FairTask<P>) -> u64 {
         self.rd.config.groups.coarse(u64::from(words.weight.get()))
     }
 
-    /// The weights on the queue of a group, with what runs.
+    /// Returns the weight that is queued in a group, including the running member.
     pub(super) fn queued_weight(&self, cpu: CpuId, on: &GroupOnCpu<P>) -> u64 {
         let curr = member(on.queue.curr.get());
         let curr = curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.get()));
         self.rd.config.groups.coarse(on.queue.load.get() + curr)
     }
 
-    /// Whether a member of the queue of `on` is queued there.
+    /// Returns whether a member of the queue of `on` is queued there.
     fn is_queued(on: &GroupOnCpu<P>, words: &FairTask<P>, member: Member) -> bool {
         words.height.get() != 0 || on.queue.curr.get() == link(Some(member))
     }
@@ -73,8 +73,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         ended || has_lost
     }
 
-    /// Sums up what `member` had on the queue of `group`, and that queue, until `now`; attaches it
-    /// if it is not. The group is told.
+    /// Brings the sum of `member` on the queue of `group`, and that queue, up to `now`. Attaches
+    /// the member if it is not attached, and publishes the load.
     pub(super) fn update_load(&self, cpu: CpuId, group: GroupId, member: Member, now: u64) {
         let on = self.group_on(group, cpu);
         let words = self.words_of(member, cpu);
@@ -84,7 +84,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             changed = true;
         } else {
             let mut sum = words.sum();
-            // Until when its queue is, which another CPU's clock may have taken further.
+            // As far as its queue's time, which another CPU's clock may have set a little ahead.
             sum.advance(on.load.updated.get(), u64::from(Self::is_queued(on, words, member)));
             words.set_sum(sum);
         }
@@ -96,7 +96,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A member comes to the queue of `group`, which was updated, with the average that it has.
+    /// Attaches a member, with its average, to the queue of `group`, which is up to date.
     fn attach(&self, cpu: CpuId, group: GroupId, member: Member, words: &FairTask<P>) {
         self.list_leaf(cpu, group);
         if let Some(below) = member.as_group() {
@@ -110,7 +110,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         on.tell(sum.value as i64);
     }
 
-    /// A member that was updated with the queue of `on` leaves it, and keeps its average.
+    /// Detaches a member, which is up to date with the queue of `on`. It keeps its average.
     pub(super) fn detach(&self, on: &GroupOnCpu<P>, words: &FairTask<P>) {
         let (sum, weight) = (words.sum(), self.weight_of(words));
         on.add(weight, -(sum.value as i64));
@@ -119,8 +119,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         words.load_updated.set(0);
     }
 
-    /// The queue of `on` hears what the queue of `below`, whose entity it has, gained or lost. True
-    /// when it was something.
+    /// Propagates to the queue of `on` what the queue of `below`, whose entity it has, gained or
+    /// lost. Returns true when there was a change.
     fn hear(&self, cpu: CpuId, on: &GroupOnCpu<P>, entity: &FairTask<P>, below: GroupId) -> bool {
         let child = self.group_on(below, cpu);
         if child.load.tells.get() == 0 {
@@ -134,8 +134,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         sum.value = if told >= 0 {
             (before + told as u64).min(most)
         } else {
-            // What went cannot be told from what stays: at most what the queue has now is left, as
-            // of one member.
+            // The load that went cannot be told from the load that stays. At most the queue's
+            // present weight is left, as of one member.
             let weight = self.queued_weight(cpu, child);
             before.min(child.load.value.get().checked_div(weight).map_or(0, |left| left.min(most)))
         };
@@ -145,8 +145,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         true
     }
 
-    /// The entity of a group on the queue of `on` is about to weigh `weight`: what is counted of it
-    /// follows.
+    /// Adjusts the load before the entity of a group on the queue of `on` gets the weight `weight`.
     pub(super) fn reweigh_load(&self, on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
         if entity.load_updated.get() != 0 {
             let value = entity.load_value.get() as i64;
@@ -155,7 +154,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What changed on the queue of a group is told all the way up.
+    /// Propagates a change on the queue of a group all the way up.
     pub(super) fn tell_above(&self, cpu: CpuId, group: GroupId, now: u64) {
         let mut below = group;
         while let Some(group) = self.above(below, cpu) {
@@ -164,8 +163,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A fair task that is on no queue, and was last on the queue of `cpu`, whose lock the caller
-    /// holds, goes from its group there: to another group, another CPU or another class.
+    /// A fair task on no queue, last queued on `cpu`, leaves its group there: for another group,
+    /// CPU or class. The caller holds the queue's lock.
     pub(crate) fn detach_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };
         let words = self.tasks.fair(id);
@@ -182,7 +181,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.tell_above(cpu, group, now);
     }
 
-    /// The weight of `id`, whose load is counted nowhere, is another.
+    /// Adjusts the average of `id`, whose load is counted nowhere, to its new weight.
     pub(crate) fn recount_load(&self, id: TaskId) {
         if self.group_hint(id).is_some() {
             let words = self.tasks.fair(id);
@@ -190,8 +189,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A fair task that sleeps goes from its group on `cpu`. The caller has the task for itself,
-    /// and not the lock.
+    /// A sleeping fair task leaves its group on `cpu`. The caller has the task, and does not hold
+    /// the lock.
     pub(crate) fn remove_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };
         let words = self.tasks.fair(id);
@@ -200,7 +199,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let on = self.group_on(group, cpu);
         let mut sum = words.sum();
-        // As of when the queue was last updated, so that it loses what it has of the task.
+        // As of the queue's last update, so that the queue loses exactly what it has of the task.
         sum.advance(on.load.updated.peek(), 0);
         let weight = self.weight_of(words);
         words.load_average.set(sum.average(weight));
@@ -218,18 +217,18 @@ impl<M: hitm_memory::Memory> GroupOnCpu<M> {
         self.load.average.set(sum.average(1));
     }
 
-    /// The queue above is to be told.
+    /// Marks the change for the queue above.
     fn tell(&self, value: i64) {
         self.load.tells.set(1);
         self.load.to_tell.set(self.load.to_tell.get() + value);
     }
 
-    /// A task that slept has gone, whose sum was this.
+    /// Puts down the sum of a sleeping task that has left.
     fn put_down(&self, weight: u64, mut sum: Sum) {
         let load = &self.load;
         let _removed = load.removed_lock.lock();
         let count = load.removed_count.get();
-        // Others' are as of the same time from now on, the later one.
+        // All removed sums are from now on as of the same, later time.
         let others = if count == 0 { [0; 2] } else { self.removed_by(sum.updated) };
         if count != 0 {
             sum.advance(load.removed_updated.get(), 0);
@@ -241,21 +240,21 @@ impl<M: hitm_memory::Memory> GroupOnCpu<M> {
         load.removed_value.set(others[1] + sum.value);
     }
 
-    /// What went, by `now`: sums with their weights, and without. Under their lock.
+    /// Returns the removed load by `now`: weighed sums, and plain sums. Under the lock.
     fn removed_by(&self, now: u64) -> [u64; 2] {
         let (updated, passed) = (self.load.removed_updated.get(), self.load.removed_passed.get());
         let words = [&self.load.removed_weighed, &self.load.removed_value];
         words.map(|word| Sum { updated, value: word.get(), passed }.faded_by(now))
     }
 
-    /// What went, with its weights, as of the queue's last update: for checkers.
+    /// Returns the removed weighed load as of the queue's last update, for checkers.
     pub(super) fn peek_removed(&self) -> u64 {
         let load = &self.load;
         let [updated, value] = [&load.removed_updated, &load.removed_weighed].map(|word| word.peek());
         Sum { updated, value, passed: load.removed_passed.peek() }.faded_by(load.updated.peek())
     }
 
-    /// As [`removed_by`](Self::removed_by), and nothing is there any longer.
+    /// As [`removed_by`](Self::removed_by), and empties it.
     fn take_removed(&self, now: u64) -> [u64; 2] {
         let _removed = self.load.removed_lock.lock();
         let removed = self.removed_by(now);
@@ -282,10 +281,10 @@ mod tests {
         for order in [[(3, early), (7, late)], [(7, late), (3, early)]] {
             let on = GroupOnCpu::<Native>::new(None, 1_024, 0);
             order.into_iter().for_each(|(weight, sum)| on.put_down(weight, sum));
-            // The queue was updated later than both knew.
+            // The queue was updated after both removals.
             let is = on.take_removed(5 * PERIOD);
             let [early, late] = [early, late].map(|sum| sum.faded_by(5 * PERIOD));
-            // A weight's worth is rounded off in each step.
+            // Each step rounds off at most one weight.
             assert!(is[0].abs_diff(3 * early + 7 * late) <= 20, "{is:?}, not {early} and {late}");
             assert!(is[1].abs_diff(early + late) <= 2, "{is:?}, not {early} and {late}");
             assert_eq!(on.take_removed(6 * PERIOD), [0; 2]);

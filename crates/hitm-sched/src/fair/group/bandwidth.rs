@@ -73,33 +73,33 @@ use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
-/// What a queue that has become empty keeps, nanoseconds: Linux's.
+/// The runtime that an empty queue keeps, in nanoseconds: Linux's.
 const KEPT: i64 = 1_000_000;
 
 described! {
-    /// What a CPU looks after.
+    /// The groups that a CPU watches.
     pub(crate) struct GroupWatch<M: Memory> as "group_watch" {
         /// The first group, counted from 1; 0 for none.
         first: M::Plain<u32>,
-        /// When it next looks, picoseconds. Peeked at by the CPU.
+        /// The time of the next look, in picoseconds. Peeked at by the CPU.
         due: M::Plain<u64>,
     }
 }
 
 described! {
-    /// Whose turn it is to change a limit.
+    /// The lock for changes of limits.
     pub(crate) struct LimitChange<M: Memory> as "group_limit_change" {
-        /// Held while that is done.
+        /// Held during a change.
         pub(super) lock: RawSpinLock<M>,
     }
 }
 
-/// What there is beside groups once one of them has a limit.
+/// Everything that exists once one group has a limit.
 #[derive(Debug)]
 pub(crate) struct Limits<P: hitm_memory::Memory> {
     pub(super) change: Placed<P, LimitChange<P>>,
     watches: PerCpu<P, GroupWatch<P>>,
-    /// Made with the first limit for real-time tasks.
+    /// Made with the first limit of real-time tasks.
     pub(super) clocks: OnceLock<PerCpu<P, RealTimeClock<P>>>,
 }
 
@@ -113,31 +113,31 @@ impl<M: hitm_memory::Memory> Limits<M> {
         }
     }
 
-    /// When `cpu` looks next. Peeked at by the CPU.
+    /// Returns the time of the next look of `cpu`, which reads it without the lock.
     pub(super) fn due(&self, cpu: CpuId) -> Time {
         Time::from_picos(self.watches[cpu].due.peek())
     }
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// What there is if any group ever had a limit.
+    /// Returns the state of limits, if a group ever had one.
     pub(super) fn limits(&self) -> Option<&Limits<P>> {
         self.groups()?.limits.get()
     }
 
-    /// Whether any group ever had a limit.
+    /// Returns whether a group ever had a limit.
     pub(crate) fn has_limits(&self) -> bool {
         self.limits().is_some()
     }
 
-    /// The limit of `id`, if it ever had one.
+    /// Returns the limit of `id`, if it ever had one.
     pub(super) fn limit_of(&self, id: GroupId) -> Option<&GroupLimit<P>> {
         self.group(id).limit.get()
     }
 
-    // ---- who is held ----
+    // ---- held tasks ----
 
-    /// Whether the queue of `id` on `cpu`, whose lock the caller holds, is throttled by itself.
+    /// Returns whether the queue of `id` itself is throttled on `cpu`, whose lock the caller holds.
     pub(super) fn is_throttled(&self, cpu: CpuId, id: GroupId) -> bool {
         self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.get() != 0)
     }
@@ -147,8 +147,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.peek() != 0)
     }
 
-    /// Whether `id` is held: queued on `cpu` in a throttled queue or, if it is fair, would be so.
-    /// Exact under the CPU's lock, else a hint.
+    /// Returns whether `id` is held: queued on `cpu` in a throttled queue. For a task that is not
+    /// fair: whether it would be held if it were. Exact under the CPU's lock, else a hint.
     pub(crate) fn is_held(&self, cpu: CpuId, id: TaskId) -> bool {
         if !self.has_limits() {
             return false;
@@ -156,7 +156,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if self.is_fair(id) { self.is_held_in(cpu, self.group_hint(id)) } else { self.is_held_real_time(id) }
     }
 
-    /// Whether who is in `group` is held on `cpu`.
+    /// Returns whether the members of `group` are held on `cpu`.
     fn is_held_in(&self, cpu: CpuId, mut group: Option<GroupId>) -> bool {
         while let Some(own) = group {
             if self.peek_throttled(cpu, own) {
@@ -167,14 +167,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         false
     }
 
-    /// The group above `id`: from the words of the CPU where there are some, whose line is touched
+    /// Returns the group above `id`, from the words of the CPU if they exist: their line is read
     /// anyway.
     pub(super) fn above_on(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
         let slot = self.group(id);
         slot.on(cpu).map_or_else(|| slot.parent(), |on| GroupId::of_link(on.entity.group.peek()))
     }
 
-    /// The fair tasks that are held on a CPU.
+    /// Returns the held fair tasks of a CPU.
     pub(crate) fn held(&self, cpu: CpuId) -> Vec<TaskId> {
         let mut held = Vec::new();
         for id in self.watched(cpu) {
@@ -188,16 +188,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         held
     }
 
-    // ---- what is left ----
+    // ---- runtime ----
 
-    /// What the queue of `id` on the CPU of `rq` has left, nanoseconds.
+    /// Returns the remaining runtime of the queue of `id` on the CPU of `rq`, in nanoseconds.
     fn left(&self, rq: &RqGuard<'_, P>, id: GroupId, on: &LimitOnCpu<P>) -> i64 {
         let used = self.group_on(id, rq.cpu).queue.period_used.get();
         on.from.get() as i64 + on.got.get() - used as i64
     }
 
-    /// Whether a task of `id` may run on the CPU of `rq`, as far as that is the group's affair. It
-    /// takes a slice if it must.
+    /// Returns whether the limit of `id` lets its tasks run on the CPU of `rq`. Takes a slice if it
+    /// must.
     fn has_runtime(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) -> bool {
         let Some(limit) = self.limit_of(id) else { return true };
         let on = limit.on(rq.cpu);
@@ -213,13 +213,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         left + got > 0
     }
 
-    /// The topmost of the groups from `group` up of which nothing may run on the CPU of `rq`.
+    /// Returns the topmost of the groups from `group` upwards that has no runtime on the CPU of
+    /// `rq`.
     pub(in crate::fair) fn used_up(&self, rq: &RqGuard<'_, P>, group: Option<GroupId>, now: Time) -> Option<GroupId> {
         let own = group.filter(|_| rq.online.get() != 0)?;
         self.used_up(rq, self.above(own, rq.cpu), now).or_else(|| (!self.has_runtime(rq, own, now)).then_some(own))
     }
 
-    /// A tick has charged what runs on the CPU of `rq`.
+    /// A tick has charged the running task of the CPU of `rq`.
     pub(in crate::fair) fn tick_limits(&self, rq: &RqGuard<'_, P>, now: Time) {
         if self.has_limits()
             && let Some(running) = self.running_fair(rq.cpu)
@@ -229,8 +230,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// When what runs has used up what the queue of `id` has left. A look without the lock, of the
-    /// CPU that runs it.
+    /// Returns when the running task will have used up the runtime of the queue of `id`. Read
+    /// without the lock, by the CPU that runs it.
     pub(super) fn runtime_ends(&self, cpu: CpuId, id: GroupId) -> Option<Time> {
         let on = self.limit_of(id)?.on(cpu);
         let queue = &self.group_on(id, cpu).queue;
@@ -239,7 +240,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         is_limited.then(|| Time::from_picos(queue.charged.peek() + left as u64 * PICOS))
     }
 
-    /// The queue of `id` on the CPU of `rq` has become empty: others may have what it has left.
+    /// The queue of `id` on the CPU of `rq` has become empty: returns its runtime to the pool.
     pub(super) fn give_back(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
         let Some(limit) = self.limit_of(id) else { return };
         let on = limit.on(rq.cpu);
@@ -257,8 +258,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- throttle, unthrottle ----
 
-    /// Nothing of `id`, which is queued on the CPU of `rq` and has nothing left, runs there from
-    /// now on; unless there is something for it after all.
+    /// Throttles `id`, which is queued on the CPU of `rq` without runtime, unless the pool has some
+    /// after all.
     pub(in crate::fair) fn throttle(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
         let (cpu, limit) = (rq.cpu, self.limit_of(id).expect("it has used it up"));
         let on = limit.on(cpu);
@@ -278,7 +279,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The queue of `id` on the CPU of `rq`, which is throttled, is not any longer.
+    /// Ends the throttle of the queue of `id` on the CPU of `rq`.
     fn unthrottle(&self, rq: &RqGuard<'_, P>, id: GroupId, now: Time) {
         let (cpu, limit) = (rq.cpu, self.limit_of(id).expect("it is throttled"));
         let on = limit.on(cpu);
@@ -300,7 +301,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Tasks that were held may run on the CPU of `rq`: so may the one that it has not left.
+    /// Held tasks may run again on the CPU of `rq`; so may the running task, if it was one of them.
     fn resume(&self, rq: &RqGuard<'_, P>, now: Time) {
         let Some(curr) = rq.curr() else {
             self.resched(rq);
@@ -318,7 +319,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The CPU of `rq`, which is offline, throttles nothing any longer.
+    /// Ends all throttles of the CPU of `rq`, which is offline.
     pub(crate) fn unthrottle_all(&self, rq: &RqGuard<'_, P>) {
         for id in self.watched(rq.cpu) {
             if self.is_throttled(rq.cpu, id) {
@@ -328,7 +329,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    // ---- who looks when ----
+    // ---- looks ----
 
     /// `cpu` looks at `at` for runtime of `id`.
     pub(super) fn watch(&self, cpu: CpuId, id: GroupId, on: &LimitOnCpu<P>, at: u64) {
@@ -343,7 +344,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         watch.due.set(watch.due.get().min(at * PICOS));
     }
 
-    /// The groups that a CPU looks after.
+    /// Returns the groups that a CPU watches.
     pub(super) fn watched(&self, cpu: CpuId) -> Vec<GroupId> {
         let Some(limits) = self.limits() else { return Vec::new() };
         let mut watched = Vec::new();
@@ -355,12 +356,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         watched
     }
 
-    /// When this CPU is to look next, if no tick comes before.
+    /// Returns when this CPU must look, if no tick comes before.
     pub(crate) fn refill_due(&self) -> Time {
         self.limits().map_or(Time::NEVER, |limits| limits.due(P::current_cpu()))
     }
 
-    /// Looks, if that is due. The caller holds no lock.
+    /// Looks, if it is time. The caller holds no lock.
     pub(crate) fn look_after_limits(&self) {
         if !self.has_limits() {
             return;
@@ -380,7 +381,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.watch_on(here, nanos(now));
     }
 
-    /// Gives those that wait for runtime of `id` what they lack, as far as it lasts.
+    /// Gives the CPUs that wait for runtime of `id` what they lack, while it lasts.
     fn serve_line(&self, id: GroupId) {
         let limit = self.limit_of(id).expect("it is watched");
         while let Some(cpu) = limit.first_to_serve(nanos(P::now())) {
@@ -400,7 +401,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `cpu` has looked at what was due at `now`: what it looks after from now on.
+    /// `cpu` has looked at `now`: computes what it watches from now on.
     fn watch_on(&self, cpu: CpuId, now: u64) {
         let watched = self.watched(cpu);
         let watch = &self.limits().expect("something was due").watches[cpu];
@@ -420,7 +421,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- changes ----
 
-    /// What there is for limits, with the words of one of `id`, if it ever had one or `gets` one.
+    /// Returns the state of limits with the words of `id`, if it ever had a limit or now `gets`
+    /// one.
     pub(super) fn begin_limit(&self, id: GroupId, gets: bool) -> Option<&Limits<P>> {
         let groups = self.groups().expect("made with the first group");
         let slot = groups.get(id);
@@ -465,7 +467,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// How the limit of `id` stands, for checkers.
+    /// Returns the state of the limit of `id`, for checkers.
     pub(super) fn limit_snapshot(&self, id: GroupId) -> Option<LimitSnapshot> {
         let limit = self.limit_of(id)?;
         let limits = self.limits().expect("one has a limit");
@@ -493,7 +495,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         })
     }
 
-    /// What its limit has done to `id`.
+    /// Returns what its limit has done to `id`.
     pub(crate) fn throttling_of(&self, id: GroupId) -> GroupThrottling {
         self.limit_of(id).map(GroupLimit::throttling).unwrap_or_default()
     }

@@ -23,25 +23,25 @@ impl<M: hitm_memory::Memory> Group<M> {
         self.words.references().load(Ordering::Relaxed) != 0
     }
 
-    /// One more keeps it.
+    /// Takes a reference.
     #[track_caller]
     fn hold(&self) {
-        // Acquire: sees what the group was made with. Pairs with the swap in `begin_group`. The
-        // caller keeps it by another reference meanwhile.
+        // Acquire: sees how the group was made. Pairs with the swap in `begin_group`. Meanwhile the
+        // caller holds another reference.
         self.words.references().fetch_add(1, Ordering::Acquire);
     }
 
-    /// One less keeps it; true for the last.
+    /// Drops a reference; returns true for the last one.
     #[track_caller]
     fn let_go(&self) -> bool {
-        // AcqRel: who takes the last sees all that was done under the others, each of which
-        // publishes it here.
+        // AcqRel: the CPU that drops the last reference sees everything done under the others, and
+        // each of them publishes it here.
         self.words.references().fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Makes a group of no tasks in `parent`, which the caller keeps, or in none.
+    /// Makes an empty group in `parent`, to which the caller holds a reference, or at the top.
     pub(crate) fn begin_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
         self.make_fair();
         let cell = &self.fair().groups;
@@ -57,7 +57,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let group = match chunk[index % CHUNK].get() {
             Some(group) => group,
             None => {
-                // The caller has the number for itself.
+                // The caller alone has the number.
                 let _first = chunk[index % CHUNK].set(Group::new(index, &self.topology, groups.config));
                 groups.get(id)
             }
@@ -72,9 +72,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         group.words.parent().store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
         // Relaxed: as above.
         group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
-        // Release, and a read-modify-write: the stores above are over when it is, for whoever is
-        // told the number by whatever means. Pairs with the additions in `hold`, each of which
-        // continues what it has released, and with what tells the number.
+        // Release, and a read-modify-write: a CPU that learns the number by whatever means finds
+        // the stores above done. Pairs with the additions in `hold`, each of which continues the
+        // release sequence, and with whatever publishes the number.
         group.words.references().swap(1, Ordering::Release);
         for cpu in self.topology.cpu_ids() {
             if let Some(on) = group.on(cpu) {
@@ -88,8 +88,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         id
     }
 
-    /// The words of `id` and of the groups above it on `cpu`, whose queue's lock the caller holds,
-    /// are there from now on.
+    /// Makes the words of `id`, and of the groups above it, on `cpu`; the caller holds the lock of
+    /// its queue.
     pub(super) fn make_group_on(&self, id: GroupId, cpu: CpuId, now: Time) {
         let group = self.group(id);
         if group.on(cpu).is_some() {
@@ -108,7 +108,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Changes what `id`, which the caller keeps, gets against others.
+    /// Changes the weight of `id`, to which the caller holds a reference.
     pub(crate) fn weigh_group(&self, id: GroupId, weight: GroupWeight) {
         let group = self.group(id);
         // Relaxed: each CPU's queue is visited below.
@@ -119,7 +119,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// One less keeps `id`. With the last it ends, and perhaps the groups above it.
+    /// Drops a reference to `id`. With the last one the group ends, and perhaps the groups above
+    /// it.
     pub(crate) fn release_group(&self, id: GroupId) {
         let mut next = Some(id);
         while let Some(id) = next {
@@ -134,7 +135,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Nothing of `id`, which has ended, is counted anywhere any longer.
+    /// Withdraws all load of `id`, which has ended.
     fn end_load(&self, id: GroupId) {
         for cpu in self.topology.cpu_ids().filter(|&cpu| self.is_on(id, cpu)) {
             let (rq, now) = (self.lock(cpu), P::now());
@@ -170,7 +171,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A task's number is about to be given back.
+    /// The number of a task is about to be freed.
     pub(crate) fn leave_group(&self, id: TaskId) {
         if self.groups().is_none() {
             return;
@@ -184,7 +185,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         group.into_iter().for_each(|group| self.release_group(group));
     }
 
-    /// Moves a task to `group`, which the caller keeps, or to none.
+    /// Moves a task to `group`, to which the caller holds a reference, or to none.
     pub(crate) fn change_group(&self, id: TaskId, group: Option<GroupId>) {
         if self.groups().is_none() {
             return;
@@ -227,7 +228,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         before.into_iter().for_each(|before| self.release_group(before));
     }
 
-    /// `id` goes to `cpu`, or to another group: where its group's queues are there is looked up.
+    /// `id` moves to `cpu` or to another group: reads the pointers to the group's queues there.
     #[track_caller]
     pub(crate) fn follow_group(&self, id: TaskId, cpu: CpuId) {
         if let Some(group) = self.group_hint(id) {
@@ -235,17 +236,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What a group's entities weigh together, for checkers.
+    /// Returns the weight of all entities of a group together, for checkers.
     pub(in crate::fair) fn group_shares(&self, id: GroupId) -> u32 {
         self.group(id).shares()
     }
 
-    /// The group above a group, for checkers.
+    /// Returns the group above a group, for checkers.
     pub(in crate::fair) fn group_above(&self, id: GroupId) -> Option<GroupId> {
         self.group(id).parent()
     }
 
-    /// Whether `cpu` was ever used by `id`.
+    /// Returns whether `id` was ever used on `cpu`.
     pub(in crate::fair) fn is_on(&self, id: GroupId, cpu: CpuId) -> bool {
         self.group(id).on(cpu).is_some()
     }

@@ -1,4 +1,4 @@
-//! What must hold of groups and their load when nothing is in flight, checked on plain data.
+//! The invariants of groups and their load when nothing is in flight, checked on plain data.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
-/// What a sum loses to rounding, at most: less than 3 in a period, of which half is forgotten in
-/// 32: of a weight of 1. A sum comes to 12 million.
+/// The rounding error of a sum, for a weight of 1: less than 3 per period, of which half decays in
+/// 32. A sum is up to 12 million.
 const VALUE_ROUNDS_OFF: u64 = 3 * 47;
 
-/// What those weighed, at most, who have left a queue without what they had rounded off, and are
-/// not forgotten.
+/// The largest total weight of members that have left a queue, but whose rounding error has not
+/// decayed.
 const LEFT_WEIGH: u64 = 1 << 20;
 
 /// The members that are attached to a group's queue, added up.
@@ -28,9 +28,9 @@ const LEFT_WEIGH: u64 = 1 << 20;
 pub struct Attached {
     /// How many there are.
     pub members: u64,
-    /// Their sums, each times its weight, as of when the queue was last updated.
+    /// Their sums, each times its weight, as of the queue's last update.
     pub value: u64,
-    /// What they weigh together.
+    /// Their weight.
     pub weight: u64,
 }
 
@@ -41,21 +41,21 @@ pub struct GroupOnCpuSnapshot {
     pub cpu: CpuId,
     /// Whether it takes part.
     pub online: bool,
-    /// What is counted in the group's load.
+    /// Its contribution to the group's load.
     pub contribution: i64,
     /// The queue's average.
     pub average: u64,
-    /// The sum that it is of.
+    /// The sum of that average.
     pub value: u64,
-    /// What tasks that slept have put down beside it, as of when it was last updated.
+    /// The load of sleeping tasks that have left, as of the last update.
     pub removed: u64,
-    /// What its members say.
+    /// The sum over its members.
     pub attached: Attached,
-    /// Whether it is among those with load.
+    /// Whether it is listed.
     pub listed: bool,
-    /// The tasks on its queue, in groups below too.
+    /// The tasks on its queue, including those in groups below.
     pub nr_queued: u32,
-    /// What its entity weighs, as queues have it.
+    /// The weight of its entity, as queues have it.
     pub weight: u32,
     /// How long its tasks ran here, nanoseconds.
     pub ran: u64,
@@ -68,32 +68,32 @@ pub struct LimitOnCpuSnapshot {
     pub cpu: CpuId,
     /// Whether it takes part.
     pub online: bool,
-    /// What the queue was given since the limit was set, nanoseconds.
+    /// The runtime that the queue has got since the limit was set, in nanoseconds.
     pub got: i64,
-    /// What of that it has not used; negative for what it used too much.
+    /// The part of it that is left; negative for an overrun.
     pub left: i64,
     /// Whether the queue is throttled.
     pub throttled: bool,
-    /// Whether the CPU looks after it.
+    /// Whether the CPU watches it.
     pub watched: bool,
     /// When that CPU looks next.
     pub due: Time,
 }
 
-/// A group's limit, or what is left of one.
+/// A group's limit, or what remains of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitSnapshot {
-    /// What may be used in a period; nothing while there is no limit.
+    /// The quota per period; zero while there is no limit.
     pub quota: Span,
-    /// What is left of it for all CPUs, nanoseconds.
+    /// The part of it that is left for all CPUs, in nanoseconds.
     pub runtime: i64,
-    /// What the CPUs were given, of this period and of earlier ones.
+    /// The runtime that the CPUs have got, of this and earlier periods.
     pub given: i64,
     /// When the period ends.
     pub ends: Time,
-    /// The CPUs that wait, who has waited longest first.
+    /// The waiting CPUs, the longest wait first.
     pub line: Vec<CpuId>,
-    /// What each CPU has.
+    /// The state of each CPU.
     pub on: Vec<LimitOnCpuSnapshot>,
 }
 
@@ -106,24 +106,24 @@ pub struct GroupSnapshot {
     pub lives: bool,
     /// The group above.
     pub parent: Option<GroupId>,
-    /// The most that an entity of it weighs, as queues have it.
+    /// The largest weight of its entities, as queues have it.
     pub shares: u32,
-    /// The word that says what load it has.
+    /// The word with its load.
     pub load_avg: i64,
-    /// Whether a queue without load may have left something in that.
+    /// Whether a queue without load may have left a contribution in that word.
     pub leaks: bool,
     /// Bits of weights that loads have beyond Linux's.
     pub load_bits: u32,
-    /// Where it was ever used.
+    /// The CPUs where it was ever used.
     pub on: Vec<GroupOnCpuSnapshot>,
-    /// Its limit, if it ever had one, or another group of its number.
+    /// Its limit, if it, or another group of its number, ever had one.
     pub limit: Option<LimitSnapshot>,
-    /// That of its real-time tasks.
+    /// The limit of its real-time tasks.
     pub real_time: Option<RealTimeSnapshot>,
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// What the attached members of each queue say, by group and CPU.
+    /// Returns the sums over the attached members of each queue, by group and CPU.
     fn attached(&self) -> BTreeMap<(GroupId, CpuId), Attached> {
         let mut found: BTreeMap<(GroupId, CpuId), Attached> = BTreeMap::new();
         let mut count = |group: Option<GroupId>, cpu: CpuId, member: Member, words: &FairTask<P>| {
@@ -192,7 +192,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 }
 
 impl GroupSnapshot {
-    /// Tells of every invariant that does not hold.
+    /// Reports every invariant that does not hold.
     pub(crate) fn check(&self, fail: &mut dyn FnMut(String)) {
         let sum: i64 = self.on.iter().map(|on| on.contribution).sum();
         if self.load_avg != sum {

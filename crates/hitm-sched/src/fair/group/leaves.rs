@@ -28,24 +28,25 @@ use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
 described! {
-    /// When the load of idle CPUs is updated.
+    /// When the load of idle CPUs is updated next.
     pub struct IdleLoad<M: Memory> as "group_idle_load" {
-        /// When that is due, picoseconds. Written by who does it, read by who ticks.
+        /// The due time, in picoseconds. Written by the CPU that makes the update, read by every
+        /// ticking CPU.
         pub(super) next: M::Atomic<u64>,
     }
 }
 
-/// How often that is: Linux's.
+/// The interval: Linux's.
 const IDLE_UPDATES: Span = Span::from_micros(32_000);
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The queue of `id` on `cpu` gets load.
+    /// The queue of `id` on `cpu` gets load: lists it.
     pub(super) fn list_leaf(&self, cpu: CpuId, id: GroupId) {
         let on = self.group_on(id, cpu);
         if on.load.is_listed.get() != 0 {
             return;
         }
-        // From the group's own words, as the original.
+        // From the group's own words, as in the original.
         if let Some(parent) = self.group(id).parent() {
             self.list_leaf(cpu, parent);
             let below = &self.group_on(parent, cpu).load.listed_below;
@@ -57,12 +58,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         on.load.is_listed.set(1);
     }
 
-    /// The first of the list of a CPU.
+    /// Returns the head of a CPU's list.
     fn leaves(&self, cpu: CpuId) -> &P::Plain<u32> {
         &self.groups().expect("one has load").leaves[cpu].first
     }
 
-    /// Takes `id`, which stands behind `before` on the list of `cpu`, off it.
+    /// Removes `id`, which follows `before` on the list of `cpu`.
     fn unlist(&self, cpu: CpuId, before: Option<GroupId>, id: GroupId) {
         let load = &self.group_on(id, cpu).load;
         let place = match before {
@@ -77,7 +78,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// As `unlist`, wherever on the list it stands, if it does.
+    /// As `unlist`, at any place of the list; does nothing if it is not listed.
     pub(super) fn unlist_anywhere(&self, cpu: CpuId, id: GroupId) {
         let mut before = None;
         let mut next = GroupId::of_link(self.leaves(cpu).get());
@@ -90,7 +91,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Updates all that have load on the CPU of `rq`.
+    /// Updates all groups with load on the CPU of `rq`.
     pub(crate) fn update_leaves(&self, rq: &RqGuard<'_, P>, now: Time) {
         if self.groups().is_none() {
             return;
@@ -125,11 +126,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A tick: what CPUs that do not tick have is updated if that is due. The caller holds no lock.
+    /// A tick: updates the load of CPUs that do not tick, if it is due. The caller holds no lock.
     pub(in crate::fair) fn update_idle_load(&self, now: Time) {
         let Some(groups) = self.groups() else { return };
         let (next, due) = (&groups.idle_load.next, now.as_picos());
-        // Relaxed: a time; whoever comes first does it.
+        // Relaxed: a time; the first CPU makes the update.
         let before = next.load(Ordering::Relaxed);
         let after = due + IDLE_UPDATES.as_picos();
         // Relaxed: as above, also on failure.

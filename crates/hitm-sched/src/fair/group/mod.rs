@@ -94,27 +94,27 @@ impl fmt::Display for GroupId {
 }
 
 impl GroupId {
-    /// As a word: counted from 1, 0 for none.
+    /// Returns the link of a group: its number counted from 1, or 0.
     pub(crate) fn link(group: Option<Self>) -> u32 {
         group.map_or(0, |group| group.0 + 1)
     }
 
-    /// The group of a word.
+    /// Returns the group of a link.
     pub(crate) fn of_link(link: u32) -> Option<Self> {
         link.checked_sub(1).map(Self)
     }
 }
 
-/// How much a group gets against the other members of the queue that it stands on: 1 to 10,000,
-/// where 100 is as much as a task of nice 0.
+/// The weight of a group among the members of its queue: 1 to 10,000, where 100 is the weight of a
+/// task of nice 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupWeight(u32);
 
 impl GroupWeight {
-    /// What a group has that says nothing.
+    /// The default.
     pub const DEFAULT: Self = Self(100);
 
-    /// The most.
+    /// The largest weight.
     pub const MAX: u32 = 10_000;
 
     /// Returns the weight of a number.
@@ -128,13 +128,13 @@ impl GroupWeight {
         }
     }
 
-    /// The number that it was made of.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// As queues have it, rounded to Linux's: what it converts its own `cpu.weight` to.
+    /// Returns the weight as queues have it, rounded as Linux rounds its `cpu.weight`.
     #[must_use]
     pub const fn shares(self) -> u32 {
         ((self.0 * NICE_0_WEIGHT + 50) / 100) << FINE_BITS
@@ -162,7 +162,7 @@ impl fmt::Display for WeightRefused {
 
 impl std::error::Error for WeightRefused {}
 
-/// Made when first used.
+/// Made at the first use.
 type OnCpu<M> = OnceLock<Placed<M, GroupOnCpu<M>>>;
 
 /// One pointer per CPU, as far as its reader can tell: 0 for none.
@@ -172,14 +172,14 @@ type Pointers<M> = PlacedSlice<M, <M as Memory>::Atomic<u64>>;
 #[derive(Debug)]
 pub(crate) struct Group<M: Memory> {
     words: Words<M>,
-    /// Its load, where that is split.
+    /// Its load, if it is split.
     parts: Option<Parts<M>>,
-    /// Where the words' pointers lead to, if anybody follows them: entities, queues, and both of
-    /// the real-time class.
+    /// The targets of the words' pointers, if they are read: entities and queues, and those of the
+    /// real-time class.
     pointers: Option<[Pointers<M>; 4]>,
-    /// By CPU, made when first used there.
+    /// By CPU, made at the first use there.
     on: Box<[OnCpu<M>]>,
-    /// Made when it first gets one.
+    /// Made with the first limit.
     limit: OnceLock<GroupLimit<M>>,
 }
 
@@ -190,7 +190,7 @@ impl<M: Memory> Group<M> {
             let fields = || vec![Field { count: cpus, ..Field::word("pointer", 0, size_of::<u64>(), "that of a CPU") }];
             PlacedSlice::new(object, Some(number), None, cpus, &fields, |_| M::Atomic::new(made))
         };
-        // Of the fair class what a CPU has is made when first used.
+        // The words of the fair class per CPU are made at the first use.
         let pointers =
             [("task_group_se", 0), ("task_group_cfs_rq", 0), ("task_group_rt_se", 1), ("task_group_rt_rq", 1)];
         let pointers = config.pointers.then(|| pointers.map(array));
@@ -205,7 +205,7 @@ impl<M: Memory> Group<M> {
         }
     }
 
-    /// Reads where its queues and entities on `cpu` are, as a task that goes there does.
+    /// Reads the pointers to its queues and entities on `cpu`, as a task that migrates there does.
     #[track_caller]
     pub(super) fn follow(&self, cpu: CpuId) {
         let Some(arrays) = &self.pointers else { return };
@@ -214,20 +214,20 @@ impl<M: Memory> Group<M> {
         for (word, array) in words.into_iter().zip([cfs_rq, se, rt_rq, rt_se]) {
             // Relaxed: written when it was made.
             word.load(Ordering::Relaxed);
-            // Relaxed: a hint; what is there is found under the CPU's lock.
+            // Relaxed: a hint; what it points to is found under the CPU's lock.
             array[cpu.index()].load(Ordering::Relaxed);
         }
     }
 
-    /// Its words on `cpu`, if it was ever used there.
+    /// Returns its words on `cpu`, if it was ever used there.
     pub(super) fn on(&self, cpu: CpuId) -> Option<&GroupOnCpu<M>> {
         self.on[cpu.index()].get().map(|on| &**on)
     }
 
-    /// Its weight, as queues have it.
+    /// Returns its weight, as queues have it.
     #[track_caller]
     pub(super) fn shares(&self) -> u32 {
-        // Relaxed: a number by itself; who changes it visits each CPU's queue afterwards.
+        // Relaxed: a number by itself; its writer visits each CPU's queue afterwards.
         self.words.shares().load(Ordering::Relaxed) as u32
     }
 
@@ -239,15 +239,15 @@ impl<M: Memory> Group<M> {
     }
 }
 
-/// The least that a group's entity weighs, as queues have it: Linux's.
+/// The least weight of a group's entity, as queues have it: Linux's.
 const WEIGHT_LEAST: u64 = 2;
 
-/// Groups in a chunk of the table.
+/// Groups per chunk of the table.
 const CHUNK: usize = 256;
 
 type Chunk<M> = Box<[OnceLock<Group<M>>]>;
 
-/// The most groups that can live at once.
+/// The largest number of living groups.
 pub const GROUPS_MAX: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -261,12 +261,12 @@ impl Numbered for GroupNumbers {
     const STASHED: usize = 0;
 }
 
-/// All groups. Slots are made when first needed, never freed, and used again.
+/// All groups. Slots are made at the first use, never freed, and reused.
 #[derive(Debug)]
 pub(crate) struct Groups<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
     numbers: Numbers<M, GroupNumbers>,
-    /// By CPU, the list of those that have load there.
+    /// By CPU, the list of the groups with load there.
     leaves: PerCpu<M, GroupsOnCpu<M>>,
     idle_load: Placed<M, IdleLoad<M>>,
     /// Made with the first limit.
@@ -286,7 +286,7 @@ impl<M: Memory> Groups<M> {
         }
     }
 
-    /// The slot of a number, if a group ever had it.
+    /// Returns the slot of a number, if a group ever had it.
     fn made(&self, id: GroupId) -> Option<&Group<M>> {
         let index = id.0 as usize;
         self.chunks[index / CHUNK].get()?[index % CHUNK].get()
@@ -296,12 +296,12 @@ impl<M: Memory> Groups<M> {
         self.made(id).expect("a group that was made")
     }
 
-    /// Those that live or did, for checkers.
+    /// Returns the groups that live or have lived, for checkers.
     pub(super) fn ever_made(&self) -> impl Iterator<Item = GroupId> {
         (0..self.numbers.fresh()).map(GroupId).filter(|&id| self.made(id).is_some())
     }
 
-    /// Those that live, for checkers.
+    /// Returns the living groups, for checkers.
     pub(crate) fn living(&self) -> impl Iterator<Item = GroupId> {
         self.ever_made().filter(|&id| self.get(id).is_alive())
     }
@@ -320,7 +320,7 @@ impl<M: Memory> fmt::Debug for IdleLoad<M> {
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// All groups, if there ever was one.
+    /// Returns all groups, if there ever was one.
     pub(crate) fn groups(&self) -> Option<&Groups<P>> {
         self.fair.get()?.groups.get()
     }
@@ -329,7 +329,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.groups().expect("made with the first group").get(id)
     }
 
-    /// A group's words on `cpu`, where it was used.
+    /// Returns a group's words on `cpu`, where it was used.
     pub(super) fn group_on(&self, id: GroupId, cpu: CpuId) -> &GroupOnCpu<P> {
         self.group(id).on(cpu).expect("made before a task of it was queued there")
     }

@@ -28,34 +28,35 @@ use super::quota::{GroupQuota, GroupThrottling};
 use super::real_time::queue::RealTimeLimit;
 use crate::fair::timeline::PICOS;
 
-/// What a CPU takes from the pool at a time, nanoseconds: Linux's `sched_cfs_bandwidth_slice`.
+/// The runtime that a CPU takes from the pool at a time, in nanoseconds: Linux's
+/// `sched_cfs_bandwidth_slice`.
 pub(super) const SLICE: i64 = 5_000_000;
 
 described! {
-    /// What a group may still use.
+    /// The runtime that a group may still use.
     pub(crate) struct GroupPool<M: Memory> as "group_pool" {
-        /// Protects what is here, and the line of the CPUs that wait.
+        /// Protects these words and the line of waiting CPUs.
         lock: RawSpinLock<M>,
-        /// The first CPU that waits, counted from 1; 0 for none.
+        /// The first waiting CPU, counted from 1; 0 for none.
         first: M::Plain<u32>,
         /// The last one.
         last: M::Plain<u32>,
-        /// What is left of this period's quota, nanoseconds, as all here.
+        /// The runtime that is left of this period's quota, in nanoseconds, as everything here.
         runtime: M::Plain<i64>,
-        /// What the CPUs have, of this and of earlier periods, together.
+        /// The runtime that the CPUs have got, of this and earlier periods.
         given: M::Plain<i64>,
-        /// What is there at the beginning of a period; 0 while there is no limit.
+        /// The runtime at the start of a period; 0 while there is no limit.
         quota: M::Plain<u64>,
-        /// How long a period is.
+        /// The length of a period.
         period: M::Plain<u64>,
         /// When this period ends. Peeked at by CPUs that wait for it.
         ends: M::Plain<u64>,
         counts_line: LineStart,
-        /// How often it was filled.
+        /// How often it was refilled.
         periods: M::Plain<u64>,
         /// How often a CPU has begun to wait.
         throttles: M::Plain<u64>,
-        /// How long those have waited that do so no longer.
+        /// The time of all finished waits.
         throttled: M::Plain<u64>,
     }
 }
@@ -63,37 +64,37 @@ described! {
 const _: () = assert!(offset_of!(GroupPool<Native>, counts_line) == LINE, "what a slice takes is one line");
 
 described! {
-    /// A group with a limit on one CPU. Under the CPU's lock, where nothing else is said.
+    /// A limited group on one CPU. Under the CPU's lock, unless stated otherwise.
     pub(crate) struct LimitOnCpu<M: Memory> as "group_limit" {
         /// 1 while there is a limit.
         pub(super) is_limited: M::Plain<u8>,
-        /// 1 while the queue is throttled. Peeked at by who looks for tasks to move here.
+        /// 1 while the queue is throttled. Peeked at by CPUs that search for tasks to move here.
         pub(super) is_throttled: M::Plain<u8>,
-        /// What the queue had used when the limit was set, nanoseconds, as all here.
+        /// What the queue had used when the limit was set, in nanoseconds, as everything here.
         pub(super) from: M::Plain<u64>,
-        /// What it got since. Peeked at by the CPU.
+        /// The runtime that it has got since. Peeked at by the CPU.
         pub(super) got: M::Plain<i64>,
         /// Since when it is throttled.
         pub(super) since: M::Plain<u64>,
-        /// When to look whether there is something for it, or for another CPU.
+        /// When to look for runtime, for this CPU or another one.
         pub(super) look_at: M::Plain<u64>,
         /// 1 while this CPU is to look.
         pub(super) is_watched: M::Plain<u8>,
-        /// The next group that it looks after, counted from 1; 0 for none.
+        /// The next group that it watches, counted from 1; 0 for none.
         pub(super) next_watched: M::Plain<u32>,
-        /// The next CPU that waits, counted from 1; 0 for none. Under the pool's lock.
+        /// The next waiting CPU, counted from 1; 0 for none. Under the pool's lock.
         next: M::Plain<u32>,
     }
 }
 
 const _: () = assert!(size_of::<LimitOnCpu<Native>>() <= LINE, "one line a CPU");
 
-/// A group's limit. Made when it first gets one.
+/// A group's limit. Made with the first one.
 #[derive(Debug)]
 pub(crate) struct GroupLimit<M: Memory> {
     pool: Placed<M, GroupPool<M>>,
     on: PerCpu<M, LimitOnCpu<M>>,
-    /// That of its real-time tasks. Made when they first get one.
+    /// The limit of its real-time tasks. Made with the first one.
     pub(super) real_time: OnceLock<RealTimeLimit<M>>,
 }
 
@@ -106,7 +107,7 @@ fn cpu(link: u32) -> Option<CpuId> {
 }
 
 impl<M: Memory> GroupLimit<M> {
-    /// None yet, of the group of a number.
+    /// A group's limits before the first one is set; `number` is the group's.
     pub(super) fn new(topology: &Topology, number: usize) -> Self {
         let pool = GroupPool {
             lock: RawSpinLock::new(),
@@ -141,14 +142,14 @@ impl<M: Memory> GroupLimit<M> {
         &self.on[cpu]
     }
 
-    /// The pool, which is the caller's until it drops what it gets.
+    /// Locks the pool until the result is dropped.
     #[track_caller]
     fn lock(&self) -> (&GroupPool<M>, RawGuard<'_, M>) {
         (&self.pool, self.pool.lock.lock())
     }
 
-    /// From `now` on the group may use that, or as much as it likes. What CPUs have got they keep
-    /// until they are visited.
+    /// Sets the quota, or no limit, from `now` on. CPUs keep what they have got until they are
+    /// visited.
     pub(super) fn set(&self, quota: Option<GroupQuota>, now: u64) {
         let (pool, _guard) = self.lock();
         let [amount, period] =
@@ -159,7 +160,7 @@ impl<M: Memory> GroupLimit<M> {
         pool.ends.set(now + period);
     }
 
-    /// Another group has the number.
+    /// Starts again: another group has the number.
     pub(super) fn begin(&self) {
         let (pool, _guard) = self.lock();
         for count in [&pool.periods, &pool.throttles, &pool.throttled] {
@@ -167,12 +168,12 @@ impl<M: Memory> GroupLimit<M> {
         }
     }
 
-    /// When this period ends: a look without the lock.
+    /// Returns the end of this period, without the lock.
     pub(super) fn ends(&self) -> u64 {
         self.pool.ends.peek()
     }
 
-    /// Takes `wanted`, or what there is.
+    /// Takes `wanted`, or less if less is left.
     pub(super) fn take(&self, wanted: i64, now: u64) -> i64 {
         let (pool, _guard) = self.lock();
         pool.refill(now);
@@ -186,7 +187,7 @@ impl<M: Memory> GroupLimit<M> {
     pub(super) fn give_back(&self, left: i64, now: u64) -> Option<u64> {
         let (pool, _guard) = self.lock();
         pool.given.set(pool.given.get() - left);
-        // What was got in an earlier period may be more than fits in now.
+        // A remainder of an earlier period may be more than there is room for.
         pool.runtime.set((pool.runtime.get() + left).min(pool.quota.get() as i64));
         let at = now + GIVEN_BACK_AFTER;
         (pool.first.get() != 0 && pool.runtime.get() > SLICE && at < pool.ends.get()).then_some(at)
@@ -198,7 +199,7 @@ impl<M: Memory> GroupLimit<M> {
         pool.given.set(pool.given.get() - got);
     }
 
-    /// Gives `cpu` what it lacks, and is true; or it waits from now on.
+    /// Gives `cpu` what it lacks and returns true; else `cpu` waits from now on.
     pub(super) fn wait(&self, cpu: CpuId, lacks: i64, now: u64) -> bool {
         let (pool, _guard) = self.lock();
         pool.refill(now);
@@ -217,7 +218,7 @@ impl<M: Memory> GroupLimit<M> {
         false
     }
 
-    /// `cpu`, which has waited for so long, does so no longer.
+    /// Removes `cpu`, which has waited for `waited`, from the line.
     pub(super) fn leave(&self, cpu: CpuId, waited: u64) {
         let (pool, _guard) = self.lock();
         pool.throttled.set(pool.throttled.get() + waited);
@@ -236,14 +237,14 @@ impl<M: Memory> GroupLimit<M> {
         }
     }
 
-    /// Who has waited longest, if there is something to be had.
+    /// Returns the CPU that has waited longest, if there is runtime to give.
     pub(super) fn first_to_serve(&self, now: u64) -> Option<CpuId> {
         let (pool, _guard) = self.lock();
         pool.refill(now);
         cpu(pool.first.get()).filter(|_| pool.runtime.get() > 0)
     }
 
-    /// What it has done to the group.
+    /// Returns what it has done to the group.
     pub(super) fn throttling(&self) -> GroupThrottling {
         let (pool, _guard) = self.lock();
         GroupThrottling {
@@ -253,7 +254,7 @@ impl<M: Memory> GroupLimit<M> {
         }
     }
 
-    /// What is left, what is given out, and the quota: for checkers.
+    /// Returns the runtime that is left, the runtime given out, and the quota, for checkers.
     pub(super) fn peek(&self) -> (i64, i64, u64) {
         (self.pool.runtime.peek(), self.pool.given.peek(), self.pool.quota.peek())
     }
@@ -275,7 +276,7 @@ impl<M: Memory> GroupLimit<M> {
 const GIVEN_BACK_AFTER: u64 = 5_000_000;
 
 impl<M: Memory> GroupPool<M> {
-    /// If the period has ended: another one is under way, with all of the quota.
+    /// If the period has ended, begins another one with the whole quota.
     fn refill(&self, now: u64) {
         let (ends, period) = (self.ends.get(), self.period.get());
         if now < ends || self.quota.get() == 0 {

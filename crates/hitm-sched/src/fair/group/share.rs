@@ -33,16 +33,16 @@ use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
-/// A change that is not more than such a part of what is counted is not told: Linux's.
+/// A change is published if it is more than this part of the published load: Linux's.
 const TOLD_FROM: i64 = 64;
 
-/// Whether `now` is too soon after `last`, in nanoseconds; 0 for never.
+/// Returns whether `now` is too soon after `last`, in nanoseconds; `last` is 0 for never.
 fn is_too_soon(last: u64, now: u64) -> bool {
     last != 0 && now.saturating_sub(last) < LEAST_APART.as_picos() / PICOS
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Adds to the load of a group, for `cpu`. What it was before.
+    /// Adds to the load of a group, for `cpu`. Returns the load before.
     #[track_caller]
     fn add_load(&self, group: &Group<P>, cpu: CpuId, load: i64) -> i64 {
         match &group.parts {
@@ -55,7 +55,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The load of a group.
+    /// Returns the load of a group.
     #[track_caller]
     pub(super) fn load_of_group(&self, group: &Group<P>) -> i64 {
         match &group.parts {
@@ -65,8 +65,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The average of the queue of `id` on `cpu` is another: the group is told, if that is worth it
-    /// and not too soon.
+    /// Publishes the new average of the queue of `id` on `cpu`, if the change is large enough and
+    /// not too soon.
     pub(super) fn post(&self, cpu: CpuId, id: GroupId) {
         if self.rqs[cpu].online.get() == 0 {
             return;
@@ -92,7 +92,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What the queue of `id` on `cpu` has counted in the group's load is so no longer.
+    /// Withdraws the contribution of the queue of `id` on `cpu`.
     pub(super) fn withdraw_load(&self, cpu: CpuId, id: GroupId) {
         let contribution = &self.group_on(id, cpu).load.contribution;
         let before = contribution.get();
@@ -102,7 +102,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What others have of the load of `id`.
+    /// Returns the load of `id` on other CPUs.
     fn load_of_others(&self, id: GroupId, on: &GroupOnCpu<P>) -> i64 {
         let load = &on.load;
         let seldom = self.rd.config.groups.rate == PostRate::LimitedBoth;
@@ -118,27 +118,26 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         others
     }
 
-    /// What the entity of `id` on `cpu` is to weigh.
+    /// Returns the due weight of the entity of `id` on `cpu`.
     fn share(&self, cpu: CpuId, id: GroupId, on: &GroupOnCpu<P>) -> u32 {
         let shares = i128::from(self.group(id).shares());
         let load = i128::from(self.queued_weight(cpu, on).max(on.load.average.get()));
-        // Others' contributions may be on the way from one CPU to another.
+        // Contributions of other CPUs may be on the way from one CPU to another.
         let all = i128::from(self.load_of_others(id, on).max(0)) + load;
         let share = if all == 0 { shares } else { shares * load / all };
         share.clamp(i128::from(WEIGHT_LEAST), shares) as u32
     }
 
-    /// The entity of `id` on `cpu`, which is on no queue, weighs what its queue has of the group's
-    /// load before anything is counted of it. (Linux makes a group's entities with the group and
-    /// weighs them when it is weighed, while they have nothing. If one came with all that its group
-    /// weighs, the group above would be told so much of every CPU, and those that come next would
-    /// hardly weigh anything beside it.)
+    /// Weighs the entity of `id` on `cpu`, which is on no queue, by its queue's part of the group's
+    /// load, before anything of it is counted. (Linux makes a group's entities with the group and
+    /// weighs them while they have nothing. An entity that came with the group's whole weight would
+    /// publish that much for every CPU to the group above, and the entities that come later would
+    /// weigh almost nothing beside it.)
     pub(super) fn weigh_first(&self, cpu: CpuId, id: GroupId, entity: &FairTask<P>) {
         entity.set_weight(self.share(cpu, id, self.group_on(id, cpu)));
     }
 
-    /// The entity of `id` on the CPU of `rq` weighs what its queue has of the group's load from now
-    /// on.
+    /// Weighs the entity of `id` on the CPU of `rq` by its queue's part of the group's load.
     pub(super) fn update_share(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let on = self.group_on(id, rq.cpu);
         if on.queue.nr_queued.get() == 0 && !self.rd.config.groups.weighs_empty {
@@ -162,11 +161,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The CPU of `rq` goes: nothing of its groups' load is counted any longer.
+    /// Withdraws all contributions of the CPU of `rq`, which goes offline.
     pub(crate) fn withdraw_loads(&self, rq: &RqGuard<'_, P>) {
         let Some(groups) = self.groups() else { return };
-        // Who goes away is not found by `living` while another CPU makes it: what it had here it
-        // has not counted yet.
+        // A group that another CPU is making is not found by `living`, and has contributed nothing
+        // here yet.
         for id in groups.living().filter(|&id| groups.get(id).on(rq.cpu).is_some()) {
             self.withdraw_load(rq.cpu, id);
         }

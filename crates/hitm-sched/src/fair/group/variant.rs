@@ -13,10 +13,10 @@ use crate::fair::weight::FINE_BITS;
 /// The order of a group's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupOrder {
-    /// v6.4's.
+    /// The order of v6.4.
     #[default]
     Baseline,
-    /// The posted one.
+    /// The posted order.
     Reordered,
     /// The load alone on its line.
     Isolated,
@@ -39,7 +39,7 @@ impl GroupOrder {
 /// How often a CPU adds to a group's load, and looks at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PostRate {
-    /// Adds when its queue's load has changed by more than a 64th, looks whenever it weighs:
+    /// Adds when its queue's load has changed by more than a 64th, and looks whenever it weighs:
     /// v6.4's.
     #[default]
     Always,
@@ -53,19 +53,19 @@ pub enum PostRate {
     LimitedBoth,
 }
 
-/// How far apart two additions of a CPU are at least, and two looks: Linux's.
+/// The least time between two additions of a CPU, and between two looks: Linux's.
 pub(super) const LEAST_APART: Span = Span::from_micros(1_000);
 
-/// Of [`GroupConfig::load_bits`], ours: a weight of 2 comes in 128 steps, and the sum of a hundred
-/// thousand members of the greatest weight, 6.5 million times 12 million each, is within 64 bits.
+/// [`GroupConfig::load_bits`] of hitm: a weight of 2 has 128 steps, and the sum over a hundred
+/// thousand members of the largest weight, 6.5 million times 12 million each, fits 64 bits.
 pub(crate) const LOAD_BITS: u32 = 6;
 
 /// How a group's load is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupConfig {
-    /// Where the words stand.
+    /// The placement of the words.
     pub order: GroupOrder,
-    /// Over which part of the machine the load is split: all of it, or nodes or LLCs.
+    /// The scope by which the load is split: machine, node or LLC.
     pub scope: Scope,
     /// How often CPUs add to it and look at it.
     pub rate: PostRate,
@@ -100,7 +100,7 @@ impl Default for GroupConfig {
 }
 
 impl GroupConfig {
-    /// Our own.
+    /// hitm's own.
     pub(crate) const SHIPPED: Self = Self {
         order: GroupOrder::Isolated,
         scope: Scope::Machine,
@@ -111,7 +111,7 @@ impl GroupConfig {
         weighs_waiting: true,
     };
 
-    /// A weight of a queue, as loads count it.
+    /// Returns a queue's weight as loads count it.
     pub(super) fn coarse(self, weight: u64) -> u64 {
         if weight == 0 { 0 } else { (weight >> (FINE_BITS - self.load_bits)).max(WEIGHT_LEAST) }
     }
@@ -124,7 +124,7 @@ pub(super) enum Words<M: Memory> {
     Isolated(Placed<M, Isolated<M, ()>>),
 }
 
-/// The accessors of [`TaskGroupWords`], whichever order it is.
+/// The accessors of [`TaskGroupWords`], for every order.
 macro_rules! accessors {
     ($($field:ident: $type:ty),+ $(,)?) => {$(
         pub(super) fn $field(&self) -> &M::Atomic<$type> {
@@ -172,7 +172,7 @@ impl<M: Memory> fmt::Debug for Words<M> {
     }
 }
 
-/// Where a group's load is split: a word a part of the machine, each on a line of its own.
+/// A split load: one word per part of the machine, each on a line of its own.
 #[derive(Debug)]
 pub(super) struct Parts<M: Memory> {
     parts: Box<[PlacedSlice<M, M::Atomic<i64>>]>,
@@ -180,7 +180,7 @@ pub(super) struct Parts<M: Memory> {
 }
 
 impl<M: Memory> Parts<M> {
-    /// None where the load is one word.
+    /// Returns `None` for a scope of one word.
     pub(super) fn new(topology: &Topology, scope: Scope) -> Option<Self> {
         let fields = || vec![Field::word("load_avg", 0, 8, "the part's share of the group's load")];
         let part = |part: usize| {

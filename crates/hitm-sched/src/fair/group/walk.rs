@@ -1,4 +1,4 @@
-//! A CPU's queues from a task up and from the CPU down: what the class does at each level.
+//! The operations of the class at each level: from a task upwards, and from the CPU downwards.
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
@@ -13,7 +13,7 @@ use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The group of a task that is fair, or was.
+    /// Returns the group of a task that is fair, or was.
     #[track_caller]
     pub(crate) fn group_of(&self, id: TaskId) -> Option<GroupId> {
         self.groups()?;
@@ -26,13 +26,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         GroupId::of_link(self.tasks.fair_if_made(id)?.group.peek())
     }
 
-    /// The group above, as `id` has it on `cpu`.
+    /// Returns the group above, as `id` has it on `cpu`.
     #[track_caller]
     pub(super) fn above(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
         GroupId::of_link(self.group_on(id, cpu).entity.group.get())
     }
 
-    /// The queue of a group on a CPU; of none, the CPU's.
+    /// Returns the queue of a group on a CPU; without a group, the CPU's own.
     pub(in crate::fair) fn queue_at(&self, cpu: CpuId, group: Option<GroupId>) -> &FairQueue<P> {
         match group {
             None => self.fair_queue(cpu),
@@ -40,7 +40,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The words of what is queued on `cpu`.
+    /// Returns the words of a member that is queued on `cpu`.
     pub(in crate::fair) fn words_of(&self, member: Member, cpu: CpuId) -> &FairTask<P> {
         match member.kind() {
             Kind::Task(id) => self.tasks.fair(id),
@@ -48,7 +48,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Virtual time on the queue of a group on a CPU; of none, the CPU's.
+    /// Returns the virtual time of a group's queue on a CPU; without a group, of the CPU's own.
     pub(in crate::fair) fn level<'a>(
         &'a self,
         cpu: CpuId,
@@ -57,14 +57,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Timeline::new(self.queue_at(cpu, group), move |member| self.words_of(member, cpu), self.fair().slice)
     }
 
-    /// Puts `id` on the queues of the CPU of `rq`.
+    /// Enqueues `id` on the CPU of `rq`.
     pub(in crate::fair) fn enqueue_levels(&self, rq: &RqGuard<'_, P>, id: TaskId, arrival: Arrival, now: Time) {
         let member = Member::task(id);
         if self.groups().is_none() {
             return self.timeline(rq.cpu).enqueue(member, arrival, now);
         }
         if arrival == Arrival::Runs {
-            // What ran here last at each level may be on another way down.
+            // The task that ran last at each level may be on another way down.
             self.put_levels(rq.cpu, None, now);
         }
         let group = self.group_of(id);
@@ -74,9 +74,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.come_levels(rq, member, group, 1, arrival, now);
     }
 
-    /// Puts `member`, with so many tasks, on the queue of `group`, and the groups above on theirs
-    /// as far as they are not there. Where one is [throttled](super::bandwidth), nothing above
-    /// changes.
+    /// Enqueues `member`, with its number of tasks, on the queue of `group`, and the groups above
+    /// where they are not queued. Above a [throttled](super::bandwidth) group nothing changes.
     pub(super) fn come_levels(
         &self,
         rq: &RqGuard<'_, P>,
@@ -89,8 +88,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let mut comes = true;
         loop {
             if let Some(own) = group {
-                // Who slept here with hardly any load is still attached, and the queue may have
-                // left the list meanwhile.
+                // A member that slept here with little load is still attached, and the queue may
+                // have left the list meanwhile.
                 self.list_leaf(rq.cpu, own);
             }
             self.update_level(rq, group, member, now);
@@ -113,17 +112,17 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Takes `id` off the queues of the CPU of `rq`.
+    /// Dequeues `id` from the CPU of `rq`.
     pub(in crate::fair) fn dequeue_levels(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool, now: Time) {
         self.go_levels(rq, Member::task(id), 1, sleeps, now);
         if !sleeps && self.groups().is_some() && rq.curr() == Some(id) {
-            // It runs on as something else: its groups do not.
+            // It runs on in another class; its groups do not.
             self.put_levels(rq.cpu, None, now);
         }
     }
 
-    /// Takes `member`, with so many tasks, off the queue that it stands on, and the groups above
-    /// that have become empty off theirs. False where one is throttled: nothing above changes.
+    /// Dequeues `member`, with its number of tasks, and the groups above that have become empty.
+    /// Returns false where one is throttled: nothing above changes.
     pub(super) fn go_levels(
         &self,
         rq: &RqGuard<'_, P>,
@@ -165,8 +164,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What `member` has on the queue of `group` is summed up, and what it weighs there follows
-    /// from what its own queue has.
+    /// Brings the load of `member` on the queue of `group` up to date, and reweighs it by its own
+    /// queue's load.
     fn update_level(&self, rq: &RqGuard<'_, P>, group: Option<GroupId>, member: Member, now: Time) {
         if let Some(own) = group {
             self.update_load(rq.cpu, own, member, nanos(now));
@@ -176,7 +175,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// As [`update_level`](Self::update_level), of all that runs.
+    /// As [`update_level`](Self::update_level), for everything that runs.
     pub(in crate::fair) fn tick_levels(&self, rq: &RqGuard<'_, P>, now: Time) {
         let Some(id) = self.running_fair(rq.cpu) else { return };
         let (mut member, mut group) = (Member::task(id), self.group_of(id));
@@ -187,7 +186,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What runs stops to run, from the queue of `group` on down.
+    /// Ends the run of the running members, from the queue of `group` downwards.
     pub(super) fn put_levels(&self, cpu: CpuId, mut group: Option<GroupId>, now: Time) {
         loop {
             let line = self.level(cpu, group);
@@ -200,16 +199,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The CPU of `rq` runs `next`, which is not a fair task, or nothing, from now on. Groups whose
-    /// task has left may still run, as it were.
+    /// The CPU of `rq` now runs `next`, which is no fair task, or nothing. Groups whose task has
+    /// left may still count as running.
     pub(crate) fn put_groups(&self, rq: &RqGuard<'_, P>) {
         if self.groups().is_some() {
             self.put_levels(rq.cpu, None, P::now());
         }
     }
 
-    /// `member`, which waits on the queue of `group` or runs there, runs from now on, and so does
-    /// the group above.
+    /// `member`, which waits on the queue of `group` or runs there, runs from now on, and so do the
+    /// groups above.
     pub(in crate::fair) fn begin_levels(&self, cpu: CpuId, group: Option<GroupId>, member: Member, now: Time) {
         if let Some(own) = group {
             self.begin_levels(cpu, self.above(own, cpu), Member::group(own), now);
@@ -226,7 +225,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         line.begin(member, now);
     }
 
-    /// Charges what runs at each level; true when that has ended a slice for which another waits.
+    /// Charges the running member at each level. Returns true when a slice has ended for which
+    /// another member waits.
     pub(in crate::fair) fn charge_levels(&self, cpu: CpuId, now: Time) -> bool {
         let mut group = None;
         let mut ended = false;
@@ -241,7 +241,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Who should run on `cpu`, of all fair tasks but `goes`.
+    /// Returns the fair task that should run on `cpu`, other than `goes`.
     pub(in crate::fair) fn pick_levels(&self, cpu: CpuId, goes: Option<TaskId>, now: Time) -> Option<TaskId> {
         let mut group = None;
         loop {
@@ -254,7 +254,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Who is not to be picked on the queue of `group`, so that `goes` is not.
+    /// Returns the member to skip on the queue of `group`, so that `goes` is not picked.
     fn passed_over(&self, cpu: CpuId, group: Option<GroupId>, goes: Option<TaskId>) -> Option<Member> {
         if self.groups().is_none() {
             return goes.map(Member::task);
@@ -262,10 +262,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let id = goes.filter(|&id| self.is_fair(id))?;
         let (mut member, mut at) = (Member::task(id), self.group_of(id));
         while at != group {
-            // It is not found on the way down where it is held.
+            // Where it is held, the way down does not reach it.
             let own = at.filter(|&own| !self.is_throttled(cpu, own))?;
             if self.queue_at(cpu, at).nr_queued.get() > 1 {
-                // Another task of it may run.
+                // Another task of the group may run.
                 return None;
             }
             (member, at) = (Member::group(own), self.above(own, cpu));
@@ -273,8 +273,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Some(member)
     }
 
-    /// The first end of a slice of what runs, or of what it has left of a quota, at any level. A
-    /// look without the lock, of the CPU that runs it.
+    /// Returns the first end of a slice, or of a quota, of the running members at any level. Read
+    /// without the lock, by the CPU that runs them.
     pub(in crate::fair) fn slice_ends(&self, cpu: CpuId) -> Option<Time> {
         let mut first = self.timeline(cpu).slice_ends();
         if self.groups().is_some() {
@@ -289,13 +289,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         first
     }
 
-    /// The group that runs on the queue of `group`, if one does: a look without the lock.
+    /// Returns the running group on the queue of `group`, if there is one. Read without the lock.
     fn running_group(&self, cpu: CpuId, group: Option<GroupId>) -> Option<GroupId> {
         member(self.queue_at(cpu, group).curr.peek()).and_then(Member::as_group)
     }
 
-    /// The first fair task on `cpu` that is `wanted` of those that wait: by deadline, a group's
-    /// where the group stands, those of what runs last.
+    /// Returns the first waiting fair task on `cpu` that is `wanted`: by deadline, where a group
+    /// counts by its own, and the running groups' tasks last.
     pub(in crate::fair) fn find_waiting(
         &self,
         cpu: CpuId,
@@ -316,7 +316,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.find_waiting(cpu, Some(self.running_group(cpu, group)?), wanted)
     }
 
-    /// The fair task that runs on `cpu`, as the class has it: a look without the lock.
+    /// Returns the running fair task of `cpu`, as the class has it. Read without the lock.
     pub(in crate::fair) fn running_fair(&self, cpu: CpuId) -> Option<TaskId> {
         let mut group = None;
         loop {

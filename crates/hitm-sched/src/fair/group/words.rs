@@ -26,7 +26,7 @@ use super::GroupId;
 use crate::fair::load::Sum;
 use crate::fair::words::{FairQueue, FairTask};
 
-/// What stands inside a group's words: one way only, so far.
+/// The parts of a group's words. One form exists so far.
 pub trait TaskGroupParts<M: Memory>: Send + Sync + 'static {
     /// The word `load_avg`.
     type Load: Send + Sync + 'static;
@@ -39,32 +39,29 @@ impl<M: Memory> TaskGroupParts<M> for () {
 orders! {
     /// The initial values of a group's words.
     pub fields TaskGroupFields<M, P: TaskGroupParts> via TaskGroupTypes {
-        /// What keeps it. Written when a task or a group comes to it or leaves it for good.
+        /// The count of references. Written when a task or a group joins or leaves for good.
         references: M::Atomic<u64>,
-        /// Pointer to its entities by CPU. Read by every change of CPU.
+        /// Pointer to its entities by CPU. Read by every migration.
         se: M::Atomic<u64>,
-        /// Pointer to its queues by CPU. Read by every change of CPU.
+        /// Pointer to its queues by CPU. Read by every migration.
         cfs_rq: M::Atomic<u64>,
-        /// Its weight, as queues have it. Written by who changes it, read by who weighs its
-        /// entities.
+        /// Its weight, as queues have it. Written by a change of the weight, read by every reweigh.
         shares: M::Atomic<u64>,
-        /// The load of all its queues. Added to by CPUs whose queue's load has changed, read by who
-        /// weighs its entities.
+        /// The load of all its queues. CPUs add to it when their queue's load has changed, and read
+        /// it when they reweigh.
         load_avg: P::Load,
-        /// Pointer to its real-time entities by CPU. Read by every change of CPU, also of fair
-        /// tasks.
+        /// Pointer to its real-time entities by CPU. Read by every migration, also of fair tasks.
         rt_se: M::Atomic<u64>,
         /// Pointer to its real-time queues by CPU. As `rt_se`.
         rt_rq: M::Atomic<u64>,
-        /// The group above, counted from 1; 0 for none. Read when a queue of it gets load that had
-        /// none.
+        /// The group above, counted from 1; 0 for none. Read when a queue gets load that had none.
         parent: M::Atomic<u64>,
     }
 
-    /// The words of a group, wherever they stand.
+    /// The words of a group, in any order.
     accessors TaskGroupWords as "task_group";
 
-    /// v6.4's.
+    /// The order of v6.4.
     order Baseline {
         references,
         pad css: [u64; 24],
@@ -86,7 +83,7 @@ orders! {
         pad cfs_bandwidth: [u64; 7],
     }
 
-    /// The posted one: what is read often stands on the line after that of `load_avg`.
+    /// The posted order: words that are read often are on the line after that of `load_avg`.
     order Reordered {
         references,
         pad css: [u64; 24],
@@ -156,7 +153,7 @@ const _: () = assert!(
     "nobody shares the line of `load_avg`",
 );
 
-/// Where a sum stands: until when it is summed up, what it is, what has passed of the period.
+/// A sum's words: its time, its value, and the part of the period that has passed.
 type SumWords<'a, M> = (&'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u32>);
 
 /// The load of a member or of a queue: see [`load`](crate::fair::load).
@@ -186,47 +183,47 @@ pub(crate) trait Loaded<M: Memory> {
 described! {
     /// The load of a group's queue.
     pub struct GroupLoad<M: Memory> as "group_load" {
-        /// Until when it is summed up, nanoseconds. Peeked at by who takes a task away that sleeps.
+        /// The time of the sum, in nanoseconds. Peeked at by a CPU that removes a sleeping task.
         pub(crate) updated: M::Plain<u64>,
-        /// The weights that were queued, over time.
+        /// The queued weight, over time.
         pub(crate) value: M::Plain<u64>,
         /// Their average: Linux's `load_avg` of the queue. It is of the last end of a period, or of
         /// the last change of members.
         pub(crate) average: M::Plain<u64>,
-        /// What of it is counted in the group's `load_avg`: Linux's `tg_load_avg_contrib`.
+        /// The part of it that is counted in the group's `load_avg`: Linux's `tg_load_avg_contrib`.
         pub(crate) contribution: M::Plain<i64>,
-        /// When that changed last, nanoseconds: Linux's `last_update_tg_load_avg`.
+        /// The time of the last change of that, in nanoseconds: Linux's `last_update_tg_load_avg`.
         pub(crate) posted: M::Plain<u64>,
-        /// What came to it or left it and is not told to the queue above.
+        /// What it gained or lost and has not propagated to the queue above.
         pub(crate) to_tell: M::Plain<i64>,
-        /// How much of the period under way has passed, units.
+        /// The part of the present period that has passed, in units.
         pub(crate) passed: M::Plain<u32>,
-        /// 1 while `to_tell` is to be told.
+        /// 1 while `to_tell` must be propagated.
         pub(crate) tells: M::Plain<u32>,
         /// The next group with load on this CPU, counted from 1; 0 for none.
         pub(crate) next: M::Plain<u32>,
-        /// 1 while it is among those.
+        /// 1 while it is on that list.
         pub(crate) is_listed: M::Plain<u32>,
         removed_line: LineStart,
-        /// Protects what follows.
+        /// Protects the words after it.
         pub(crate) removed_lock: RawSpinLock<M>,
-        /// How many tasks that slept have gone elsewhere. Peeked at by the CPU.
+        /// The number of sleeping tasks that have left. Peeked at by the CPU.
         pub(crate) removed_count: M::Plain<u32>,
-        /// How much of a period had passed at `removed_updated`, units.
+        /// The part of a period that had passed at `removed_updated`, in units.
         pub(crate) removed_passed: M::Plain<u32>,
-        /// As of when the sums are, nanoseconds: the queue may have been updated since.
+        /// The time of the removed sums, in nanoseconds: the queue may have been updated since.
         pub(crate) removed_updated: M::Plain<u64>,
-        /// Their sums, each times its weight. Linux works these out from the averages.
+        /// Their sums, each times its weight. Linux derives these from the averages.
         pub(crate) removed_weighed: M::Plain<u64>,
         /// Their sums.
         pub(crate) removed_value: M::Plain<u64>,
         rest_line: LineStart,
-        /// How many groups in this one are among those with load.
+        /// The number of groups in this one that are listed.
         pub(crate) listed_below: M::Plain<u32>,
-        /// What others had of the group's `load_avg` when this CPU last looked, where it looks
-        /// seldom.
+        /// The load of other CPUs in the group's `load_avg` at this CPU's last look, where looks
+        /// are limited.
         pub(crate) others: M::Plain<i64>,
-        /// When that was, nanoseconds.
+        /// The time of that look, in nanoseconds.
         pub(crate) looked: M::Plain<u64>,
     }
 }
@@ -236,10 +233,10 @@ const _: () = assert!(offset_of!(GroupLoad<Native>, removed_line) == LINE, "what
 described! {
     /// A group on one CPU.
     pub struct GroupOnCpu<M: Memory> as "group_rq" {
-        /// Its queue. The words that belong to a CPU's queue alone are not used.
+        /// Its queue. The words that only a CPU's own queue needs are not used.
         pub(crate) queue: FairQueue<M> = described,
-        /// What stands for it on the queue above. The words that belong to tasks alone are not
-        /// used, but `group`: the group above.
+        /// Its entity on the queue above. The words that only tasks need are not used, except
+        /// `group`: the group above.
         pub(crate) entity: FairTask<M> = described,
         /// Its load.
         pub(crate) load: GroupLoad<M> = described,
@@ -253,8 +250,8 @@ const _: () = assert!(size_of::<GroupOnCpu<Native>>() == 448, "what a group take
 described! {
     /// A CPU's groups.
     pub struct GroupsOnCpu<M: Memory> as "group_leaves" {
-        /// The first group with load on this CPU, counted from 1; 0 for none. Those in others come
-        /// before them. Peeked at by who updates what idle CPUs have.
+        /// The first group with load on this CPU, counted from 1; 0 for none. A group comes before
+        /// the groups that contain it. Peeked at by the CPU that updates idle CPUs.
         pub(crate) first: M::Plain<u32>,
     }
 }
@@ -272,7 +269,7 @@ impl<M: Memory> Loaded<M> for FairTask<M> {
 }
 
 impl<M: Memory> GroupLoad<M> {
-    /// Nothing, from `now` on.
+    /// No load, from `now` on.
     fn new(now: u64) -> Self {
         Self {
             updated: M::Plain::new(now),
@@ -301,12 +298,12 @@ impl<M: Memory> GroupLoad<M> {
 }
 
 impl<M: Memory> GroupOnCpu<M> {
-    /// A group of so many shares, in the group `above`.
+    /// A group with these shares, in the group `above`.
     pub(super) fn new(above: Option<GroupId>, shares: u32, now: u64) -> Self {
         Self { queue: FairQueue::new(), entity: FairTask::of_group(shares, above), load: GroupLoad::new(now) }
     }
 
-    /// As new: another group has the number. The last one has left nothing.
+    /// Starts again: another group has the number. The last one has left nothing.
     pub(super) fn begin(&self, above: Option<GroupId>, shares: u32) {
         self.entity.weight.set(shares);
         self.entity.lag.set(0);
@@ -316,7 +313,7 @@ impl<M: Memory> GroupOnCpu<M> {
         self.load.looked.set(0);
     }
 
-    /// The group has ended: nothing is left.
+    /// The group has ended: clears the words.
     pub(super) fn end(&self) {
         for word in [&self.load.value, &self.load.average, &self.entity.load_value, &self.entity.load_average] {
             word.set(0);

@@ -28,13 +28,13 @@ use crate::fair::timeline::PICOS;
 use crate::list::Links;
 
 described! {
-    /// What a group's real-time tasks may run on each CPU.
+    /// The limit of a group's real-time tasks, the same for each CPU.
     pub(crate) struct RealTimeBandwidth<M: Memory> as "group_rt_bandwidth" {
-        /// In each period, nanoseconds, as all here; 0 while there is no limit.
+        /// The runtime per period, in nanoseconds, as everything here; 0 while there is no limit.
         runtime: M::Atomic<u64>,
-        /// How long a period is.
+        /// The length of a period.
         period: M::Atomic<u64>,
-        /// When the first one began.
+        /// When the first period began.
         from: M::Atomic<u64>,
     }
 }
@@ -42,26 +42,26 @@ described! {
 described! {
     /// A group's real-time queue on a CPU.
     pub(crate) struct RealTimeQueue<M: Memory> as "group_rt_rq" {
-        /// Its tasks that are held, and those of groups below that are held by none of these.
+        /// Its held tasks, and those of groups below that no lower group holds.
         pub(super) held: Links<M> = described,
         /// 1 while it is throttled.
         is_throttled: M::Plain<u8>,
-        /// What may be run in a period, nanoseconds, as all here; 0 while there is no limit.
+        /// The runtime per period, in nanoseconds, as everything here; 0 while there is no limit.
         runtime: M::Plain<u64>,
-        /// How long a period is.
+        /// The length of a period.
         period: M::Plain<u64>,
-        /// What was run and is not taken off yet. Peeked at by the CPU.
+        /// The time that was used and is not subtracted yet. Peeked at by the CPU.
         used: M::Plain<u64>,
         /// When this period ends.
         ends: M::Plain<u64>,
         /// Since when it is throttled.
         since: M::Plain<u64>,
         counts_line: LineStart,
-        /// How often something was taken off.
+        /// How often runtime was subtracted.
         periods: M::Plain<u64>,
         /// How often it was throttled.
         throttles: M::Plain<u64>,
-        /// For how long, this time not included.
+        /// The time that it was throttled, without the present one.
         throttled: M::Plain<u64>,
     }
 }
@@ -71,7 +71,7 @@ const _: () = assert!(offset_of!(RealTimeQueue<Native>, counts_line) == LINE, "w
 /// Made when first used.
 type OnCpu<M> = OnceLock<Placed<M, RealTimeQueue<M>>>;
 
-/// A group's limit for real-time tasks. Made when it first gets one.
+/// A group's limit for real-time tasks. Made with the first limit.
 #[derive(Debug)]
 pub(crate) struct RealTimeLimit<M: Memory> {
     bandwidth: Placed<M, RealTimeBandwidth<M>>,
@@ -81,7 +81,7 @@ pub(crate) struct RealTimeLimit<M: Memory> {
 }
 
 impl<M: Memory> RealTimeLimit<M> {
-    /// None yet, of the group of a number.
+    /// A group's limits before the first one is set; `number` is the group's.
     pub(super) fn new(topology: &Topology, number: usize) -> Self {
         let bandwidth =
             RealTimeBandwidth { runtime: M::Atomic::new(0), period: M::Atomic::new(0), from: M::Atomic::new(0) };
@@ -92,8 +92,8 @@ impl<M: Memory> RealTimeLimit<M> {
         }
     }
 
-    /// From `now` on that may be run on each CPU, or as much as anybody likes. Queues follow when
-    /// they are visited.
+    /// Sets the runtime per CPU, or no limit, from `now` on. The queues follow when they are
+    /// visited.
     pub(super) fn set(&self, quota: Option<RealTimeQuota>, now: u64) {
         let [runtime, period] =
             quota.map_or([0; 2], |quota| [quota.runtime(), quota.period()].map(|span| span.as_picos() / PICOS));
@@ -105,27 +105,26 @@ impl<M: Memory> RealTimeLimit<M> {
         }
     }
 
-    /// What may be run in a period, how long that is, and when the first began; none while there is
-    /// no limit.
+    /// Returns the runtime per period, the period, and the start of the first one; `None` while
+    /// there is no limit.
     fn bandwidth(&self) -> Option<[u64; 3]> {
-        // Relaxed: under a lock that who changes them takes afterwards, or the one that they are
-        // changed under.
+        // Relaxed: read under a lock that the writer takes afterwards, or under which it writes.
         let words = [&self.bandwidth.runtime, &self.bandwidth.period, &self.bandwidth.from];
         let words = words.map(|word| word.load(Ordering::Relaxed));
         (words[0] != 0).then_some(words)
     }
 
-    /// The part of a CPU that it may run, if it has a limit.
+    /// Returns its part of a CPU, if it has a limit.
     pub(super) fn share(&self) -> Option<u64> {
         self.bandwidth().map(|[runtime, period, _]| RealTimeQuota::part(runtime, period))
     }
 
-    /// Its queue on `cpu`, if it was ever used there.
+    /// Returns its queue on `cpu`, if it was ever used there.
     pub(super) fn on(&self, cpu: CpuId) -> Option<&RealTimeQueue<M>> {
         self.on[cpu.index()].get().map(|on| &**on)
     }
 
-    /// Its queue on `cpu`, whose lock the caller holds, if it has a limit.
+    /// Returns its queue on `cpu`, whose lock the caller holds, if it has a limit.
     pub(super) fn limited_on(
         &self,
         topology: &Topology,
@@ -142,23 +141,21 @@ impl<M: Memory> RealTimeLimit<M> {
         self.on(cpu).filter(|on| on.runtime.get() != 0)
     }
 
-    /// The queue on `cpu`, whose lock the caller holds, may run what was set last, and has run
-    /// nothing.
+    /// Gives the queue on `cpu`, whose lock the caller holds, the present limit and no used time.
     pub(super) fn begin_on(&self, cpu: CpuId, now: u64) {
         if let Some(on) = self.on(cpu) {
             on.follow(self.bandwidth(), now);
         }
     }
 
-    /// `cpu` is among those where it is throttled, or not.
+    /// Adds `cpu` to the CPUs where it is throttled, or removes it.
     pub(super) fn mark(&self, cpu: CpuId, is_throttled: bool) {
         let row = self.throttled.row(self.throttled.pointer_to(0));
-        // Relaxed: who looks for a place finds out under that CPU's lock, and who takes its CPU out
-        // of here fences.
+        // Relaxed: a search decides under that CPU's lock, and a CPU that leaves the set fences.
         if is_throttled { row.set(cpu, Ordering::Relaxed) } else { row.clear(cpu, Ordering::Relaxed) }
     }
 
-    /// The CPUs where it is throttled: a hint.
+    /// Returns the CPUs where it is throttled: a hint.
     pub(super) fn throttled_on(&self) -> CpuSet {
         self.throttled.row(self.throttled.pointer_to(0)).snapshot()
     }
@@ -186,19 +183,19 @@ impl<M: Memory> RealTimeQueue<M> {
         self.runtime.set(runtime);
         self.period.set(period);
         self.used.set(0);
-        // Periods of all CPUs end together.
+        // The periods of all CPUs end together.
         let passed = now.saturating_sub(from).checked_div(period).map_or(0, |periods| (periods + 1) * period);
         self.ends.set(from + passed);
     }
 
-    /// Another group has the number.
+    /// Forgets the counts: another group has the number.
     pub(super) fn forget_counts(&self) {
         for count in [&self.periods, &self.throttles, &self.throttled] {
             count.set(0);
         }
     }
 
-    /// Time has passed until `now`. If that is said, something of it has run since then.
+    /// Brings the queue up to `now`. `ran_since` says since when one of its tasks has run.
     pub(super) fn pass(&self, ran_since: Option<u64>, now: u64) {
         let (used, ends) = (self.used.get(), self.ends.get());
         if now < ends {
@@ -227,12 +224,12 @@ impl<M: Memory> RealTimeQueue<M> {
         }
     }
 
-    /// Whether nothing is left of the period's runtime.
+    /// Returns whether the period's runtime is used up.
     pub(super) fn is_used_up(&self) -> bool {
         self.used.get() >= self.runtime.get()
     }
 
-    /// Whether it is throttled.
+    /// Returns whether it is throttled.
     pub(super) fn is_throttled(&self) -> bool {
         self.is_throttled.get() != 0
     }
@@ -242,7 +239,7 @@ impl<M: Memory> RealTimeQueue<M> {
         self.is_throttled.peek() != 0
     }
 
-    /// It is throttled from `now` on. When its period ends.
+    /// Throttles it from `now` on. Returns the end of its period.
     pub(super) fn throttle(&self, now: u64) -> u64 {
         self.is_throttled.set(1);
         self.since.set(now);
@@ -250,29 +247,29 @@ impl<M: Memory> RealTimeQueue<M> {
         self.ends.get()
     }
 
-    /// It is not throttled any longer.
+    /// Ends the throttle.
     pub(super) fn unthrottle(&self, now: u64) {
         self.is_throttled.set(0);
         self.throttled.set(self.throttled.get() + now.saturating_sub(self.since.get()));
     }
 
-    /// When its period ends.
+    /// Returns the end of its period.
     pub(super) fn ends(&self) -> u64 {
         self.ends.get()
     }
 
-    /// How long something of it may still run, if it has a limit and something is left: a look of
-    /// the CPU without the lock.
+    /// Returns how long its tasks may still run, if it has a limit and something is left. The CPU
+    /// itself reads this without the lock.
     pub(super) fn peek_left(&self) -> Option<u64> {
         self.runtime.peek().checked_sub(self.used.peek()).filter(|&left| left > 0)
     }
 
-    /// What was used and what may be, and when the period ends: for checkers.
+    /// Returns the used time, the runtime and the end of the period, for checkers.
     pub(super) fn peek(&self) -> (u64, u64, u64) {
         (self.used.peek(), self.runtime.peek(), self.ends.peek())
     }
 
-    /// What its limit has done.
+    /// Returns what its limit has done.
     pub(super) fn throttling(&self) -> GroupThrottling {
         GroupThrottling {
             periods: self.periods.get(),
@@ -298,7 +295,8 @@ impl<M: Memory> std::fmt::Debug for RealTimeQueue<M> {
 mod tests {
     use super::*;
 
-    /// A queue that may run 30 of each 100, the first of which ends at 100, and has run so much.
+    /// A queue with a runtime of 30 per 100, whose first period ends at 100, and which has used
+    /// `used`.
     fn queue(used: u64) -> RealTimeQueue<Native> {
         let queue = RealTimeQueue::<Native>::new();
         queue.follow(Some([30, 100, 0]), 50);
@@ -317,18 +315,18 @@ mod tests {
         // Within the period.
         check(10, None, 99, 10, 100, 0);
         check(10, Some(60), 99, 49, 100, 0);
-        // Time that nothing of it ran.
+        // Time in which none of its tasks ran.
         check(0, None, 100, 0, 200, 0);
         check(10, None, 100, 0, 200, 1);
         check(50, None, 100, 20, 200, 1);
         check(50, None, 950, 0, 1_000, 2);
-        // What ran before the end is taken off, what ran after it is not.
+        // The time before the period's end is subtracted, and the time after it is not.
         check(0, Some(80), 110, 10, 200, 1);
         check(20, Some(80), 110, 20, 200, 1);
         check(20, Some(80), 100, 10, 200, 1);
-        // It ran on for whole periods.
+        // It ran for whole periods.
         check(30, Some(60), 310, 40 + 2 * 70 + 10, 400, 3);
-        // It began to run in a later one.
+        // It began to run in a later period.
         check(50, Some(150), 160, 30, 200, 1);
         check(50, Some(250), 320, 40, 400, 3);
     }
