@@ -27,14 +27,13 @@ use crate::task::TaskId;
 /// to avoid tasks getting an extra tick", 2025).
 const BASE_SLICE: i64 = 700_000;
 
-/// A slice grows with the binary logarithm of the number of CPUs, as far as that of so many:
-/// Linux's.
+/// A slice grows with the binary logarithm of the number of CPUs, up to this number: Linux's.
 const SLICE_CPUS_MAX: usize = 8;
 
-/// What a served fair task is against real-time tasks: above all of them, as the deadline class is.
+/// The rank of a served fair task: above all real-time tasks, like the deadline class.
 const ABOVE_REAL_TIME: Prio = Prio(-1);
 
-/// The class: a queue a CPU.
+/// The class: one queue per CPU.
 pub(crate) struct Fair<P: Platform> {
     pub(crate) queues: PerCpu<P, FairQueue<P>>,
     pub(crate) places: Places<P>,
@@ -55,15 +54,15 @@ impl<P: Platform> Fair<P> {
     }
 }
 
-/// The next multiple of a period: ticks of all CPUs are at the same times, as Linux's are unless it
-/// is told otherwise.
+/// Returns the next multiple of a period: all CPUs tick at the same times, as Linux's do by
+/// default.
 fn next_multiple(now: Time, period: Span) -> Time {
     let period = period.as_picos();
     Time::from_picos((now.as_picos() / period + 1) * period)
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// From now on there may be fair tasks.
+    /// Fair tasks may exist from now on.
     pub(crate) fn make_fair(&self) {
         if self.fair.get().is_none() {
             // Placed before it is set: a simulated CPU may be suspended here, and another may come.
@@ -78,7 +77,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.fair.get().is_some() && !self.tasks.get(id).prio().is_real_time()
     }
 
-    /// The class, which has a task.
+    /// Returns the class, of which a task exists.
     pub(super) fn fair(&self) -> &Fair<P> {
         self.fair.get().expect("made before its first task")
     }
@@ -87,12 +86,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         &self.fair().queues[cpu]
     }
 
-    /// Virtual time on the CPU's own queue.
+    /// Returns the virtual time of the CPU's own queue.
     pub(crate) fn timeline<'a>(&'a self, cpu: CpuId) -> Timeline<'a, P, impl Fn(Member) -> &'a FairTask<P>> {
         self.level(cpu, None)
     }
 
-    /// How urgent `curr`, which the CPU of `rq` runs, is against others.
+    /// Returns the rank of `curr`, which the CPU of `rq` runs.
     #[track_caller]
     pub(crate) fn rank(&self, rq: &RqGuard<'_, P>, curr: TaskId) -> Prio {
         self.rank_on(rq.cpu, curr)
@@ -125,14 +124,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.enqueue_levels(rq, id, arrival, now);
     }
 
-    /// So many tasks more may run on the CPU of `rq`.
+    /// Counts `tasks` more that may run on the CPU of `rq`.
     pub(super) fn count_running(&self, rq: &RqGuard<'_, P>, tasks: u32) {
         let before = rq.nr_running.get();
         rq.nr_running.set(before + tasks);
         self.tell_of_two(before, before + tasks);
     }
 
-    /// Fair tasks are about to come to the CPU of `rq`, and wait or are what it runs.
+    /// Fair tasks are about to come to the CPU of `rq`: to wait, or as the running task.
     pub(super) fn begin_if_first(&self, rq: &RqGuard<'_, P>, wait: bool, now: Time) {
         if self.fair_queue(rq.cpu).nr_queued.get() != 0 {
             return;
@@ -140,7 +139,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.begin_period(rq, now);
         let curr = rq.curr().filter(|_| wait);
         if curr.is_some_and(|curr| self.tasks.get(curr).prio().is_real_time()) {
-            // What runs there is real-time, and its CPU need not tick: now it must.
+            // The CPU runs a real-time task and did not have to tick: now it must.
             P::interrupt(rq.cpu, Interrupts::CONTROL);
         }
     }
@@ -154,7 +153,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.end_service_if_none(rq);
     }
 
-    /// The running task lets others go first.
+    /// The running task yields.
     pub(crate) fn let_go_fair(&self, rq: &RqGuard<'_, P>) {
         let group = if self.groups().is_some() { rq.curr().and_then(|curr| self.group_of(curr)) } else { None };
         self.level(rq.cpu, group).let_go(P::now());
@@ -162,7 +161,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// The running task stays queued while something else runs.
     pub(crate) fn put_fair(&self, rq: &RqGuard<'_, P>) {
-        // With groups, what runs next says at which levels.
+        // With groups, the next task decides at which levels.
         if self.groups().is_none() {
             self.timeline(rq.cpu).put(P::now());
         }
@@ -180,8 +179,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Who runs next, where `next` is the first real-time task: that, or a fair one, but not
-    /// `goes`.
+    /// Returns the next task: `next`, the first real-time task, or a fair task other than `goes`.
     pub(crate) fn pick_fair(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>, goes: Option<TaskId>) -> Option<TaskId> {
         let Some(fair) = self.fair.get() else { return next };
         let queue = &fair.queues[rq.cpu];
@@ -199,8 +197,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// `id`, a fair task, was queued, while one of rank `running` runs: whether it should run
-    /// instead.
+    /// `id`, a fair task, was queued beside a running task of rank `running`: returns whether it
+    /// should preempt.
     pub(crate) fn preempt_for_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, running: Prio) {
         if running.is_real_time() || rq.needs_resched() {
             return;
@@ -210,7 +208,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The fair tasks of a queue: the one that runs, then the others by deadline.
+    /// Returns the fair tasks of a queue: the running one, then the others by deadline.
     pub(crate) fn queued_fair(&self, cpu: CpuId) -> Vec<TaskId> {
         if self.fair.get().is_none() {
             return Vec::new();
@@ -251,7 +249,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.update_idle_load(now);
     }
 
-    /// When the calling CPU ticks next, where ids want a tick or there may be fair tasks.
+    /// Returns the time of the calling CPU's next tick, where ids need a tick or fair tasks may
+    /// exist.
     pub(crate) fn next_tick_of(&self, ids_want_one: bool, now: Time) -> Time {
         let here = P::current_cpu();
         let any = self.fair.get().is_some_and(|fair| fair.queues[here].nr_queued.peek() > 0);

@@ -113,15 +113,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if (here_load + weight) * 100 < (prev_load + weight) * (100 + (IMBALANCE_PCT - 100) / 2) { here } else { prev }
     }
 
-    /// The fair task that runs on a CPU: a hint.
+    /// Returns the fair task that runs on a CPU: a hint.
     #[track_caller]
     fn fair_curr(&self, cpu: CpuId) -> Option<TaskId> {
-        // A closure's accesses would count here and not where this was called.
+        // A closure's accesses would be charged to another place.
         let curr = self.rqs[cpu].curr()?;
         self.is_fair(curr).then_some(curr)
     }
 
-    /// The weights that are queued on a CPU: a hint.
+    /// Returns the weight that is queued on a CPU: a hint.
     pub(crate) fn load_of(&self, cpu: CpuId) -> u64 {
         let queue = self.fair_queue(cpu);
         let curr = super::words::member(queue.curr.peek());
@@ -132,13 +132,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.topology.part_of(Scope::Llc, one) == self.topology.part_of(Scope::Llc, other)
     }
 
-    /// Whether nothing runs on a CPU or is queued there: a hint.
+    /// Returns whether nothing runs or is queued on a CPU: a hint.
     fn is_available(&self, cpu: CpuId) -> bool {
         self.stats.add(Count::Probe);
         self.idles(cpu)
     }
 
-    /// As [`is_available`](Self::is_available), uncounted.
+    /// As [`is_available`](Self::is_available), without counting.
     #[track_caller]
     fn idles(&self, cpu: CpuId) -> bool {
         self.rqs[cpu].curr().is_none() && self.rqs[cpu].nr_running.peek() == 0
@@ -285,30 +285,30 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         &self.fair().places
     }
 
-    /// Whether a core of the LLC of `target` may idle.
+    /// Returns whether a core of the LLC of `target` may be wholly idle.
     fn may_have_idle_core(&self, target: CpuId) -> bool {
         // Relaxed: a hint.
         self.places().has_siblings && self.places().shared_of(target).has_idle_cores.load(Ordering::Relaxed) != 0
     }
 
     fn tell_no_idle_core(&self, target: CpuId) {
-        // Relaxed: a hint. One that falls idle just now may be overlooked until the next one does.
+        // Relaxed: a hint. A core that falls idle just now may be missed until the next one does.
         self.places().shared_of(target).has_idle_cores.store(0, Ordering::Relaxed);
     }
 
-    /// The calling CPU's masks.
+    /// Returns the calling CPU's masks.
     fn masks(&self) -> &Masks<P> {
         &self.places().masks[P::current_cpu().index()]
     }
 
-    /// Fills `mask` with the CPUs of the LLC of `target` that will do: `in_llc`.
+    /// Fills `mask` with the allowed CPUs of the LLC of `target`: `in_llc`.
     fn begin_scan<'a>(&self, mask: &'a Mask<P>, target: CpuId, in_llc: &CpuSet) -> Scan<'a, P> {
-        // Peek: written when it was made; which CPUs the LLC has stands on its line.
+        // Peek: written at construction; its line also has the CPUs of the LLC.
         _ = self.places().domains[target].span_weight.peek();
         Scan::begin(mask, in_llc.clone())
     }
 
-    /// v5.10's, and what was posted for it.
+    /// v5.10's search, and those posted for it.
     fn two_passes(&self, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
         let Masks { select, balance } = self.masks();
         let single = self.rd.config.idle == IdleSearch::SinglePass;
@@ -364,7 +364,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         candidate.filter(|_| self.rd.config.idle != IdleSearch::Baseline)
     }
 
-    /// v5.12's, and v6.0's.
+    /// v5.12's search, and v6.0's.
     fn one_pass(&self, prev: CpuId, target: CpuId, in_llc: &CpuSet) -> Option<CpuId> {
         if self.may_have_idle_core(target) {
             let mut left = self.begin_scan(&self.masks().select, target, in_llc);
@@ -443,7 +443,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if span > SCAN_LEAST * cost { span / cost } else { SCAN_LEAST }
     }
 
-    /// The calling CPU, that of `rq`, leaves `prev` for `next`.
+    /// The calling CPU, that of `rq`, switches from `prev` to `next`.
     pub(crate) fn note_idleness(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, next: Option<TaskId>) {
         let Some(fair) = self.fair.get() else { return };
         let keeps_stretches = matches!(fair.places.kept, Kept::Hints(_));
@@ -539,7 +539,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let less = used * used * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * SCALE);
         let scan = (weight * (SCALE - less.min(SCALE)) / SCALE) as u32;
         let word = &self.places().shared_of(cpu).nr_idle_scan;
-        // Relaxed: a hint. Stored only if new, so that the line stays shared.
+        // Relaxed: a hint. Stored only if it differs, so that the line stays shared.
         if word.load(Ordering::Relaxed) != scan {
             // Relaxed: as above.
             word.store(scan, Ordering::Relaxed);
@@ -552,15 +552,15 @@ fn averaged(before: u64, newest: u64) -> u64 {
     (before as i64 + (newest as i64 - before as i64) / AVERAGED_OVER) as u64
 }
 
-/// What stands for "all of it" in utilisation: Linux's.
+/// The value of full utilisation: Linux's.
 const SCALE: u64 = 1_024;
 
-/// A CPU, counted from 1.
+/// Returns the link of a CPU: its number counted from 1.
 fn link(cpu: CpuId) -> u32 {
     cpu.0 + 1
 }
 
-/// The CPU of a link; none of 0.
+/// Returns the CPU of a link; `None` for 0.
 fn cpu_of(link: u32) -> Option<CpuId> {
     link.checked_sub(1).map(CpuId)
 }

@@ -45,7 +45,7 @@ const CORES: usize = 1;
 pub(crate) struct IdleMasks<M: Memory>(ScopedBitmaps<M>);
 
 impl<M: Memory> IdleMasks<M> {
-    /// Masks by `scope`, of `idle`.
+    /// Masks by `scope`, where the CPUs of `idle` are set.
     pub(crate) fn new(
         topology: &Topology,
         scope: Scope,
@@ -67,7 +67,7 @@ impl<M: Memory> IdleMasks<M> {
         }
     }
 
-    /// `cpu`, of `core`, ceases to idle.
+    /// `cpu`, of `core`, ends to idle.
     #[track_caller]
     pub(crate) fn end_idle(&self, cpu: CpuId, core: &CpuSet) {
         let cpus = self.cpus();
@@ -77,11 +77,11 @@ impl<M: Memory> IdleMasks<M> {
         self.core_is_used(core);
     }
 
-    /// `core` does not idle whole.
+    /// `core` is not wholly idle.
     #[track_caller]
     fn core_is_used(&self, core: &CpuSet) {
         let cores = self.cores();
-        // No closures: their accesses would count here and not where this was called.
+        // No closures: their accesses would be charged to another place.
         for sibling in core.iter() {
             if cores.contains(sibling, HINT) {
                 cores.clear(sibling, HINT);
@@ -89,7 +89,7 @@ impl<M: Memory> IdleMasks<M> {
         }
     }
 
-    /// `cpu` idles now and then.
+    /// `cpu` idles from time to time: sets its hint.
     #[track_caller]
     pub(crate) fn hint(&self, cpu: CpuId) {
         let cpus = self.cpus();
@@ -98,13 +98,13 @@ impl<M: Memory> IdleMasks<M> {
         }
     }
 
-    /// None of `cpus`, whose bits were seen in the mask around `cpu`, idles.
+    /// Clears the hints of `cpus`, which were seen in the mask around `cpu` and do not idle.
     #[track_caller]
     pub(crate) fn forget(&self, cpu: CpuId, cpus: &CpuSet) {
         self.cpus().clear_near(cpu, cpus, HINT);
     }
 
-    /// Whether `cpu` idles and so does its core.
+    /// Returns whether `cpu` and its whole core idle.
     #[track_caller]
     pub(crate) fn has_idle_core(&self, cpu: CpuId) -> bool {
         self.cores().contains(cpu, HINT)
@@ -119,24 +119,24 @@ impl<M: Memory> IdleMasks<M> {
         cpus.contains(cpu, HINT) && cpus.take(cpu, HINT)
     }
 
-    /// The CPUs around `cpu` on cores that idle.
+    /// Returns the CPUs around `cpu` on wholly idle cores.
     #[track_caller]
     pub(crate) fn idle_cores_near(&self, cpu: CpuId) -> CpuSet {
         self.cores().near(cpu, HINT)
     }
 
-    /// The CPUs around `cpu` that idle.
+    /// Returns the idle CPUs around `cpu`.
     #[track_caller]
     pub(crate) fn idle_cpus_near(&self, cpu: CpuId) -> CpuSet {
         self.cpus().near(cpu, HINT)
     }
 
-    /// The mask of CPUs that idle.
+    /// Returns the mask of idle CPUs.
     fn cpus(&self) -> BitmapRow<'_, M> {
         self.0.row(self.0.pointer_to(CPUS))
     }
 
-    /// The mask of those of them whose cores idle whole.
+    /// Returns the mask of CPUs on wholly idle cores.
     fn cores(&self) -> BitmapRow<'_, M> {
         self.0.row(self.0.pointer_to(CORES))
     }

@@ -30,7 +30,7 @@ const CORE: usize = 0;
 /// A node keeps new tasks while it has this many CPUs per task: Linux's.
 const NODE_CPUS_A_TASK: u32 = 4;
 
-/// What the CPUs of a part of the machine have to do.
+/// The load of a part of the machine.
 #[derive(Clone, Copy, Default)]
 struct Load {
     cpus: u32,
@@ -40,7 +40,7 @@ struct Load {
 
 impl Load {
     fn is_below(self, other: Self) -> bool {
-        // Tasks a CPU, without the division.
+        // Tasks per CPU, compared without a division.
         let (own, others) =
             (u64::from(self.tasks) * u64::from(other.cpus), u64::from(other.tasks) * u64::from(self.cpus));
         self.idle > other.idle || self.idle == other.idle && own < others
@@ -48,7 +48,7 @@ impl Load {
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// The CPU for `id`, a fair task that was never queued and was made on `from`.
+    /// Returns the CPU for `id`, a fair task that was never queued and was made on `from`.
     pub(crate) fn select_new(&self, id: TaskId, from: CpuId) -> CpuId {
         self.stats.add(Count::Place);
         let mut among = self.tasks.allowed(id).intersection(&self.rd.active);
@@ -65,7 +65,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         best.map_or(from, |(cpu, _)| cpu)
     }
 
-    /// Of the parts of `among` by domain, the one with least to do: that of `from` if none has
+    /// Returns the part of `among` with the least load, by domain: the part of `from` if none has
     /// less.
     fn least_loaded_part(&self, level: usize, among: CpuSet, from: CpuId) -> CpuSet {
         let mut left = among.clone();
@@ -76,7 +76,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let mut part = CpuSet::clone(around);
             part.intersect(&among);
             if best.is_none() && left.is_empty() {
-                // There is no other, so nothing is to be compared.
+                // It is the only part.
                 return part;
             }
             let load = self.load_of_cpus(&part);
@@ -92,7 +92,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     fn load_of_cpus(&self, cpus: &CpuSet) -> Load {
         let mut load = Load::default();
-        // Loops, here and above: what a closure reads would not count as read here.
+        // Loops, here and above: accesses in a closure would be charged to another place.
         for cpu in cpus.iter() {
             let tasks = self.tasks_of(cpu);
             load.cpus += 1;

@@ -11,28 +11,28 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::idle_mask::IdleMasks;
 use super::scan::Masks;
 
-/// What moving a task costs, nanoseconds: Linux's.
+/// The cost of a migration, in nanoseconds: Linux's.
 pub(super) const MOVE_COSTS: u64 = 500_000;
 
-/// How long a task must run for that one which wakes had better go to an idle CPU than wait behind
-/// it, nanoseconds: an interrupt, the way out of idling and a switch are 6 us on the machines that
-/// are simulated, and the task's lines have to follow. From 10 to 50 us makes no difference that
-/// could be told (`docs/results/fair.md`).
+/// The run time above which a waking task should go to an idle CPU instead of waiting, in
+/// nanoseconds. An interrupt, the exit from idle and a switch take 6 us on the simulated machines,
+/// and the task's lines follow. Values from 10 to 50 us make no measurable difference
+/// (`docs/results/fair.md`).
 pub(super) const WAKE_COSTS: u64 = 20_000;
 
-/// What a CPU is taken to idle before it has, which is also the most, nanoseconds: Linux's.
+/// The average idle time of a CPU that has not idled yet, and the largest: Linux's, in nanoseconds.
 pub(super) const IDLE_MOST: u64 = 2 * MOVE_COSTS;
 
 described! {
-    /// What the CPUs of an LLC share for the search.
+    /// The words that the CPUs of an LLC share for the search.
     pub struct Shared<M: Memory> as "sched_domain_shared" {
         reference: [u32; 2],
         /// 1 while a core may be idle. Set by a CPU whose core falls idle, cleared by a search that
         /// found none.
         pub(crate) has_idle_cores: M::Atomic<u32>,
-        /// How many CPUs a search looks at, with
-        /// [`IdleSearch::Util`](super::idle::IdleSearch::Util); 0 keeps our own from looking.
-        /// Written by balance.
+        /// The number of CPUs that a search examines, with
+        /// [`IdleSearch::Util`](super::idle::IdleSearch::Util); 0 stops hitm's search. Written by
+        /// balance.
         pub(crate) nr_idle_scan: M::Atomic<u32>,
     }
 }
@@ -42,27 +42,26 @@ described! {
     pub struct Domain<M: Memory> as "sched_domain" {
         links_and_limits: [u64; 8],
         balance: [u64; 4],
-        /// What a scan has cost on average, nanoseconds. Written by this CPU after each, beside
+        /// The average cost of a scan, in nanoseconds. Written by this CPU after each scan, beside
         /// `shared`.
         pub(crate) avg_scan_cost: M::Plain<u64>,
         statistics: [u64; 2],
-        /// Which [`Shared`] is that of its LLC. Read by who wakes a task towards this CPU.
+        /// Which [`Shared`] is that of its LLC. Read by a wakeup towards this CPU.
         pub(crate) shared: M::Plain<u64>,
         third_line: LineStart,
-        /// How many CPUs the LLC has; which they are stands beside it. Read by who wakes a task
-        /// towards this CPU.
+        /// The number of CPUs of the LLC. Read by a wakeup towards this CPU.
         pub(crate) span_weight: M::Plain<u32>,
         /// In the original these fields are in the run queue; no other CPU writes the line.
         idleness: LineStart,
-        /// Since when this CPU idles, picoseconds; 0 while it does not.
+        /// Since when this CPU idles, in picoseconds; 0 while it does not.
         pub(crate) idles_from: M::Plain<u64>,
-        /// How long it idles on average, nanoseconds.
+        /// Its average idle time, in nanoseconds.
         pub(crate) avg_idle: M::Plain<u64>,
-        /// Since when the running task runs, picoseconds: where [`Kept::Hints`] are kept, as the
-        /// next one.
+        /// Since when the running task runs, in picoseconds. Kept with [`Kept::Hints`], as the next
+        /// word.
         pub(crate) runs_from: M::Plain<u64>,
-        /// How long a task runs on average until another does or none, nanoseconds. Read by who
-        /// wakes a task towards this CPU while the LLC is busy.
+        /// The average time until a switch, in nanoseconds. Read by a wakeup towards this CPU while
+        /// the LLC is busy.
         pub(crate) avg_run: M::Plain<u64>,
     }
 }
@@ -70,29 +69,30 @@ described! {
 const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, avg_scan_cost) == 96, "the original's offset");
 const _: () = assert!(std::mem::offset_of!(Domain<hitm_memory::Native>, shared) == 120, "the original's offset");
 
-/// What is kept of who idles, as the search has it.
+/// The state of idle CPUs, as the search keeps it.
 pub(crate) enum Kept<M: Memory> {
-    /// Nothing: queues are looked at.
+    /// None: the search examines queues.
     Nothing,
-    /// Masks of which a search claims a CPU: [`IdleSearch::Masks`](super::idle::IdleSearch::Masks).
+    /// Masks from which a search claims a CPU:
+    /// [`IdleSearch::Masks`](super::idle::IdleSearch::Masks).
     Claims(IdleMasks<M>),
-    /// A mask of the CPUs whose queues are worth a look:
+    /// A mask of the CPUs whose queues are worth examining:
     /// [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped).
     Hints(IdleMasks<M>),
 }
 
-/// What the search keeps.
+/// The state of the search.
 pub(crate) struct Places<M: Memory> {
     shared: Box<[Placed<M, Shared<M>>]>,
     pub(super) domains: PerCpu<M, Domain<M>>,
     pub(super) masks: Box<[Masks<M>]>,
     pub(super) kept: Kept<M>,
-    /// Whether any core has several CPUs.
+    /// Whether a core has several CPUs.
     pub(super) has_siblings: bool,
 }
 
 impl<M: Memory> Places<M> {
-    /// Those of a machine, with what is `kept` of who idles there.
+    /// The state for a machine, with what is `kept` of idle CPUs.
     pub(crate) fn new(topology: &Topology, kept: Kept<M>) -> Self {
         let shared = |llc: usize| {
             let words =
@@ -126,7 +126,7 @@ impl<M: Memory> Places<M> {
         }
     }
 
-    /// What the CPUs of the LLC of `cpu` share.
+    /// Returns the words that the CPUs of the LLC of `cpu` share.
     #[track_caller]
     pub(super) fn shared_of(&self, cpu: CpuId) -> &Shared<M> {
         &self.shared[self.domains[cpu].shared.peek() as usize]

@@ -15,19 +15,19 @@ use hitm_topology::{CpuId, Topology};
 
 const BITS: usize = u64::BITS as usize;
 
-/// One CPU's scratch masks.
+/// The scratch masks of a CPU.
 pub(crate) struct Masks<M: Memory> {
-    /// The CPUs that a search has yet to look at.
+    /// The CPUs that a search has yet to examine.
     pub(crate) select: Mask<M>,
-    /// The cores that a single pass has yet to look at.
+    /// The cores that a single pass has yet to examine.
     pub(crate) balance: Mask<M>,
 }
 
-/// A mask: a bit a CPU.
+/// A mask: one bit per CPU.
 pub(crate) type Mask<M> = PlacedSlice<M, <M as Memory>::Plain<u64>>;
 
 impl<M: Memory> Masks<M> {
-    /// Empty ones, of `cpu`.
+    /// Empty masks of `cpu`.
     pub(crate) fn new(topology: &Topology, cpu: CpuId) -> Self {
         let count = topology.cpus().div_ceil(BITS);
         let fields =
@@ -65,19 +65,19 @@ impl<'a, M: Memory> Scan<'a, M> {
         Scan::begin(mask, self.left.clone())
     }
 
-    /// Takes `cpu` out.
+    /// Removes `cpu`.
     #[track_caller]
     pub(crate) fn remove(&mut self, cpu: CpuId) {
         self.left.remove(cpu);
         self.store(cpu.index() / BITS);
     }
 
-    /// Takes a core out. Linux goes over the whole mask for that; the words in which the core has
-    /// no CPU are left out here.
+    /// Removes a core. Linux goes over the whole mask; the words without a CPU of the core are left
+    /// out here.
     #[track_caller]
     pub(crate) fn remove_all(&mut self, core: &CpuSet) {
         self.left.subtract(core);
-        // No closure around the accesses: they would count here and not where this was called.
+        // No closure around the accesses: they would be charged to another place.
         for index in (0..core.words()).filter(|&index| core.word(index) != 0) {
             self.store(index);
         }
@@ -90,21 +90,21 @@ impl<'a, M: Memory> Scan<'a, M> {
         word.set(self.left.word(index));
     }
 
-    /// Whether `cpu` is in there. No access: a look at the word that gave the CPU.
+    /// Returns whether it contains `cpu`. No access: the word that gave the CPU was read before.
     pub(crate) fn contains(&self, cpu: CpuId) -> bool {
         self.left.contains(cpu)
     }
 
-    /// The first CPU at or after `from`, or else the first of all.
+    /// Returns the first CPU at or after `from`, else the first of all.
     #[track_caller]
     pub(crate) fn first_from(&self, from: CpuId) -> Option<CpuId> {
         let found = self.left.first_from(from)?;
-        // The words between are one line's, mostly: the one that decides stands for them.
+        // The words in between are mostly on one line: the last one stands for them.
         _ = self.mask[found.index() / BITS].peek();
         Some(found)
     }
 
-    /// All CPUs from `from` on and around.
+    /// Returns all CPUs, from `from` on and around.
     #[track_caller]
     pub(crate) fn all_from(&self, from: CpuId) -> impl Iterator<Item = CpuId> {
         let caller_reads = |cpu: &CpuId| _ = self.mask[cpu.index() / BITS].peek();

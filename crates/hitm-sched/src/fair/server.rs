@@ -44,7 +44,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A tick of a CPU that has fair tasks.
+    /// A tick of a CPU with fair tasks.
     pub(crate) fn tick_server(&self, rq: &RqGuard<'_, P>, now: Time) {
         let queue = self.fair_queue(rq.cpu);
         let used = Span::from_nanos(queue.period_used.get());
@@ -62,7 +62,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if passed >= PERIOD && used >= BUDGET {
             self.begin_period(rq, now);
         } else if used < BUDGET && passed + (BUDGET - used) + self.rd.config.tick >= PERIOD {
-            // The next tick would be too late.
+            // At the next tick it would be too late.
             self.serve(rq);
         }
     }

@@ -18,27 +18,27 @@ use super::words::{FairQueue, FairTask, Member, link, member};
 /// ticks a second.
 const TICK_NANOS: i64 = 4_000_000;
 
-/// What a member that arrives adds to the sum of a queue, at most, before that counts from the new
-/// average: far from 64 bits.
+/// The largest addition of an arriving member to the sum of a queue, before the sum counts from the
+/// new average: far below 64 bits.
 const LAG_MOST: i128 = 1 << 60;
 
-/// Picoseconds of a nanosecond.
+/// Picoseconds per nanosecond.
 pub(in crate::fair) const PICOS: u64 = 1_000;
 
-/// How a task is put on a queue.
+/// How a member is put on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It waits.
     Waits,
-    /// It is what the CPU runs.
+    /// The CPU runs it.
     Runs,
 }
 
-/// A queue, and where the words of each member are.
+/// A queue, and where each member keeps its words.
 pub(crate) struct Timeline<'a, M: Memory, F> {
     queue: &'a FairQueue<M>,
     words: F,
-    /// Nanoseconds of the CPU that a task gets at a time.
+    /// The slice, in nanoseconds of CPU time.
     slice: i64,
 }
 
@@ -51,13 +51,13 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         Tree::new(&self.queue.root, &self.words)
     }
 
-    /// The one that runs.
+    /// Returns the running member.
     pub(crate) fn curr(&self) -> Option<Member> {
         member(self.queue.curr.get())
     }
 
-    /// The weights of all, and the sum of their virtual runtimes less `base`, each times its
-    /// weight.
+    /// Returns the sum of all weights, and the sum of the virtual runtimes minus `base`, each times
+    /// its weight.
     fn totals(&self) -> (i64, i128) {
         let (mut load, mut sum) = (self.queue.load.get() as i64, i128::from(self.queue.sum.get()));
         if let Some(curr) = self.curr() {
@@ -69,14 +69,14 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         (load, sum)
     }
 
-    /// The average virtual runtime, by weight, rounded down. Of an empty queue, where the last one
-    /// has left it.
+    /// Returns the weighted average virtual runtime, rounded down. For an empty queue: the average
+    /// that the last member left.
     pub(crate) fn average(&self) -> i64 {
         let (load, sum) = self.totals();
         self.queue.base.get() + if load == 0 { 0 } else { sum.div_euclid(i128::from(load)) as i64 }
     }
 
-    /// Counts from the average from now on, so that what is multiplied stays small.
+    /// Counts from the average from now on, so that products stay small.
     fn rebase(&self) {
         let moved = self.average() - self.queue.base.get();
         if moved != 0 {
@@ -85,7 +85,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// What tells whether a virtual runtime is not above the average, without dividing.
+    /// Returns a test whether a virtual runtime is at most the average, without a division.
     fn eligibility(&self) -> impl Fn(i64) -> bool + use<M, F> {
         let ((load, sum), base) = (self.totals(), self.queue.base.get());
         move |vruntime| i128::from(vruntime - base) * i128::from(load) <= sum
@@ -101,7 +101,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.tree().remove(id);
     }
 
-    /// Adds `id` to what is counted of the tree, `times` times.
+    /// Adds `id` to the tree's sums, `times` times.
     fn count(&self, id: Member, times: i64) {
         let words = (self.words)(id);
         let weight = i64::from(words.weight.get()) * times;
@@ -109,8 +109,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
     }
 
-    /// Charges the running task for the time up to `now`; true when that has ended its slice. Then
-    /// the next one has begun.
+    /// Charges the running member for the time up to `now`. Returns true when its slice has ended;
+    /// the next slice has then begun.
     pub(crate) fn charge(&self, now: Time) -> bool {
         let Some(curr) = self.curr() else { return false };
         let nanos = now.as_picos().saturating_sub(self.queue.charged.get()) / PICOS;
@@ -129,23 +129,22 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         used_up
     }
 
-    /// Puts `id`, which is on no queue, on this one, as far from the average as it was from that of
-    /// the queue that it left.
+    /// Enqueues `id`, which is on no queue, as far from the average as it was on the queue that it
+    /// left.
     pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) {
         self.charge(now);
         let words = (self.words)(id);
         let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
         let mut lag = i128::from(words.lag.get());
         if load > 0 {
-            // Its own arrival moves the average towards it. Beside what weighs next to nothing that
-            // is far: no farther than can be multiplied.
+            // Its own arrival moves the average towards it. Beside members of tiny weight that is
+            // far: limited to what can be multiplied.
             let farthest = LAG_MOST / i128::from(load + weight);
             lag = (lag * i128::from(load + weight) / i128::from(load)).clamp(-farthest, farthest);
         }
         words.vruntime.set(self.average() - if load > 0 { lag as i64 } else { 0 });
         let slice = match (words.left_of_slice.get(), words.is_new.get()) {
-            // A new task begins with half a slice, so that it is heard of soon and takes little at
-            // first.
+            // A new task begins with half a slice: it runs soon, and takes little at first.
             (0, 1) => words.to_virtual(self.slice) / 2,
             (0, _) => words.to_virtual(self.slice),
             (left, _) => left,
@@ -161,23 +160,23 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.rebase();
     }
 
-    /// A task has come to a group that is queued here, or has gone from one that stays.
+    /// A task has joined a group that is queued here, or left one that stays.
     pub(crate) fn count_tasks(&self, difference: i32) {
         self.queue.nr_queued.set(self.queue.nr_queued.get().strict_add_signed(difference));
     }
 
-    /// Whether no task is queued.
+    /// Returns whether no task is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.nr_queued.get() == 0
     }
 
-    /// Whether anybody waits.
+    /// Returns whether a member waits.
     pub(crate) fn has_waiting(&self) -> bool {
         self.queue.root.get() != 0
     }
 
-    /// Changes the weight of `id`, a group that is queued. What it is owed, and what is left of its
-    /// slice, stays the same as time of the CPU.
+    /// Changes the weight of `id`, a queued group. Its lag and the rest of its slice stay the same
+    /// in CPU time.
     pub(crate) fn reweigh(&self, id: Member, weight: u32, now: Time) {
         self.charge(now);
         let (runs, tasks) = (self.curr() == Some(id), self.queue.nr_queued.get());
@@ -186,13 +185,13 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         (self.words)(id).set_weight(weight);
         self.enqueue(id, if runs { Arrival::Runs } else { Arrival::Waits }, now);
         if runs && !chosen {
-            // It is not protected by its new deadline where it was not by its old one.
+            // Its new deadline does not protect it where its old one did not.
             self.queue.chosen_deadline.set(i64::MIN);
         }
         self.queue.nr_queued.set(tasks);
     }
 
-    /// Takes `id` off the queue; it `sleeps`, or goes elsewhere in the middle of its slice.
+    /// Dequeues `id`, which `sleeps`, or else migrates in the middle of its slice.
     pub(crate) fn dequeue(&self, id: Member, sleeps: bool, now: Time) {
         self.charge(now);
         let words = (self.words)(id);
@@ -209,8 +208,8 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.rebase();
     }
 
-    /// Who should run, of all but `without`: one that runs goes on while it is eligible and its
-    /// slice is not used up.
+    /// Returns the member that should run, other than `without`. The running member continues while
+    /// it is eligible and has a rest of its slice.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
         let is_eligible = self.eligibility();
         let curr = self.curr();
@@ -225,7 +224,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
             return Some(curr);
         }
         let is_passed_over = without.is_some() && without == curr;
-        // Who is passed over may be the only one that is eligible.
+        // The skipped member may be the only eligible one.
         let first =
             self.tree().first(is_eligible).or_else(|| is_passed_over.then(|| self.tree().first(|_| true)).flatten());
         match (stays, first) {
@@ -249,7 +248,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         self.queue.chosen_deadline.set((self.words)(id).deadline.get());
     }
 
-    /// The running task waits from now on.
+    /// The running member waits from now on.
     pub(crate) fn put(&self, now: Time) {
         self.charge(now);
         if let Some(curr) = self.curr() {
@@ -258,7 +257,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// The running task lets others go first: what is left of its slice it forgoes.
+    /// The running task yields: it gives up the rest of its slice.
     pub(crate) fn let_go(&self, now: Time) {
         self.charge(now);
         if let Some(curr) = self.curr() {
@@ -267,12 +266,12 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         }
     }
 
-    /// When the running task's slice is used up, if it runs on. A look without the lock, of the CPU
-    /// that runs it.
+    /// Returns when the running member's slice ends, if it runs on. Read without the lock, by the
+    /// CPU that runs it.
     pub(crate) fn slice_ends(&self) -> Option<Time> {
         let words = (self.words)(member(self.queue.curr.peek())?);
         let left = (words.deadline.peek() - words.vruntime.peek()).max(0);
-        // A unit more, since what is charged is rounded down twice.
+        // One unit more, since the charge rounds down twice.
         let nanos = left as u64 * u64::from(words.weight.peek()) / u64::from(FINE_NICE_0_WEIGHT) + 1;
         Some(Time::from_picos(self.queue.charged.peek() + nanos * PICOS))
     }

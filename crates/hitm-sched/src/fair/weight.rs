@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-/// How much a fair task lets others have: -20 is the greediest, 19 the nicest.
+/// The nice level of a fair task: -20 gets the most, 19 the least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nice(i8);
 
 /// The weight of nice 0, by which virtual time is the CPU's: Linux's.
 pub const NICE_0_WEIGHT: u32 = 1_024;
 
-/// In queues weights have so many more bits, so that a group's, divided over many CPUs, keeps its
-/// digits: Linux's.
+/// The additional bits of weights in queues, so that a group's weight, divided over many CPUs,
+/// keeps its digits: Linux's.
 pub(crate) const FINE_BITS: u32 = 10;
 
 /// [`NICE_0_WEIGHT`] as queues have it.
 pub(crate) const FINE_NICE_0_WEIGHT: u32 = NICE_0_WEIGHT << FINE_BITS;
 
 impl Nice {
-    /// What a task has that says nothing.
+    /// The default.
     pub const DEFAULT: Self = Self(0);
 
     /// A nice level.
@@ -30,15 +30,15 @@ impl Nice {
         Self(nice)
     }
 
-    /// The number that it was made of.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> i8 {
         self.0
     }
 
-    /// The share that it stands for: 1024 x 1.25^-nice, rounded. A level is a quarter more than the
-    /// next: so two tasks one level apart get 55.6 % and 44.4 %. The original has a table that is
-    /// at most 1.5 % from this.
+    /// Returns the weight: 1024 x 1.25^-nice, rounded. A level has a quarter more than the next
+    /// one, so two tasks one level apart get 55.6 % and 44.4 %. The original has a table that
+    /// differs by at most 1.5 %.
     #[must_use]
     pub const fn weight(self) -> u32 {
         let (quarters, steps) = (self.0 as i32, self.0.unsigned_abs() as u32);

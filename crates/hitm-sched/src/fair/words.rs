@@ -1,9 +1,9 @@
-//! What the fair class keeps in shared memory: of a queue, and of a task. A [group](super::group)
-//! has both on each CPU.
+//! The fair class's words in shared memory: of a queue, and of a task. A [group](super::group) has
+//! both on each CPU.
 //!
-//! **Layout.** A task's words stand apart from [`Task`](crate::task::Task), on two lines of their
-//! own that are made when it first is a fair task, so a real-time task is as large as ever. A
-//! queue's are one line, beside the run queue.
+//! **Layout.** A task's words are apart from [`Task`](crate::task::Task), on two lines that are
+//! made when it first is a fair task, so a real-time task stays as small as before. A queue's words
+//! are one line beside the run queue.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -15,44 +15,45 @@ use super::weight::{FINE_NICE_0_WEIGHT, Nice};
 use crate::task::{TASKS_MAX, TaskId};
 
 described! {
-    /// A task's part of the fair class, or a group's on a CPU.
+    /// The fair part of a task, or of a group on a CPU.
     pub struct FairTask<M: Memory> as "fair_task" {
-        /// The subtree of those with earlier deadlines: a [`Member`], counted from 1; 0 for none.
-        /// Under the queue's lock, as all here.
+        /// The subtree of earlier deadlines: a [`Member`], counted from 1; 0 for none. Under the
+        /// queue's lock, as all words here.
         pub(crate) left: M::Plain<u64>,
-        /// The subtree of those with later deadlines.
+        /// The subtree of later deadlines.
         pub(crate) right: M::Plain<u64>,
-        /// The longest way down from here, in members; 0 while it is in no tree.
+        /// The longest way down from here, in members; 0 outside a tree.
         pub(crate) height: M::Plain<u32>,
-        /// Its share, with [ten more bits](super::weight::FINE_BITS).
+        /// Its weight, with [ten more bits](super::weight::FINE_BITS).
         pub(crate) weight: M::Plain<u32>,
-        /// The least virtual runtime of the subtree that begins here.
+        /// The least virtual runtime of its subtree.
         pub(crate) least_vruntime: M::Plain<i64>,
-        /// Its virtual deadline, nanoseconds of virtual time, like all times here.
+        /// Its virtual deadline, in nanoseconds of virtual time, as all times here.
         pub(crate) deadline: M::Plain<i64>,
         /// Its virtual runtime.
         pub(crate) vruntime: M::Plain<i64>,
         other_line: LineStart,
-        /// How far it was behind the average when it left its queue.
+        /// Its distance behind the average when it left its queue.
         pub(crate) lag: M::Plain<i64>,
-        /// How far its deadline was then, if it left in the middle of its slice; 0 for a new slice.
+        /// The distance of its deadline then, if it left in the middle of its slice; 0 for a new
+        /// slice.
         pub(crate) left_of_slice: M::Plain<i64>,
         /// Its nice level.
         pub(crate) nice: M::Plain<i32>,
         /// 1 until it is queued for the first time.
         pub(crate) is_new: M::Plain<u32>,
-        /// Where its partners were woken last, a CPU counted from 1; 0 for nowhere. Without a lock.
+        /// The CPU where its partners were last woken, counted from 1; 0 for none. Without a lock.
         pub(crate) recent_cpu: M::Plain<u32>,
-        /// Its group, counted from 1; 0 for none. Not written before there are groups.
+        /// Its group, counted from 1; 0 for none. Not written before groups exist.
         pub(crate) group: M::Plain<u32>,
-        /// Until when its load is summed up, nanoseconds; 0 while it is not counted in its group's.
-        /// Not written before there are groups, as what follows.
+        /// The time of its load, in nanoseconds; 0 while its group does not count it. Not written
+        /// before groups exist, as the words after it.
         pub(crate) load_updated: M::Plain<u64>,
         /// How long it was queued recently.
         pub(crate) load_value: M::Plain<u64>,
-        /// Its weight, as long, when it was last counted nowhere: Linux's `load_avg`.
+        /// Its weight over that time, when it was last counted nowhere: Linux's `load_avg`.
         pub(crate) load_average: M::Plain<u64>,
-        /// How much of the period under way has passed, units.
+        /// The part of the present period that has passed, in units.
         pub(crate) load_passed: M::Plain<u32>,
     }
 }
@@ -60,32 +61,31 @@ described! {
 described! {
     /// A CPU's fair tasks.
     pub struct FairQueue<M: Memory> as "fair_rq" {
-        /// The tree of those that wait: the [`Member`] at its root, counted from 1; 0 for none.
+        /// The root of the tree of waiting members: a [`Member`], counted from 1; 0 for none.
         pub(crate) root: M::Plain<u64>,
-        /// The one that runs, which is not in the tree, counted from 1; 0 for none.
+        /// The running member, which is not in the tree, counted from 1; 0 for none.
         pub(crate) curr: M::Plain<u64>,
-        /// The weights of those in the tree.
+        /// The weight of the tree's members.
         pub(crate) load: M::Plain<u64>,
-        /// The virtual runtime from which `sum` counts: about the average.
+        /// The virtual runtime from which `sum` counts: close to the average.
         pub(crate) base: M::Plain<i64>,
-        /// Of those in the tree, each one's virtual runtime less `base`, times its weight.
+        /// The sum over the tree's members: virtual runtime minus `base`, times weight.
         pub(crate) sum: M::Plain<i64>,
-        /// Until when the one that runs was charged, picoseconds.
+        /// The time up to which the running member is charged, in picoseconds.
         pub(crate) charged: M::Plain<u64>,
-        /// The deadline with which it was chosen: while it has that, it is not preempted by a
-        /// waking task.
+        /// The deadline with which the running member was picked. While it has that deadline, a
+        /// waking task does not preempt it.
         pub(crate) chosen_deadline: M::Plain<i64>,
-        /// How many tasks there are, in groups too, the running one included. Peeked at by who
-        /// balances.
+        /// The number of tasks, in groups too, with the running one. Peeked at by balance.
         pub(crate) nr_queued: M::Plain<u32>,
-        /// 1 while they go before real-time tasks. Peeked at by who looks for a place.
+        /// 1 while fair tasks go before real-time tasks. Peeked at by searches for a CPU.
         pub(crate) served: M::Plain<u32>,
         server_line: LineStart,
-        /// When the server's present period began, picoseconds.
+        /// The start of the server's present period, in picoseconds.
         pub(crate) period_start: M::Plain<u64>,
-        /// What the fair tasks have had of it, nanoseconds.
+        /// The time that fair tasks have had in it, in nanoseconds.
         pub(crate) period_used: M::Plain<u64>,
-        /// When each domain is balanced next, smallest first, picoseconds.
+        /// The next balance of each domain, smallest domain first, in picoseconds.
         pub(crate) next_balance: [M::Plain<u64>; 4] = words,
     }
 }
@@ -95,11 +95,11 @@ const _: () =
     assert!(size_of::<FairTask<Native>>() == 2 * LINE, "the load of a task that is in no group takes no room");
 const _: () = assert!(offset_of!(FairQueue<Native>, server_line) == LINE, "what a pick reads of a queue is one line");
 
-/// What is queued: a task, or a group on the CPU of the queue. Tasks come before groups.
+/// A queued member: a task, or a group on the CPU of the queue. Tasks come before groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member(pub(super) u32);
 
-/// What a [`Member`] is.
+/// The kinds of [`Member`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A task.
@@ -108,7 +108,7 @@ pub enum Kind {
     Group(GroupId),
 }
 
-/// Set of members that are groups.
+/// The bit of members that are groups.
 const GROUP: u32 = 1 << 31;
 
 const _: () = assert!(TASKS_MAX <= GROUP as usize, "a bit tells groups from tasks");
@@ -126,13 +126,13 @@ impl Member {
         Self(id.0 | GROUP)
     }
 
-    /// What it is.
+    /// Returns the kind.
     #[must_use]
     pub const fn kind(self) -> Kind {
         if self.0 & GROUP == 0 { Kind::Task(TaskId(self.0)) } else { Kind::Group(GroupId(self.0 & !GROUP)) }
     }
 
-    /// The group, if it is one.
+    /// Returns the group, if it is one.
     pub(crate) const fn as_group(self) -> Option<GroupId> {
         match self.kind() {
             Kind::Task(_) => None,
@@ -150,17 +150,17 @@ impl fmt::Display for Member {
     }
 }
 
-/// A member as a link.
+/// Returns the link of a member.
 pub(crate) fn link(member: Option<Member>) -> u64 {
     member.map_or(0, |member| u64::from(member.0) + 1)
 }
 
-/// The member of a link.
+/// Returns the member of a link.
 pub(crate) fn member(link: u64) -> Option<Member> {
     link.checked_sub(1).map(|member| Member(member as u32))
 }
 
-/// The longest time that is charged at once, nanoseconds: more than two hours.
+/// The longest time that is charged at once, in nanoseconds: more than two hours.
 const SPAN_MAX: i64 = i64::MAX / FINE_NICE_0_WEIGHT as i64;
 
 impl<M: Memory> FairTask<M> {
@@ -172,7 +172,7 @@ impl<M: Memory> FairTask<M> {
         }
     }
 
-    /// A group's part on a CPU, in the group `above`.
+    /// The words of a group on a CPU, in the group `above`.
     pub(crate) fn of_group(weight: u32, above: Option<GroupId>) -> Self {
         Self {
             left: M::Plain::new(0),
@@ -196,7 +196,7 @@ impl<M: Memory> FairTask<M> {
         }
     }
 
-    /// As new: another task has the number.
+    /// Starts again: another task has the number.
     pub(crate) fn begin(&self, nice: Nice) {
         self.weight.set(nice.fine_weight());
         self.nice.set(i32::from(nice.get()));
@@ -205,14 +205,13 @@ impl<M: Memory> FairTask<M> {
         self.is_new.set(1);
     }
 
-    /// It counts in a group from now on, with the average of who was always queued.
+    /// Counts the task in a group from now on, with the average of a task that was always queued.
     pub(crate) fn begin_load(&self, average: u64) {
         self.load_updated.set(0);
         self.load_average.set(average);
     }
 
-    /// Changes the nice level of a task that is on no queue. What it is owed, as time of the CPU,
-    /// stays the same.
+    /// Changes the nice level of a task that is on no queue. Its lag stays the same in CPU time.
     pub(crate) fn set_nice(&self, nice: Nice) {
         let (old, new) = (self.weight.get(), nice.fine_weight());
         if old == new {
@@ -223,7 +222,7 @@ impl<M: Memory> FairTask<M> {
         self.rescale(old, new);
     }
 
-    /// As `set_nice`, of a group.
+    /// As `set_nice`, for a group.
     pub(crate) fn set_weight(&self, new: u32) {
         let old = self.weight.get();
         self.weight.set(new);
@@ -236,7 +235,7 @@ impl<M: Memory> FairTask<M> {
         }
     }
 
-    /// `span`, of the CPU's time, as virtual time of this task.
+    /// Returns `span`, in CPU time, as virtual time of this task.
     pub(crate) fn to_virtual(&self, span: i64) -> i64 {
         span.min(SPAN_MAX) * i64::from(FINE_NICE_0_WEIGHT) / i64::from(self.weight.get())
     }

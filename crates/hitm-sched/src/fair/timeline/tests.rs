@@ -8,10 +8,10 @@ use super::super::tree::broken;
 use super::super::weight::Nice;
 use super::*;
 
-/// Of a machine with eight CPUs or more.
+/// The slice of a machine with eight CPUs or more.
 const SLICE: i64 = 2_800_000;
 
-/// The bits of a number, well mixed: enough of a source of chance here.
+/// Mixes the bits of a number: random enough for a test.
 struct Chance(u64);
 
 impl Chance {
@@ -27,7 +27,7 @@ impl Chance {
     }
 }
 
-/// A queue of up to so many tasks, and the time.
+/// A queue of several tasks, and the time.
 struct Bench {
     queue: FairQueue<Native>,
     tasks: Vec<FairTask<Native>>,
@@ -48,7 +48,7 @@ impl Bench {
         self.line().tree().collect().into_iter().chain(self.line().curr()).collect()
     }
 
-    /// Switches to who is next.
+    /// Switches to the next task.
     fn switch(&self) {
         let line = self.line();
         let next = line.pick(None);
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// The lag of each, times its weight, added up; and the weights.
+    /// Returns the sum of the lags, each times its weight, and the weights.
     fn lags(&self) -> (i128, i128) {
         let average = self.line().average();
         let lag = |id: Member| {
@@ -72,7 +72,7 @@ impl Bench {
         (queued.iter().copied().map(lag).sum(), queued.into_iter().map(weight).sum())
     }
 
-    /// Who should run, by looking at all.
+    /// Returns the task that should run, by a search of all tasks.
     fn model_pick(&self) -> Option<Member> {
         let line = self.line();
         let (load, sum) = self.queued().into_iter().fold((0_i128, 0_i128), |(load, sum), id| {
@@ -94,8 +94,8 @@ impl Bench {
     }
 }
 
-/// Random members that come and go, weighed by `weigh`, on a queue that is looked at every `apart`
-/// nanoseconds at most.
+/// Checks random members that come and go, with weights of `weigh`, on a queue that is charged at
+/// least every `apart` nanoseconds.
 fn check_picks(weigh: fn(&mut Chance) -> u32, apart: u64) {
     for seed in 0..30 {
         let mut chance = Chance(seed);
@@ -140,8 +140,8 @@ fn picks_are_those_of_a_list() {
     check_picks(|chance| Nice::new(chance.below(40) as i8 - 20).fine_weight(), 4_000_000);
 }
 
-/// Runs tasks of these nice levels, all of which always want to run, and ends slices when they end.
-/// What each has had of `millis`, and the longest that one waited.
+/// Runs tasks of these nice levels, which always want to run, to the ends of their slices. Returns
+/// the time of each within `millis`, and the longest wait of each.
 fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
     let mut bench = Bench::new(nices.iter().copied());
     for id in 0..nices.len() {
@@ -159,7 +159,7 @@ fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
         since[curr] = until.as_picos();
         bench.now = until;
         bench.line().charge(bench.now);
-        // At every instant at which a slice ends each is within a slice of its share.
+        // Whenever a slice ends, each task is within a slice of its share.
         for (id, &had) in got.iter().enumerate() {
             let due = bench.now.as_picos() as u128 * u128::from(Nice::new(nices[id]).weight()) / u128::from(weights);
             let off = had.abs_diff(due as u64);
@@ -211,7 +211,7 @@ fn a_sleep_earns_nothing_and_costs_nothing() {
     assert_eq!(bench.line().curr(), Some(one));
     bench.now += Span::from_micros(1_000);
     bench.line().dequeue(one, true, bench.now);
-    // It has had 1 ms, half of which was the other's.
+    // It has had 1 ms, half of which was the other task's.
     assert_eq!(bench.tasks[0].lag.get(), -500_000);
     bench.switch();
     bench.now += Span::from_micros(500_000);

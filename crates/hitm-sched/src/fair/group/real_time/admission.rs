@@ -18,24 +18,24 @@ use crate::fair::group::quota::{QuotaRefused, RealTimeQuota};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
-/// A part of a CPU, in thousandths.
+/// Returns a part of a CPU in thousandths.
 fn thousandths(part: u64) -> u64 {
     (part * 1_000 + RealTimeQuota::WHOLE / 2) / RealTimeQuota::WHOLE
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// What part of a CPU the real-time tasks of `id` may run, if they have a limit.
+    /// Returns the part of a CPU that the real-time tasks of `id` may use, if they have a limit.
     pub(super) fn share_of(&self, id: GroupId) -> Option<u64> {
         self.real_time_limit_of(id)?.share()
     }
 
-    /// The next group above `id` that has a limit, or is `own`.
+    /// Returns the next group above `id` that has a limit, or is `own`.
     fn limited_above(&self, id: GroupId, own: GroupId) -> Option<GroupId> {
         let above = |&id: &GroupId| self.group(id).parent();
         std::iter::successors(above(&id), above).find(|&above| above == own || self.share_of(above).is_some())
     }
 
-    /// Whether `id` may have that limit.
+    /// Checks whether `id` may have this limit.
     pub(super) fn admit(&self, id: GroupId, quota: RealTimeQuota) -> Result<(), QuotaRefused> {
         let wanted = RealTimeQuota::part(quota.runtime().as_picos(), quota.period().as_picos());
         let above = self.limited_above(id, id);

@@ -1,5 +1,4 @@
-//! What must hold of groups' limits for real-time tasks when nothing is in flight, checked on plain
-//! data.
+//! The invariants of real-time limits of groups when nothing is in flight, checked on plain data.
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
@@ -18,28 +17,28 @@ pub struct RealTimeQueueSnapshot {
     pub cpu: CpuId,
     /// Whether it takes part.
     pub online: bool,
-    /// What may be run in a period, nanoseconds; 0 while there is no limit.
+    /// The runtime per period, in nanoseconds; 0 while there is no limit.
     pub runtime: u64,
-    /// What was run and is not taken off yet.
+    /// The used time that is not subtracted yet.
     pub used: u64,
     /// When the period ends.
     pub ends: Time,
     /// Whether it is throttled.
     pub throttled: bool,
-    /// Whether it is among the CPUs where searches know that it is.
+    /// Whether it is in the set of CPUs that searches read.
     pub marked: bool,
-    /// Whether the CPU looks after it.
+    /// Whether the CPU watches it.
     pub watched: bool,
     /// When that CPU looks next.
     pub due: Time,
 }
 
-/// A group's limit for real-time tasks, or what is left of one.
+/// A group's limit for real-time tasks, or what remains of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealTimeSnapshot {
-    /// The part of a CPU that they may run, of a 2^20th each; none while there is no limit.
+    /// Its part of a CPU, in units of 2^-20; `None` while there is no limit.
     pub share: Option<u64>,
-    /// Where it was used.
+    /// The CPUs where it was used.
     pub on: Vec<RealTimeQueueSnapshot>,
 }
 
@@ -88,13 +87,13 @@ impl GroupSnapshot {
         self.real_time.as_ref()?.share
     }
 
-    /// Whether its real-time tasks are held on `cpu`.
+    /// Returns whether its real-time tasks are held on `cpu`.
     fn holds_on(&self, cpu: CpuId) -> bool {
         self.real_time.as_ref().is_some_and(|limit| limit.on.iter().any(|on| on.cpu == cpu && on.throttled))
     }
 }
 
-/// The groups from `from` up.
+/// Returns the groups from `from` upwards.
 fn upward(groups: &[GroupSnapshot], from: Option<GroupId>) -> impl Iterator<Item = &GroupSnapshot> {
     let find = |id: GroupId| groups.iter().find(|group| group.id == id);
     std::iter::successors(from.and_then(find), move |group| group.parent.and_then(find))
@@ -106,7 +105,7 @@ pub(crate) fn holder_of(groups: &[GroupSnapshot], cpu: CpuId, group: Option<Grou
     upward(groups, group).find(|group| group.holds_on(cpu)).map(|group| group.id)
 }
 
-/// Tells of groups whose limits do not fit into those around them.
+/// Reports the groups whose limits do not fit into those around them.
 pub(crate) fn check_shares(groups: &[GroupSnapshot], fail: &mut dyn FnMut(String)) {
     let of = |above: Option<GroupId>| -> u64 {
         let limited = groups.iter().filter(|group| group.real_time_share().is_some());

@@ -94,7 +94,7 @@ use crate::task::TaskId;
 described! {
     /// A CPU that runs real-time tasks of groups.
     pub(crate) struct RealTimeClock<M: Memory> as "group_rt_clock" {
-        /// Until when what it runs is charged, nanoseconds. Peeked at by the CPU.
+        /// The time up to which the running task is charged, in nanoseconds. Peeked at by the CPU.
         charged: M::Plain<u64>,
     }
 }
@@ -113,22 +113,22 @@ impl<M: hitm_memory::Memory> std::fmt::Debug for RealTimeClock<M> {
 }
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Whether any group ever had a limit for real-time tasks.
+    /// Returns whether a group ever had a limit for real-time tasks.
     pub(crate) fn has_real_time_limits(&self) -> bool {
         self.limits().is_some_and(|limits| limits.clocks.get().is_some())
     }
 
-    /// Such a limit of `id`, if it ever had one.
+    /// Returns that limit of `id`, if it ever had one.
     pub(super) fn real_time_limit_of(&self, id: GroupId) -> Option<&RealTimeLimit<P>> {
         self.limit_of(id)?.real_time.get()
     }
 
-    /// The queue of `id` on the CPU of `rq`, if it has a limit.
+    /// Returns the queue of `id` on the CPU of `rq`, if it has a limit.
     fn real_time_queue(&self, rq: &RqGuard<'_, P>, id: GroupId, now: u64) -> Option<&RealTimeQueue<P>> {
         self.real_time_limit_of(id)?.limited_on(&self.topology, id.0 as usize, rq.cpu, now)
     }
 
-    /// The groups around a task, the nearest first, as `cpu` has them.
+    /// Returns the groups around a task, the nearest first, as `cpu` has them.
     fn groups_around(&self, cpu: CpuId, id: TaskId) -> impl Iterator<Item = GroupId> {
         std::iter::successors(self.group_hint(id), move |&own| self.above_on(own, cpu))
     }
@@ -137,10 +137,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.real_time_limit_of(id).and_then(|limit| limit.on(cpu)).is_some_and(RealTimeQueue::is_throttled)
     }
 
-    // ---- who is held ----
+    // ---- held tasks ----
 
-    /// The group whose list holds `id` on `cpu`, whose lock the caller holds, or would if it were
-    /// queued there.
+    /// Returns the group that holds `id` on `cpu`, or would hold it if it were queued there. The
+    /// caller holds the CPU's lock.
     pub(crate) fn holder(&self, cpu: CpuId, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() {
             return None;
@@ -152,7 +152,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.groups_around(cpu, id).find(|&own| self.is_throttled_real_time(cpu, own))
     }
 
-    /// Whether `id`, whose queue's lock the caller holds, is a real-time task that is held.
+    /// Returns whether `id`, whose queue's lock the caller holds, is a held real-time task.
     pub(crate) fn is_held_real_time(&self, id: TaskId) -> bool {
         if !self.has_real_time_limits() {
             return false;
@@ -161,7 +161,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         task.prio().is_real_time() && task.on_rq.get() != 0 && task.on_list.get() == 0
     }
 
-    /// The CPUs where `id` would be held, if there may be any: a hint.
+    /// Returns the CPUs where `id` would be held, if there may be any: a hint.
     pub(crate) fn where_held(&self, id: TaskId) -> Option<CpuSet> {
         if !self.has_real_time_limits() || self.tasks.get(id).is_lent() {
             return None;
@@ -169,8 +169,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let around = self.groups_around(self.tasks.get(id).cpu(), id);
         let mut limits = around.filter_map(|own| self.real_time_limit_of(own)).peekable();
         limits.peek()?;
-        // SeqCst: between the announcement that the task waits and the look at who is throttled.
-        // Pairs with the fence in `balance_after_refill`: one of the two sees the other.
+        // SeqCst: between the advertisement of the task and the look at the throttled CPUs. Pairs
+        // with the fence in `balance_after_refill`: one of the two sees the other.
         P::fence(Ordering::SeqCst);
         let mut held = CpuSet::new();
         for cpus in limits.map(RealTimeLimit::throttled_on) {
@@ -179,7 +179,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         Some(held)
     }
 
-    /// The tasks of the list of `queue`.
+    /// Returns the tasks on the list of `queue`.
     fn held_by<'a>(&'a self, queue: &'a RealTimeQueue<P>) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
         List::new(&queue.held, |id| &self.tasks.get(id).run_list)
     }
@@ -189,7 +189,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.held_by(queue.expect("a group that is throttled there"))
     }
 
-    /// `id`, which is on no list, is held by `holder`.
+    /// `holder` holds `id`, which is on no list.
     pub(crate) fn hold(&self, rq: &RqGuard<'_, P>, id: TaskId, holder: GroupId) {
         self.list_of(rq.cpu, holder).push_back(id);
         self.tasks.get(id).on_rq.set(1);
@@ -215,9 +215,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         held
     }
 
-    // ---- what is used ----
+    // ---- used time ----
 
-    /// What the CPU of `rq` runs, if it has a real-time priority, is charged.
+    /// Charges the running task of the CPU of `rq`, if it has a real-time priority.
     pub(crate) fn charge_real_time(&self, rq: &RqGuard<'_, P>) {
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return };
         let (clock, now) = (&clocks[rq.cpu], nanos(P::now()));
@@ -231,8 +231,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// The topmost of the groups around `id` that has used up its runtime on the CPU of `rq`, if
-    /// that is to hold the task.
+    /// Returns the topmost of the groups around `id` that has used up its runtime on the CPU of
+    /// `rq`, if the task must be held.
     pub(crate) fn used_up_real_time(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() || rq.online.get() == 0 || self.tasks.get(id).is_lent() {
             return None;
@@ -261,13 +261,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Whether `cpu` runs a real-time task of a group with a limit: a hint.
+    /// Returns whether `cpu` runs a real-time task of a limited group: a hint.
     fn runs_limited(&self, cpu: CpuId) -> bool {
         let curr = self.rqs[cpu].curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
         curr.is_some_and(|curr| self.groups_around(cpu, curr).any(|own| self.real_time_limit_of(own).is_some()))
     }
 
-    /// When what the calling CPU runs has used up the runtime of a group. A look without the lock.
+    /// Returns when the running task of the calling CPU will have used up the runtime of a group.
+    /// Read without the lock.
     pub(crate) fn real_time_ends(&self) -> Time {
         let here = P::current_cpu();
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return Time::NEVER };
@@ -279,8 +280,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- throttle, unthrottle ----
 
-    /// No real-time task of `id`, which has used up its runtime, runs on the CPU of `rq` from now
-    /// on but by a priority that it is lent.
+    /// Throttles `id`, which has used up its runtime, on the CPU of `rq`: from now on its real-time
+    /// tasks run there only with a lent priority.
     pub(crate) fn throttle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let limit = self.real_time_limit_of(id).expect("it has used it up");
         let queue = limit.on(rq.cpu).expect("it has used it up");
@@ -293,11 +294,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 self.hold(rq, task, holder);
             }
         }
-        // As one that has left a task: others may have something more urgent than what is left.
+        // As on a CPU that has left a task: other CPUs may have more urgent work than what is left
+        // here.
         rq.request_balance(BALANCE_PULL);
     }
 
-    /// The queue of `id` on the CPU of `rq`, which is throttled, is not any longer.
+    /// Ends the throttle of the queue of `id` on the CPU of `rq`.
     pub(super) fn unthrottle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let limit = self.real_time_limit_of(id).expect("it is throttled");
         let queue = limit.on(rq.cpu).expect("it is throttled");
@@ -317,8 +319,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A queue of the CPU of `rq` was unthrottled: what waits there may have a place elsewhere, and
-    /// what waits elsewhere may go there.
+    /// A queue of the CPU of `rq` was unthrottled: its waiting tasks may run elsewhere, and tasks
+    /// that wait elsewhere may run here.
     fn balance_after_refill(&self, rq: &mut RqGuard<'_, P>) {
         // SeqCst: between the set of throttled CPUs and the look at advertised tasks. Pairs with
         // the fence in `where_held`.
@@ -327,7 +329,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.run_balance(rq);
     }
 
-    /// The CPU of `rq` no longer throttles what has something left, of these groups.
+    /// Refills these groups on the CPU of `rq`, and ends the throttle of those with runtime.
     pub(super) fn refill_real_time(&self, rq: &mut RqGuard<'_, P>, groups: &[GroupId]) {
         if !self.has_real_time_limits() {
             return;
@@ -348,14 +350,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// When the period of `id` on `cpu` ends, if it is throttled there.
+    /// Returns the end of the period of `id` on `cpu`, if it is throttled there.
     pub(super) fn throttled_until(&self, cpu: CpuId, id: GroupId) -> Option<u64> {
         let queue = self.real_time_limit_of(id)?.on(cpu)?;
         queue.is_throttled().then(|| queue.ends())
     }
 
-    /// The queue of `id` on the CPU of `rq`, which is offline, is not throttled any longer, if it
-    /// is.
+    /// Ends the throttle of the queue of `id`, if there is one, on the CPU of `rq`, which is
+    /// offline.
     pub(super) fn unthrottle_offline(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         if self.is_throttled_real_time(rq.cpu, id) {
             self.unthrottle_real_time(rq, id);
@@ -392,7 +394,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 self.balance_after_refill(&mut rq);
             }
             if self.runs_limited(cpu) {
-                // Its CPU need not tick so far, or as soon.
+                // The CPU no longer has to tick, or has to tick later.
                 P::interrupt(cpu, Interrupts::CONTROL);
             }
         }
@@ -409,7 +411,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// What its limit has done to the real-time tasks of `id`.
+    /// Returns what its limit has done to the real-time tasks of `id`.
     pub(crate) fn real_time_throttling_of(&self, id: GroupId) -> GroupThrottling {
         let mut sum = GroupThrottling::default();
         let Some(limit) = self.real_time_limit_of(id) else { return sum };
