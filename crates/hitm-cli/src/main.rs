@@ -42,7 +42,7 @@ struct Hitm {
 
 const EXAMPLES: &str = "\
 Examples:
-  hitm run ffmpeg                          a published experiment, simulated on 480 CPUs
+  hitm run ffmpeg                          a published experiment, on 480 CPUs
   hitm run ffmpeg --host native            the same workload on this machine
   hitm run probe mask --scope llc          the cost of a bitmap split by LLC
   hitm layout root_domain --mitigation all

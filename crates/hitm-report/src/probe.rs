@@ -153,7 +153,7 @@ fn answers(groups: &[Group<'_>]) -> String {
         };
         let equal = if best.len() > 1 { ", equal within the interval" } else { "" };
         text.push_str(&format!(
-            "\nbest on {place}: {}{equal}, {} ns an operation; times as much: {}",
+            "\nbest on {place}: {}{equal}, {} ns per operation; others, times as much: {}",
             names(&best),
             nanos(first.metric.value),
             others.join(", ")
@@ -245,8 +245,8 @@ mod tests {
             llc          2    10.0       -       0.500       0.500       10.0    1.0       1.000             0.25
             core         2    11.5       -       0.500       0.500       11.5    1.0       1.000             0.25
 
-            best on m, local-first: llc and core, equal within the interval, 10.0 ns an operation; times as much: machine 5.00, core 1.15
-            best on m, fifo: llc and core, equal within the interval, 10.0 ns an operation; times as much: machine 5.00, core 1.15
+            best on m, local-first: llc and core, equal within the interval, 10.0 ns per operation; others, times as much: machine 5.00, core 1.15
+            best on m, fifo: llc and core, equal within the interval, 10.0 ns per operation; others, times as much: machine 5.00, core 1.15
             on m whatever the policy: llc and core
         "#]].assert_eq(&text(one.concat()));
         let flips = vec![
@@ -260,8 +260,8 @@ mod tests {
         expect![[r#"
             [
                 "undetermined on m: the policies do not agree, and which one a machine has is not known",
-                "best on m, fifo: machine, 10.0 ns an operation; times as much: llc 2.00",
-                "best on m, local-first: llc, 10.0 ns an operation; times as much: machine 5.00",
+                "best on m, fifo: machine, 10.0 ns per operation; others, times as much: llc 2.00",
+                "best on m, local-first: llc, 10.0 ns per operation; others, times as much: machine 5.00",
             ]
         "#]]
         .assert_debug_eq(&answer);

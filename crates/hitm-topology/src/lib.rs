@@ -40,9 +40,9 @@ mod draft;
 mod grow;
 mod restrict;
 
-mod cpu_set;
 mod error;
 mod file;
+mod index_set;
 mod limits;
 
 pub use error::Error;

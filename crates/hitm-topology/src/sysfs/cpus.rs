@@ -4,15 +4,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::dump::Dump;
-use crate::cpu_set::CpuSet;
 use crate::draft::DraftCpu;
 use crate::error::{Error, quote};
+use crate::index_set::IndexSet;
 use crate::limits::MAX_CPUS;
 
 /// Returns every used CPU with its package, core and LLC; nodes are still 0.
 ///
 /// Sets of siblings are compared over the online CPUs, used or not.
-pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Vec<DraftCpu>, Error> {
+pub(super) fn read(dump: &Dump<'_>, used: &IndexSet, online: &IndexSet) -> Result<Vec<DraftCpu>, Error> {
     if used.len() > MAX_CPUS {
         return dump.fail("cpu/online", format!("{} CPUs are more than {MAX_CPUS}", used.len()));
     }
@@ -64,7 +64,7 @@ impl Keys {
 #[derive(Default)]
 struct Agreement {
     /// The sets by their lowest CPU. The sets are disjoint.
-    sets: BTreeMap<u32, CpuSet>,
+    sets: BTreeMap<u32, IndexSet>,
     /// The lowest CPU of the set, by member.
     lowest: BTreeMap<u32, u32>,
 }
@@ -75,8 +75,8 @@ impl Agreement {
         &mut self,
         dump: &Dump<'_>,
         cpu: u32,
-        said: Option<(String, CpuSet)>,
-        online: &CpuSet,
+        said: Option<(String, IndexSet)>,
+        online: &IndexSet,
     ) -> Result<Option<u32>, Error> {
         let Some((file, set)) = said else { return Ok(None) };
         let set = set.intersection(online);
@@ -98,7 +98,7 @@ impl Agreement {
 }
 
 /// Returns the package of every CPU, under any number; `None` when no CPU has one.
-fn packages(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Option<BTreeMap<u32, u32>>, Error> {
+fn packages(dump: &Dump<'_>, used: &IndexSet, online: &IndexSet) -> Result<Option<BTreeMap<u32, u32>>, Error> {
     let mut sets = Agreement::default();
     let mut known = BTreeMap::new();
     let mut without = None;
@@ -117,7 +117,7 @@ fn packages(dump: &Dump<'_>, used: &CpuSet, online: &CpuSet) -> Result<Option<BT
 }
 
 /// Returns the lowest CPU of the package, else the package's id.
-fn package(dump: &Dump<'_>, cpu: u32, sets: &mut Agreement, online: &CpuSet) -> Result<Option<u32>, Error> {
+fn package(dump: &Dump<'_>, cpu: u32, sets: &mut Agreement, online: &IndexSet) -> Result<Option<u32>, Error> {
     let topology = format!("cpu/cpu{cpu}/topology");
     let files = ["package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings"];
     match sets.part(dump, cpu, dump.first_set(&topology, &files)?, online)? {
@@ -126,7 +126,7 @@ fn package(dump: &Dump<'_>, cpu: u32, sets: &mut Agreement, online: &CpuSet) -> 
     }
 }
 
-fn siblings(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error> {
+fn siblings(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, IndexSet)>, Error> {
     let files = ["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"];
     dump.first_set(&format!("cpu/cpu{cpu}/topology"), &files)
 }
@@ -138,7 +138,7 @@ fn core_id(dump: &Dump<'_>, cpu: u32) -> Result<Option<(u32, u32)>, Error> {
 }
 
 /// Returns the CPUs that share the L3 of a CPU, else its highest data or unified cache.
-fn last_level_cache(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, CpuSet)>, Error> {
+fn last_level_cache(dump: &Dump<'_>, cpu: u32) -> Result<Option<(String, IndexSet)>, Error> {
     let mut caches: Vec<(u32, String)> = Vec::new();
     for index in dump.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {
         let cache = format!("cpu/cpu{cpu}/cache/index{index}");

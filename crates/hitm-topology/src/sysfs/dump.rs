@@ -6,10 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{cpuinfo, cpus, nodes};
-use crate::cpu_set::CpuSet;
 use crate::draft::Draft;
 use crate::error::{Error, Place, one_line, quote};
 use crate::file::{Content, describe, name_of, read_text};
+use crate::index_set::IndexSet;
 use crate::limits::{MAX_OS_INDEX, MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
@@ -52,7 +52,7 @@ pub(super) struct Dump<'a> {
     pub(super) system: PathBuf,
     pub(super) cpuinfo: PathBuf,
     /// The CPUs that may be used; `None` for all.
-    pub(super) allowed: Option<CpuSet>,
+    pub(super) allowed: Option<IndexSet>,
     /// The number of bytes that may still be read.
     pub(super) budget: Cell<usize>,
 }
@@ -98,8 +98,8 @@ impl Dump<'_> {
     }
 
     /// Kernels before 2.6.26 have no list of the CPUs that are online, and a dump may lack it.
-    fn online_one_by_one(&self, existing: &BTreeSet<u32>) -> Result<CpuSet, Error> {
-        let mut online = CpuSet::default();
+    fn online_one_by_one(&self, existing: &BTreeSet<u32>) -> Result<IndexSet, Error> {
+        let mut online = IndexSet::default();
         for &cpu in existing {
             if self.text(&format!("cpu/cpu{cpu}/online"))?.is_none_or(|text| text.trim_ascii() != "0") {
                 online.insert(cpu);
@@ -157,20 +157,20 @@ impl Dump<'_> {
     }
 
     /// Returns the set that a file lists, as in `0-3,8`.
-    pub(super) fn list(&self, file: &str) -> Result<Option<CpuSet>, Error> {
+    pub(super) fn list(&self, file: &str) -> Result<Option<IndexSet>, Error> {
         let text = self.text(file)?;
-        text.map(|text| CpuSet::from_list(&text).or_else(|cause| self.fail(file, cause))).transpose()
+        text.map(|text| IndexSet::from_list(&text).or_else(|cause| self.fail(file, cause))).transpose()
     }
 
     /// Returns the set of a bitmap file, as in `00000000,0000010f`.
-    fn mask(&self, file: &str) -> Result<Option<CpuSet>, Error> {
+    fn mask(&self, file: &str) -> Result<Option<IndexSet>, Error> {
         let text = self.text(file)?;
-        text.map(|text| CpuSet::from_mask(&text).or_else(|cause| self.fail(file, cause))).transpose()
+        text.map(|text| IndexSet::from_mask(&text).or_else(|cause| self.fail(file, cause))).transpose()
     }
 
     /// Returns the set of the first of these files that exists and is not empty, and that file's
     /// name. Files with `list` in their name are lists, others bitmaps.
-    pub(super) fn first_set(&self, directory: &str, files: &[&str]) -> Result<Option<(String, CpuSet)>, Error> {
+    pub(super) fn first_set(&self, directory: &str, files: &[&str]) -> Result<Option<(String, IndexSet)>, Error> {
         for name in files {
             let file = format!("{directory}/{name}");
             let set = if name.ends_with("list") { self.list(&file)? } else { self.mask(&file)? };

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::dump::Dump;
-use crate::cpu_set::CpuSet;
 use crate::draft::{DraftCpu, NodeDistances};
 use crate::error::{Error, quote};
+use crate::index_set::IndexSet;
 use crate::limits::MAX_NODES;
 
 /// Puts every CPU into its node, and returns the distances between all nodes.
-pub(super) fn read(dump: &Dump<'_>, used: &CpuSet, cpus: &mut [DraftCpu]) -> Result<Option<NodeDistances>, Error> {
+pub(super) fn read(dump: &Dump<'_>, used: &IndexSet, cpus: &mut [DraftCpu]) -> Result<Option<NodeDistances>, Error> {
     let existing = dump.numbered("node", "node")?;
     let nodes: BTreeSet<u32> = match dump.list("node/online")? {
         Some(online) => online.iter().filter(|node| existing.contains(node)).collect(),

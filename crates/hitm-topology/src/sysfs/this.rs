@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use super::dump::Dump;
-use crate::cpu_set::CpuSet;
 use crate::error::{Error, Place};
 use crate::file::read_front;
+use crate::index_set::IndexSet;
 use crate::limits::{MAX_SYSFS_BYTES, MAX_SYSFS_TOTAL_BYTES};
 use crate::topology::Topology;
 
@@ -32,8 +32,8 @@ pub(crate) fn read_this() -> Result<Topology, Error> {
 ///
 /// This is the mask of the main thread, which other threads inherit: a thread that has pinned
 /// itself describes the same machine.
-fn affinity() -> Option<CpuSet> {
+fn affinity() -> Option<IndexSet> {
     let status = read_front(Path::new("/proc/self/status"), MAX_SYSFS_BYTES)?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    CpuSet::from_list(list).ok()
+    IndexSet::from_list(list).ok()
 }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use quick_xml::XmlVersion;
 use quick_xml::events::BytesStart;
 
-use crate::cpu_set::CpuSet;
 use crate::error::{one_line, quote};
+use crate::index_set::IndexSet;
 use crate::limits::MAX_OS_INDEX;
 
 /// The largest number of attributes of an element: hwloc's objects have up to 25. A look-up is a
@@ -75,9 +75,9 @@ impl<'a> Attributes<'a> {
         index.filter(|&index| index <= MAX_OS_INDEX).ok_or_else(|| self.wrong(name, &format!("is not {what}")))
     }
 
-    pub(super) fn cpu_set(&self, name: &str) -> Result<Option<CpuSet>, Fault> {
+    pub(super) fn cpu_set(&self, name: &str) -> Result<Option<IndexSet>, Fault> {
         let read =
-            |text| CpuSet::from_mask(text).map_err(|cause| self.wrong(name, &format!("cannot be used: {cause}")));
+            |text| IndexSet::from_mask(text).map_err(|cause| self.wrong(name, &format!("cannot be used: {cause}")));
         self.get(name).map(read).transpose()
     }
 

@@ -1,9 +1,9 @@
 //! Objects and the CPUs that they contain.
 
 use super::attributes::{Attributes, EXPORT_AGAIN, Fault};
-use crate::cpu_set::CpuSet;
 use crate::draft::DraftCpu;
 use crate::error::quote;
+use crate::index_set::IndexSet;
 use crate::limits::{MAX_CPUS, MAX_NODES};
 
 /// The kind of an object.
@@ -31,7 +31,7 @@ pub(super) struct Object {
     name: String,
     pub(super) offset: usize,
     pub(super) depth: usize,
-    cpu_set: Option<CpuSet>,
+    cpu_set: Option<IndexSet>,
     pus: usize,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Node {
     pub(super) os_index: u32,
     pub(super) gp_index: u64,
     pub(super) depth: usize,
-    cpu_set: CpuSet,
+    cpu_set: IndexSet,
     cpus: usize,
 }
 
@@ -70,10 +70,10 @@ pub(super) struct Tree {
     pus: Vec<Pu>,
     pub(super) nodes: Vec<Node>,
     /// The CPUs that may be used, according to the root object.
-    allowed: Option<CpuSet>,
-    online: Option<CpuSet>,
-    complete: Option<CpuSet>,
-    seen: CpuSet,
+    allowed: Option<IndexSet>,
+    online: Option<IndexSet>,
+    complete: Option<IndexSet>,
+    seen: IndexSet,
     objects: u32,
 }
 
@@ -189,7 +189,7 @@ impl Tree {
         let usable =
             |pu: &&Pu| [&self.allowed, &self.online].into_iter().flatten().all(|set| set.contains(pu.os_index));
         let pus: Vec<&Pu> = self.pus.iter().filter(usable).collect();
-        let complete = self.complete.as_ref().map_or(0, CpuSet::len);
+        let complete = self.complete.as_ref().map_or(0, IndexSet::len);
         let excluded = complete.max(self.pus.len()) - pus.len();
         let packages = pus.iter().any(|pu| pu.package.is_some());
         let nodes = pus.iter().any(|pu| self.node_of(pu).is_some());

@@ -4,13 +4,13 @@ use crate::limits::{MAX_MASK_BYTES, MAX_OS_INDEX};
 
 /// A set of CPU or node OS indices, from 0 to `MAX_OS_INDEX`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(crate) struct CpuSet {
+pub(crate) struct IndexSet {
     /// 64 indices per word, the lowest first. The last word is never zero, so equal sets compare
     /// equal.
     words: Vec<u64>,
 }
 
-impl CpuSet {
+impl IndexSet {
     pub(crate) fn insert(&mut self, index: u32) {
         let word = (index / 64) as usize;
         if word >= self.words.len() {
@@ -43,12 +43,12 @@ impl CpuSet {
     }
 
     /// Returns the members that are also in `other`.
-    pub(crate) fn intersection(&self, other: &CpuSet) -> CpuSet {
+    pub(crate) fn intersection(&self, other: &IndexSet) -> IndexSet {
         let mut words: Vec<u64> = self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect();
         while words.last() == Some(&0) {
             words.pop();
         }
-        CpuSet { words }
+        IndexSet { words }
     }
 
     /// Reads a bitmap: hexadecimal words of 32 bits, the highest first, separated by commas.
@@ -56,7 +56,7 @@ impl CpuSet {
     /// hwloc writes `0x` before each word and leaves zero words out (`0x000000ff,,0x1`), Linux
     /// writes neither prefix nor empty word (`00000000,000000ff`). The error is the cause, for a
     /// message.
-    pub(crate) fn from_mask(text: &str) -> Result<CpuSet, String> {
+    pub(crate) fn from_mask(text: &str) -> Result<IndexSet, String> {
         let text = text.trim_ascii();
         if text.len() > MAX_MASK_BYTES {
             return Err(format!("a bitmap of {} bytes is longer than {MAX_MASK_BYTES}", text.len()));
@@ -67,7 +67,7 @@ impl CpuSet {
         if text.is_empty() {
             return Err("the bitmap is empty".to_string());
         }
-        let mut set = CpuSet::default();
+        let mut set = IndexSet::default();
         for (position, word) in text.rsplit(',').enumerate() {
             let digits = word.strip_prefix("0x").unwrap_or(word);
             if digits.is_empty() && digits.len() == word.len() {
@@ -88,9 +88,9 @@ impl CpuSet {
     /// Reads a list of indices and ranges, as in `0-3,8`; blank text is the empty set.
     ///
     /// The error is the cause, for a message.
-    pub(crate) fn from_list(text: &str) -> Result<CpuSet, String> {
+    pub(crate) fn from_list(text: &str) -> Result<IndexSet, String> {
         let text = text.trim_ascii();
-        let mut set = CpuSet::default();
+        let mut set = IndexSet::default();
         if text.is_empty() {
             return Ok(set);
         }
@@ -113,9 +113,9 @@ impl CpuSet {
     }
 }
 
-impl FromIterator<u32> for CpuSet {
-    fn from_iter<I: IntoIterator<Item = u32>>(indices: I) -> CpuSet {
-        let mut set = CpuSet::default();
+impl FromIterator<u32> for IndexSet {
+    fn from_iter<I: IntoIterator<Item = u32>>(indices: I) -> IndexSet {
+        let mut set = IndexSet::default();
         for index in indices {
             set.insert(index);
         }
@@ -150,41 +150,41 @@ fn checked_index(index: u64) -> Result<u32, String> {
 mod tests {
     use super::*;
 
-    fn members(set: Result<CpuSet, String>) -> Result<Vec<u32>, String> {
+    fn members(set: Result<IndexSet, String>) -> Result<Vec<u32>, String> {
         set.map(|set| set.iter().collect())
     }
 
     #[test]
     fn hwloc_bitmaps_leave_zero_words_out() {
-        assert_eq!(members(CpuSet::from_mask("0x00000003,,0x80000001")), Ok(vec![0, 31, 64, 65]));
-        assert_eq!(members(CpuSet::from_mask("0x00000100,0x0")), Ok(vec![40]));
-        assert_eq!(members(CpuSet::from_mask("0x0")), Ok(vec![]));
+        assert_eq!(members(IndexSet::from_mask("0x00000003,,0x80000001")), Ok(vec![0, 31, 64, 65]));
+        assert_eq!(members(IndexSet::from_mask("0x00000100,0x0")), Ok(vec![40]));
+        assert_eq!(members(IndexSet::from_mask("0x0")), Ok(vec![]));
     }
 
     #[test]
     fn linux_bitmaps_and_lists() {
-        assert_eq!(members(CpuSet::from_mask("00000001,0000000f\n")), Ok(vec![0, 1, 2, 3, 32]));
-        assert_eq!(members(CpuSet::from_list("0-2,7\n")), Ok(vec![0, 1, 2, 7]));
-        assert_eq!(members(CpuSet::from_list("\n")), Ok(vec![]));
+        assert_eq!(members(IndexSet::from_mask("00000001,0000000f\n")), Ok(vec![0, 1, 2, 3, 32]));
+        assert_eq!(members(IndexSet::from_list("0-2,7\n")), Ok(vec![0, 1, 2, 7]));
+        assert_eq!(members(IndexSet::from_list("\n")), Ok(vec![]));
     }
 
     #[test]
     fn wrong_bitmaps_and_lists_are_refused() {
         for text in ["", "0x", "0xg", "+1", "0x1ffffffff", "1;2", "0xf...f", "0x-1"] {
-            assert!(CpuSet::from_mask(text).is_err(), "{text}");
+            assert!(IndexSet::from_mask(text).is_err(), "{text}");
         }
         for text in ["a", "1-", "-1", "3-1", "1,,2", "+1", "99999999999999999999", "0-4294967295", "65536"] {
-            assert!(CpuSet::from_list(text).is_err(), "{text}");
+            assert!(IndexSet::from_list(text).is_err(), "{text}");
         }
-        assert!(CpuSet::from_mask(&",".repeat(MAX_MASK_BYTES + 1)).is_err());
+        assert!(IndexSet::from_mask(&",".repeat(MAX_MASK_BYTES + 1)).is_err());
     }
 
     #[test]
     fn equal_sets_compare_equal_whatever_was_in_them() {
-        let wide = CpuSet::from_list("0,100").unwrap();
-        let narrow = CpuSet::from_list("0").unwrap();
+        let wide = IndexSet::from_list("0,100").unwrap();
+        let narrow = IndexSet::from_list("0").unwrap();
         assert_eq!(wide.intersection(&narrow), narrow);
-        assert_eq!(wide.intersection(&CpuSet::from_list("7").unwrap()), CpuSet::default());
-        assert_eq!(CpuSet::from_mask("0x0,0x1").unwrap(), narrow);
+        assert_eq!(wide.intersection(&IndexSet::from_list("7").unwrap()), IndexSet::default());
+        assert_eq!(IndexSet::from_mask("0x0,0x1").unwrap(), narrow);
     }
 }
