@@ -116,8 +116,9 @@ impl Case {
     /// Runs it with one random seed, and adds to `outcome`.
     fn run_with(&self, workload: Arc<dyn Workload>, outcome: &mut Outcome) -> Result<(), Failure> {
         let fail = |error: String| Failure::new(format!("native run on `{}`: {error}", self.topology.name()));
-        let runtime = NativeRuntime::new(self.topology.clone(), &self.mitigation, workload.roles(), true)
-            .map_err(|error| fail(error.to_string()))?;
+        let builder = NativeRuntime::builder().topology(self.topology.clone()).mitigation(&self.mitigation);
+        let builder = builder.roles(workload.roles()).accounting();
+        let runtime = builder.build().map_err(|error| fail(error.to_string()))?;
         let started = workload.clone();
         let running = runtime
             .run(move |handle| async move { started.start_native(&handle) })

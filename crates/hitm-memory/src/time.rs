@@ -4,6 +4,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+use std::time::Duration;
 
 /// A point in time, in picoseconds since the machine started. `u64` picoseconds last 213 days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +108,20 @@ impl Span {
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor).round() as u64)
+    }
+}
+
+impl From<Duration> for Span {
+    /// Durations beyond 213 days, the longest span, become that.
+    fn from(duration: Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1_000))
+    }
+}
+
+impl From<Span> for Duration {
+    /// Rounds down to a nanosecond.
+    fn from(span: Span) -> Self {
+        Self::from_nanos(span.as_picos() / 1_000)
     }
 }
 

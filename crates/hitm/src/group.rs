@@ -150,8 +150,8 @@ impl Group {
     /// # Errors
     /// When `quota` is not 1 ms to 2^34 us (4.77 hours), or `period` is not 1 ms to 1 s. The old
     /// limit then remains.
-    pub fn limit(&self, quota: Span, period: Span) -> Result<Self, QuotaRefused> {
-        self.0.owner.limit(self.0.id, Some(GroupQuota::new(quota, period)?));
+    pub fn limit(&self, quota: impl Into<Span>, period: impl Into<Span>) -> Result<Self, QuotaRefused> {
+        self.0.owner.limit(self.0.id, Some(GroupQuota::new(quota.into(), period.into())?));
         Ok(self.clone())
     }
 
@@ -181,11 +181,13 @@ impl Group {
     /// and from tasks that neither wait, compute nor reach a checkpoint.
     ///
     /// ```
-    /// use hitm::{NativeRuntime, Priority, Span, SpawnOptions};
+    /// use std::time::Duration;
+    ///
+    /// use hitm::{NativeRuntime, Priority, SpawnOptions};
     ///
     /// let runtime = NativeRuntime::with_cpus(2).unwrap();
     /// let sum = runtime.run(|handle| async move {
-    ///     let millis = |count: u64| Span::from_micros(count * 1_000);
+    ///     let millis = Duration::from_millis;
     ///     let audio = handle.group("audio").limit_real_time(millis(300), millis(1_000)).unwrap();
     ///     let mixer = audio.group("mixer").limit_real_time(millis(200), millis(1_000)).unwrap();
     ///     // 100 ms are left of the 300 ms, so the group of the meters gets no more than that.
@@ -207,8 +209,8 @@ impl Group {
     /// When the requested part of a CPU is larger than the part left in the next enclosing group
     /// with a real-time limit, or in the CPU. When it is smaller than the sum of the limits of the
     /// groups in it. The old limit then remains.
-    pub fn limit_real_time(&self, runtime: Span, period: Span) -> Result<Self, QuotaRefused> {
-        self.0.owner.limit_real_time(self.0.id, Some(RealTimeQuota::new(runtime, period)?))?;
+    pub fn limit_real_time(&self, runtime: impl Into<Span>, period: impl Into<Span>) -> Result<Self, QuotaRefused> {
+        self.0.owner.limit_real_time(self.0.id, Some(RealTimeQuota::new(runtime.into(), period.into())?))?;
         Ok(self.clone())
     }
 

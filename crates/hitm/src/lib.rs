@@ -27,6 +27,7 @@
 //! is dropped once, where the task next waits, computes or reaches a checkpoint. Each primitive
 //! documents what a dropped wait does.
 
+mod builder;
 mod cell;
 mod change;
 mod contain;
@@ -48,6 +49,7 @@ mod worker;
 
 pub mod sync;
 
+pub use builder::Builder;
 pub use group::Group;
 pub use join::{JoinError, JoinHandle};
 pub use native::{NativeError, NativeRuntime};
@@ -58,11 +60,12 @@ pub use tenant::Tenant;
 pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
-pub use hitm_memory::{CpuSet, Span, Time};
+pub use hitm_memory::{CpuSet, Native, Platform, Span, Time};
 pub use hitm_sched::fair::group::WeightRefused;
 pub use hitm_sched::fair::group::quota::{GroupThrottling, QuotaRefused};
 pub use hitm_sched::mitigation::Mitigation;
 pub use hitm_sched::task::TaskId;
+pub use hitm_topology::{CpuId, Topology, parse as parse_topology};
 
 /// Compiles and runs the README's example as a test.
 #[cfg(doctest)]

@@ -20,13 +20,14 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{Builder, JoinHandle as JoinThread, Thread};
+use std::thread::{self, JoinHandle as JoinThread, Thread};
 
 use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::scheduler::Scheduling;
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
+use crate::builder::Builder;
 use crate::host::Host;
 use crate::join::JoinError;
 use crate::options::Priority;
@@ -51,6 +52,7 @@ pub struct NativeRuntime {
 
 /// The reason why a runtime could not be made.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum NativeError {
     /// The number of CPUs is not 1 to [`MAX_CPUS`].
     Cpus {
@@ -155,39 +157,30 @@ impl Wake for Unpark {
 }
 
 impl NativeRuntime {
+    /// Returns the settings of a runtime, to be changed and built.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
     /// Makes a runtime with `cpus` threads that the operating system places, on
     /// [`Mitigation::shipped`].
     ///
     /// # Errors
-    /// When `cpus` is not 1 to 8,192 ([`MAX_CPUS`]), or a thread cannot be started.
+    /// As [`Builder::build`].
     pub fn with_cpus(cpus: usize) -> Result<Self, NativeError> {
-        if !(1..=MAX_CPUS).contains(&cpus) {
-            return Err(NativeError::Cpus { wanted: cpus });
-        }
-        let machine = hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(NativeError::Topology)?;
-        Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
+        Self::builder().cpus(cpus).build()
     }
 
     /// Makes a runtime with one thread for each CPU that this process may use, each pinned to its
     /// CPU, on [`Mitigation::shipped`].
     ///
     /// # Errors
-    /// When the machine's topology cannot be read, or a thread cannot be started.
+    /// As [`Builder::build`].
     pub fn this_machine() -> Result<Self, NativeError> {
-        let machine = hitm_topology::parse("this").map_err(NativeError::Topology)?;
-        Self::new(Arc::new(machine), &Mitigation::shipped(), None, false)
+        Self::builder().build()
     }
 
-    /// Makes a runtime with one thread for each CPU of `topology`. Each thread is pinned to its CPU
-    /// when the topology is this machine's (`this`); otherwise the operating system places the
-    /// threads.
-    ///
-    /// With `accounting`, time is booked as user, kernel and idle time, which costs two clock reads
-    /// per change of mode.
-    ///
-    /// # Errors
-    /// When a thread cannot be started.
-    pub fn new(
+    pub(crate) fn new(
         topology: Arc<Topology>,
         mitigation: &Mitigation,
         roles: Option<Roles>,
@@ -204,7 +197,7 @@ impl NativeRuntime {
             let (handle, crew) = (runtime.handle.clone(), runtime.crew.clone());
             let os_index = pinned.then(|| topology.cpu(cpu).os_index);
             let main = move || crew.workers.enter(cpu, os_index, || crew.work(&handle, cpu));
-            let thread = Builder::new().name(format!("hitm-cpu-{cpu}")).spawn(main);
+            let thread = thread::Builder::new().name(format!("hitm-cpu-{cpu}")).spawn(main);
             runtime.threads.push(thread.map_err(|error| NativeError::Thread { cpu, error })?);
         }
         Ok(runtime)

@@ -111,16 +111,17 @@ impl<P: Platform> Handle<P> {
     /// computes, and otherwise between two tasks.
     ///
     /// ```
+    /// # use std::time::Duration;
     /// # use hitm::{NativeRuntime, Span};
     /// # let runtime = NativeRuntime::with_cpus(1).unwrap();
     /// # runtime.run(|handle| async move {
     /// let start = handle.now();
-    /// handle.sleep(Span::from_micros(100)).await;
+    /// handle.sleep(Duration::from_micros(100)).await;
     /// assert!(handle.now().since(start) >= Span::from_micros(100));
     /// # }).unwrap();
     /// ```
-    pub fn sleep(&self, span: Span) -> Sleep<P> {
-        self.sleep_until(self.now() + span)
+    pub fn sleep(&self, span: impl Into<Span>) -> Sleep<P> {
+        self.sleep_until(self.now() + span.into())
     }
 
     /// Sleeps until `deadline`; returns at once when it has passed.
@@ -147,7 +148,7 @@ impl<P: Platform> Handle<P> {
     ///
     /// # Errors
     /// [`Elapsed`] when the time passes first.
-    pub async fn timeout<F: Future>(&self, patience: Span, future: F) -> Result<F::Output, Elapsed> {
+    pub async fn timeout<F: Future>(&self, patience: impl Into<Span>, future: F) -> Result<F::Output, Elapsed> {
         let (mut future, mut over) = (pin!(future), pin!(self.sleep(patience)));
         poll_fn(|context| {
             if let Poll::Ready(value) = future.as_mut().poll(context) {

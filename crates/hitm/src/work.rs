@@ -58,8 +58,8 @@ impl<P: Platform> Handle<P> {
     /// handle.compute(Span::from_micros(50)).await;
     /// # }).unwrap();
     /// ```
-    pub fn compute(&self, work: Span) -> Compute<P> {
-        Compute { runtime: self.clone(), left: work }
+    pub fn compute(&self, work: impl Into<Span>) -> Compute<P> {
+        Compute { runtime: self.clone(), left: work.into() }
     }
 
     /// Takes interrupts and lets the task be preempted if a more urgent task waits for the CPU, or

@@ -79,7 +79,8 @@ impl Exercise {
     /// Returns the nanoseconds of the exercise here, and the time for which the operating system
     /// kept threads waiting; `None` when no runtime can be made.
     pub(super) fn measure(self, topology: &Arc<Topology>, seed: u64) -> Option<(f64, Span)> {
-        let runtime = NativeRuntime::new(topology.clone(), &Mitigation::baseline(), None, false).ok()?;
+        let runtime =
+            NativeRuntime::builder().topology(topology.clone()).mitigation(&Mitigation::baseline()).build().ok()?;
         let before = waits_of_threads();
         let nanos = if self == Self::Ffmpeg {
             let workload = runtime.run(move |handle| async move { Ffmpeg::start(&handle, transcoder(seed)) }).ok()?;

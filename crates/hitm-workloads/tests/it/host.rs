@@ -62,7 +62,12 @@ pub(crate) fn run_with<W: 'static>(
 pub(crate) fn native(machine: &str, mitigation: &str, roles: Option<Roles>) -> NativeRuntime {
     let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-    NativeRuntime::new(topology, &mitigation, roles, false).expect("threads for the CPUs")
+    NativeRuntime::builder()
+        .topology(topology)
+        .mitigation(&mitigation)
+        .roles(roles)
+        .build()
+        .expect("threads for the CPUs")
 }
 
 impl<W> Ran<W> {

@@ -105,7 +105,7 @@ where
     let _here = Here(("native threads", threads, mitigation));
     let topology = Arc::new(hitm_topology::parse(&format!("core:{threads} pu:1")).expect("a machine"));
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-    let runtime = NativeRuntime::new(topology, &mitigation, None, false).expect("threads");
+    let runtime = NativeRuntime::builder().topology(topology).mitigation(&mitigation).build().expect("threads");
     let handle = runtime.handle().clone();
     let result = runtime.run(case);
     drop(runtime);
