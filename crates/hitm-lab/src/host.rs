@@ -31,7 +31,7 @@ impl Setting {
 
 /// The outcome of a program.
 #[derive(Debug)]
-pub struct Given {
+pub struct Output {
     /// Each participant's figures, in the order of the CPUs given.
     pub measured: Vec<Measured>,
     /// Delays of single participants, from the probes that record them: see [`Probe::delays`].
@@ -55,7 +55,7 @@ pub fn mean_nanos(measured: &[Measured]) -> f64 {
 ///
 /// # Errors
 /// When the machine stalls.
-pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Given, Stalled> {
+pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Output, Stalled> {
     let mut config = setting.config.clone();
     if let Some(time) = program.time() {
         // A probe does nothing but access memory, so the usual limit of a livelock would end it. An
@@ -74,7 +74,7 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
         slots.lock().unwrap_or_else(PoisonError::into_inner)[index] = own;
     })?;
     let measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Given { measured, delays: body.delays(), results: Some(machine.results()), kept_waiting: Span::ZERO })
+    Ok(Output { measured, delays: body.delays(), results: Some(machine.results()), kept_waiting: Span::ZERO })
 }
 
 /// Runs `program` here, with one thread per CPU of `cpus`. Each thread is pinned to its CPU if
@@ -83,11 +83,11 @@ pub fn simulate(setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<
 /// # Panics
 /// When a probe panics, which none does.
 #[must_use]
-pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> Given {
+pub fn measure(topology: &Arc<Topology>, cpus: &[CpuId], program: &Program) -> Output {
     let workers = NativeWorkers::new(topology.cpus(), false);
     let body = workers.visit(CpuId(0), || program.make::<Native>(topology, cpus));
     let (measured, kept_waiting) = on_threads(&workers, topology, cpus, |index, cpu| body.run(index, cpu));
-    Given { measured, delays: body.delays(), results: None, kept_waiting }
+    Output { measured, delays: body.delays(), results: None, kept_waiting }
 }
 
 /// Runs `body` for each of `cpus` on a thread of its own, pinned to its CPU if `topology` is this

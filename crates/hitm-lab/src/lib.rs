@@ -11,7 +11,7 @@ mod program;
 pub mod this;
 pub mod validate;
 
-pub use host::{Given, Setting, mean_nanos, measure, simulate};
+pub use host::{Output, Setting, mean_nanos, measure, simulate};
 pub use program::Program;
 
 /// Compiles and runs the README's example as a test.

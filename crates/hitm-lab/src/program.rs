@@ -3,7 +3,7 @@
 use hitm_memory::{Platform, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use hitm_workloads::probe::{
-    Counter, CounterOperation, Effort, LineState, LockKind, Locks, Mask, MaskForm, Mix, PingPong, Probe, Reads,
+    Budget, Counter, CounterOperation, LineState, LockKind, Locks, Mask, MaskForm, Mix, PingPong, Probe, Reads,
     Refcount, Roles, RwLock, Search, Transfer, TransferOperation, Waiting, WriteKind, WriterReaders,
 };
 
@@ -123,26 +123,26 @@ impl Program {
     #[must_use]
     pub fn make<P: Platform>(&self, topology: &Topology, cpus: &[CpuId]) -> Box<dyn Probe<P>> {
         let participants = cpus.len();
-        let effort = |time, pause| Effort { participants, time, pause };
+        let budget = |time, pause| Budget { participants, time, pause };
         match *self {
             Self::PingPong { rounds, home, waiting } => Box::new(PingPong::<P>::new(rounds, home).waiting(waiting)),
             Self::Counter { scope, operation, time, pause } => {
                 Box::new(Counter::<P>::new(topology, scope, operation, participants, time, pause))
             }
             Self::Mask { scope, form, search, roles, time, pause } => {
-                Box::new(Mask::<P>::new(topology, scope, form, search, roles, effort(time, pause)))
+                Box::new(Mask::<P>::new(topology, scope, form, search, roles, budget(time, pause)))
             }
             Self::Mix { scope, kind, roles, time, pause } => {
-                Box::new(Mix::<P>::new(topology, scope, kind, roles, effort(time, pause)))
+                Box::new(Mix::<P>::new(topology, scope, kind, roles, budget(time, pause)))
             }
             Self::RwLock { scope, roles, time, pause } => {
-                Box::new(RwLock::<P>::new(topology, scope, roles, effort(time, pause)))
+                Box::new(RwLock::<P>::new(topology, scope, roles, budget(time, pause)))
             }
             Self::Refcount { scope, elements, time, pause } => {
-                Box::new(Refcount::<P>::new(topology, scope, elements, effort(time, pause)))
+                Box::new(Refcount::<P>::new(topology, scope, elements, budget(time, pause)))
             }
             Self::Lock { kind, turn, time, pause } => {
-                Box::new(Locks::<P>::new(topology, kind, cpus, turn, effort(time, pause)))
+                Box::new(Locks::<P>::new(topology, kind, cpus, turn, budget(time, pause)))
             }
             Self::WriterReaders { rounds, gap } => Box::new(WriterReaders::<P>::new(participants, rounds, gap)),
             Self::Transfer { state, operation, rounds, home } => {

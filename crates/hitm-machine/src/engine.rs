@@ -27,12 +27,12 @@ use self::paths::Behind;
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
-use crate::calendar::{Calendar, Event, NEVER, TurnKey};
 use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::cpu::{Cpu, LoadWindow, Waits};
-use crate::faults::{FaultState, Taken};
+use crate::event_queue::{Event, EventQueue, NEVER, TurnKey};
+use crate::faults::{FaultState, Preempted};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
@@ -90,7 +90,7 @@ pub(crate) struct Engine {
     pub(crate) records: Records,
     pub(crate) races: Option<Races>,
     pub(crate) cpus: Vec<Cpu>,
-    pub(crate) calendar: Calendar,
+    pub(crate) event_queue: EventQueue,
     pub(crate) account: Account,
     /// The CPU whose code runs.
     pub(crate) current: u32,
@@ -158,7 +158,7 @@ impl Engine {
         if let Some(capacity) = &config.capacity {
             directory = directory.with_capacity(capacity);
         }
-        let calendar = Calendar::new(topology.cpus());
+        let event_queue = EventQueue::new(topology.cpus());
         let cpu = |cpu: CpuId| {
             // A stream a CPU: what one draws does not depend on when others do.
             Cpu::new(LoadWindow::new(window, overlapped), Random::new(config.seed, u64::from(cpu.0) + 1))
@@ -201,7 +201,7 @@ impl Engine {
             unsized_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
             arena,
             cpus,
-            calendar,
+            event_queue,
             paths,
         }
     }
@@ -252,7 +252,7 @@ impl Engine {
         let cpu = &mut self.cpus[number as usize];
         cpu.clock = self.ended_at + cpu.random.below(spread + 1);
         cpu.finished = false;
-        self.calendar.set(number, cpu.clock);
+        self.event_queue.set(number, cpu.clock);
         self.directory.wakes(number, cpu.clock);
     }
 
@@ -272,14 +272,14 @@ impl Engine {
         self.current = cpu;
         self.cpu().turn = time;
         self.cpu().overwritten.clear();
-        let horizon = self.calendar.begin(cpu);
+        let horizon = self.event_queue.begin(cpu);
         self.look_ahead_to(horizon);
         self.resumes += 1;
     }
 
     /// The current CPU, which is about to be left, has its next turn at `time`.
     fn resume_at(&mut self, time: u64) {
-        self.calendar.set(self.current, time);
+        self.event_queue.set(self.current, time);
         self.turn_entered = true;
     }
 
@@ -287,7 +287,7 @@ impl Engine {
     /// another CPU gives it one.
     pub(crate) fn end_turn(&mut self) {
         if !std::mem::take(&mut self.turn_entered) {
-            self.calendar.set(self.current, NEVER);
+            self.event_queue.set(self.current, NEVER);
         }
         // No bounds are lowered until the next turn begins.
         self.ahead = Ahead::new();
@@ -323,7 +323,7 @@ impl Engine {
     }
 
     /// The current CPU may be taken away here.
-    fn may_be_taken(&mut self, at: Taken, part: Part) {
+    fn may_be_preempted(&mut self, at: Preempted, part: Part) {
         let Some(faults) = &mut self.faults else { return };
         let span = faults.taken(self.current, at);
         if span > 0 {
@@ -335,15 +335,15 @@ impl Engine {
 
     /// Something was entered that may come before the current CPU's next action.
     fn entered(&mut self, cpu: u32, time: u64) {
-        self.calendar.set(cpu, time);
+        self.event_queue.set(cpu, time);
         if cpu != self.current {
             self.lower_horizon(TurnKey::new(time, cpu));
         }
     }
 
     fn enter_event(&mut self, time: u64, event: Event) {
-        self.calendar.enter(time, event);
-        self.lower_horizon(Calendar::after_event(time));
+        self.event_queue.enter(time, event);
+        self.lower_horizon(EventQueue::after_event(time));
     }
 
     /// Handles an event that is no CPU's turn.

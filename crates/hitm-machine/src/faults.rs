@@ -61,7 +61,7 @@ pub(crate) enum Late {
 
 /// Where a CPU is taken away.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Taken {
+pub(crate) enum Preempted {
     AfterRmw,
     OnPath,
 }
@@ -104,11 +104,11 @@ impl FaultState {
     }
 
     /// For how many picoseconds `cpu` is taken away.
-    pub(crate) fn taken(&mut self, cpu: u32, at: Taken) -> u64 {
+    pub(crate) fn taken(&mut self, cpu: u32, at: Preempted) -> u64 {
         let Faults { taken_after_rmw, taken_on_path, taken_for, .. } = self.faults;
         let (chance, count) = match at {
-            Taken::AfterRmw => (taken_after_rmw, &mut self.counts.taken_after_rmw),
-            Taken::OnPath => (taken_on_path, &mut self.counts.taken_on_path),
+            Preempted::AfterRmw => (taken_after_rmw, &mut self.counts.taken_after_rmw),
+            Preempted::OnPath => (taken_on_path, &mut self.counts.taken_on_path),
         };
         draw(&mut self.randoms[cpu as usize], chance, taken_for, count)
     }
@@ -142,9 +142,9 @@ mod tests {
         assert_eq!(state.counts.late_timers, late.len() as u64);
         assert!((900..1_100).contains(&late.len()), "{} of 4,000 for a chance of a quarter", late.len());
         assert!(late.iter().all(|&by| by <= 100_000) && late.iter().any(|&by| by > 95_000));
-        let taken: Vec<u64> = (0..1_000).map(|_| state.taken(0, Taken::AfterRmw)).collect();
+        let taken: Vec<u64> = (0..1_000).map(|_| state.taken(0, Preempted::AfterRmw)).collect();
         assert!(taken.iter().all(|&span| (1..=10_000).contains(&span)));
-        assert_eq!(state.taken(0, Taken::OnPath), 0);
+        assert_eq!(state.taken(0, Preempted::OnPath), 0);
         assert_eq!(state.counts, FaultCounts { taken_after_rmw: 1_000, ..state.counts });
         let lost = (0..1_000).filter(|_| state.loses(1, Interrupts::PUSH)).count();
         assert!((400..600).contains(&lost), "{lost} of 1,000 for a chance of a half");

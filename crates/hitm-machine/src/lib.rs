@@ -33,7 +33,6 @@
 
 mod account;
 mod arena;
-mod calendar;
 mod capacity;
 mod clock;
 pub mod coherence;
@@ -41,6 +40,7 @@ mod config;
 mod costs;
 mod cpu;
 mod engine;
+mod event_queue;
 mod faults;
 mod histogram;
 mod machine;
@@ -54,12 +54,12 @@ mod stack;
 mod world;
 
 pub use account::{Account, Part};
-pub use calendar::TIME_END;
 pub use capacity::{CacheSize, Capacity};
 pub use clock::Clock;
 pub use coherence::{Arbitration, Distance, Kind, Latencies};
 pub use config::{Coherence, Config};
 pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, families};
+pub use event_queue::TIME_END;
 pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};

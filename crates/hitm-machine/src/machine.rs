@@ -11,11 +11,11 @@ use corosensei::{Coroutine, CoroutineResult};
 use hitm_memory::Time;
 use hitm_topology::{CpuId, Topology};
 
-use crate::calendar::{TIME_END, Turn};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::engine::Engine;
+use crate::event_queue::{TIME_END, Turn};
 use crate::faults::FaultCounts;
 use crate::results::Results;
 use crate::stack::ColouredStack;
@@ -154,7 +154,7 @@ impl Machine {
     fn main_loop(&self, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
         let mut alive = coroutines.len();
         while alive > 0 {
-            let turn = self.world.engine.borrow_mut().calendar.next();
+            let turn = self.world.engine.borrow_mut().event_queue.next();
             match turn {
                 Turn::Nothing => return Ok(Err(self.stalled(StallKind::Deadlock))),
                 Turn::Event(time, event) => self.world.engine.borrow_mut().handle(time, event),

@@ -17,8 +17,8 @@ pub mod overload;
 pub mod push_token;
 pub mod root_domain;
 
+mod id_allocator;
 mod list;
-mod numbers;
 mod rq;
 pub mod task;
 

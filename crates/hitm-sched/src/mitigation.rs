@@ -53,7 +53,7 @@ use crate::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
 use crate::fair::group::variant::{GroupConfig, GroupOrder, LOAD_BITS, PostRate};
 use crate::fair::group::words::GroupOnCpu;
 use crate::fair::idle::IdleSearch;
-use crate::fair::places::{Domain, Shared};
+use crate::fair::sched_domains::{Domain, Shared};
 use crate::fair::words::{FairQueue, FairTask};
 use crate::prio::Level;
 use crate::root_domain::{Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomainConfig};

@@ -15,7 +15,7 @@ use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
-use crate::wake::Coming;
+use crate::wake::WakeFlags;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
@@ -24,11 +24,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// Returns the CPU for `id`, which last ran on `cpu` or was created there.
-    pub(crate) fn select(&self, id: TaskId, cpu: CpuId, coming: Coming) -> CpuId {
+    pub(crate) fn select(&self, id: TaskId, cpu: CpuId, flags: WakeFlags) -> CpuId {
         if self.is_fair(id) {
-            return match coming {
-                Coming::New => self.select_new(id, cpu),
-                Coming::Woken(hint) => self.select_fair(id, cpu, hint),
+            return match flags {
+                WakeFlags::New => self.select_new(id, cpu),
+                WakeFlags::Woken(hint) => self.select_fair(id, cpu, hint),
             };
         }
         let task = self.tasks.get(id);

@@ -28,11 +28,11 @@ use crate::root_domain::{RootDomain, RootDomainConfig, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
 use crate::stats::{Count, Stats};
 use crate::task::{Attributes, Policy, TaskId, TaskTable};
-use crate::wake::Coming;
+use crate::wake::WakeFlags;
 
 /// The switch reason: why a CPU picks its next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum SwitchReason {
     /// The running task has nothing to do.
     Block,
     /// The running task lets tasks of its own priority run first.
@@ -78,8 +78,8 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Enqueues a prepared task for the first time.
     fn start(&self, task: TaskId);
 
-    /// Frees the number of a task after its [`Why::Exit`] switch, or of a task that was prepared
-    /// and never started.
+    /// Frees the number of a task after its [`SwitchReason::Exit`] switch, or of a task that was
+    /// prepared and never started.
     fn free(&self, task: TaskId);
 
     /// Wakes a task. Returns false when the task was already awake.
@@ -97,7 +97,7 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     fn begin_poll(&self, task: TaskId);
 
     /// Leaves the running task and returns the next one, or `None` if the CPU becomes idle.
-    fn switch(&self, why: Why) -> Option<TaskId>;
+    fn switch(&self, why: SwitchReason) -> Option<TaskId>;
 
     /// Returns whether this CPU was asked to reschedule.
     fn needs_resched(&self) -> bool;
@@ -342,7 +342,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
     }
 
     fn start(&self, task: TaskId) {
-        self.start_task(task, Coming::New);
+        self.start_task(task, WakeFlags::New);
     }
 
     fn free(&self, task: TaskId) {
@@ -370,7 +370,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduling<P> for Scheduler<P, R> {
         self.tasks.get(task).transition_to_running();
     }
 
-    fn switch(&self, why: Why) -> Option<TaskId> {
+    fn switch(&self, why: SwitchReason) -> Option<TaskId> {
         self.switch_task(why)
     }
 

@@ -24,12 +24,12 @@ use crate::change::Relocation;
 use crate::journal::Entry;
 use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PUSH, RqGuard};
-use crate::scheduler::{Scheduler, Why};
+use crate::scheduler::{Scheduler, SwitchReason};
 use crate::stats::Count;
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    pub(crate) fn switch_task(&self, why: Why) -> Option<TaskId> {
+    pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
         let mut rq = self.lock(P::current_cpu());
         rq.clear_need_resched();
         self.charge_real_time(&rq);
@@ -79,15 +79,15 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// Does steps 1 and 2.
-    fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: Why) {
+    fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
         let task = self.tasks.get(prev);
         let leaves = match why {
-            Why::Block => task.transition_to_sleeping(),
-            Why::Exit => {
+            SwitchReason::Block => task.transition_to_sleeping(),
+            SwitchReason::Exit => {
                 task.transition_to_dead();
                 true
             }
-            Why::Yield => {
+            SwitchReason::Yield => {
                 if self.is_fair(prev) {
                     self.let_go_fair(rq);
                 } else {
@@ -95,7 +95,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 }
                 false
             }
-            Why::Preempt => false,
+            SwitchReason::Preempt => false,
         };
         if !leaves {
             return;

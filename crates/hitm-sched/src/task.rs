@@ -23,7 +23,7 @@
 //!
 //! All transitions are read-modify-writes, so each continues the release sequences of the ones
 //! before it, also when it is Relaxed. A wakeup that comes before `transition_to_runnable` is
-//! therefore seen by the poll that follows. The locks of the slots' [`Numbers`] order one task of a
+//! therefore seen by the poll that follows. The locks of the slots' [`IdAllocator`] order one task of a
 //! slot before the next one.
 
 use std::fmt;
@@ -37,8 +37,8 @@ use crate::cid::{MapId, TaskIds};
 use crate::fair::group::GroupId;
 use crate::fair::weight::Nice;
 use crate::fair::words::FairTask;
+use crate::id_allocator::{A_LINE, IdAllocator, Numbered};
 use crate::list::Links;
-use crate::numbers::{A_LINE, Numbered, Numbers};
 use crate::prio::Prio;
 
 /// The number of a task. After a task has ended, a new task may get its number.
@@ -351,7 +351,7 @@ type Chunk<M> = Box<[OnceLock<Slot<M>>]>;
 #[derive(Debug)]
 pub(crate) struct TaskTable<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
-    slots: Numbers<M, Slots>,
+    slots: IdAllocator<M, Slots>,
 }
 
 #[derive(Debug)]
@@ -362,12 +362,12 @@ impl Numbered for Slots {
     const LOCK: &'static str = "taken when the free numbers of an LLC run out or become many";
     const PLURAL: &'static str = "tasks";
     const MAX: usize = TASKS_MAX;
-    const STASHED: usize = A_LINE;
+    const IN_MAGAZINE: usize = A_LINE;
 }
 
 impl<M: Memory> TaskTable<M> {
     pub(crate) fn new(topology: &Topology) -> Self {
-        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: Numbers::new(topology) }
+        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: IdAllocator::new(topology) }
     }
 
     fn slot(&self, id: TaskId) -> &Slot<M> {

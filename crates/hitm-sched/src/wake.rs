@@ -15,7 +15,7 @@ use crate::task::{TaskId, Wake};
 
 /// The wake flags: how a task comes to a queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Coming {
+pub(crate) enum WakeFlags {
     /// For the first time.
     New,
     /// By a waker with this hint.
@@ -28,18 +28,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             Wake::Noted | Wake::Dead => return false,
             Wake::Slept => {}
         }
-        self.start_task(id, Coming::Woken(hint));
+        self.start_task(id, WakeFlags::Woken(hint));
         true
     }
 
     /// Enqueues `id`. Either it sleeps and no other waker will enqueue it, or it was never queued.
-    pub(crate) fn start_task(&self, id: TaskId, coming: Coming) {
+    pub(crate) fn start_task(&self, id: TaskId, flags: WakeFlags) {
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
         // It may be asleep while its CPU has not yet left it.
         task.wait_off_cpu();
         self.stats.add(Count::Wake);
-        let mut rq = self.queue_for(id, coming);
+        let mut rq = self.queue_for(id, flags);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
         self.preempt_for(&rq, id);
@@ -49,11 +49,11 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Chooses the CPU for `id` and locks its queue. The task is on no queue, and the caller holds
     /// its `pi_lock`.
-    fn queue_for(&self, id: TaskId, coming: Coming) -> RqGuard<'_, P> {
+    fn queue_for(&self, id: TaskId, flags: WakeFlags) -> RqGuard<'_, P> {
         let task = self.tasks.get(id);
         loop {
             let before = task.cpu();
-            let chosen = self.nearest_active(id, self.select(id, before, coming));
+            let chosen = self.nearest_active(id, self.select(id, before, flags));
             if chosen != before {
                 self.stats.add(Count::Migration);
                 self.remove_load(before, id);

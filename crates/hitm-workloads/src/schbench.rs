@@ -51,7 +51,7 @@ use crate::nested::nested;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The number of message threads.
-    pub messengers: usize,
+    pub message_threads: usize,
     /// The number of workers per message thread; `None` for a quarter of the CPUs.
     pub workers: Option<usize>,
     /// The length of the spins of workers and message threads.
@@ -75,8 +75,16 @@ impl Config {
 
     /// Returns the configuration of the published runs, with this number of message threads.
     #[must_use]
-    pub const fn new(messengers: usize, seed: u64, window: Window) -> Self {
-        Self { messengers, workers: None, cputime: Self::CPUTIME, sleeptime: Self::SLEEPTIME, depth: 0, seed, window }
+    pub const fn new(message_threads: usize, seed: u64, window: Window) -> Self {
+        Self {
+            message_threads,
+            workers: None,
+            cputime: Self::CPUTIME,
+            sleeptime: Self::SLEEPTIME,
+            depth: 0,
+            seed,
+            window,
+        }
     }
 
     /// Returns the number of workers per message thread on `topology`.
@@ -91,7 +99,7 @@ const PRIORITY: Priority = Priority::fair(0);
 const ENDS: Priority = Priority::fifo(99);
 
 /// The names of the tasks' roles.
-pub const ROLES: [&str; 2] = ["messenger", "worker"];
+pub const ROLES: [&str; 2] = ["message_thread", "worker"];
 
 const MESSENGER: Role = Role(0);
 const WORKER: Role = Role(1);
@@ -295,23 +303,24 @@ impl Schbench {
     pub fn start<P: Platform>(runtime: &Handle<P>, config: Config) -> Self {
         config.window.open(runtime, ENDS);
         let workers = config.workers_on(runtime.topology());
-        let samples: Arc<[Mutex<Vec<Sample>>]> = (0..config.messengers * workers).map(|_| Mutex::default()).collect();
+        let samples: Arc<[Mutex<Vec<Sample>>]> =
+            (0..config.message_threads * workers).map(|_| Mutex::default()).collect();
         let group = nested(runtime, "schbench", config.depth);
         let role = |role| {
             let group = group.clone();
             SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group }
         };
-        for messenger in 0..config.messengers {
-            let crew = Arc::new(Crew::new(runtime, config, messenger));
+        for message_thread in 0..config.message_threads {
+            let crew = Arc::new(Crew::new(runtime, config, message_thread));
             let (samples, options) = (samples.clone(), role(WORKER));
             runtime.spawn(role(MESSENGER), async move {
                 for worker in 0..workers {
                     let (own, samples) = (crew.clone(), samples.clone());
                     crew.runtime.spawn(options.clone(), async move {
-                        own.work(worker, &samples[messenger * workers + worker]).await;
+                        own.work(worker, &samples[message_thread * workers + worker]).await;
                     });
                 }
-                crew.deliver(messenger).await;
+                crew.deliver(message_thread).await;
             });
         }
         Self { window: config.window, samples }

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use hitm_memory::{Platform, Span};
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::TaskId;
 
 use crate::contain::contain;
@@ -236,7 +236,7 @@ impl<P: Platform> Cell<P> {
     }
 
     /// Polls the task. Ends it when it has finished, has panicked or was aborted.
-    pub(crate) fn poll(self: &Arc<Self>) -> Why {
+    pub(crate) fn poll(self: &Arc<Self>) -> SwitchReason {
         let mut slot = match self.task.try_lock() {
             Ok(slot) => slot,
             Err(TryLockError::WouldBlock) => panic!("task {} runs on two CPUs", self.id),
@@ -265,15 +265,15 @@ impl<P: Platform> Cell<P> {
         let task = slot.take();
         drop(slot);
         self.end(task, result);
-        Why::Exit
+        SwitchReason::Exit
     }
 
-    fn why(&self) -> Why {
+    fn why(&self) -> SwitchReason {
         // Relaxed: only the CPU that polls the task writes and reads this.
         match self.leave.load(Ordering::Relaxed) {
-            leave if leave == Leave::Yield as u8 => Why::Yield,
-            leave if leave == Leave::Preempt as u8 => Why::Preempt,
-            _ => Why::Block,
+            leave if leave == Leave::Yield as u8 => SwitchReason::Yield,
+            leave if leave == Leave::Preempt as u8 => SwitchReason::Preempt,
+            _ => SwitchReason::Block,
         }
     }
 

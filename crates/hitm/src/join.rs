@@ -1,7 +1,7 @@
 //! Waiting for a task's result.
 //!
-//! **State** of a packet, under its lock. Replaced values, errors and wakers are dropped after the
-//! lock is released, because their destructors are user code.
+//! **State** of a join_state, under its lock. Replaced values, errors and wakers are dropped after
+//! the lock is released, because their destructors are user code.
 //!
 //! | state | meaning |
 //! |---|---|
@@ -101,9 +101,9 @@ enum State<T> {
 }
 
 /// The join state: holds a task's result until the joiner takes it.
-pub(crate) struct Packet<T>(Mutex<State<T>>);
+pub(crate) struct JoinState<T>(Mutex<State<T>>);
 
-impl<T> Packet<T> {
+impl<T> JoinState<T> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self(Mutex::new(State::Running(None))))
     }
@@ -157,7 +157,7 @@ impl<T> Packet<T> {
     }
 }
 
-impl<T: Send> Finish for Packet<T> {
+impl<T: Send> Finish for JoinState<T> {
     fn finish(&self, result: Result<(), JoinError>) {
         let mut state = self.lock();
         let (ended, unused, waker) = match (std::mem::replace(&mut *state, State::Gone), result) {
@@ -184,13 +184,13 @@ impl<T: Send> Finish for Packet<T> {
 /// A future that stores its output in a join state.
 pub(crate) struct Deliver<P: Platform, F: Future> {
     future: F,
-    packet: Arc<Packet<F::Output>>,
+    join_state: Arc<JoinState<F::Output>>,
     platform: PhantomData<P>,
 }
 
 impl<P: Platform, F: Future> Deliver<P, F> {
-    pub(crate) fn new(future: F, packet: Arc<Packet<F::Output>>) -> Self {
-        Self { future, packet, platform: PhantomData }
+    pub(crate) fn new(future: F, join_state: Arc<JoinState<F::Output>>) -> Self {
+        Self { future, join_state, platform: PhantomData }
     }
 }
 
@@ -205,7 +205,7 @@ impl<P: Platform, F: Future> Future for Deliver<P, F> {
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         let value = ready!(future.poll(context));
         P::settle();
-        drop(this.packet.put(value));
+        drop(this.join_state.put(value));
         Poll::Ready(())
     }
 }
@@ -234,12 +234,12 @@ impl<P: Platform, F: Future> Future for Deliver<P, F> {
 pub struct JoinHandle<P: Platform, T> {
     pub(crate) runtime: Handle<P>,
     pub(crate) cell: Arc<Cell<P>>,
-    packet: Arc<Packet<T>>,
+    join_state: Arc<JoinState<T>>,
 }
 
 impl<P: Platform, T> JoinHandle<P, T> {
-    pub(crate) fn new(runtime: Handle<P>, cell: Arc<Cell<P>>, packet: Arc<Packet<T>>) -> Self {
-        Self { runtime, cell, packet }
+    pub(crate) fn new(runtime: Handle<P>, cell: Arc<Cell<P>>, join_state: Arc<JoinState<T>>) -> Self {
+        Self { runtime, cell, join_state }
     }
 
     /// Asks the task to end. Its future is dropped where the task next waits, computes or reaches a
@@ -253,7 +253,7 @@ impl<P: Platform, T> JoinHandle<P, T> {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         P::settle();
-        self.packet.is_ended()
+        self.join_state.is_ended()
     }
 
     /// Returns the task's id. Another task may reuse the id after this one has ended.
@@ -273,14 +273,14 @@ impl<P: Platform, T> Future for JoinHandle<P, T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         P::settle();
-        self.packet.poll(context)
+        self.join_state.poll(context)
     }
 }
 
 impl<P: Platform, T> Drop for JoinHandle<P, T> {
     fn drop(&mut self) {
         P::settle();
-        drop(self.packet.detach());
+        drop(self.join_state.detach());
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Local {
     /// Whether the polled task has a tenant.
     has_map: AtomicBool,
     /// Whether the running task's wakeups are sync wakeups.
-    about_to_wait: AtomicBool,
+    is_sync: AtomicBool,
     /// The time that the timer is set to.
     armed: AtomicU64,
     /// The sleeps that began here. Other CPUs remove sleeps that are dropped there.
@@ -49,7 +49,7 @@ impl Local {
             tick: AtomicU64::new(Time::NEVER.as_picos()),
             refill: AtomicU64::new(Time::NEVER.as_picos()),
             has_map: AtomicBool::new(false),
-            about_to_wait: AtomicBool::new(false),
+            is_sync: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
             timers: Timers::default(),
         }
@@ -108,12 +108,12 @@ impl Local {
 
     /// Returns the hint for wakeups by the polled task.
     pub(crate) fn hint(&self) -> WakeHint {
-        if self.about_to_wait.load(OWN) { WakeHint::WakerSleeps } else { WakeHint::None }
+        if self.is_sync.load(OWN) { WakeHint::WakerSleeps } else { WakeHint::None }
     }
 
     /// Sets whether the polled task's wakeups are sync wakeups; returns the previous value.
     pub(crate) fn set_about_to_wait(&self, is_so: bool) -> bool {
-        self.about_to_wait.swap(is_so, OWN)
+        self.is_sync.swap(is_so, OWN)
     }
 
     /// Sets the timer to the earliest deadline, unless it expires earlier already.

@@ -46,7 +46,7 @@ use crate::runtime::Handle;
 /// ```
 pub struct NativeRuntime {
     handle: Handle<Native>,
-    crew: Arc<Crew>,
+    pool: Arc<WorkerPool>,
     threads: Vec<JoinThread<()>>,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for NativeError {
 impl std::error::Error for NativeError {}
 
 /// The worker pool: state that the runtime's threads share.
-struct Crew {
+struct WorkerPool {
     workers: Arc<NativeWorkers>,
     /// The number of threads that have left.
     left: AtomicUsize,
@@ -95,17 +95,17 @@ struct Crew {
 
 thread_local! {
     /// The worker pool of this thread. The pointer is compared, never dereferenced.
-    static CREW: Cell<*const Crew> = const { Cell::new(null()) };
+    static POOL: Cell<*const WorkerPool> = const { Cell::new(null()) };
 }
 
-impl Crew {
+impl WorkerPool {
     fn take_failure(&self) -> Option<Box<dyn Any + Send>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Runs a worker thread from its beginning to its end.
     fn work(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId) {
-        CREW.set(Arc::as_ptr(self));
+        POOL.set(Arc::as_ptr(self));
         // Unwind safety: after a panic the runtime's state is not used; the code below only drops
         // futures.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handle.run_cpu(cpu))) {
@@ -125,16 +125,16 @@ impl Crew {
 const STAND_IN: CpuId = CpuId(0);
 
 struct Threads {
-    crew: Arc<Crew>,
+    pool: Arc<WorkerPool>,
     sched: Arc<dyn Scheduling<Native>>,
 }
 
 impl Host for Threads {
     fn visit(&self, f: &mut dyn FnMut()) {
-        if self.crew.workers.is_current() {
+        if self.pool.workers.is_current() {
             return f();
         }
-        self.crew.workers.visit(STAND_IN, || {
+        self.pool.workers.visit(STAND_IN, || {
             f();
             if self.sched.needs_resched() {
                 Native::interrupt(STAND_IN, Interrupts::RESCHEDULE);
@@ -143,7 +143,7 @@ impl Host for Threads {
     }
 
     fn is_cpu(&self) -> bool {
-        CREW.get() == Arc::as_ptr(&self.crew)
+        POOL.get() == Arc::as_ptr(&self.pool)
     }
 }
 
@@ -188,15 +188,15 @@ impl NativeRuntime {
     ) -> Result<Self, NativeError> {
         let workers = NativeWorkers::new(topology.cpus(), accounting);
         let sched = workers.visit(STAND_IN, || mitigation.scheduler::<Native>(topology.clone()));
-        let crew = Arc::new(Crew { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
-        let host = Threads { crew: crew.clone(), sched: sched.clone() };
+        let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
+        let host = Threads { pool: pool.clone(), sched: sched.clone() };
         let handle = Handle::with_host(sched, roles, Box::new(host));
-        let mut runtime = Self { handle, crew, threads: Vec::new() };
+        let mut runtime = Self { handle, pool, threads: Vec::new() };
         let pinned = topology.name() == "this";
         for cpu in topology.cpu_ids() {
-            let (handle, crew) = (runtime.handle.clone(), runtime.crew.clone());
+            let (handle, pool) = (runtime.handle.clone(), runtime.pool.clone());
             let os_index = pinned.then(|| topology.cpu(cpu).os_index);
-            let main = move || crew.workers.enter(cpu, os_index, || crew.work(&handle, cpu));
+            let main = move || pool.workers.enter(cpu, os_index, || pool.work(&handle, cpu));
             let thread = thread::Builder::new().name(format!("hitm-cpu-{cpu}")).spawn(main);
             runtime.threads.push(thread.map_err(|error| NativeError::Thread { cpu, error })?);
         }
@@ -212,13 +212,13 @@ impl NativeRuntime {
     /// Returns the time as the runtime's tasks see it.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.crew.workers.now()
+        self.pool.workers.now()
     }
 
     /// Returns the user, kernel and idle time of all CPUs so far; zero without accounting.
     #[must_use]
     pub fn booked(&self) -> [Span; 3] {
-        self.crew.workers.booked()
+        self.pool.workers.booked()
     }
 
     /// Spawns the task that `main` makes, at the least urgent real-time priority, and blocks the
@@ -242,7 +242,7 @@ impl NativeRuntime {
         loop {
             match joined.as_mut().poll(&mut context) {
                 Poll::Ready(result) => {
-                    if let Some(payload) = self.crew.take_failure() {
+                    if let Some(payload) = self.pool.take_failure() {
                         resume_unwind(payload);
                     }
                     return result;
@@ -268,7 +268,7 @@ impl Drop for NativeRuntime {
                 resume_unwind(payload);
             }
         }
-        if let Some(payload) = self.crew.take_failure()
+        if let Some(payload) = self.pool.take_failure()
             && !std::thread::panicking()
         {
             resume_unwind(payload);

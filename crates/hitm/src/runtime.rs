@@ -14,9 +14,9 @@ use hitm_topology::{CpuId, Topology};
 use crate::cell::Cell;
 use crate::host::{CpusOnly, Host};
 use crate::local::Local;
-use crate::population::Population;
 use crate::roles::{Role, Roles};
 use crate::table::Table;
+use crate::task_count::TaskCount;
 
 /// A handle to a runtime on platform `P`. Clones refer to the same runtime.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) cells: Table<P>,
     /// Per-CPU state, indexed by CPU.
     pub(crate) locals: Box<[Local]>,
-    pub(crate) population: Population,
+    pub(crate) task_count: TaskCount,
     /// Whether the CPUs leave because the last task has ended.
     stopped: AtomicBool,
     /// Whether the CPUs leave at once because one of them has met a bug.
@@ -50,8 +50,8 @@ impl<P: Platform> Clone for Handle<P> {
 
 impl<P: Platform> fmt::Debug for Handle<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { sched, population, .. } = &*self.0;
-        let (cpus, tasks, stopping) = (sched.topology().cpus(), population.count(), population.is_stopping());
+        let Inner { sched, task_count, .. } = &*self.0;
+        let (cpus, tasks, stopping) = (sched.topology().cpus(), task_count.count(), task_count.is_stopping());
         f.debug_struct("Handle").field("cpus", &cpus).field("tasks", &tasks).field("stopping", &stopping).finish()
     }
 }
@@ -83,7 +83,7 @@ impl<P: Platform> Handle<P> {
             host,
             cells: Table::new(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
-            population: Population::default(),
+            task_count: TaskCount::default(),
             stopped: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             roles,
@@ -143,7 +143,7 @@ impl<P: Platform> Handle<P> {
     /// the calling task is about to wait. The scheduler may then place the woken task on the
     /// caller's CPU. The mark is a hint; the caller may go on instead of waiting. Has no effect
     /// outside a task.
-    pub fn about_to_wait<R>(&self, f: impl FnOnce() -> R) -> R {
+    pub fn sync_wakeups<R>(&self, f: impl FnOnce() -> R) -> R {
         /// Restores the previous mark, also when `f` panics.
         struct Back<'a>(&'a Local, bool);
         impl Drop for Back<'_> {
@@ -260,7 +260,7 @@ impl<P: Platform> Inner<P> {
     pub(crate) fn break_down(&self) {
         // Release: pairs with the Acquire in `is_broken`.
         self.broken.store(true, Ordering::Release);
-        let _nobody_comes = self.population.stop();
+        let _nobody_comes = self.task_count.stop();
         self.stop();
     }
 }

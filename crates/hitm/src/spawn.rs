@@ -24,11 +24,11 @@ use hitm_sched::task::Attributes;
 
 use crate::cell::{Cell, Task};
 use crate::group::Group;
-use crate::join::{Deliver, Finish, JoinHandle, Packet};
+use crate::join::{Deliver, Finish, JoinHandle, JoinState};
 use crate::options::SpawnOptions;
-use crate::population::Stop;
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
+use crate::task_count::Stop;
 use crate::tenant::Tenant;
 
 impl<P: Platform> Handle<P> {
@@ -67,10 +67,10 @@ impl<P: Platform> Handle<P> {
             map: options.tenant.as_ref().map(Tenant::map),
             group: options.group.as_ref().map(Group::id),
         };
-        let packet = Packet::new();
-        let task = Box::pin(Deliver::<P, F>::new(future, packet.clone()));
-        let cell = self.start(&attributes, role, options.tenant, task, packet.clone());
-        JoinHandle::new(self.clone(), cell, packet)
+        let join_state = JoinState::new();
+        let task = Box::pin(Deliver::<P, F>::new(future, join_state.clone()));
+        let cell = self.start(&attributes, role, options.tenant, task, join_state.clone());
+        JoinHandle::new(self.clone(), cell, join_state)
     }
 
     fn check_role(&self, role: Role) {
@@ -92,7 +92,7 @@ impl<P: Platform> Handle<P> {
             let id = runtime.sched.prepare(attributes);
             let cell = Cell::new(Arc::downgrade(&self.0), id, role, tenant, task, finish);
             P::settle();
-            let admitted = runtime.population.enter();
+            let admitted = runtime.task_count.enter();
             if admitted {
                 runtime.begin(&cell);
             }
@@ -109,7 +109,7 @@ impl<P: Platform> Handle<P> {
     /// task that is spawned later is aborted before its first poll.
     pub fn shutdown(&self) {
         P::settle();
-        match self.0.population.stop() {
+        match self.0.task_count.stop() {
             Stop::Again => {}
             Stop::Empty => self.0.stop(),
             Stop::Inhabited => {
@@ -131,7 +131,7 @@ impl<P: Platform> Inner<P> {
         self.cells.replace(cell.id, Some(cell.clone()));
         // SeqCst: forbids store buffering between (3) and (4); see the module documentation.
         fence(Ordering::SeqCst);
-        if self.population.is_stopping() {
+        if self.task_count.is_stopping() {
             cell.abort();
         }
         self.sched.start(cell.id);
@@ -156,7 +156,7 @@ impl<P: Platform> Inner<P> {
         self.cells.replace(cell.id, None);
         self.free(cell);
         P::settle();
-        if self.population.leave() {
+        if self.task_count.leave() {
             self.stop();
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{Interrupts, Mode, Platform, Span, Time};
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_topology::CpuId;
 
 use crate::cell::Cell;
@@ -24,7 +24,7 @@ pub(crate) const SLICE: Span = Span::from_micros(100_000);
 pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     let runtime = &*runtime.0;
     let outside = P::enter(Mode::Kernel);
-    let mut why = Why::Preempt;
+    let mut why = SwitchReason::Preempt;
     let mut ended: Option<Arc<Cell<P>>> = None;
     loop {
         take_interrupts(runtime);
@@ -37,13 +37,13 @@ pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
             Some(id) => {
                 let cell = runtime.cells.get(id).expect("a queued task lives");
                 let why = run_task(runtime, cpu, &cell);
-                ended = (why == Why::Exit).then_some(cell);
+                ended = (why == SwitchReason::Exit).then_some(cell);
                 why
             }
             None if runtime.is_stopped() => break,
             None => {
                 idle(runtime, cpu);
-                Why::Preempt
+                SwitchReason::Preempt
             }
         };
     }
@@ -79,7 +79,7 @@ fn idle<P: Platform>(runtime: &Inner<P>, cpu: CpuId) {
 }
 
 /// Polls a task once.
-fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) -> Why {
+fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) -> SwitchReason {
     let local = &runtime.locals[cpu.index()];
     local.set_running(Some(cell.id));
     runtime.sched.begin_poll(cell.id);
@@ -105,11 +105,11 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     why
 }
 
-fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: Why, start: Time) {
+fn count<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>, why: SwitchReason, start: Time) {
     let (Some(roles), Some(role)) = (&runtime.roles, cell.role) else { return };
     // Relaxed: only the CPU that runs the task uses these words.
     let last = cell.last_cpu.swap(cpu.0 + 1, Ordering::Relaxed);
-    let slept = cell.slept.swap(why == Why::Block, Ordering::Relaxed);
+    let slept = cell.slept.swap(why == SwitchReason::Block, Ordering::Relaxed);
     roles.ran(role, slept, last != 0 && last != cpu.0 + 1, start, P::now());
 }
 

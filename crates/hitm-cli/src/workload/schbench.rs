@@ -87,7 +87,7 @@ impl Program for Schbench {
 
 /// Returns the unusual options, apart from the load.
 fn unusual_options(config: &Config) -> String {
-    let usual = Config::new(config.messengers, config.seed, config.window);
+    let usual = Config::new(config.message_threads, config.seed, config.window);
     options(&[
         ("threads", config.workers.map(|workers| workers.to_string())),
         ("cputime", unusual(config.cputime, usual.cputime, nanos)),
@@ -101,17 +101,17 @@ impl Workload for Config {
     }
 
     fn profile(&self) -> String {
-        let threads = counted(self.messengers, "message thread");
+        let threads = counted(self.message_threads, "message thread");
         format!("{threads}{}{}", nested::in_words(self.depth, 0), unusual_options(self))
     }
 
     fn options(&self) -> String {
         let depth = options(&[("depth", unusual(self.depth, 0, |own| own.to_string()))]);
-        format!(" --message-threads {}{depth}{}", self.messengers, unusual_options(self))
+        format!(" --message-threads {}{depth}{}", self.message_threads, unusual_options(self))
     }
 
     fn load(&self) -> Option<Load> {
-        let load = Load { kind: Kind::MessageThreads(self.messengers), depth: self.depth };
+        let load = Load { kind: Kind::MessageThreads(self.message_threads), depth: self.depth };
         unusual_options(self).is_empty().then_some(load)
     }
 

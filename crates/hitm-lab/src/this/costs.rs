@@ -35,7 +35,7 @@ use super::experiments::{Body, Class, blind_adds, classes, hand_off};
 use super::interrupts::Wakes;
 use super::loops::{self, Ring, Written};
 use crate::host::on_threads;
-use crate::{Given, Program, mean_nanos, measure};
+use crate::{Output, Program, mean_nanos, measure};
 
 /// A quantity of this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +66,7 @@ const MEMORY_STEPS: u32 = 4_000;
 
 /// The method of a quantity.
 #[derive(Debug)]
-enum Means {
+enum Method {
     Clock,
     Look,
     LoadHit,
@@ -81,7 +81,7 @@ enum Means {
     Wake([CpuId; 2]),
 }
 
-impl Means {
+impl Method {
     /// Returns the program, with CPUs that take turns; `None` for a loop of this crate.
     fn program(&self, time: Span) -> Option<(Vec<Vec<CpuId>>, Program)> {
         let pairs = |class: &Class| class.pairs.iter().map(|pair| pair.to_vec()).collect();
@@ -93,7 +93,7 @@ impl Means {
     }
 
     /// Returns the figure of a program's outcome.
-    fn figure(&self, given: &Given) -> f64 {
+    fn figure(&self, given: &Output) -> f64 {
         match self {
             Self::Adds(_) => mean_nanos(&given.measured) / given.measured.len() as f64,
             _ => given.measured[0].nanos_each(),
@@ -106,7 +106,7 @@ impl Means {
 pub(super) struct Bench {
     topology: Arc<Topology>,
     time: Span,
-    quantities: Vec<(String, &'static str, Means)>,
+    quantities: Vec<(String, &'static str, Method)>,
     near: Ring,
     llc: Option<Ring>,
     memory: Ring,
@@ -150,35 +150,35 @@ impl Bench {
             memory: Ring::new(block),
             written: Written::new(),
         };
-        bench.add("clock", "GHz", Means::Clock);
-        bench.add("look at the clock", "ns", Means::Look);
-        bench.add("load that hits", "ns", Means::LoadHit);
-        bench.add("load that hits, after another", "ns", Means::LoadAfterLoad);
-        bench.add("read-modify-write that hits", "ns", Means::RmwHit);
+        bench.add("clock", "GHz", Method::Clock);
+        bench.add("look at the clock", "ns", Method::Look);
+        bench.add("load that hits", "ns", Method::LoadHit);
+        bench.add("load that hits, after another", "ns", Method::LoadAfterLoad);
+        bench.add("read-modify-write that hits", "ns", Method::RmwHit);
         if bench.llc.is_some() {
-            bench.add("read from the LLC", "ns", Means::Llc);
+            bench.add("read from the LLC", "ns", Method::Llc);
         }
-        bench.add("read from memory", "ns", Means::Memory);
+        bench.add("read from memory", "ns", Method::Memory);
         let classes = classes(topology, PAIRS);
         for class in &classes {
-            bench.add(&format!("hand-off, {}", class.name), "ns", Means::HandOff(class.clone()));
-            bench.add(&format!("idle transfer, {}", class.name), "ns", Means::Transfer(class.clone()));
+            bench.add(&format!("hand-off, {}", class.name), "ns", Method::HandOff(class.clone()));
+            bench.add(&format!("idle transfer, {}", class.name), "ns", Method::Transfer(class.clone()));
         }
         // The structure is measured between the nearest cores.
         let of_cores = classes.iter().find(|class| class.parameter == "same_llc_ns");
         let of_cores = of_cores.or_else(|| classes.iter().find(|class| class.parameter != "same_core_ns"));
         if let Some(class) = of_cores.cloned() {
-            bench.add(&format!("between two adds, {}", class.name), "ns", Means::Adds(class));
+            bench.add(&format!("between two adds, {}", class.name), "ns", Method::Adds(class));
         }
         if let Some(class) = of_cores.or(classes.first()) {
-            bench.add("interrupt, sending", "ns", Means::Send(class.pairs[0]));
-            bench.add("interrupt to an idle CPU", "ns", Means::Wake(class.pairs[0]));
+            bench.add("interrupt, sending", "ns", Method::Send(class.pairs[0]));
+            bench.add("interrupt to an idle CPU", "ns", Method::Wake(class.pairs[0]));
         }
         bench
     }
 
-    fn add(&mut self, name: &str, unit: &'static str, means: Means) {
-        self.quantities.push((name.to_owned(), unit, means));
+    fn add(&mut self, name: &str, unit: &'static str, method: Method) {
+        self.quantities.push((name.to_owned(), unit, method));
     }
 
     /// Returns the number of quantities.
@@ -190,10 +190,10 @@ impl Bench {
     /// the operating system kept it waiting.
     pub(super) fn measure(&mut self, index: usize, round: usize) -> (f64, Span) {
         let Self { topology, time, quantities, near, llc, memory, written } = self;
-        let means = &quantities[index].2;
-        if let Some((cpus, program)) = means.program(*time) {
+        let method = &quantities[index].2;
+        if let Some((cpus, program)) = method.program(*time) {
             let given = measure(topology, &cpus[round % cpus.len()], &program);
-            return (means.figure(&given), given.kept_waiting);
+            return (method.figure(&given), given.kept_waiting);
         }
         let workers = NativeWorkers::new(topology.cpus(), false);
         let alone = |body: &mut (dyn FnMut() -> f64 + Send)| {
@@ -202,29 +202,29 @@ impl Bench {
             let (nanos, waited) = on_threads(&workers, topology, &[CpuId(0)], |_, _| run());
             (nanos[0], waited)
         };
-        match means {
-            Means::Clock => alone(&mut loops::clock_ghz),
-            Means::Look => alone(&mut loops::look_nanos),
-            Means::RmwHit => alone(&mut loops::rmw_nanos),
-            Means::LoadHit => alone(&mut || near.load_hits()),
-            Means::LoadAfterLoad => alone(&mut || near.chase_hits()),
-            Means::Llc => {
+        match method {
+            Method::Clock => alone(&mut loops::clock_ghz),
+            Method::Look => alone(&mut loops::look_nanos),
+            Method::RmwHit => alone(&mut loops::rmw_nanos),
+            Method::LoadHit => alone(&mut || near.load_hits()),
+            Method::LoadAfterLoad => alone(&mut || near.chase_hits()),
+            Method::Llc => {
                 llc.as_mut().map_or((f64::NAN, Span::ZERO), |ring| alone(&mut || ring.chase_again(LLC_STEPS)))
             }
-            Means::Memory => alone(&mut || memory.chase(MEMORY_STEPS)),
-            Means::Transfer(class) => {
+            Method::Memory => alone(&mut || memory.chase(MEMORY_STEPS)),
+            Method::Transfer(class) => {
                 let pair = class.pairs[round % class.pairs.len()];
                 let (nanos, waited) = on_threads(&workers, topology, &pair, |index, _| written.chase(index));
                 (nanos[0], waited)
             }
-            Means::Send(pair) | Means::Wake(pair) => {
+            Method::Send(pair) | Method::Wake(pair) => {
                 let wakes = Wakes::new(*pair);
-                let is_send = matches!(means, Means::Send(_));
+                let is_send = matches!(method, Method::Send(_));
                 let run = |index| if is_send { wakes.sending(index) } else { wakes.one_way(index) };
                 let (nanos, waited) = on_threads(&workers, topology, pair, |index, _| run(index));
                 (nanos[0], waited)
             }
-            Means::HandOff(_) | Means::Adds(_) => unreachable!("these are programs"),
+            Method::HandOff(_) | Method::Adds(_) => unreachable!("these are programs"),
         }
     }
 
@@ -232,15 +232,15 @@ impl Bench {
     pub(super) fn machine(&self, samples: &[Option<Sample>]) -> (Costs, Vec<Quantity>) {
         let mut costs = Costs::of(&self.topology, CostSet::Runtime);
         let family = costs.family.name.clone();
-        let structural = self.quantities.iter().find_map(|(.., means)| match means {
-            Means::Adds(class) => Some(class.parameter.clone()),
+        let structural = self.quantities.iter().find_map(|(.., method)| match method {
+            Method::Adds(class) => Some(class.parameter.clone()),
             _ => None,
         });
         let mut known = Known { structural, hand_offs: Vec::new() };
         let mut quantities = Vec::new();
-        for ((name, unit, means), &measured) in self.quantities.iter().zip(samples) {
+        for ((name, unit, method), &measured) in self.quantities.iter().zip(samples) {
             let mut quantity = Quantity { name: name.clone(), unit, measured, sets: Vec::new(), note: None };
-            let numbers = measured.map_or(Vec::new(), |sample| known.numbers(means, sample.median, &costs));
+            let numbers = measured.map_or(Vec::new(), |sample| known.numbers(method, sample.median, &costs));
             for (name, value) in numbers {
                 match costs.set(&name, value) {
                     Ok(()) => quantity.sets.push((name, value)),
@@ -257,10 +257,10 @@ impl Bench {
     pub(super) fn were_set_from(&self, quantities: &[Quantity], body: &Body) -> bool {
         let Body::Probe(cpus, program) = body else { return false };
         let mut set = self.quantities.iter().zip(quantities).filter(|(_, quantity)| !quantity.sets.is_empty());
-        set.any(|((_, _, means), _)| {
+        set.any(|((_, _, method), _)| {
             let same =
                 |(all, own): (Vec<Vec<CpuId>>, Program)| own == program.lasting(Span::ZERO) && all.contains(cpus);
-            means.program(Span::ZERO).is_some_and(same)
+            method.program(Span::ZERO).is_some_and(same)
         })
     }
 
@@ -299,20 +299,20 @@ impl Known {
     }
 
     /// Returns the numbers of the machine that follow from a quantity.
-    fn numbers(&mut self, means: &Means, median: f64, costs: &Costs) -> Vec<(String, f64)> {
+    fn numbers(&mut self, method: &Method, median: f64, costs: &Costs) -> Vec<(String, f64)> {
         let number = |name: &str, value: f64| vec![(name.to_owned(), value)];
-        match means {
-            Means::Look | Means::LoadAfterLoad => Vec::new(),
-            Means::Clock => number("clock_ghz", median),
-            Means::LoadHit => number("load_hit_ns", median),
-            Means::RmwHit => number("rmw_hit_ns", median),
-            Means::Llc => number("llc_read_ns", median),
-            Means::Memory => number("memory_local_ns", median),
-            Means::HandOff(class) => {
+        match method {
+            Method::Look | Method::LoadAfterLoad => Vec::new(),
+            Method::Clock => number("clock_ghz", median),
+            Method::LoadHit => number("load_hit_ns", median),
+            Method::RmwHit => number("rmw_hit_ns", median),
+            Method::Llc => number("llc_read_ns", median),
+            Method::Memory => number("memory_local_ns", median),
+            Method::HandOff(class) => {
                 self.hand_offs.push((class.parameter.clone(), median));
                 number(&class.parameter, median)
             }
-            Means::Transfer(class) => {
+            Method::Transfer(class) => {
                 match self.hand_off(class) {
                     // The model has no queued transfer that takes longer than an idle one.
                     Some(hand_off) if self.structural.as_deref() == Some(&class.parameter) => {
@@ -321,11 +321,11 @@ impl Known {
                     _ => Vec::new(),
                 }
             }
-            Means::Adds(class) => self.hand_off(class).map_or(Vec::new(), |hand_off| {
+            Method::Adds(class) => self.hand_off(class).map_or(Vec::new(), |hand_off| {
                 number("follow_up_hits", (hand_off / median - 1.0).round().clamp(0.0, 255.0))
             }),
-            Means::Send(_) => number("interrupt_send_ns", median),
-            Means::Wake(_) => {
+            Method::Send(_) => number("interrupt_send_ns", median),
+            Method::Wake(_) => {
                 let paths = &costs.paths;
                 let rest = median - paths.interrupt_send.value - paths.interrupt_entry.value;
                 [number("interrupt_delivery_ns", rest.max(0.0)), number("idle_exit_ns", 0.0)].concat()
@@ -341,32 +341,32 @@ impl Bench {
     pub(super) fn on_simulated(&self, setting: &crate::Setting) -> Vec<Option<Sample>> {
         use hitm_workloads::probe::{LineState, TransferOperation};
         let numbers = setting.costs.parameters();
-        let nanos = |program: &Program, cpus: &[CpuId], means: &Means| {
-            means.figure(&crate::simulate(setting, cpus, program).expect("no stall"))
+        let nanos = |program: &Program, cpus: &[CpuId], method: &Method| {
+            method.figure(&crate::simulate(setting, cpus, program).expect("no stall"))
         };
-        let value = |means: &Means| match means {
-            Means::Clock => numbers["clock_ghz"],
-            Means::Look | Means::LoadAfterLoad => 1.0,
-            Means::LoadHit => numbers["load_hit_ns"],
-            Means::RmwHit => numbers["rmw_hit_ns"],
-            Means::Llc => numbers["llc_read_ns"],
-            Means::Memory => numbers["memory_local_ns"],
-            Means::Send(_) => numbers["interrupt_send_ns"],
-            Means::Wake(_) => {
+        let value = |method: &Method| match method {
+            Method::Clock => numbers["clock_ghz"],
+            Method::Look | Method::LoadAfterLoad => 1.0,
+            Method::LoadHit => numbers["load_hit_ns"],
+            Method::RmwHit => numbers["rmw_hit_ns"],
+            Method::Llc => numbers["llc_read_ns"],
+            Method::Memory => numbers["memory_local_ns"],
+            Method::Send(_) => numbers["interrupt_send_ns"],
+            Method::Wake(_) => {
                 let parts = ["interrupt_send_ns", "interrupt_delivery_ns", "interrupt_entry_ns", "idle_exit_ns"];
                 parts.iter().map(|part| numbers[*part]).sum()
             }
-            Means::Transfer(class) => {
+            Method::Transfer(class) => {
                 let (state, operation) = (LineState::Modified, TransferOperation::Load);
                 let program = Program::Transfer { state, operation, rounds: 200, home: None };
-                nanos(&program, &class.pairs[0], means)
+                nanos(&program, &class.pairs[0], method)
             }
-            Means::HandOff(_) | Means::Adds(_) => {
-                let (cpus, program) = means.program(self.time).expect("these are programs");
-                nanos(&program, &cpus[0], means)
+            Method::HandOff(_) | Method::Adds(_) => {
+                let (cpus, program) = method.program(self.time).expect("these are programs");
+                nanos(&program, &cpus[0], method)
             }
         };
-        self.quantities.iter().map(|(.., means)| Sample::of(&[value(means)])).collect()
+        self.quantities.iter().map(|(.., method)| Sample::of(&[value(method)])).collect()
     }
 }
 

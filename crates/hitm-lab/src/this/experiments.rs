@@ -8,7 +8,7 @@ use hitm_workloads::probe::{CounterOperation, LockKind, MaskForm, Roles, Search,
 
 use super::runtime::Exercise;
 use super::tally::TRIES;
-use crate::{Given, Program, mean_nanos};
+use crate::{Output, Program, mean_nanos};
 
 /// Round trips of a ping-pong.
 const ROUNDS: u64 = 2_000;
@@ -59,7 +59,7 @@ pub(super) enum Figure {
 }
 
 impl Figure {
-    pub(super) fn of(self, given: &Given) -> f64 {
+    pub(super) fn of(self, given: &Output) -> f64 {
         match self {
             Self::First(count) => mean_nanos(&given.measured[..count]),
             Self::After(count) => mean_nanos(&given.measured[count..]),

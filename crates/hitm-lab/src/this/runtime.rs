@@ -200,7 +200,7 @@ async fn message<P: Platform>(handle: Handle<P>, cpus: [CpuId; 2]) -> f64 {
     let (there, back) = (queue(), queue());
     let (receive, answer) = (there.clone(), back.clone());
     let echo = handle.spawn(on(cpus[1]), async move {
-        while let Some(message) = receive.receive().await {
+        while let Some(message) = receive.recv().await {
             if answer.send(message).await.is_err() {
                 return;
             }
@@ -211,7 +211,7 @@ async fn message<P: Platform>(handle: Handle<P>, cpus: [CpuId; 2]) -> f64 {
         let begin = clock.now();
         for round in 0..ROUNDS {
             let sent = there.send(round).await.is_ok();
-            assert!(sent && back.receive().await == Some(round), "a message comes back");
+            assert!(sent && back.recv().await == Some(round), "a message comes back");
         }
         let taken = clock.now().since(begin);
         there.close().await;

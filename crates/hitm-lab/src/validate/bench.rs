@@ -8,7 +8,7 @@ use hitm_topology::{CpuId, PackageId, Scope, Topology};
 use hitm_workloads::probe::CounterOperation;
 
 use super::finding::{Criterion, Finding};
-use crate::{Given, Program, Setting, mean_nanos, simulate};
+use crate::{Output, Program, Setting, mean_nanos, simulate};
 
 /// The time of contention per participant: tens of visits of the line at the longest transfer of
 /// any machine.
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     /// Runs `program` on `cpus`.
-    pub(super) fn give(&self, setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Given, Stalled> {
+    pub(super) fn give(&self, setting: &Setting, cpus: &[CpuId], program: &Program) -> Result<Output, Stalled> {
         simulate(setting, cpus, program)
     }
 }

@@ -41,7 +41,7 @@ fn start(runtime: &Handle<Simulated>, cpus: [CpuId; 2], taken: &Arc<Mutex<Span>>
     let on = |cpu: CpuId| SpawnOptions { cpus: Some(CpuSet::from_iter([cpu])), ..SpawnOptions::default() };
     let (receive, answer) = (there.clone(), back.clone());
     runtime.spawn(on(cpus[1]), async move {
-        while let Some(message) = receive.receive().await {
+        while let Some(message) = receive.recv().await {
             if answer.send(message).await.is_err() {
                 return;
             }
@@ -52,7 +52,7 @@ fn start(runtime: &Handle<Simulated>, cpus: [CpuId; 2], taken: &Arc<Mutex<Span>>
         let begin = handle.now();
         for round in 0..ROUNDS {
             let sent = there.send(round).await.is_ok();
-            let returned = back.receive().await;
+            let returned = back.recv().await;
             assert!(sent && returned == Some(round), "a message comes back");
         }
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = handle.now().since(begin);

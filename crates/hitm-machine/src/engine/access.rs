@@ -8,10 +8,10 @@ use hitm_memory::{LINE, Mode};
 use super::stores::read_word;
 use super::{Engine, Step};
 use crate::account::Part;
-use crate::calendar::Event;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
 use crate::cpu::{LineBytes, Waits};
-use crate::faults::Taken;
+use crate::event_queue::Event;
+use crate::faults::Preempted;
 
 /// What becomes of an access that is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Engine {
     fn took_effect(&mut self, kind: Kind) {
         if kind == Kind::Rmw && self.faults.is_some() {
             let part = self.cpu().part_of_access(Part::Hits);
-            self.may_be_taken(Taken::AfterRmw, part);
+            self.may_be_preempted(Preempted::AfterRmw, part);
         }
     }
 

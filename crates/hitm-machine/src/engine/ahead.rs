@@ -3,8 +3,8 @@
 
 use super::stores::read_word;
 use super::{Engine, Step, Touch};
-use crate::calendar::{NEVER, TurnKey};
 use crate::cpu::{Overwritten, Waits};
+use crate::event_queue::{NEVER, TurnKey};
 
 /// The bounds of the current CPU's turn, in picoseconds where they are times. They follow from what
 /// is to happen: whatever is entered lowers them.
@@ -125,7 +125,7 @@ impl Engine {
     /// A time before which `number`, which is not the current CPU, does nothing.
     fn acts_not_before(&self, number: u32) -> u64 {
         let cpu = &self.cpus[number as usize];
-        let turn = self.calendar.time_of(number);
+        let turn = self.event_queue.time_of(number);
         match cpu.waits {
             _ if cpu.finished => NEVER,
             // An interrupt ends these sooner.

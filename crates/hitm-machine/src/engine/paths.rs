@@ -7,10 +7,10 @@ use hitm_memory::{Interrupts, PathCost, Span, Time};
 
 use super::{Engine, Step};
 use crate::account::Part;
-use crate::calendar::Event;
 use crate::coherence::Distance;
 use crate::cpu::Waits;
-use crate::faults::{Late, Taken};
+use crate::event_queue::Event;
+use crate::faults::{Late, Preempted};
 
 /// An interrupt whose sender had stores that had not taken effect. It does not arrive before they
 /// have: a local interrupt controller that is written to like memory takes its place behind them,
@@ -39,7 +39,7 @@ impl Engine {
             PathCost::PageFault => (self.paths.page_fault, Part::SystemCalls),
         };
         self.spend(cost, part);
-        self.may_be_taken(Taken::OnPath, part);
+        self.may_be_preempted(Preempted::OnPath, part);
     }
 
     /// Whether what another thread of the current CPU's core does lengthens what the current CPU
@@ -194,7 +194,7 @@ impl Engine {
         cpu.pending |= interrupts;
         if matches!(cpu.waits, Waits::Compute { .. } | Waits::Interrupt { .. }) {
             // Never later than the end of its work, and not before it began to wait.
-            let at = time.max(cpu.clock).min(self.calendar.time_of(number));
+            let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
             self.entered(number, at);
         }
     }

@@ -18,9 +18,9 @@ use portable_atomic::AtomicU128;
 
 use super::{Engine, Issue, Step, Touch};
 use crate::account::Part;
-use crate::calendar::Event;
 use crate::coherence::{AccessId, Kind, Request};
 use crate::cpu::{Stage, Store, Waits};
+use crate::event_queue::Event;
 
 /// Writes a word whose store takes effect now.
 fn write_word(word: NonNull<u8>, size: usize, value: u128) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use hitm_memory::{Native, NativeWorkers, Platform};
 use hitm_sched::mitigation::Mitigation;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, TaskId};
 use hitm_topology::{CpuId, Topology};
 
@@ -37,14 +37,14 @@ impl Bench {
     /// The CPU that this thread acts as handles its interrupts, and picks a task.
     pub(crate) fn look(&self) -> Option<TaskId> {
         self.sched.handle(Native::take_interrupts());
-        let next = self.sched.switch(Why::Preempt)?;
+        let next = self.sched.switch(SwitchReason::Preempt)?;
         self.sched.begin_poll(next);
         Some(next)
     }
 
     /// The running task of the CPU that this thread acts as blocks, and the next one begins.
     pub(crate) fn block(&self) -> Option<TaskId> {
-        let next = self.sched.switch(Why::Block)?;
+        let next = self.sched.switch(SwitchReason::Block)?;
         self.sched.begin_poll(next);
         Some(next)
     }

@@ -10,7 +10,7 @@ use hitm_topology::CpuId;
 use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk, running};
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
-use crate::scheduler::{Scheduler, Why};
+use crate::scheduler::{Scheduler, SwitchReason};
 use crate::task::TaskId;
 
 impl<P: Platform, R: RootDomainWords<P>> Runs for Scheduler<P, R> {
@@ -63,7 +63,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     /// Switches ids when the CPU of `rq` leaves `prev` for `next`.
-    pub(crate) fn switch_ids(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, why: Why, next: Option<TaskId>) {
+    pub(crate) fn switch_ids(
+        &self,
+        rq: &RqGuard<'_, P>,
+        prev: Option<TaskId>,
+        why: SwitchReason,
+        next: Option<TaskId>,
+    ) {
         if !self.maps.are_used() {
             return;
         }
@@ -73,7 +79,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             running::set::<P>(&rq.curr_map, after);
         }
         if let Some((task, _, map)) = prev {
-            map.switch_out(rq.cpu, task, why == Why::Exit);
+            map.switch_out(rq.cpu, task, why == SwitchReason::Exit);
         }
         if let Some((task, _, map)) = next {
             map.switch_in(rq.cpu, task);

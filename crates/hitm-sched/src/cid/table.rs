@@ -11,7 +11,7 @@ use super::owned::OwnedIds;
 use super::per_cpu::{Fallback, PerCpuIds};
 use super::shipped::ShippedIds;
 use super::{Allocator, MapId, Variant, Walk};
-use crate::numbers::{Numbered, Numbers};
+use crate::id_allocator::{IdAllocator, Numbered};
 
 /// The maximum number of maps that live at once.
 pub const MAPS_MAX: usize = 4_096;
@@ -25,7 +25,7 @@ impl Numbered for Slots {
     const PLURAL: &'static str = "maps";
     const MAX: usize = MAPS_MAX;
     /// Maps are created and freed rarely.
-    const STASHED: usize = 0;
+    const IN_MAGAZINE: usize = 0;
 }
 
 /// All maps of a scheduler. A map's words are created when first needed. They are never freed, but
@@ -35,7 +35,7 @@ pub(crate) struct Maps<P: Platform> {
     variant: Variant,
     topology: Arc<Topology>,
     maps: Box<[OnceLock<Box<dyn Allocator<P>>>]>,
-    slots: Numbers<P, Slots>,
+    slots: IdAllocator<P, Slots>,
     fallback: OnceLock<Arc<Placed<P, Fallback<P>>>>,
     /// Whether there ever was a map. Before that, switches ignore ids.
     used: AtomicBool,
@@ -45,7 +45,7 @@ impl<P: Platform> Maps<P> {
     pub(crate) fn new(variant: Variant, topology: Arc<Topology>) -> Self {
         Self {
             variant,
-            slots: Numbers::new(&topology),
+            slots: IdAllocator::new(&topology),
             topology,
             maps: (0..MAPS_MAX).map(|_| OnceLock::new()).collect(),
             fallback: OnceLock::new(),

@@ -14,7 +14,7 @@ use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 use super::group::Groups;
-use super::places::{Kept, Places};
+use super::sched_domains::{Kept, SchedDomains};
 use super::timeline::{Arrival, Timeline};
 use super::words::{FairQueue, FairTask, Member};
 use crate::prio::Prio;
@@ -36,7 +36,7 @@ const ABOVE_REAL_TIME: Prio = Prio(-1);
 /// The class: one queue per CPU.
 pub(crate) struct Fair<P: Platform> {
     pub(crate) queues: PerCpu<P, FairQueue<P>>,
-    pub(crate) places: Places<P>,
+    pub(crate) sched_domains: SchedDomains<P>,
     pub(super) slice: i64,
     /// Made with the first group.
     pub(super) groups: OnceLock<Groups<P>>,
@@ -47,7 +47,7 @@ impl<P: Platform> Fair<P> {
         let slice = BASE_SLICE * i64::from(1 + topology.cpus().min(SLICE_CPUS_MAX).ilog2());
         Self {
             queues: PerCpu::new(topology, |_| FairQueue::new()),
-            places: Places::new(topology, kept),
+            sched_domains: SchedDomains::new(topology, kept),
             slice,
             groups: OnceLock::new(),
         }

@@ -10,8 +10,8 @@
 //! per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not stop
 //! here. The budget of a scan follows from the present utilisation, not from an average.
 //!
-//! **Layout.** That of [`places`](super::places). A probe reads the lines of a queue with its
-//! running task and its task count. The CPUs that a search has yet to examine are in
+//! **Layout.** That of [`sched_domains`](super::sched_domains). A probe reads the lines of a queue
+//! with its running task and its task count. The CPUs that a search has yet to examine are in
 //! [masks](super::scan) of the searcher.
 //!
 //! **Cost.** Counted: [`Count::Probe`] is one examined CPU.
@@ -23,8 +23,8 @@ use hitm_topology::{CpuId, Scope};
 
 use super::class::Fair;
 use super::idle_mask::IdleMasks;
-use super::places::{IDLE_MOST, Kept, MOVE_COSTS, Places, WAKE_COSTS};
 use super::scan::{Mask, Masks, Scan};
+use super::sched_domains::{IDLE_MOST, Kept, MOVE_COSTS, SchedDomains, WAKE_COSTS};
 use super::timeline::PICOS;
 use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
@@ -187,7 +187,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let cpus = sets.iter().flat_map(|set| set.common_from(may, target));
             cpus.into_iter().find(|&cpu| claim(cpu))
         };
-        if self.places().has_siblings
+        if self.sched_domains().has_siblings
             && let Some(cpu) = first(nearest(masks.idle_cores_near(target)))
         {
             return Some(cpu);
@@ -249,7 +249,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     fn idle_sibling(&self, id: TaskId, prev: CpuId, target: CpuId, may: &CpuSet) -> CpuId {
-        let kept = &self.places().kept;
+        let kept = &self.sched_domains().kept;
         if let Kept::Claims(masks) = kept {
             return self.by_masks(masks, prev, target, may).unwrap_or(target);
         }
@@ -281,30 +281,31 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         found.unwrap_or(target)
     }
 
-    fn places(&self) -> &Places<P> {
-        &self.fair().places
+    fn sched_domains(&self) -> &SchedDomains<P> {
+        &self.fair().sched_domains
     }
 
     /// Returns whether a core of the LLC of `target` may be wholly idle.
     fn may_have_idle_core(&self, target: CpuId) -> bool {
         // Relaxed: a hint.
-        self.places().has_siblings && self.places().shared_of(target).has_idle_cores.load(Ordering::Relaxed) != 0
+        self.sched_domains().has_siblings
+            && self.sched_domains().shared_of(target).has_idle_cores.load(Ordering::Relaxed) != 0
     }
 
     fn tell_no_idle_core(&self, target: CpuId) {
         // Relaxed: a hint. A core that falls idle just now may be missed until the next one does.
-        self.places().shared_of(target).has_idle_cores.store(0, Ordering::Relaxed);
+        self.sched_domains().shared_of(target).has_idle_cores.store(0, Ordering::Relaxed);
     }
 
     /// Returns the calling CPU's masks.
     fn masks(&self) -> &Masks<P> {
-        &self.places().masks[P::current_cpu().index()]
+        &self.sched_domains().masks[P::current_cpu().index()]
     }
 
     /// Fills `mask` with the allowed CPUs of the LLC of `target`: `in_llc`.
     fn begin_scan<'a>(&self, mask: &'a Mask<P>, target: CpuId, in_llc: &CpuSet) -> Scan<'a, P> {
         // Peek: written at construction; its line also has the CPUs of the LLC.
-        _ = self.places().domains[target].span_weight.peek();
+        _ = self.sched_domains().domains[target].span_weight.peek();
         Scan::begin(mask, in_llc.clone())
     }
 
@@ -399,7 +400,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let budget = match self.rd.config.idle {
             IdleSearch::Util => {
                 // Relaxed: a hint.
-                let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
+                let scan = self.sched_domains().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
                 u64::from(scan).saturating_add(1)
             }
             _ => self.budget_of_time(),
@@ -428,7 +429,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             }
         }
         let cost = P::now().since(start).as_picos() / PICOS;
-        let average = &self.places().domains[P::current_cpu()].avg_scan_cost;
+        let average = &self.sched_domains().domains[P::current_cpu()].avg_scan_cost;
         // Peek: a hint of the CPU's own, which threads outside the CPUs may share.
         let before = average.peek();
         average.set(averaged(before, cost));
@@ -437,7 +438,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Returns the number of CPUs that the searcher's average idle time allows.
     fn budget_of_time(&self) -> u64 {
-        let domain = &self.places().domains[P::current_cpu()];
+        let domain = &self.sched_domains().domains[P::current_cpu()];
         let (idle, cost) = (domain.avg_idle.peek() / IDLE_FUZZ, domain.avg_scan_cost.peek() + 1);
         let span = u64::from(domain.span_weight.peek()) * idle;
         if span > SCAN_LEAST * cost { span / cost } else { SCAN_LEAST }
@@ -446,7 +447,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// The calling CPU, that of `rq`, switches from `prev` to `next`.
     pub(crate) fn note_idleness(&self, rq: &RqGuard<'_, P>, prev: Option<TaskId>, next: Option<TaskId>) {
         let Some(fair) = self.fair.get() else { return };
-        let keeps_stretches = matches!(fair.places.kept, Kept::Hints(_));
+        let keeps_stretches = matches!(fair.sched_domains.kept, Kept::Hints(_));
         if !keeps_stretches && prev.is_some() && next.is_some() {
             return;
         }
@@ -463,7 +464,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Ends a stretch of `cpu`, in which it ran a task or idled.
     fn note_stretch(&self, fair: &Fair<P>, cpu: CpuId, ran: bool, now: Time) {
-        let domain = &fair.places.domains[cpu];
+        let domain = &fair.sched_domains.domains[cpu];
         if ran {
             let span = now.since(Time::from_picos(domain.runs_from.get())).as_picos() / PICOS;
             domain.avg_run.set(averaged(domain.avg_run.get(), span.min(2 * IDLE_MOST)));
@@ -476,26 +477,26 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// fewer, the busier the LLC was at the last balance.
     fn looks_worth_while(&self, target: CpuId) -> u32 {
         // Relaxed: a hint.
-        let scan = self.places().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
+        let scan = self.sched_domains().shared_of(target).nr_idle_scan.load(Ordering::Relaxed);
         if self.run_of(target) >= WAKE_COSTS { u32::MAX } else { scan }
     }
 
     /// Returns how long a task runs on `cpu` on average, in nanoseconds: a hint.
     fn run_of(&self, cpu: CpuId) -> u64 {
-        self.places().domains[cpu].avg_run.peek()
+        self.sched_domains().domains[cpu].avg_run.peek()
     }
 
     fn begin_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
-        fair.places.domains[cpu].idles_from.set(now.as_picos());
-        match &fair.places.kept {
+        fair.sched_domains.domains[cpu].idles_from.set(now.as_picos());
+        match &fair.sched_domains.kept {
             Kept::Nothing => {}
             Kept::Claims(masks) => return masks.begin_idle(cpu, self.around(cpu)[0]),
             Kept::Hints(masks) => masks.hint(cpu),
         }
-        if !fair.places.has_siblings {
+        if !fair.sched_domains.has_siblings {
             return;
         }
-        let shared = fair.places.shared_of(cpu);
+        let shared = fair.sched_domains.shared_of(cpu);
         // Relaxed: a hint, as what is stored.
         if shared.has_idle_cores.load(Ordering::Relaxed) != 0 {
             return;
@@ -508,10 +509,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     }
 
     fn end_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
-        if let Kept::Claims(masks) = &fair.places.kept {
+        if let Kept::Claims(masks) = &fair.sched_domains.kept {
             masks.end_idle(cpu, self.around(cpu)[0]);
         }
-        let domain = &fair.places.domains[cpu];
+        let domain = &fair.sched_domains.domains[cpu];
         let since = domain.idles_from.get();
         if since == 0 {
             return;
@@ -523,7 +524,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// Returns whether a CPU usually idles for less time than a migration costs.
     pub(crate) fn idles_briefly(&self, cpu: CpuId) -> bool {
-        self.places().domains[cpu].avg_idle.get() < MOVE_COSTS
+        self.sched_domains().domains[cpu].avg_idle.get() < MOVE_COSTS
     }
 
     /// Computes the number of CPUs that a search of the LLC of `cpu` examines: the busier, the
@@ -538,7 +539,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         let used = busy * SCALE / weight;
         let less = used * used * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * SCALE);
         let scan = (weight * (SCALE - less.min(SCALE)) / SCALE) as u32;
-        let word = &self.places().shared_of(cpu).nr_idle_scan;
+        let word = &self.sched_domains().shared_of(cpu).nr_idle_scan;
         // Relaxed: a hint. Stored only if it differs, so that the line stays shared.
         if word.load(Ordering::Relaxed) != scan {
             // Relaxed: as above.

@@ -32,7 +32,7 @@
 //! | [`server`] | the time that real-time tasks must leave |
 //! | [`idle`] | the search for an idle CPU at a wakeup |
 //! | [`newcomer`] | where a new task begins |
-//! | [`places`] | what that search keeps |
+//! | [`sched_domains`] | what that search keeps |
 //! | [`scan`] | the scratch masks of that search |
 //! | [`idle_mask`] | masks of idle CPUs, for searches that read them instead of queues |
 //! | [`balance`] | CPUs with little to do pull tasks of others |
@@ -59,7 +59,7 @@ pub(crate) mod server;
 
 pub mod idle;
 
-pub(crate) mod places;
+pub(crate) mod sched_domains;
 
 mod newcomer;
 

@@ -10,7 +10,7 @@ use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::fair::group::check::GroupSnapshot;
 use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
@@ -45,7 +45,7 @@ fn live(sched: &Sched, until: Time, ran: &Ran) {
     while Simulated::now() < until {
         sched.handle(Simulated::take_interrupts());
         if sched.needs_resched() {
-            on = sched.switch(Why::Preempt);
+            on = sched.switch(SwitchReason::Preempt);
         } else if let Some(id) = on {
             sched.begin_poll(id);
             let tick = sched.next_tick(false, &Simulated::now);

@@ -12,7 +12,7 @@ use hitm_sched::fair::group::GroupId;
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::{CpuId, Topology};
 
@@ -23,7 +23,7 @@ pub(crate) fn fair(nice: i8, allowed: CpuSet, group: Option<GroupId>) -> Attribu
 
 /// The CPU picks a task and begins it.
 pub(crate) fn run(sched: &Sched) {
-    if let Some(next) = sched.switch(Why::Preempt) {
+    if let Some(next) = sched.switch(SwitchReason::Preempt) {
         sched.begin_poll(next);
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 use expect_test::expect_file;
 use hitm_memory::CpuSet;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -83,11 +83,11 @@ fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
     // Once before the measurement: the first time fetches the lines that are only read.
     bench.on(0, move |sched| _ = sched.wake(task));
     bench.on(0, run);
-    bench.on(0, |sched| _ = sched.switch(Why::Block));
+    bench.on(0, |sched| _ = sched.switch(SwitchReason::Block));
     [
         ("wake, its CPU idles", bench.cost(move |sched| _ = sched.wake(task))),
         ("idle to busy", bench.cost(run)),
-        ("busy to idle", bench.cost(|sched| _ = sched.switch(Why::Block))),
+        ("busy to idle", bench.cost(|sched| _ = sched.switch(SwitchReason::Block))),
     ]
 }
 

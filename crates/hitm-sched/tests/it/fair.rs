@@ -7,7 +7,7 @@ use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::stats::Count;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
@@ -62,7 +62,7 @@ impl Bench {
         snapshot.tasks.iter().find(|other| other.id == task).expect("it lives").cpu
     }
 
-    fn switch(&self, cpu: u32, why: Why) -> Option<TaskId> {
+    fn switch(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
         self.on(cpu, move |sched| sched.switch(why))
     }
 
@@ -70,7 +70,7 @@ impl Bench {
     fn block(&self, cpu: u32, task: TaskId) -> Option<TaskId> {
         self.on(cpu, move |sched| {
             sched.begin_poll(task);
-            sched.switch(Why::Block)
+            sched.switch(SwitchReason::Block)
         })
     }
 
@@ -79,7 +79,7 @@ impl Bench {
         for cpu in cpus {
             let task = self.fair_task(0, [cpu]);
             self.wake(cpu, task);
-            assert_eq!(self.switch(cpu, Why::Preempt), Some(task));
+            assert_eq!(self.switch(cpu, SwitchReason::Preempt), Some(task));
         }
     }
 
@@ -144,11 +144,11 @@ fn woken_in_a_busy_llc(search: &str, turn: Span) -> CpuId {
     bench.occupy(1..3);
     let last = bench.fair_task(0, [3]);
     bench.wake(3, last);
-    assert_eq!(bench.switch(3, Why::Preempt), Some(last));
+    assert_eq!(bench.switch(3, SwitchReason::Preempt), Some(last));
     let pair = [bench.fair_task(0, [0]), bench.fair_task(0, [0])];
     let mut runs = pair[0];
     bench.wake(0, runs);
-    assert_eq!(bench.switch(0, Why::Preempt), Some(runs));
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(runs));
     for turns in 1..30 {
         let next = pair[turns % 2];
         bench.wake(0, next);
@@ -223,7 +223,7 @@ fn a_cpu_that_would_idle_takes_what_waits() {
     bench.occupy([0]);
     let (waits, other) = (bench.fair_task(0, [0, 1]), bench.fair_task(0, [1]));
     bench.wake(1, other);
-    assert_eq!(bench.switch(1, Why::Preempt), Some(other));
+    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(other));
     assert_eq!(bench.wake(0, waits), CpuId(0));
     assert_eq!(bench.block(1, other), Some(waits));
     assert_eq!(bench.cpu_of(waits), CpuId(1));
@@ -240,7 +240,7 @@ fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
     assert_eq!(bench.cpu_of(waits), CpuId(0));
     bench.on(0, Scheduling::tick);
     assert_eq!(bench.cpu_of(waits), CpuId(1));
-    assert_eq!(bench.switch(1, Why::Preempt), Some(waits));
+    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(waits));
 }
 
 /// The counts are those of the time when the code had no groups.
@@ -259,7 +259,7 @@ fn where_there_are_no_groups_nothing_of_them_is_touched() {
     bench.on(0, Scheduling::tick);
     let handed_over = since(before);
     let before = accesses();
-    assert_eq!(bench.switch(1, Why::Preempt), Some(waits));
+    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(waits));
     let taken_up = since(before);
     let before = accesses();
     bench.block(1, waits);
@@ -272,7 +272,7 @@ fn no_fair_task_runs_while_a_real_time_one_waits_there() {
     let bench = Bench::new("core:1 pu:1", "baseline", true);
     let fair = bench.fair_task(-20, [0]);
     bench.wake(0, fair);
-    assert_eq!(bench.switch(0, Why::Preempt), Some(fair));
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(fair));
     let allowed: CpuSet = [CpuId(0)].into_iter().collect();
     let real_time = bench.on(0, move |sched| {
         sched.create(&Attributes {
@@ -285,12 +285,12 @@ fn no_fair_task_runs_while_a_real_time_one_waits_there() {
     });
     bench.wake(0, real_time);
     assert!(bench.on(0, Scheduling::needs_resched));
-    assert_eq!(bench.switch(0, Why::Preempt), Some(real_time));
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(real_time));
     // With a lent priority the fair task is above the real-time one; without, below it.
     let nice = Policy::Fair(Nice::new(-20));
     bench.on(0, move |sched| sched.set_prio(fair, Prio(10), nice));
-    assert_eq!(bench.switch(0, Why::Preempt), Some(fair));
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(fair));
     bench.on(0, move |sched| sched.set_prio(fair, Prio::NONE, nice));
-    assert_eq!(bench.switch(0, Why::Preempt), Some(real_time));
+    assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(real_time));
     assert_eq!(bench.block(0, real_time), Some(fair));
 }

@@ -8,7 +8,7 @@ use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
@@ -65,18 +65,21 @@ fn alone(mitigation: &str, depth: usize) -> [Cost; 4] {
     bench.on(0, move |sched| {
         sched.wake(task);
         run(sched);
-        sched.switch(Why::Block);
+        sched.switch(SwitchReason::Block);
         pass();
     });
-    let here =
-        [bench.all(move |sched| _ = sched.wake(task)), bench.all(run), bench.all(|sched| _ = sched.switch(Why::Block))];
+    let here = [
+        bench.all(move |sched| _ = sched.wake(task)),
+        bench.all(run),
+        bench.all(|sched| _ = sched.switch(SwitchReason::Block)),
+    ];
     bench.on(0, move |sched| {
         sched.set_allowed(task, &CpuSet::from_iter([CpuId(1)]));
         sched.wake(task);
     });
     bench.on(1, |sched| {
         run(sched);
-        sched.switch(Why::Block);
+        sched.switch(SwitchReason::Block);
     });
     bench.on(0, move |sched| {
         sched.set_allowed(task, &CpuSet::from_iter([CpuId(0)]));
@@ -102,7 +105,7 @@ fn among(mitigation: &str, width: usize) -> [Cost; 3] {
     let task = bench.member(group, 1);
     [
         bench.all(move |sched| _ = sched.wake(task)),
-        bench.all(|sched| _ = sched.switch(Why::Preempt)),
+        bench.all(|sched| _ = sched.switch(SwitchReason::Preempt)),
         bench.all(|sched| sched.tick()),
     ]
 }

@@ -7,7 +7,7 @@ use hitm_sched::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::words::Member;
 use hitm_sched::mitigation::GROUP_LOADS;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
@@ -35,7 +35,7 @@ impl Bench {
             let id = sched.create(&attributes);
             sched.wake(id);
             sched.set_allowed(id, &allowed);
-            sched.switch(Why::Preempt);
+            sched.switch(SwitchReason::Preempt);
             id
         })
     }
@@ -147,7 +147,7 @@ fn load_goes_with_a_task_that_moves() {
         // It sleeps, and wakes on another CPU.
         bench.on(0, move |sched| {
             sched.begin_poll(task);
-            sched.switch(Why::Block);
+            sched.switch(SwitchReason::Block);
             sched.set_allowed(task, &CpuSet::from_iter([CpuId(1)]));
         });
         bench.on(1, move |sched| sched.wake(task));
@@ -165,7 +165,7 @@ fn a_group_ends_with_its_last_task() {
     let task = bench.runs(0, Some(inner), &[]);
     bench.on(0, move |sched| {
         sched.begin_poll(task);
-        sched.switch(Why::Block);
+        sched.switch(SwitchReason::Block);
         sched.free_group(inner);
         sched.free_group(outer);
     });
@@ -173,9 +173,9 @@ fn a_group_ends_with_its_last_task() {
     assert!(bench.load(outer).load_avg > 0);
     bench.on(0, move |sched| {
         sched.wake(task);
-        sched.switch(Why::Preempt);
+        sched.switch(SwitchReason::Preempt);
         sched.begin_poll(task);
-        sched.switch(Why::Exit);
+        sched.switch(SwitchReason::Exit);
         sched.free(task);
     });
     for group in [inner, outer] {
@@ -211,8 +211,8 @@ fn left_behind(mitigation: &str) -> GroupOnCpuSnapshot {
         sched.set_allowed(task, &CpuSet::from_iter([CpuId(1)]));
         // The task leaves. Then the CPU, which becomes idle while another CPU has two tasks,
         // updates its loads.
-        sched.switch(Why::Preempt);
-        sched.switch(Why::Preempt);
+        sched.switch(SwitchReason::Preempt);
+        sched.switch(SwitchReason::Preempt);
     });
     bench.load_on(group, 0)
 }

@@ -9,7 +9,7 @@ use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::stats::Count;
 use hitm_topology::{CpuId, Scope, Topology};
 
@@ -63,7 +63,7 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
     bench.each(|cpu, sched| {
         let own = sched.create(&fair(0, CpuSet::from_iter([cpu]), None));
         sched.wake(own);
-        let next = sched.switch(Why::Preempt).expect("it may run here");
+        let next = sched.switch(SwitchReason::Preempt).expect("it may run here");
         sched.begin_poll(next);
     });
     bench.on(other.0, move |sched| {
@@ -78,7 +78,7 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
             Idle::TheLast => llc.last() == Some(&cpu),
             Idle::None => false,
         };
-        while idles && let Some(next) = sched.switch(Why::Block) {
+        while idles && let Some(next) = sched.switch(SwitchReason::Block) {
             sched.begin_poll(next);
         }
     });

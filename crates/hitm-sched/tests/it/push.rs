@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -39,7 +39,7 @@ impl Three {
     fn look(&self, cpu: u32) -> Option<TaskId> {
         self.on(cpu, |sched| sched.handle(Native::take_interrupts()));
         if self.on(cpu, |sched| sched.needs_resched()) {
-            return self.on(cpu, |sched| sched.switch(Why::Preempt));
+            return self.on(cpu, |sched| sched.switch(SwitchReason::Preempt));
         }
         self.sched.running(CpuId(cpu))
     }

@@ -7,7 +7,7 @@ use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, 
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::{Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -253,11 +253,11 @@ fn a_throttled_group_ends_with_its_last_task() {
     bench.calm();
     assert_eq!(bench.throttled(group), [0], "with no task in it");
     bench.wake(sleeper);
-    bench.on(0, |sched| _ = sched.switch(Why::Preempt));
+    bench.on(0, |sched| _ = sched.switch(SwitchReason::Preempt));
     assert_eq!(bench.running(0), Some(runner));
     bench.on(0, move |sched| {
         sched.begin_poll(runner);
-        assert_eq!(sched.switch(Why::Exit), None, "the other is held");
+        assert_eq!(sched.switch(SwitchReason::Exit), None, "the other is held");
         sched.free(runner);
     });
     bench.pass(millis(50));
@@ -289,7 +289,7 @@ fn what_is_not_needed_goes_to_who_waits() {
     // It has taken 5 ms, and sleeps after 1 ms.
     bench.on(1, move |sched| {
         sched.begin_poll(brief);
-        assert_eq!(sched.switch(Why::Block), None);
+        assert_eq!(sched.switch(SwitchReason::Block), None);
     });
     bench.pass(millis(50));
     let [stays, brief] = [0, 1].map(|cpu| bench.snapshot(group).on[cpu].ran);

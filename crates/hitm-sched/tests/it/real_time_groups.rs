@@ -7,7 +7,7 @@ use hitm_sched::fair::group::GroupId;
 use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -259,7 +259,7 @@ fn what_is_lent_a_priority_runs_on() {
         bench.on(1, move |sched| sched.set_prio(other, Prio(30), Policy::Fifo));
         // It runs although its group is throttled, and yields to tasks of its priority: there are
         // none.
-        bench.on(0, move |sched| assert_eq!(sched.switch(Why::Yield), Some(fair_owner)));
+        bench.on(0, move |sched| assert_eq!(sched.switch(SwitchReason::Yield), Some(fair_owner)));
         bench.pass(millis(20));
         assert_eq!((bench.held_on(0), bench.running(0)), (vec![owner, other], Some(fair_owner)));
         // The time that they ran so is charged too: 10 ms without a lent priority, 60 ms with one.
@@ -331,7 +331,7 @@ fn what_waits_goes_where_it_is_not_held() {
         assert_eq!((bench.running(0), bench.held_on(0)), (Some(pinned), vec![]));
         bench.on(0, move |sched| {
             sched.begin_poll(pinned);
-            sched.switch(Why::Block);
+            sched.switch(SwitchReason::Block);
         });
         bench.pass(millis(1));
         assert_eq!((bench.running(0), bench.running(1)), (Some(wide), Some(urgent)));
@@ -370,7 +370,7 @@ fn no_cpu_pulls_what_it_would_hold() {
         // It becomes less urgent, and looks for waiting tasks elsewhere.
         bench.on(0, move |sched| {
             sched.begin_poll(other);
-            assert_eq!(sched.switch(Why::Block), None);
+            assert_eq!(sched.switch(SwitchReason::Block), None);
         });
         bench.pass(millis(1));
         let snapshot = bench.look();
@@ -388,9 +388,9 @@ fn a_cpu_that_is_refilled_pulls() {
         // No task is throttled there any more, but the group still is.
         bench.on(1, move |sched| sched.set_group(pinned, None));
         bench.on(0, move |sched| {
-            assert_eq!(sched.switch(Why::Preempt), Some(pinned));
+            assert_eq!(sched.switch(SwitchReason::Preempt), Some(pinned));
             sched.begin_poll(pinned);
-            assert_eq!(sched.switch(Why::Block), None);
+            assert_eq!(sched.switch(SwitchReason::Block), None);
         });
         let urgent = bench.real_time(5, 1, None, &[]);
         bench.pass(millis(1));
@@ -534,7 +534,7 @@ fn a_task_that_runs_learns_of_a_limit() {
                 }
             }
             assert!(sched.needs_resched() && Simulated::now() <= began + millis(16), "at {:?}", Simulated::now());
-            assert_eq!(sched.switch(Why::Preempt), None);
+            assert_eq!(sched.switch(SwitchReason::Preempt), None);
         });
         assert_eq!(bench.held_on(1), [task]);
     }

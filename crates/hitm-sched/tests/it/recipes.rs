@@ -15,7 +15,7 @@ use hitm_memory::{AtomicWord, CpuSet, Platform};
 use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::Prio;
 use hitm_sched::root_domain::{Baseline, Counted, Parts, RootDomainConfig, RootDomainWords};
-use hitm_sched::scheduler::{Scheduler, Scheduling, Why};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -93,10 +93,10 @@ impl Bench {
     /// `cpu` wakes `task` and runs it.
     fn run_on(&self, cpu: u32, task: TaskId) {
         self.on(cpu, move |sched| sched.wake(task));
-        assert_eq!(self.switch(cpu, Why::Preempt), Some(task));
+        assert_eq!(self.switch(cpu, SwitchReason::Preempt), Some(task));
     }
 
-    fn switch(&self, cpu: u32, why: Why) -> Option<TaskId> {
+    fn switch(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
         self.on(cpu, switch(why))
     }
 
@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-fn switch(why: Why) -> impl Fn(&Sched) -> Option<TaskId> + 'static {
+fn switch(why: SwitchReason) -> impl Fn(&Sched) -> Option<TaskId> + 'static {
     move |sched| {
         let next = sched.switch(why);
         if let Some(next) = next {
@@ -146,7 +146,7 @@ fn a_task_wakes_on_an_idle_cpu() {
         root_domain.rto_mask       1 0 0 0
         rto_mask_bits.cpus.word[0] 0 0 1 0
     "#]]
-    .assert_eq(&bench.touched(0, switch(Why::Preempt)));
+    .assert_eq(&bench.touched(0, switch(SwitchReason::Preempt)));
     expect![[r#"
         cpu_to_pri.cpu[0]                       1 1 0 0
         cpupri_mask.level[0].word[0]            0 0 1 0
@@ -159,7 +159,7 @@ fn a_task_wakes_on_an_idle_cpu() {
         root_domain.overloaded                  1 0 0 0
         root_domain.rto_count                   1 0 0 0
     "#]]
-    .assert_eq(&bench.touched(0, switch(Why::Block)));
+    .assert_eq(&bench.touched(0, switch(SwitchReason::Block)));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_pinned_task_wakes_on_an_idle_cpu() {
         root_domain.cpupri.pri_to_cpu[50].mask  1 0 0 0
     "#]]
     .assert_eq(&bench.touched(0, wake(task)));
-    expect![[r#""#]].assert_eq(&bench.touched(0, switch(Why::Preempt)));
+    expect![[r#""#]].assert_eq(&bench.touched(0, switch(SwitchReason::Preempt)));
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_second_task_wakes_while_another_cpu_idles() {
         rto_mask_bits.cpus.word[0]             0 0 1 0
     "#]]
     .assert_eq(&bench.touched(0, wake(tasks[1])));
-    assert_eq!(bench.switch(1, Why::Preempt), Some(tasks[1]));
+    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(tasks[1]));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_task_is_preempted() {
         root_domain.cpupri.pri_to_cpu[0].count 1 0 0 0
         root_domain.cpupri.pri_to_cpu[1].count 1 0 0 0
     "#]]
-    .assert_eq(&bench.touched(0, switch(Why::Preempt)));
+    .assert_eq(&bench.touched(0, switch(SwitchReason::Preempt)));
 }
 
 #[test]
@@ -314,13 +314,13 @@ fn a_puller_wins() {
         root_domain.rto_mask                   2 0 0 0
         rto_mask_bits.cpus.word[0]             2 0 0 0
     "#]]
-    .assert_eq(&bench.touched(2, switch(Why::Block)));
+    .assert_eq(&bench.touched(2, switch(SwitchReason::Block)));
 }
 
 #[test]
 fn a_chain_is_under_way() {
     let (bench, behind) = overloaded();
-    bench.switch(2, Why::Block);
+    bench.switch(2, SwitchReason::Block);
     // CPU 1 becomes idle too: it adds its request and leaves the rest to the chain.
     expect![[r#"
         cpu_to_pri.cpu[1]                      1 1 0 1
@@ -340,7 +340,7 @@ fn a_chain_is_under_way() {
         root_domain.rto_mask                   1 0 0 0
         rto_mask_bits.cpus.word[0]             1 0 0 0
     "#]]
-    .assert_eq(&bench.touched(1, switch(Why::Block)));
+    .assert_eq(&bench.touched(1, switch(SwitchReason::Block)));
     // The chain arrives at its target: the task goes to CPU 1.
     let push = |sched: &Sched| sched.handle(Simulated::take_interrupts());
     expect![[r#"
@@ -361,7 +361,7 @@ fn a_chain_is_under_way() {
         rto_mask_bits.cpus.word[0]             1 0 2 1
     "#]]
     .assert_eq(&bench.touched(0, push));
-    assert_eq!(bench.switch(1, Why::Preempt), Some(behind));
+    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(behind));
 }
 
 /// While a starter is at work the next puller adds its request and fails. It takes the line from
@@ -406,14 +406,14 @@ fn a_puller_that_loses_takes_the_line() {
 fn a_remote_queue_is_locked() {
     let bench = Bench::new("core:2 pu:1");
     let task = bench.task(2, &[0]);
-    bench.switch(0, Why::Preempt);
+    bench.switch(0, SwitchReason::Preempt);
     let lock = |table: &str| -> String {
         let line = table.lines().find(|line| line.contains(".lock ")).expect("a lock");
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let (_, table) = bench.counted(&["rq"], 1, wake(task));
     expect!["rq[0].lock 1 1 1 1"].assert_eq(&lock(&table));
-    let (next, table) = bench.counted(&["rq"], 0, switch(Why::Preempt));
+    let (next, table) = bench.counted(&["rq"], 0, switch(SwitchReason::Preempt));
     assert_eq!(next, Some(task));
     expect!["rq[0].lock 1 1 1 1"].assert_eq(&lock(&table));
 }

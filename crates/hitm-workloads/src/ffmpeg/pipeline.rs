@@ -61,7 +61,7 @@ pub(crate) fn start<P: Platform>(
     });
     let out = frames.clone();
     spawner.spawn(DECODER, |_| async move {
-        while packets.receive().await.is_some() {
+        while packets.recv().await.is_some() {
             if decoder.decode().await && out.send(()).await.is_err() {
                 return;
             }
@@ -69,7 +69,7 @@ pub(crate) fn start<P: Platform>(
     });
     let out = filtered.clone();
     spawner.spawn(FILTER, |mut worker| async move {
-        while frames.receive().await.is_some() {
+        while frames.recv().await.is_some() {
             filter(&mut worker, scale.then_some(&slices)).await;
             if out.send(()).await.is_err() {
                 return;
@@ -78,7 +78,7 @@ pub(crate) fn start<P: Platform>(
     });
     let out = encoded.clone();
     spawner.spawn(ENCODER, |mut worker| async move {
-        while filtered.receive().await.is_some() {
+        while filtered.recv().await.is_some() {
             if encoder.encode(&mut worker).await && out.send(()).await.is_err() {
                 return;
             }
@@ -116,7 +116,7 @@ pub(crate) fn start_single_main<P: Platform>(
 fn start_muxer<P: Platform>(spawner: &mut Spawner<'_, P>, encoded: Arc<Queue<P, ()>>, tally: &Arc<Tally>) {
     let tally = tally.clone();
     spawner.spawn(MUXER, |mut worker| async move {
-        while encoded.receive().await.is_some() {
+        while encoded.recv().await.is_some() {
             worker.work(work::MUX).await;
             tally.frame();
         }

@@ -106,7 +106,7 @@ impl<P: Platform> Pipe<P> {
         let has_page = state.written - state.read + PAGE <= CAPACITY;
         let writer = if has_page { state.writers.pop_front() } else { None };
         drop(state);
-        self.runtime.about_to_wait(|| reader.into_iter().chain(writer).for_each(Waker::wake));
+        self.runtime.sync_wakeups(|| reader.into_iter().chain(writer).for_each(Waker::wake));
         Poll::Ready(())
     }
 
@@ -123,7 +123,7 @@ impl<P: Platform> Pipe<P> {
         let empties_page = at / PAGE != state.read / PAGE;
         let writer = if empties_page { state.writers.pop_front() } else { None };
         drop(state);
-        self.runtime.about_to_wait(|| writer.into_iter().for_each(Waker::wake));
+        self.runtime.sync_wakeups(|| writer.into_iter().for_each(Waker::wake));
         Poll::Ready(())
     }
 }

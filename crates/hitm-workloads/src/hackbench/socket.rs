@@ -152,7 +152,7 @@ impl<P: Platform> Sockets<P> {
         queue.buffers.push_back(buffer);
         let reader = queue.reader.take();
         drop(queue);
-        self.runtime.about_to_wait(|| reader.into_iter().for_each(Waker::wake));
+        self.runtime.sync_wakeups(|| reader.into_iter().for_each(Waker::wake));
         Poll::Ready(())
     }
 
@@ -170,7 +170,7 @@ impl<P: Platform> Sockets<P> {
         let has_room = counts.bytes * 4 <= LIMIT;
         let writers = if has_room { std::mem::take(&mut counts.writers) } else { VecDeque::new() };
         drop(counts);
-        self.runtime.about_to_wait(|| writers.into_iter().for_each(Waker::wake));
+        self.runtime.sync_wakeups(|| writers.into_iter().for_each(Waker::wake));
         Poll::Ready(())
     }
 }

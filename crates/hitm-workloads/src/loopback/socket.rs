@@ -89,7 +89,7 @@ impl<P: Platform> Socket<P> {
             receiver = state.receiver.take();
         }
         drop(state);
-        self.runtime.about_to_wait(|| receiver.into_iter().for_each(Waker::wake));
+        self.runtime.sync_wakeups(|| receiver.into_iter().for_each(Waker::wake));
         P::enter(mode);
     }
 

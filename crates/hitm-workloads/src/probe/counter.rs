@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, Span, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Course, Effort};
+use super::timing::{Budget, Timer};
 use super::{Measured, Probe};
 
 /// How the counter is incremented.
@@ -38,7 +38,7 @@ pub struct Counter<P: Platform> {
     whole: Placed<P, Whole<P>>,
     parts: ScopedCounter<P>,
     operation: CounterOperation,
-    course: Course<P>,
+    timer: Timer<P>,
 }
 
 impl<P: Platform> Counter<P> {
@@ -57,7 +57,7 @@ impl<P: Platform> Counter<P> {
             whole: Placed::new(Whole { count: P::Atomic::new(0) }, None, None),
             parts: ScopedCounter::new("probe_counter_part", topology, scope),
             operation,
-            course: Course::new(Effort { participants, time, pause }),
+            timer: Timer::new(Budget { participants, time, pause }),
         }
     }
 
@@ -86,7 +86,7 @@ impl<P: Platform> Probe<P> for Counter<P> {
         let word = self.parts.cell(&self.whole.count, cpu);
         let mut last = 0;
         // Relaxed throughout: the word is only a count.
-        self.course.repeat(|| match self.operation {
+        self.timer.repeat(|| match self.operation {
             CounterOperation::Add => {
                 word.fetch_add(1, Ordering::Relaxed);
             }

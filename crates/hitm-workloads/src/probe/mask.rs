@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{CpuMask, CpuSet, Encoding, Platform, ScopedBitmaps, ScopedBytes};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Act, Course, Effort, Roles, finish};
+use super::timing::{Act, Budget, Roles, Timer, finish};
 use super::{Measured, Probe};
 
 /// The form of a CPU's entry in the mask.
@@ -41,7 +41,7 @@ pub struct Mask<P: Platform> {
     everybody: CpuMask<P>,
     search: Search,
     roles: Roles,
-    course: Course<P>,
+    timer: Timer<P>,
 }
 
 impl<P: Platform> Mask<P> {
@@ -53,7 +53,7 @@ impl<P: Platform> Mask<P> {
         form: MaskForm,
         search: Search,
         roles: Roles,
-        effort: Effort,
+        budget: Budget,
     ) -> Self {
         let all: CpuSet = topology.cpu_ids().collect();
         let bitmap = |encoding| Bits::Bits(ScopedBitmaps::new("probe_mask", "row", 1, topology, scope, encoding));
@@ -66,7 +66,7 @@ impl<P: Platform> Mask<P> {
             everybody: CpuMask::new("probe_everybody", None, topology, &all),
             search,
             roles,
-            course: Course::new(effort),
+            timer: Timer::new(budget),
         }
     }
 
@@ -109,7 +109,7 @@ impl<P: Platform> Mask<P> {
 impl<P: Platform> Probe<P> for Mask<P> {
     fn run(&self, index: usize, cpu: CpuId) -> Measured {
         let mut set = false;
-        let measured = self.course.act(self.roles, index, |act| match act {
+        let measured = self.timer.act(self.roles, index, |act| match act {
             Act::Read => {
                 std::hint::black_box(self.search(cpu));
             }

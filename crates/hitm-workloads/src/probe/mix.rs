@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Act, Course, Effort, Roles};
+use super::timing::{Act, Budget, Roles, Timer};
 use super::{Measured, Probe};
 
 /// How a writer writes.
@@ -32,19 +32,19 @@ pub struct Mix<P: Platform> {
     parts: ScopedCounter<P>,
     kind: WriteKind,
     roles: Roles,
-    course: Course<P>,
+    timer: Timer<P>,
 }
 
 impl<P: Platform> Mix<P> {
     /// Makes a word that is split by `scope`, with its readers and writers.
     #[must_use]
-    pub fn new(topology: &Topology, scope: Scope, kind: WriteKind, roles: Roles, effort: Effort) -> Self {
+    pub fn new(topology: &Topology, scope: Scope, kind: WriteKind, roles: Roles, budget: Budget) -> Self {
         Self {
             whole: Placed::new(Whole { value: P::Atomic::new(0) }, None, None),
             parts: ScopedCounter::new("probe_word_part", topology, scope),
             kind,
             roles,
-            course: Course::new(effort),
+            timer: Timer::new(budget),
         }
     }
 
@@ -59,7 +59,7 @@ impl<P: Platform> Probe<P> for Mix<P> {
     fn run(&self, index: usize, cpu: CpuId) -> Measured {
         let word = self.parts.cell(&self.whole.value, cpu);
         let mut writes = 0;
-        self.course.act(self.roles, index, |act| match (act, self.kind) {
+        self.timer.act(self.roles, index, |act| match (act, self.kind) {
             (Act::Read, _) => {
                 std::hint::black_box(self.parts.sum_beyond(&self.whole.value, cpu, i32::MAX));
             }

@@ -41,7 +41,7 @@ pub use ping_pong::{PingPong, Waiting};
 pub use reads::Reads;
 pub use refcount::Refcount;
 pub use rwlock::{RwLock, ScopedRwLock};
-pub use timing::{Effort, Measured, Roles, Share};
+pub use timing::{Budget, Measured, Roles, Share};
 pub use transfer::{LineState, Transfer, TransferOperation};
 pub use writer_readers::WriterReaders;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, Span, described};
 use hitm_topology::CpuId;
 
-use super::timing::{Course, Effort};
+use super::timing::{Budget, Timer};
 use super::{Measured, Probe};
 
 described! {
@@ -19,7 +19,7 @@ described! {
 /// The word that all CPUs read.
 pub struct Reads<P: Platform> {
     constant: Placed<P, Constant<P>>,
-    course: Course<P>,
+    timer: Timer<P>,
 }
 
 impl<P: Platform> Reads<P> {
@@ -27,13 +27,13 @@ impl<P: Platform> Reads<P> {
     #[must_use]
     pub fn new(participants: usize, time: Span) -> Self {
         let constant = Placed::new(Constant { value: P::Atomic::new(1) }, None, None);
-        Self { constant, course: Course::new(Effort { participants, time, pause: Span::ZERO }) }
+        Self { constant, timer: Timer::new(Budget { participants, time, pause: Span::ZERO }) }
     }
 }
 
 impl<P: Platform> Probe<P> for Reads<P> {
     fn run(&self, _index: usize, _cpu: CpuId) -> Measured {
-        self.course.repeat_reads(|| {
+        self.timer.repeat_reads(|| {
             // Relaxed: the word is constant.
             std::hint::black_box(self.constant.value.load(Ordering::Relaxed));
         })

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Placed, Platform, ScopedCounter, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Course, Effort};
+use super::timing::{Budget, Timer};
 use super::{Measured, Probe};
 
 described! {
@@ -33,7 +33,7 @@ struct Counted<P: Platform> {
 /// The list.
 pub struct Refcount<P: Platform> {
     list: Box<[Counted<P>]>,
-    course: Course<P>,
+    timer: Timer<P>,
 }
 
 impl<P: Platform> Refcount<P> {
@@ -43,7 +43,7 @@ impl<P: Platform> Refcount<P> {
     /// # Panics
     /// When `elements` is 0.
     #[must_use]
-    pub fn new(topology: &Topology, scope: Scope, elements: usize, effort: Effort) -> Self {
+    pub fn new(topology: &Topology, scope: Scope, elements: usize, budget: Budget) -> Self {
         assert_ne!(elements, 0, "a list to look something up in");
         let element = |index: usize| Element {
             key: P::Atomic::new(index as u32),
@@ -54,7 +54,7 @@ impl<P: Platform> Refcount<P> {
             element: Placed::new(element(index), Some(index), None),
             parts: ScopedCounter::new("probe_references", topology, scope),
         };
-        Self { list: (0..elements).map(counted).collect(), course: Course::new(effort) }
+        Self { list: (0..elements).map(counted).collect(), timer: Timer::new(budget) }
     }
 
     /// Returns the number of references on all elements; 0 in a quiescent state.
@@ -83,7 +83,7 @@ impl<P: Platform> Probe<P> for Refcount<P> {
     fn run(&self, index: usize, cpu: CpuId) -> Measured {
         let elements = self.list.len();
         let mut wanted = index % elements;
-        self.course.repeat(|| {
+        self.timer.repeat(|| {
             let counted = self.find(wanted as u32);
             let references = counted.parts.cell(&counted.element.references, cpu);
             // Relaxed: a CPU that has found the element may use it; the count keeps the element

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Memory, Placed, PlainWord, Platform, ScopedCounter, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::timing::{Act, Course, Effort, Roles};
+use super::timing::{Act, Budget, Roles, Timer};
 use super::{Measured, Probe};
 
 described! {
@@ -130,19 +130,19 @@ pub struct RwLock<P: Platform> {
     lock: ScopedRwLock<P>,
     protected: Placed<P, Protected<P>>,
     roles: Roles,
-    course: Course<P>,
+    timer: Timer<P>,
 }
 
 impl<P: Platform> RwLock<P> {
     /// Makes a lock whose readers are counted by `scope`.
     #[must_use]
-    pub fn new(topology: &Topology, scope: Scope, roles: Roles, effort: Effort) -> Self {
+    pub fn new(topology: &Topology, scope: Scope, roles: Roles, budget: Budget) -> Self {
         let protected = Protected { one: P::Plain::new(0), other: P::Plain::new(0) };
         Self {
             lock: ScopedRwLock::new(topology, scope),
             protected: Placed::new(protected, None, None),
             roles,
-            course: Course::new(effort),
+            timer: Timer::new(budget),
         }
     }
 
@@ -160,7 +160,7 @@ impl<P: Platform> Probe<P> for RwLock<P> {
     /// When a reader was inside together with a writer.
     fn run(&self, index: usize, cpu: CpuId) -> Measured {
         let Protected { one, other } = &*self.protected;
-        self.course.act(self.roles, index, |act| match act {
+        self.timer.act(self.roles, index, |act| match act {
             Act::Read => {
                 self.lock.read_begin(cpu);
                 let (one, other) = (one.get(), other.get());

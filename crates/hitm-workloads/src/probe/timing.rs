@@ -40,7 +40,7 @@ impl Measured {
 
 /// The number of participants, the measured time, and the pause between two operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effort {
+pub struct Budget {
     /// The number of participating CPUs.
     pub participants: usize,
     /// The measured time. A warm-up of a quarter of it comes before.
@@ -143,14 +143,14 @@ pub(crate) fn finish<P: Platform>() {
 
 /// The timer of a probe. All participants run for the same time, so that fast participants keep
 /// contending with slow ones.
-pub(crate) struct Course<P: Platform> {
+pub(crate) struct Timer<P: Platform> {
     start: Start<P>,
-    effort: Effort,
+    budget: Budget,
 }
 
-impl<P: Platform> Course<P> {
-    pub(crate) fn new(effort: Effort) -> Self {
-        Self { start: Start::new(effort.participants), effort }
+impl<P: Platform> Timer<P> {
+    pub(crate) fn new(budget: Budget) -> Self {
+        Self { start: Start::new(budget.participants), budget }
     }
 
     /// Repeats `operation`, with the pause after each, and counts the operations.
@@ -174,14 +174,14 @@ impl<P: Platform> Course<P> {
     }
 
     fn pause(&self) {
-        if !self.effort.pause.is_zero() {
-            P::delay(self.effort.pause);
+        if !self.budget.pause.is_zero() {
+            P::delay(self.budget.pause);
         }
     }
 
     /// Returns the time of a pause: natively it is longer than requested.
     fn pause_taken(&self) -> Span {
-        if self.effort.pause.is_zero() {
+        if self.budget.pause.is_zero() {
             return Span::ZERO;
         }
         let begin = P::now();
@@ -198,8 +198,8 @@ impl<P: Platform> Course<P> {
 
     /// Returns when the measured time begins and ends for participants that began at `start`.
     fn measured(&self, start: Time) -> (Time, Time) {
-        let begin = start + Span::from_picos(self.effort.time.as_picos() / WARM_UP_PART);
-        (begin, begin + self.effort.time)
+        let begin = start + Span::from_picos(self.budget.time.as_picos() / WARM_UP_PART);
+        (begin, begin + self.budget.time)
     }
 
     /// Repeats `operation` and counts all operations as reads.

@@ -7,15 +7,15 @@ use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::probe::{
-    Counter, CounterOperation, Effort, LockKind, Locks, Mask, MaskForm, Measured, Mix, PingPong, Probe, Reads,
+    Budget, Counter, CounterOperation, LockKind, Locks, Mask, MaskForm, Measured, Mix, PingPong, Probe, Reads,
     Refcount, Roles, RwLock, Search, Waiting, WriteKind, WriterReaders, first_cpus,
 };
 
 /// Two packages of two cores with two threads each.
 const MACHINE: &str = "pack:2 l3:1 core:2 pu:2";
 
-fn effort(participants: usize) -> Effort {
-    Effort { participants, time: Span::from_micros(20), pause: Span::from_nanos(50) }
+fn budget(participants: usize) -> Budget {
+    Budget { participants, time: Span::from_micros(20), pause: Span::from_nanos(50) }
 }
 
 fn all(measured: &[Measured]) -> u64 {
@@ -91,15 +91,15 @@ fn a_lock_has_one_holder_and_counts_every_section() {
                     assert_eq!(locks.sections(), all(measured), "{kind:?} {turn} {arbitration:?} {measured:?}");
                     check_roles(Roles::Readers(0), measured);
                 };
-                let make = |topology: &Topology, cpus: &[CpuId]| Locks::new(topology, kind, cpus, turn, effort(8));
+                let make = |topology: &Topology, cpus: &[CpuId]| Locks::new(topology, kind, cpus, turn, budget(8));
                 simulate(arbitration, make, check);
             }
             let check = |locks: &Locks<Native>, measured: &[Measured]| {
                 assert_eq!(locks.sections(), all(measured), "{kind:?}");
             };
             let time = Span::from_micros(2_000);
-            let effort = Effort { time, pause: Span::ZERO, ..effort(2) };
-            natively(|topology, cpus| Locks::new(topology, kind, cpus, turn, effort), check);
+            let budget = Budget { time, pause: Span::ZERO, ..budget(2) };
+            natively(|topology, cpus| Locks::new(topology, kind, cpus, turn, budget), check);
         }
     }
 }
@@ -160,7 +160,7 @@ fn counters_count() {
                 check_roles(Roles::Readers(0), measured);
             };
             for arbitration in BOTH {
-                let Effort { participants, time, pause } = effort(8);
+                let Budget { participants, time, pause } = budget(8);
                 let make = |topology: &Topology, _: &[CpuId]| {
                     Counter::<Simulated>::new(topology, scope, operation, participants, time, pause)
                 };
@@ -182,13 +182,13 @@ fn masks_are_empty_when_all_have_left() {
         for scope in Scope::ALL {
             for (roles, search) in ROLES.into_iter().zip([Search::Any, Search::Any, Search::All, Search::All]) {
                 let make = |topology: &Topology, _: &[CpuId]| {
-                    Mask::<Simulated>::new(topology, scope, form, search, roles, effort(8))
+                    Mask::<Simulated>::new(topology, scope, form, search, roles, budget(8))
                 };
                 simulate(Arbitration::LocalFirst, make, |mask, measured| {
                     assert_eq!(mask.snapshot(), CpuSet::new(), "{form:?} {scope}");
                     check_roles(roles, measured);
                 });
-                let native = Effort { time: Span::from_micros(500), pause: Span::ZERO, ..effort(2) };
+                let native = Budget { time: Span::from_micros(500), pause: Span::ZERO, ..budget(2) };
                 let make = |topology: &Topology, _: &[CpuId]| {
                     Mask::<Native>::new(topology, scope, form, search, roles, native)
                 };
@@ -205,9 +205,9 @@ fn a_byte_is_written_without_waiting() {
         let mut nanos = 0.0;
         let roles = Roles::Readers(2);
         let pause = Span::from_micros(2);
-        let effort = Effort { time: Span::from_micros(100), pause, ..effort(8) };
+        let budget = Budget { time: Span::from_micros(100), pause, ..budget(8) };
         let make = |topology: &Topology, _: &[CpuId]| {
-            Mask::<Simulated>::new(topology, Scope::Machine, form, Search::All, roles, effort)
+            Mask::<Simulated>::new(topology, Scope::Machine, form, Search::All, roles, budget)
         };
         simulate(Arbitration::LocalFirst, make, |_mask, measured| {
             nanos = measured[2].writes.span.as_nanos_f64() / measured[2].writes.operations as f64;
@@ -230,9 +230,9 @@ fn words_hold_what_was_written() {
                     assert!(!exact || sum as u64 == expect, "{kind:?} {scope} {roles:?}: {sum} of {expect}");
                 };
                 let make =
-                    |topology: &Topology, _: &[CpuId]| Mix::<Simulated>::new(topology, scope, kind, roles, effort(8));
+                    |topology: &Topology, _: &[CpuId]| Mix::<Simulated>::new(topology, scope, kind, roles, budget(8));
                 simulate(Arbitration::Fifo, make, |mix, measured| check(mix.sum(), measured));
-                let native = Effort { time: Span::from_micros(500), pause: Span::ZERO, ..effort(2) };
+                let native = Budget { time: Span::from_micros(500), pause: Span::ZERO, ..budget(2) };
                 let make = |topology: &Topology, _: &[CpuId]| Mix::<Native>::new(topology, scope, kind, roles, native);
                 natively(make, |mix, measured| check(mix.sum(), measured));
             }
@@ -246,13 +246,13 @@ fn readers_and_writers_exclude_each_other() {
         for roles in ROLES {
             for arbitration in BOTH {
                 let make =
-                    |topology: &Topology, _: &[CpuId]| RwLock::<Simulated>::new(topology, scope, roles, effort(8));
+                    |topology: &Topology, _: &[CpuId]| RwLock::<Simulated>::new(topology, scope, roles, budget(8));
                 simulate(arbitration, make, |lock, measured| {
                     assert_eq!(u64::from(lock.sections()), writes(measured), "{scope} {roles:?}");
                     check_roles(roles, measured);
                 });
             }
-            let native = Effort { time: Span::from_micros(1_000), pause: Span::ZERO, ..effort(2) };
+            let native = Budget { time: Span::from_micros(1_000), pause: Span::ZERO, ..budget(2) };
             let make = |topology: &Topology, _: &[CpuId]| RwLock::<Native>::new(topology, scope, roles, native);
             natively(make, |lock, measured| assert_eq!(u64::from(lock.sections()), writes(measured)));
         }
@@ -268,9 +268,9 @@ fn no_reference_is_left() {
                 assert!(measured.iter().all(|measured| measured.operations > 0), "{scope}");
             };
             let make =
-                |topology: &Topology, _: &[CpuId]| Refcount::<Simulated>::new(topology, scope, elements, effort(8));
+                |topology: &Topology, _: &[CpuId]| Refcount::<Simulated>::new(topology, scope, elements, budget(8));
             simulate(Arbitration::LocalFirst, make, |list, measured| check(list.references(), measured));
-            let native = Effort { time: Span::from_micros(500), pause: Span::ZERO, ..effort(2) };
+            let native = Budget { time: Span::from_micros(500), pause: Span::ZERO, ..budget(2) };
             let make = |topology: &Topology, _: &[CpuId]| Refcount::<Native>::new(topology, scope, elements, native);
             natively(make, |list, measured| check(list.references(), measured));
         }

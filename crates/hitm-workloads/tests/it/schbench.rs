@@ -15,9 +15,9 @@ use crate::host::{self, Ran, violations_at_the_end};
 const WINDOW: Window = Window { warm_up: Span::from_micros(2_000), measured: Span::from_micros(20_000) };
 
 /// A cycle takes 0.6 to 0.65 ms, and a little more.
-fn short(messengers: usize, workers: usize) -> Config {
+fn short(message_threads: usize, workers: usize) -> Config {
     let each = Span::from_micros(200);
-    Config { workers: Some(workers), cputime: each, sleeptime: each, ..Config::new(messengers, 1, WINDOW) }
+    Config { workers: Some(workers), cputime: each, sleeptime: each, ..Config::new(message_threads, 1, WINDOW) }
 }
 
 fn run(machine: &str, mitigation: &str, config: Config, machine_config: MachineConfig) -> Ran<Schbench> {
@@ -38,13 +38,13 @@ fn sorted(schbench: &Schbench) -> Vec<Span> {
 #[test]
 fn every_worker_is_woken_with_every_search() {
     for mitigation in IDLE_SEARCHES {
-        for (machine, messengers, workers) in
+        for (machine, message_threads, workers) in
             [("core:1 pu:1", 1, 1), ("pack:2 l3:2 core:2 pu:2", 3, 4), ("pack:2 core:2 pu:2", 4, 5)]
         {
             let checked = MachineConfig { check_races: true, ..MachineConfig::default() };
-            let ran = run(machine, mitigation, short(messengers, workers), checked);
+            let ran = run(machine, mitigation, short(message_threads, workers), checked);
             let samples: Vec<usize> = ran.workload.latencies().iter().map(Vec::len).collect();
-            assert_eq!(samples.len(), messengers * workers);
+            assert_eq!(samples.len(), message_threads * workers);
             assert!(samples.iter().all(|&samples| samples > 3), "{mitigation} on {machine}: {samples:?}");
             let by_batch: usize = ran.workload.latencies_by_batch().iter().map(Vec::len).sum();
             assert_eq!(by_batch, samples.iter().sum::<usize>());

@@ -165,14 +165,14 @@ fn ping_pong<R: Rival>(size: Size) -> f64 {
         let (incoming, outgoing) = (there.clone(), back.clone());
         let other = R::spawn(&handle, async move {
             for _ in 0..trips {
-                outgoing.send(incoming.receive().await).await;
+                outgoing.send(incoming.recv().await).await;
             }
             0
         });
         let start = Instant::now();
         for trip in 0..trips {
             there.send(trip).await;
-            assert_eq!(back.receive().await, trip);
+            assert_eq!(back.recv().await, trip);
         }
         let elapsed = nanos_since(start);
         other.await;
@@ -199,7 +199,7 @@ fn messages<R: Rival>(size: Size) -> f64 {
             let queue = queue.clone();
             R::spawn(&handle, async move {
                 for _ in 0..GROUP * loops {
-                    black_box(queue.receive().await);
+                    black_box(queue.recv().await);
                 }
                 0
             })
@@ -239,7 +239,7 @@ fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
             let wake = woken.clone();
             let task = R::spawn(&handle, async move {
                 for _ in 0..size.events {
-                    let since = woken.receive().await;
+                    let since = woken.recv().await;
                     let latency = nanos_since(epoch) - since;
                     work();
                     done.send(latency).await;
@@ -255,7 +255,7 @@ fn crowd<R: Rival>(size: Size) -> Vec<Duration> {
                 wake.send(now).await;
             }
             for _ in 0..workers {
-                let latency = Duration::from_nanos(done.receive().await);
+                let latency = Duration::from_nanos(done.recv().await);
                 shared.lock().expect("no holder panics").push(latency);
             }
         }

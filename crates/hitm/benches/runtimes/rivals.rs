@@ -19,7 +19,7 @@ pub(crate) type Joined<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A bounded queue of numbers.
 pub(crate) trait Pipe: Clone + Send + Sync + 'static {
     fn send(&self, item: u64) -> impl Future<Output = ()> + Send;
-    fn receive(&self) -> impl Future<Output = u64> + Send;
+    fn recv(&self) -> impl Future<Output = u64> + Send;
 }
 
 /// A runtime.
@@ -50,8 +50,8 @@ impl Pipe for Arc<Queue<Native, u64>> {
         Queue::send(self, item).await.expect("it is open");
     }
 
-    async fn receive(&self) -> u64 {
-        Queue::receive(self).await.expect("it is open")
+    async fn recv(&self) -> u64 {
+        Queue::recv(self).await.expect("it is open")
     }
 }
 
@@ -100,7 +100,7 @@ impl Pipe for TokioPipe {
         self.sender.send(item).await.expect("it is open");
     }
 
-    async fn receive(&self) -> u64 {
+    async fn recv(&self) -> u64 {
         self.receiver.lock().await.recv().await.expect("it is open")
     }
 }
@@ -153,7 +153,7 @@ impl Pipe for ChannelPipe {
         self.0.send(item).await.expect("it is open");
     }
 
-    async fn receive(&self) -> u64 {
+    async fn recv(&self) -> u64 {
         self.1.recv().await.expect("it is open")
     }
 }

@@ -28,4 +28,4 @@ pub use condvar::Condvar;
 pub use futex::Futex;
 pub use mutex::{Mutex, MutexGuard};
 pub use pi_mutex::{PiLock, PiLockError, PiLook, PiMutex, PiMutexGuard, PiTryLockError};
-pub use queue::{Closed, Queue};
+pub use queue::{Queue, SendError};

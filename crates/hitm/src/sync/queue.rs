@@ -36,7 +36,7 @@ const ROOM: usize = 1_024;
 ///     other.close().await;
 /// });
 /// let mut sum = 0;
-/// while let Some(item) = queue.receive().await {
+/// while let Some(item) = queue.recv().await {
 ///     sum += item;
 /// }
 /// assert_eq!(sum, 10);
@@ -56,15 +56,15 @@ struct State<T> {
 
 /// The error of a send to a closed queue, with the item that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed<T>(pub T);
+pub struct SendError<T>(pub T);
 
-impl<T> fmt::Display for Closed<T> {
+impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the queue is closed")
     }
 }
 
-impl<T: fmt::Debug> std::error::Error for Closed<T> {}
+impl<T: fmt::Debug> std::error::Error for SendError<T> {}
 
 impl<P: Platform, T: Send> Queue<P, T> {
     /// Makes an empty queue for `capacity` items.
@@ -82,13 +82,13 @@ impl<P: Platform, T: Send> Queue<P, T> {
     ///
     /// # Errors
     /// Returns the item when the queue is closed.
-    pub async fn send(&self, item: T) -> Result<(), Closed<T>> {
+    pub async fn send(&self, item: T) -> Result<(), SendError<T>> {
         let mut state = self.state.lock().await;
         while state.items.len() == self.capacity && !state.closed {
             state = self.changed.wait(state).await;
         }
         if state.closed {
-            return Err(Closed(item));
+            return Err(SendError(item));
         }
         state.items.push_back(item);
         self.changed.notify_all();
@@ -97,7 +97,7 @@ impl<P: Platform, T: Send> Queue<P, T> {
 
     /// Waits for an item and takes the first one. Returns `None` when the queue is closed and
     /// empty.
-    pub async fn receive(&self) -> Option<T> {
+    pub async fn recv(&self) -> Option<T> {
         let mut state = self.state.lock().await;
         while state.items.is_empty() && !state.closed {
             state = self.changed.wait(state).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitm::Handle;
-use hitm::sync::{Closed, Queue};
+use hitm::sync::{Queue, SendError};
 
 use crate::host::Host;
 use crate::ledger::Ledger;
@@ -31,7 +31,7 @@ async fn what_goes_in_comes_out_in_order<H: Host>(handle: Handle<H>) {
             other.close().await;
         });
         let mut expect = 0;
-        while let Some(item) = queue.receive().await {
+        while let Some(item) = queue.recv().await {
             assert_eq!(item, expect);
             expect += 1;
         }
@@ -49,11 +49,11 @@ async fn a_full_queue_lets_senders_wait<H: Host>(handle: Handle<H>) {
         let other = queue.clone();
         let sends = until_it_waits(&handle, async move { other.send(2).await }).await;
         assert!(!sends.is_finished());
-        assert_eq!(queue.receive().await, Some(0));
+        assert_eq!(queue.recv().await, Some(0));
         handle.checkpoint().await;
         assert!(sends.is_finished(), "there is room");
         assert_eq!(joined(sends).await, Ok(()));
-        assert_eq!((queue.receive().await, queue.receive().await), (Some(1), Some(2)));
+        assert_eq!((queue.recv().await, queue.recv().await), (Some(1), Some(2)));
     })
     .await;
 }
@@ -73,7 +73,7 @@ async fn every_item_is_received_once<H: Host>(handle: Handle<H>) {
         let queue = queue.clone();
         handle.spawn((), async move {
             let mut items = Vec::new();
-            while let Some(item) = queue.receive().await {
+            while let Some(item) = queue.recv().await {
                 items.push(item);
             }
             items
@@ -105,9 +105,9 @@ async fn a_closed_queue_gives_what_it_has<H: Host>(handle: Handle<H>) {
     queue.send('b').await.expect("it is open");
     queue.close().await;
     queue.close().await;
-    assert_eq!(queue.send('c').await, Err(Closed('c')));
-    assert_eq!((queue.receive().await, queue.receive().await), (Some('a'), Some('b')));
-    assert_eq!((queue.receive().await, queue.receive().await), (None, None));
+    assert_eq!(queue.send('c').await, Err(SendError('c')));
+    assert_eq!((queue.recv().await, queue.recv().await), (Some('a'), Some('b')));
+    assert_eq!((queue.recv().await, queue.recv().await), (None, None));
 }
 
 async fn closing_ends_all_waits<H: Host>(handle: Handle<H>) {
@@ -117,9 +117,9 @@ async fn closing_ends_all_waits<H: Host>(handle: Handle<H>) {
         let mut tasks = Vec::new();
         for item in 1..4 {
             let (full, empty) = (full.clone(), empty.clone());
-            let send = async move { assert_eq!(full.send(item).await, Err(Closed(item))) };
+            let send = async move { assert_eq!(full.send(item).await, Err(SendError(item))) };
             tasks.push(until_it_waits(&handle, send).await);
-            let receive = async move { assert_eq!(empty.receive().await, None) };
+            let receive = async move { assert_eq!(empty.recv().await, None) };
             tasks.push(until_it_waits(&handle, receive).await);
         }
         full.close().await;
@@ -143,13 +143,13 @@ async fn a_send_that_was_dropped_has_sent_nothing<H: Host>(handle: Handle<H>) ->
             senders.push(until_it_waits(&handle, async move { drop(other.send(item).await) }).await);
         }
         let (second, first) = (senders.pop().expect("two"), senders.pop().expect("two"));
-        assert_eq!(queue.receive().await.expect("an item").0, 0);
+        assert_eq!(queue.recv().await.expect("an item").0, 0);
         // Both waiters were woken and have not run.
         first.abort();
         handle.checkpoint().await;
         assert!(first.await.is_err());
         joined(second).await;
-        assert_eq!(queue.receive().await.expect("an item").0, 2);
+        assert_eq!(queue.recv().await.expect("an item").0, 2);
     })
     .await;
     ledger
@@ -161,7 +161,7 @@ async fn a_receive_that_was_dropped_has_taken_nothing<H: Host>(handle: Handle<H>
         let mut receivers = Vec::new();
         for _ in 0..2 {
             let other = queue.clone();
-            receivers.push(until_it_waits(&handle, async move { other.receive().await }).await);
+            receivers.push(until_it_waits(&handle, async move { other.recv().await }).await);
         }
         let (second, first) = (receivers.pop().expect("two"), receivers.pop().expect("two"));
         queue.send(7).await.expect("it is open");
@@ -178,7 +178,7 @@ async fn what_is_left_is_dropped<H: Host>(handle: Handle<H>) -> Ledger {
     for _ in 0..4 {
         assert!(queue.send(ledger.token()).await.is_ok());
     }
-    drop(queue.receive().await);
+    drop(queue.recv().await);
     drop(queue);
     assert_eq!(ledger.counts(), (4, 4));
     ledger

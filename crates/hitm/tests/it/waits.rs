@@ -116,7 +116,7 @@ impl<P: Platform> Yard<P> {
             }
             Wait::QueueReceive => {
                 let queue = self.empty.clone();
-                Box::pin(async move { assert_eq!(queue.receive().await, None) })
+                Box::pin(async move { assert_eq!(queue.recv().await, None) })
             }
             Wait::Barrier => {
                 let barrier = self.barrier.clone();

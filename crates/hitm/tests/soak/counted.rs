@@ -20,7 +20,7 @@ use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, 
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, WakeHint, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason, WakeHint};
 use hitm_sched::stats::{Count, Stats};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::{CpuId, Topology};
@@ -294,12 +294,13 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         self.inner.begin_poll(task);
     }
 
-    fn switch(&self, why: Why) -> Option<TaskId> {
+    fn switch(&self, why: SwitchReason) -> Option<TaskId> {
         self.begins();
         let cpu = P::current_cpu();
         let left = self.places().running[cpu.index()].take();
         if let Some(left) = left {
-            let place = if matches!(why, Why::Yield | Why::Preempt) { Place::Queued } else { Place::Asleep };
+            let place =
+                if matches!(why, SwitchReason::Yield | SwitchReason::Preempt) { Place::Queued } else { Place::Asleep };
             self.see(left, place);
         }
         let next = self.inner.switch(why);

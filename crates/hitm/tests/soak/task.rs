@@ -370,7 +370,7 @@ impl<P: Platform> Actor<P> {
             self.wait(Doing::Sends(number), patience, send).await;
         } else {
             let receive = async {
-                let received = queue.receive().await;
+                let received = queue.recv().await;
                 world.books().items[number] -= isize::from(received.is_some());
             };
             self.wait(Doing::Receives(number), patience, receive).await;

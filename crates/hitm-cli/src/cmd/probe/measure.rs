@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hitm_lab::{Given, Program, Setting, mean_nanos};
+use hitm_lab::{Output, Program, Setting, mean_nanos};
 use hitm_machine::{Arbitration, Config, Costs, Kind};
 use hitm_memory::Span;
 use hitm_report::result::{Metric, Probe, Run, Side};
@@ -33,7 +33,7 @@ pub(crate) struct Case {
 
 /// The outcome of a run.
 pub(crate) struct Outcome {
-    given: Given,
+    given: Output,
     seconds: f64,
 }
 
@@ -71,7 +71,7 @@ impl Case {
         Ok(Outcome { given, seconds: begin.elapsed().as_secs_f64() })
     }
 
-    fn simulate(&self, program: &Program) -> Result<Given, Failure> {
+    fn simulate(&self, program: &Program) -> Result<Output, Failure> {
         let default = Config { seed: self.seed, arbitration: self.arbitration, ..Config::default() };
         let config = Config { livelock_after: self.livelock_after.unwrap_or(default.livelock_after), ..default };
         let setting = Setting { topology: self.topology.clone(), costs: self.costs.clone(), config };
@@ -81,7 +81,7 @@ impl Case {
 }
 
 /// Returns the time in which [`ACCESSES`] accesses happen at the rate of `pilot`.
-fn affordable(pilot: &Given) -> Span {
+fn affordable(pilot: &Output) -> Span {
     let lasted = pilot.measured.iter().map(|measured| measured.span).max().unwrap_or_default();
     let Some(results) = &pilot.results else { return lasted };
     let cost = results.totals.accesses() as f64 + MISS * results.totals.misses as f64;

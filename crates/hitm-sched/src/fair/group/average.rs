@@ -17,7 +17,7 @@
 //!
 //! **Invariants.** When nothing is in flight: (1) apart from rounding, a queue's sum is the sum
 //! over its attached members, each times its weight, plus the load that was put down beside it; (2)
-//! a queue has load only while it is [listed](super::leaves).
+//! a queue has load only while it is [listed](super::leaf_list).
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;

@@ -20,8 +20,8 @@
 //!
 //! **Load.** The weight of a group's entity depends on how the group's load is spread over the CPUs
 //! ([`share`]). Each queue has an [average] of the weights that were queued there, and one word
-//! that all CPUs share holds the sum over the group's queues ([`words`], [`variant`]). [`leaves`]
-//! decays the load of CPUs on which nothing is queued.
+//! that all CPUs share holds the sum over the group's queues ([`words`], [`variant`]).
+//! [`leaf_list`] decays the load of CPUs on which nothing is queued.
 //!
 //! **Life** ([`change`]). A group has references: one of its maker, one per task, one per group in
 //! it. When the last is dropped, the group ends and its number is free. A group whose maker drops
@@ -57,7 +57,7 @@ mod average;
 mod bandwidth;
 mod change;
 pub mod check;
-mod leaves;
+mod leaf_list;
 mod pool;
 pub mod quota;
 pub mod real_time;
@@ -74,12 +74,12 @@ use hitm_memory::{AtomicWord, Field, Memory, PerCpu, Placed, PlacedSlice, PlainW
 use hitm_topology::{CpuId, Topology};
 
 use self::bandwidth::Limits;
-use self::leaves::IdleLoad;
+use self::leaf_list::IdleLoad;
 use self::pool::GroupLimit;
 use self::variant::{GroupConfig, Parts, Words};
 use self::words::{GroupOnCpu, GroupsOnCpu};
 use super::weight::{FINE_BITS, NICE_0_WEIGHT};
-use crate::numbers::{Numbered, Numbers};
+use crate::id_allocator::{IdAllocator, Numbered};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
@@ -258,16 +258,16 @@ impl Numbered for GroupNumbers {
     const LOCK: &'static str = "taken when a group is made and when it ends";
     const PLURAL: &'static str = "groups";
     const MAX: usize = GROUPS_MAX;
-    const STASHED: usize = 0;
+    const IN_MAGAZINE: usize = 0;
 }
 
 /// All groups. Slots are made at the first use, never freed, and reused.
 #[derive(Debug)]
 pub(crate) struct Groups<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
-    numbers: Numbers<M, GroupNumbers>,
+    numbers: IdAllocator<M, GroupNumbers>,
     /// By CPU, the list of the groups with load there.
-    leaves: PerCpu<M, GroupsOnCpu<M>>,
+    leaf_lists: PerCpu<M, GroupsOnCpu<M>>,
     idle_load: Placed<M, IdleLoad<M>>,
     /// Made with the first limit.
     limits: OnceLock<Limits<M>>,
@@ -278,8 +278,8 @@ impl<M: Memory> Groups<M> {
     fn new(topology: &Topology, config: GroupConfig) -> Self {
         Self {
             chunks: (0..GROUPS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
-            numbers: Numbers::new(topology),
-            leaves: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
+            numbers: IdAllocator::new(topology),
+            leaf_lists: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
             idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
             limits: OnceLock::new(),
             config,

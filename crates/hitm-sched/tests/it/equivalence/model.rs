@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hitm_memory::CpuSet;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
@@ -73,12 +73,12 @@ impl Model {
     }
 
     /// `cpu` leaves its running task and gets `next`.
-    pub(super) fn switch(&mut self, cpu: CpuId, why: Why, next: Option<TaskId>) {
+    pub(super) fn switch(&mut self, cpu: CpuId, why: SwitchReason, next: Option<TaskId>) {
         if let Some(id) = self.running(cpu) {
             let task = self.task(id);
             task.on = None;
-            task.asleep = why == Why::Block && !task.woken;
-            if why == Why::Exit {
+            task.asleep = why == SwitchReason::Block && !task.woken;
+            if why == SwitchReason::Exit {
                 self.tasks.remove(&id);
             }
         }

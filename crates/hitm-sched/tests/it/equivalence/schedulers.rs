@@ -12,7 +12,7 @@ use hitm_machine::Random;
 use hitm_memory::{CpuSet, Form, Native, NativeWorkers, Platform};
 use hitm_sched::mitigation::{CATALOGUE, Mitigation};
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::{CpuId, Scope};
 
@@ -151,22 +151,22 @@ impl World {
     fn leave(&mut self, cpu: CpuId) {
         let Some(id) = self.model.running(cpu) else { return };
         match self.random.below(8) {
-            0 => self.switch(cpu, Why::Exit),
-            1 => self.switch(cpu, Why::Yield),
+            0 => self.switch(cpu, SwitchReason::Exit),
+            1 => self.switch(cpu, SwitchReason::Yield),
             2 => {
                 self.on(cpu, |sched| sched.begin_poll(id));
                 self.model.poll(id);
             }
-            _ => self.switch(cpu, Why::Block),
+            _ => self.switch(cpu, SwitchReason::Block),
         }
     }
 
-    fn switch(&mut self, cpu: CpuId, why: Why) {
+    fn switch(&mut self, cpu: CpuId, why: SwitchReason) {
         let before = self.model.running(cpu);
         let next = self.on(cpu, |sched| sched.switch(why));
         self.log(format_args!("cpu {cpu} leaves {before:?}, {why:?}, for {next:?}"));
         self.model.switch(cpu, why, next);
-        if let Some(id) = before.filter(|_| why == Why::Exit) {
+        if let Some(id) = before.filter(|_| why == SwitchReason::Exit) {
             self.on(cpu, |sched| sched.free(id));
         }
         if let Some(id) = next {
@@ -220,7 +220,7 @@ impl World {
         });
         let looks = self.on(cpu, |sched| sched.needs_resched());
         if looks {
-            self.switch(cpu, Why::Preempt);
+            self.switch(cpu, SwitchReason::Preempt);
         }
         looks || !taken.is_empty()
     }

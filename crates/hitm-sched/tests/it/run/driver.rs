@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, PlainWord, Platform, Span, Time};
-use hitm_sched::scheduler::{Scheduling, Why};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -201,7 +201,7 @@ impl<P: Platform> Driver<P> {
         self.steps.load(ORDER) <= 0
     }
 
-    fn switch(&self, cpu: &mut Cpu, from: Option<TaskId>, why: Why) -> Option<TaskId> {
+    fn switch(&self, cpu: &mut Cpu, from: Option<TaskId>, why: SwitchReason) -> Option<TaskId> {
         P::settle();
         if let Some(id) = from {
             self.ledger.left(cpu.number, id, why);
@@ -211,7 +211,7 @@ impl<P: Platform> Driver<P> {
         P::settle();
         cpu.busy = true;
         self.last_stir.fetch_max(P::now().as_picos(), ORDER);
-        if let Some(id) = from.filter(|_| why == Why::Exit) {
+        if let Some(id) = from.filter(|_| why == SwitchReason::Exit) {
             self.ledger.ended(id);
             self.sched.free(id);
             P::settle();
@@ -242,7 +242,7 @@ impl<P: Platform> Driver<P> {
     // ---- a CPU's states ----
 
     /// Polls `id` once. Returns the switch reason, or `None` when the phase is over.
-    fn run(&self, cpu: &mut Cpu, id: TaskId) -> Option<Why> {
+    fn run(&self, cpu: &mut Cpu, id: TaskId) -> Option<SwitchReason> {
         P::settle();
         self.ledger.poll(id);
         self.sched.begin_poll(id);
@@ -255,7 +255,7 @@ impl<P: Platform> Driver<P> {
             self.find(Check::HandOut, format!("poll {polls} of task {id} sees the stores of {seen}"));
         }
         if cpu.phase == Phase::Drain {
-            return if self.ledger.ends(id) { Some(Why::Exit) } else { Some(Why::Preempt) };
+            return if self.ledger.ends(id) { Some(SwitchReason::Exit) } else { Some(SwitchReason::Preempt) };
         }
         for _ in 0..1 + cpu.random.below(3) {
             if self.stays() {
@@ -272,23 +272,23 @@ impl<P: Platform> Driver<P> {
                     self.sched.tick();
                 }
                 if self.must_look() {
-                    return Some(Why::Preempt);
+                    return Some(SwitchReason::Preempt);
                 }
             }
             self.step(cpu);
         }
         Some(match cpu.random.below(10) {
-            0 if self.living() > 1 && self.ledger.ends(id) => Why::Exit,
-            1 => Why::Yield,
-            2 => Why::Preempt,
-            _ => Why::Block,
+            0 if self.living() > 1 && self.ledger.ends(id) => SwitchReason::Exit,
+            1 => SwitchReason::Yield,
+            2 => SwitchReason::Preempt,
+            _ => SwitchReason::Block,
         })
     }
 
-    fn idle(&self, cpu: &mut Cpu) -> Option<Why> {
+    fn idle(&self, cpu: &mut Cpu) -> Option<SwitchReason> {
         loop {
             if self.must_look() {
-                return Some(Why::Preempt);
+                return Some(SwitchReason::Preempt);
             }
             if self.is_over() {
                 return None;
@@ -343,7 +343,7 @@ impl<P: Platform> Driver<P> {
 
     /// Waits, with or without a task, until the machine is quiescent. No task acts by itself any
     /// more.
-    fn stay(&self, cpu: &mut Cpu) -> Option<Why> {
+    fn stay(&self, cpu: &mut Cpu) -> Option<SwitchReason> {
         P::set_timer(Time::NEVER);
         loop {
             // Read before the pending interrupts are taken: those that were pending when the round
@@ -351,7 +351,7 @@ impl<P: Platform> Driver<P> {
             let round = self.round().number;
             let taken = self.take_interrupts(cpu);
             if self.must_look() {
-                return Some(Why::Preempt);
+                return Some(SwitchReason::Preempt);
             }
             if self.is_over() {
                 return None;

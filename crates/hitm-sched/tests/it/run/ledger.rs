@@ -11,7 +11,7 @@ use hitm_memory::CpuSet;
 use hitm_sched::check::Snapshot;
 use hitm_sched::fair::group::GroupId;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
@@ -263,14 +263,14 @@ impl Ledger {
     }
 
     /// `cpu` is about to leave `id`.
-    pub(crate) fn left(&self, cpu: CpuId, id: TaskId, why: Why) {
+    pub(crate) fn left(&self, cpu: CpuId, id: TaskId, why: SwitchReason) {
         let mut books = self.books();
         let entry = books.entry(id);
         let was = entry.place;
         entry.place = match why {
-            Why::Block => Place::Asleep,
-            Why::Yield | Why::Preempt => Place::Queued,
-            Why::Exit => Place::Ended,
+            SwitchReason::Block => Place::Asleep,
+            SwitchReason::Yield | SwitchReason::Preempt => Place::Queued,
+            SwitchReason::Exit => Place::Ended,
         };
         if was != Place::Running(cpu) {
             books.find(Check::HandOut, format!("cpu {cpu} leaves task {id}, which is {was:?}"));

@@ -26,7 +26,7 @@ pub use queued::Queued;
 pub use test_and_set::TestAndSet;
 pub use ticket::Ticket;
 
-use super::timing::{Course, Effort};
+use super::timing::{Budget, Timer};
 use super::{Measured, Probe};
 
 /// A spin lock that knows each participant by a number.
@@ -94,20 +94,20 @@ described! {
 pub struct Locks<P: Platform> {
     lock: Box<dyn SpinLock>,
     protected: Placed<P, Protected<P>>,
-    course: Course<P>,
+    timer: Timer<P>,
     turn: Span,
 }
 
 impl<P: Platform> Locks<P> {
-    /// Makes a probe in which participants on `cpus` contend for `effort.time`. Kinds that [back
+    /// Makes a probe in which participants on `cpus` contend for `budget.time`. Kinds that [back
     /// off](LockKind::backs_off) pause in turns of `turn`; with a zero `turn` they try again at
     /// once.
     #[must_use]
-    pub fn new(topology: &Topology, kind: LockKind, cpus: &[CpuId], turn: Span, effort: Effort) -> Self {
+    pub fn new(topology: &Topology, kind: LockKind, cpus: &[CpuId], turn: Span, budget: Budget) -> Self {
         Self {
             lock: kind.make::<P>(topology, cpus),
             protected: Placed::new(Protected { sections: P::Plain::new(0) }, None, None),
-            course: Course::new(effort),
+            timer: Timer::new(budget),
             turn,
         }
     }
@@ -131,7 +131,7 @@ impl<P: Platform> Locks<P> {
 impl<P: Platform> Probe<P> for Locks<P> {
     /// Runs a participant. Operations are sections.
     fn run(&self, index: usize, _cpu: CpuId) -> Measured {
-        self.course.repeat(|| {
+        self.timer.repeat(|| {
             self.lock.acquire(index, &|turns| self.back_off(turns));
             self.protected.sections.set(self.protected.sections.get() + 1);
             self.lock.release(index);

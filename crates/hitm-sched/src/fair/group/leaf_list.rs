@@ -52,22 +52,22 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             let below = &self.group_on(parent, cpu).load.listed_below;
             below.set(below.get() + 1);
         }
-        let first = self.leaves(cpu);
+        let first = self.leaf_list(cpu);
         on.load.next.set(first.get());
         first.set(GroupId::link(Some(id)));
         on.load.is_listed.set(1);
     }
 
     /// Returns the head of a CPU's list.
-    fn leaves(&self, cpu: CpuId) -> &P::Plain<u32> {
-        &self.groups().expect("one has load").leaves[cpu].first
+    fn leaf_list(&self, cpu: CpuId) -> &P::Plain<u32> {
+        &self.groups().expect("one has load").leaf_lists[cpu].first
     }
 
     /// Removes `id`, which follows `before` on the list of `cpu`.
     fn unlist(&self, cpu: CpuId, before: Option<GroupId>, id: GroupId) {
         let load = &self.group_on(id, cpu).load;
         let place = match before {
-            None => self.leaves(cpu),
+            None => self.leaf_list(cpu),
             Some(before) => &self.group_on(before, cpu).load.next,
         };
         place.set(load.next.get());
@@ -81,7 +81,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// As `unlist`, at any place of the list; does nothing if it is not listed.
     pub(super) fn unlist_anywhere(&self, cpu: CpuId, id: GroupId) {
         let mut before = None;
-        let mut next = GroupId::of_link(self.leaves(cpu).get());
+        let mut next = GroupId::of_link(self.leaf_list(cpu).get());
         while let Some(own) = next {
             if own == id {
                 return self.unlist(cpu, before, id);
@@ -98,7 +98,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let (cpu, now) = (rq.cpu, nanos(now));
         let mut before = None;
-        let mut next = GroupId::of_link(self.leaves(cpu).get());
+        let mut next = GroupId::of_link(self.leaf_list(cpu).get());
         while let Some(id) = next {
             let on = self.group_on(id, cpu);
             if self.update_queue(cpu, on, now) {
@@ -138,7 +138,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return;
         }
         for cpu in self.topology.cpu_ids() {
-            if self.fair_queue(cpu).nr_queued.peek() == 0 && groups.leaves[cpu].first.peek() != 0 {
+            if self.fair_queue(cpu).nr_queued.peek() == 0 && groups.leaf_lists[cpu].first.peek() != 0 {
                 let rq = self.lock(cpu);
                 self.update_leaves(&rq, P::now());
             }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const STOPPING: usize = 1;
 const ONE: usize = 2;
 
-/// The state that [`Population::stop`] found.
+/// The state that [`TaskCount::stop`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Stop {
@@ -29,9 +29,9 @@ pub(crate) enum Stop {
 
 /// The number of live tasks and the stop flag.
 #[derive(Debug, Default)]
-pub(crate) struct Population(AtomicUsize);
+pub(crate) struct TaskCount(AtomicUsize);
 
-impl Population {
+impl TaskCount {
     /// Counts a task in; returns false when the runtime is stopping.
     #[must_use]
     pub(crate) fn enter(&self) -> bool {
@@ -78,22 +78,22 @@ mod tests {
 
     #[test]
     fn the_last_to_leave_is_told_once() {
-        let population = Population::default();
-        assert!(population.enter() && population.enter());
-        assert!(!population.leave(), "more may come");
-        assert_eq!(population.stop(), Stop::Inhabited);
-        assert_eq!(population.stop(), Stop::Again);
-        assert!(!population.enter());
-        assert_eq!(population.count(), 1);
-        assert!(population.leave());
+        let task_count = TaskCount::default();
+        assert!(task_count.enter() && task_count.enter());
+        assert!(!task_count.leave(), "more may come");
+        assert_eq!(task_count.stop(), Stop::Inhabited);
+        assert_eq!(task_count.stop(), Stop::Again);
+        assert!(!task_count.enter());
+        assert_eq!(task_count.count(), 1);
+        assert!(task_count.leave());
     }
 
     #[test]
     fn an_empty_runtime_stops_at_once() {
-        let population = Population::default();
-        assert!(population.enter());
-        assert!(!population.leave());
-        assert_eq!(population.stop(), Stop::Empty);
-        assert!(population.is_stopping());
+        let task_count = TaskCount::default();
+        assert!(task_count.enter());
+        assert!(!task_count.leave());
+        assert_eq!(task_count.stop(), Stop::Empty);
+        assert!(task_count.is_stopping());
     }
 }

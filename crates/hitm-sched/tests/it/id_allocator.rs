@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Why;
+use hitm_sched::scheduler::SwitchReason;
 use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::CpuId;
 
@@ -24,9 +24,9 @@ fn a_number_that_another_cpu_gives_back_is_used_again_in_order() {
         if cpu == CpuId(1) {
             let task = sched.create(&attributes);
             sched.wake(task);
-            assert_eq!(sched.switch(Why::Preempt), Some(task));
+            assert_eq!(sched.switch(SwitchReason::Preempt), Some(task));
             sched.begin_poll(task);
-            assert_eq!(sched.switch(Why::Exit), None);
+            assert_eq!(sched.switch(SwitchReason::Exit), None);
             ended.set(Some(task));
             return;
         }

@@ -127,15 +127,15 @@ pub(crate) enum Turn {
 
 /// The times of all that is to happen.
 #[derive(Debug)]
-pub(crate) struct Calendar {
+pub(crate) struct EventQueue {
     /// A winner tree: node `i` holds the lesser of nodes `2i` and `2i + 1`; leaves are CPUs.
     turns: Box<[TurnKey]>,
     leaves: usize,
     events: Events,
 }
 
-impl Calendar {
-    /// A calendar for `cpus` CPUs that have no turn yet.
+impl EventQueue {
+    /// A event_queue for `cpus` CPUs that have no turn yet.
     pub(crate) fn new(cpus: usize) -> Self {
         assert!(cpus <= 1 << CPU_BITS, "more CPUs than a key has room for");
         let leaves = cpus.next_power_of_two().max(2);
@@ -205,18 +205,18 @@ mod tests {
 
     #[test]
     fn turns_come_by_time_then_cpus_then_number() {
-        let mut calendar = Calendar::new(5);
+        let mut event_queue = EventQueue::new(5);
         let timer = Event::Timer { cpu: 0, generation: 0 };
-        calendar.enter(30, Event::Decide { line: 1 });
-        calendar.enter(30, Event::Decide { line: 0 });
-        calendar.enter(10, timer);
+        event_queue.enter(30, Event::Decide { line: 1 });
+        event_queue.enter(30, Event::Decide { line: 0 });
+        event_queue.enter(10, timer);
         for (cpu, time) in [(4, 30), (2, 30), (0, 40), (3, 20)] {
-            calendar.set(cpu, time);
+            event_queue.set(cpu, time);
         }
         let mut take = || {
-            let turn = calendar.next();
+            let turn = event_queue.next();
             if let Turn::Cpu(cpu, _) = turn {
-                calendar.set(cpu, NEVER);
+                event_queue.set(cpu, NEVER);
             }
             Some(turn)
         };
@@ -238,13 +238,13 @@ mod tests {
 
     #[test]
     fn a_horizon_lets_the_lower_number_win_a_tie() {
-        let mut calendar = Calendar::new(4);
-        calendar.set(1, 50);
-        let acts = |calendar: &mut Calendar, cpu, time| TurnKey::new(time, cpu) < calendar.begin(cpu);
-        assert!(acts(&mut calendar, 0, 50) && !acts(&mut calendar, 0, 51));
-        assert!(acts(&mut calendar, 2, 49) && !acts(&mut calendar, 2, 50));
-        calendar.enter(20, Event::Decide { line: 0 });
-        assert!(acts(&mut calendar, 2, 20) && !acts(&mut calendar, 2, 21), "an event lets CPUs go first");
+        let mut event_queue = EventQueue::new(4);
+        event_queue.set(1, 50);
+        let acts = |event_queue: &mut EventQueue, cpu, time| TurnKey::new(time, cpu) < event_queue.begin(cpu);
+        assert!(acts(&mut event_queue, 0, 50) && !acts(&mut event_queue, 0, 51));
+        assert!(acts(&mut event_queue, 2, 49) && !acts(&mut event_queue, 2, 50));
+        event_queue.enter(20, Event::Decide { line: 0 });
+        assert!(acts(&mut event_queue, 2, 20) && !acts(&mut event_queue, 2, 21), "an event lets CPUs go first");
     }
 
     #[test]

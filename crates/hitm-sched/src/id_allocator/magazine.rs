@@ -33,7 +33,7 @@ described! {
 const _: () = assert!(size_of::<Line<hitm_memory::Native>>() == LINE, "a CPU's list is one line");
 
 /// A list of free numbers.
-pub(super) struct Stash<M: Memory> {
+pub(super) struct Magazine<M: Memory> {
     lines: PlacedSlice<M, Line<M>>,
     size: usize,
 }
@@ -41,11 +41,11 @@ pub(super) struct Stash<M: Memory> {
 /// A locked list.
 #[must_use = "the lock is released at once"]
 pub(super) struct Held<'a, M: Memory> {
-    list: &'a Stash<M>,
+    list: &'a Magazine<M>,
     _guard: RawGuard<'a, M>,
 }
 
-impl<M: Memory> Stash<M> {
+impl<M: Memory> Magazine<M> {
     /// Creates an empty list for `size` numbers, the one with number `index` of the object
     /// `object`.
     pub(super) fn new(object: &str, index: usize, node: NodeId, size: usize) -> Self {
@@ -107,8 +107,8 @@ impl<M: Memory> Held<'_, M> {
     }
 }
 
-impl<M: Memory> fmt::Debug for Stash<M> {
+impl<M: Memory> fmt::Debug for Magazine<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stash").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Magazine").field("size", &self.size).finish_non_exhaustive()
     }
 }

@@ -82,7 +82,7 @@ pub(crate) enum Kept<M: Memory> {
 }
 
 /// The state of the search.
-pub(crate) struct Places<M: Memory> {
+pub(crate) struct SchedDomains<M: Memory> {
     shared: Box<[Placed<M, Shared<M>>]>,
     pub(super) domains: PerCpu<M, Domain<M>>,
     pub(super) masks: Box<[Masks<M>]>,
@@ -91,7 +91,7 @@ pub(crate) struct Places<M: Memory> {
     pub(super) has_siblings: bool,
 }
 
-impl<M: Memory> Places<M> {
+impl<M: Memory> SchedDomains<M> {
     /// The state for a machine, with what is `kept` of idle CPUs.
     pub(crate) fn new(topology: &Topology, kept: Kept<M>) -> Self {
         let shared = |llc: usize| {
@@ -133,8 +133,8 @@ impl<M: Memory> Places<M> {
     }
 }
 
-impl<M: Memory> fmt::Debug for Places<M> {
+impl<M: Memory> fmt::Debug for SchedDomains<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("llcs", &self.shared.len()).finish_non_exhaustive()
+        f.debug_struct("SchedDomains").field("llcs", &self.shared.len()).finish_non_exhaustive()
     }
 }

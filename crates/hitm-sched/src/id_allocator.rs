@@ -12,12 +12,12 @@
 //! from such caches per CPU (`kernel/pid.c` and `kernel/fork.c`, v6.12). All mitigations use this
 //! allocator, the baseline too.
 //!
-//! **Protocol.** Take: the last number of the CPU's [magazine](Stash). If that is empty, take half
-//! a magazine from the LLC's. If that is empty too, take half of the LLC's capacity from the common
-//! list, or numbers that were never in use. Give back: into the CPU's magazine. If that is full,
-//! half of it goes to the LLC's. If that has no room, half of the LLC's goes to the common list. A
-//! task that ends on another CPU than it began on empties one CPU's magazine and fills another's.
-//! The LLC's magazine evens that out.
+//! **Protocol.** Take: the last number of the CPU's [magazine](Magazine). If that is empty, take
+//! half a magazine from the LLC's. If that is empty too, take half of the LLC's capacity from the
+//! common list, or numbers that were never in use. Give back: into the CPU's magazine. If that is
+//! full, half of it goes to the LLC's. If that has no room, half of the LLC's goes to the common
+//! list. A task that ends on another CPU than it began on empties one CPU's magazine and fills
+//! another's. The LLC's magazine evens that out.
 //!
 //! **Locks.** Each list has a lock. A caller that moves numbers between two lists holds both locks:
 //! a CPU's before an LLC's, an LLC's before the common one. A CPU's own list needs a lock because
@@ -51,9 +51,9 @@ use std::marker::PhantomData;
 use hitm_memory::{Described, Field, Lock, Memory, Placed};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use self::stash::{LINE_NUMBERS, Stash};
+use self::magazine::{LINE_NUMBERS, Magazine};
 
-mod stash;
+mod magazine;
 
 /// The kind of object that the numbers identify.
 pub(crate) trait Numbered: Debug {
@@ -67,7 +67,7 @@ pub(crate) trait Numbered: Debug {
     const MAX: usize;
     /// The capacity of a CPU's magazine, an even number. 0 for no magazines, neither for CPUs nor
     /// for LLCs.
-    const STASHED: usize;
+    const IN_MAGAZINE: usize;
 }
 
 /// The count of numbers that fit on a line.
@@ -76,11 +76,11 @@ pub(crate) const A_LINE: usize = LINE_NUMBERS;
 /// The numbers from 0 upward. The next number is the last one that was given back near, or the
 /// first one that was never in use.
 #[derive(Debug)]
-pub(crate) struct Numbers<M: Memory, N: Numbered> {
+pub(crate) struct IdAllocator<M: Memory, N: Numbered> {
     /// By CPU.
-    stashes: Box<[Stash<M>]>,
+    magazines: Box<[Magazine<M>]>,
     /// By LLC.
-    shelves: Box<[Stash<M>]>,
+    shelves: Box<[Magazine<M>]>,
     shelf_of: Box<[u32]>,
     common: Placed<M, Words<M, N>>,
 }
@@ -107,31 +107,31 @@ impl<M: Memory, N: Numbered> Described for Words<M, N> {
     }
 }
 
-impl<M: Memory, N: Numbered> Numbers<M, N> {
+impl<M: Memory, N: Numbered> IdAllocator<M, N> {
     /// The count of numbers that move between a CPU's list and its LLC's at once, and of new ones
     /// that are taken at once.
-    const HALF: usize = N::STASHED / 2;
+    const HALF: usize = N::IN_MAGAZINE / 2;
 
     pub(crate) fn new(topology: &Topology) -> Self {
         const {
             assert!(
-                N::STASHED.is_multiple_of(2) && N::STASHED <= A_LINE,
+                N::IN_MAGAZINE.is_multiple_of(2) && N::IN_MAGAZINE <= A_LINE,
                 "a CPU keeps whole halves, and a line of them at most"
             )
         };
-        let lists = |object, scope, parts| -> Box<[Stash<M>]> {
+        let lists = |object, scope, parts| -> Box<[Magazine<M>]> {
             let list = |part| {
                 let cpus = topology.cpus_of(scope, part);
                 let node = topology.cpu(cpus[0]).node;
-                Stash::new(object, part, node, cpus.len() * N::STASHED)
+                Magazine::new(object, part, node, cpus.len() * N::IN_MAGAZINE)
             };
             (0..parts).map(list).collect()
         };
-        let parts = |scope| if N::STASHED == 0 { 0 } else { topology.parts(scope) };
+        let parts = |scope| if N::IN_MAGAZINE == 0 { 0 } else { topology.parts(scope) };
         Self {
             common: Placed::new(Words { free: Lock::new(Free::default()), of: PhantomData }, None, None),
-            stashes: lists(stash::OBJECT_CPU, Scope::Cpu, parts(Scope::Cpu)),
-            shelves: lists(stash::OBJECT_LLC, Scope::Llc, parts(Scope::Llc)),
+            magazines: lists(magazine::OBJECT_CPU, Scope::Cpu, parts(Scope::Cpu)),
+            shelves: lists(magazine::OBJECT_LLC, Scope::Llc, parts(Scope::Llc)),
             shelf_of: topology.cpu_ids().map(|cpu| topology.part_of(Scope::Llc, cpu) as u32).collect(),
         }
     }
@@ -147,20 +147,20 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
     /// Gives `number` back on `here`. The work under this use comes before the work under the next
     /// use: see the module.
     pub(crate) fn give_back(&self, number: u32, here: CpuId) {
-        let Some((stash, shelf)) = self.near(here) else {
+        let Some((magazine, shelf)) = self.near(here) else {
             self.common.free.lock().used.push(number);
             return;
         };
-        let stash = stash.lock();
-        if stash.room() == 0 {
+        let magazine = magazine.lock();
+        if magazine.room() == 0 {
             let shelf = shelf.lock();
             if shelf.room() < Self::HALF {
                 let mut common = self.common.free.lock();
                 (0..shelf.size() / 2).for_each(|_| common.used.extend(shelf.pop()));
             }
-            (0..Self::HALF).filter_map(|_| stash.pop()).for_each(|number| shelf.push(number));
+            (0..Self::HALF).filter_map(|_| magazine.pop()).for_each(|number| shelf.push(number));
         }
-        stash.push(number);
+        magazine.push(number);
     }
 
     /// Returns a bound of the numbers that were ever in use: all of them are below it.
@@ -174,18 +174,18 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
     }
 
     /// Returns the lists of a CPU and of its LLC.
-    fn near(&self, here: CpuId) -> Option<(&Stash<M>, &Stash<M>)> {
-        let stash = self.stashes.get(here.index())?;
-        Some((stash, &self.shelves[self.shelf_of[here.index()] as usize]))
+    fn near(&self, here: CpuId) -> Option<(&Magazine<M>, &Magazine<M>)> {
+        let magazine = self.magazines.get(here.index())?;
+        Some((magazine, &self.shelves[self.shelf_of[here.index()] as usize]))
     }
 
     /// Returns a number from the lists around `here`, or a new one.
     fn take_near(&self, here: CpuId) -> Option<u32> {
-        let Some((stash, shelf)) = self.near(here) else {
+        let Some((magazine, shelf)) = self.near(here) else {
             return self.common.free.lock().next(N::MAX);
         };
-        let stash = stash.lock();
-        if let Some(number) = stash.pop() {
+        let magazine = magazine.lock();
+        if let Some(number) = magazine.pop() {
             return Some(number);
         }
         let shelf = shelf.lock();
@@ -197,14 +197,14 @@ impl<M: Memory, N: Numbered> Numbers<M, N> {
                 (0..Self::HALF).filter_map(|_| common.next(N::MAX)).for_each(|number| shelf.push(number));
             }
         }
-        (0..Self::HALF).filter_map(|_| shelf.pop()).for_each(|number| stash.push(number));
-        stash.pop()
+        (0..Self::HALF).filter_map(|_| shelf.pop()).for_each(|number| magazine.push(number));
+        magazine.pop()
     }
 
     /// Searches all lists while no other CPU can move a number between them.
     #[cold]
     fn search(&self) -> Option<u32> {
-        let lists: Vec<_> = self.stashes.iter().chain(&self.shelves).map(Stash::lock).collect();
+        let lists: Vec<_> = self.magazines.iter().chain(&self.shelves).map(Magazine::lock).collect();
         let mut common = self.common.free.lock();
         common.next(N::MAX).or_else(|| lists.iter().find_map(|list| list.pop()))
     }
@@ -232,16 +232,16 @@ mod tests {
 
     use super::*;
 
-    /// Numbers of which `MAX` can be in use. A CPU's magazine has room for `STASHED`.
+    /// Numbers of which `MAX` can be in use. A CPU's magazine has room for `IN_MAGAZINE`.
     #[derive(Debug)]
-    pub(super) enum Few<const MAX: usize, const STASHED: usize> {}
+    pub(super) enum Few<const MAX: usize, const IN_MAGAZINE: usize> {}
 
-    impl<const MAX: usize, const STASHED: usize> Numbered for Few<MAX, STASHED> {
+    impl<const MAX: usize, const IN_MAGAZINE: usize> Numbered for Few<MAX, IN_MAGAZINE> {
         const OBJECT: &'static str = "numbers";
         const LOCK: &'static str = "a lock";
         const PLURAL: &'static str = "numbers";
         const MAX: usize = MAX;
-        const STASHED: usize = STASHED;
+        const IN_MAGAZINE: usize = IN_MAGAZINE;
     }
 
     /// Two LLCs of four CPUs.
@@ -249,9 +249,13 @@ mod tests {
 
     /// Takes and gives back at random, 2,000 times. `from` and `to` choose the CPUs. Then it takes
     /// all numbers.
-    fn check<const MAX: usize, const STASHED: usize>(most: usize, from: fn(usize) -> usize, to: fn(usize) -> usize) {
+    fn check<const MAX: usize, const IN_MAGAZINE: usize>(
+        most: usize,
+        from: fn(usize) -> usize,
+        to: fn(usize) -> usize,
+    ) {
         let topology = hitm_topology::parse("l3:2 core:4 pu:1").expect("a machine");
-        let numbers = Numbers::<Native, Few<MAX, STASHED>>::new(&topology);
+        let numbers = IdAllocator::<Native, Few<MAX, IN_MAGAZINE>>::new(&topology);
         let mut random = 1_u64;
         let mut draw = || {
             // Knuth's MMIX.
@@ -267,13 +271,13 @@ mod tests {
                 held.remove(&number);
                 numbers.give_back(number, CpuId(to(draw()) as u32));
             }
-            assert!(numbers.fresh() as usize <= peak + 2 * CPUS * STASHED, "invariant 2");
+            assert!(numbers.fresh() as usize <= peak + 2 * CPUS * IN_MAGAZINE, "invariant 2");
         }
         while held.len() < MAX {
             assert!(held.insert(numbers.take(CpuId((draw() % CPUS) as u32))), "a number with two holders");
         }
         assert_eq!(held.last(), Some(&(MAX as u32 - 1)));
-        assert_eq!(numbers.find(CpuId(0), Numbers::search), None, "all are in use");
+        assert_eq!(numbers.find(CpuId(0), IdAllocator::search), None, "all are in use");
     }
 
     #[test]

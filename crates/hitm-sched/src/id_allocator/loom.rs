@@ -12,17 +12,17 @@ use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, requir
 use hitm_memory::PlainWord;
 use hitm_topology::CpuId;
 
-use super::stash::Held;
+use super::magazine::Held;
 use super::tests::Few;
-use super::{Numbers, Stash};
+use super::{IdAllocator, Magazine};
 
 /// The CPUs of the threads.
 const HERE: CpuId = CpuId(0);
 const THERE: CpuId = CpuId(1);
 
-/// Numbers, and the work under each.
-struct World<const MAX: usize, const STASHED: usize> {
-    numbers: Numbers<Loom, Few<MAX, STASHED>>,
+/// IdAllocator, and the work under each.
+struct World<const MAX: usize, const IN_MAGAZINE: usize> {
+    numbers: IdAllocator<Loom, Few<MAX, IN_MAGAZINE>>,
     /// Written by every holder.
     done: [LoomPlain<u32>; MAX],
     /// The number of its holders. It is not a word of the checker: a model runs on one thread of
@@ -30,11 +30,11 @@ struct World<const MAX: usize, const STASHED: usize> {
     holders: [AtomicU32; MAX],
 }
 
-impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
+impl<const MAX: usize, const IN_MAGAZINE: usize> World<MAX, IN_MAGAZINE> {
     fn new() -> Self {
         let topology = hitm_topology::parse("l3:1 core:2 pu:1").expect("a machine");
         Self {
-            numbers: Numbers::new(&topology),
+            numbers: IdAllocator::new(&topology),
             done: std::array::from_fn(|_| LoomPlain::new(0)),
             holders: std::array::from_fn(|_| AtomicU32::new(0)),
         }
@@ -53,7 +53,7 @@ impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
     }
 
     fn take(&self, cpu: CpuId) -> u32 {
-        self.hold(self.numbers.find(cpu, Numbers::search))
+        self.hold(self.numbers.find(cpu, IdAllocator::search))
     }
 
     fn give_back(&self, number: u32, cpu: CpuId) {
@@ -71,11 +71,11 @@ impl<const MAX: usize, const STASHED: usize> World<MAX, STASHED> {
 const ONE_HOLDER: &str = "numbers: one holder at a time, which sees the last one's work";
 
 /// Two threads, two uses each. They count as the same CPU or as two.
-fn used_again<const STASHED: usize>(other: CpuId) -> Model {
+fn used_again<const IN_MAGAZINE: usize>(other: CpuId) -> Model {
     Model::new(ONE_HOLDER, move || {
-        let world = Arc::new(World::<4, STASHED>::new());
+        let world = Arc::new(World::<4, IN_MAGAZINE>::new());
         let others = world.clone();
-        let uses = move |world: &World<4, STASHED>, cpu| (0..2).for_each(|_| world.use_one(cpu, cpu));
+        let uses = move |world: &World<4, IN_MAGAZINE>, cpu| (0..2).for_each(|_| world.use_one(cpu, cpu));
         let thread = thread::spawn(move || uses(&others, other));
         uses(&world, HERE);
         thread.join().expect("threads return");
@@ -108,7 +108,7 @@ fn handed_on() -> Model {
 
 /// No more numbers are in use than exist, and the free number for one CPU is in another's list.
 /// `search` searches all lists.
-fn not_refused(search: fn(&Numbers<Loom, Few<2, 2>>) -> Option<u32>) -> Model {
+fn not_refused(search: fn(&IdAllocator<Loom, Few<2, 2>>) -> Option<u32>) -> Model {
     Model::new("numbers: none is refused while one is free", move || {
         let world = Arc::new(World::<2, 2>::new());
         let [first, last] = [(); 2].map(|()| world.take(THERE));
@@ -134,14 +134,14 @@ fn a_number_has_one_holder_at_a_time() {
 
 #[test]
 fn none_is_refused_while_one_is_free() {
-    not_refused(Numbers::search).check();
+    not_refused(IdAllocator::search).check();
 }
 
 #[test]
 #[should_panic(expected = "refused while one is free")]
 fn a_search_of_one_list_after_the_other_is_noticed() {
     not_refused(|numbers| {
-        numbers.stashes.iter().chain(&numbers.shelves).map(Stash::lock).find_map(|list| Held::pop(&list))
+        numbers.magazines.iter().chain(&numbers.shelves).map(Magazine::lock).find_map(|list| Held::pop(&list))
     })
     .check();
 }
@@ -161,7 +161,7 @@ fn a_number_that_is_given_back_twice_is_noticed() {
 
 #[test]
 fn broken_lists_are_noticed() {
-    let near = Site::new("numbers/stash.rs", Op::Load, Ordering::Acquire);
+    let near = Site::new("id_allocator/magazine.rs", Op::Load, Ordering::Acquire);
     let common = Site::new("src/numbers.rs", Op::Load, Ordering::Acquire);
     let release = Site::new("src/lock.rs", Op::Store, Ordering::Release);
     let row = |name, defect, model: Model, caught_by| Row { name, defect, model, caught_by };
