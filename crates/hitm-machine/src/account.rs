@@ -2,26 +2,26 @@
 
 use std::ops::{Index, IndexMut};
 
-/// What a stretch of a CPU's time was for.
+/// The purpose of a stretch of a CPU's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// A task's work, its own accesses included.
+    /// A task's work, with its own accesses.
     User,
-    /// Nothing to run.
+    /// No task to run.
     Idle,
-    /// Entry to the kernel and return, page faults too.
+    /// Entry to the kernel and return, and page faults.
     SystemCalls,
-    /// From one task to another.
+    /// Switches between tasks.
     Switches,
     /// Sending and taking interrupts.
     Interrupts,
-    /// Leaving the idle state.
+    /// Exits from the idle state.
     IdleExits,
-    /// Waiting for a lock that another CPU holds.
+    /// Waits for a lock that another CPU holds.
     LockWaits,
     /// Accesses of the scheduler that hit.
     Hits,
-    /// Waiting for lines, in the scheduler.
+    /// Waits of the scheduler for lines.
     LineWaits,
 }
 
@@ -39,7 +39,7 @@ impl Part {
         Self::LineWaits,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl Part {
         }
     }
 
-    /// Whether the part is kernel time.
+    /// Returns whether the part is kernel time.
     #[must_use]
     pub fn is_kernel(self) -> bool {
         !matches!(self, Self::User | Self::Idle)
@@ -67,7 +67,7 @@ impl Part {
 pub struct Account([u64; Part::ALL.len()]);
 
 impl Account {
-    /// Kernel time over time that was not idle; 0 when all was idle.
+    /// Returns kernel time over time that was not idle; 0 when all was idle.
     #[must_use]
     pub fn kernel_share(&self) -> f64 {
         let busy: u64 = Part::ALL.into_iter().filter(|&part| part != Part::Idle).map(|part| self[part]).sum();
@@ -75,21 +75,21 @@ impl Account {
         if busy == 0 { 0.0 } else { kernel as f64 / busy as f64 }
     }
 
-    /// Adds what `other` has.
+    /// Adds the time of `other`.
     pub fn merge(&mut self, other: &Self) {
         for part in Part::ALL {
             self[part] += other[part];
         }
     }
 
-    /// Idle time over all time; 0 when there was none.
+    /// Returns idle time over all time; 0 without any.
     #[must_use]
     pub fn idle_share(&self) -> f64 {
         let all = self.busy() + self[Part::Idle];
         if all == 0 { 0.0 } else { self[Part::Idle] as f64 / all as f64 }
     }
 
-    /// Time that was not idle, in picoseconds.
+    /// Returns the time that was not idle, in picoseconds.
     #[must_use]
     pub fn busy(&self) -> u64 {
         Part::ALL.into_iter().filter(|&part| part != Part::Idle).map(|part| self[part]).sum()

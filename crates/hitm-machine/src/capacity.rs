@@ -1,8 +1,8 @@
-//! How much the caches of a machine hold: [`Capacity`], read from the family's cost table, each
-//! number with its source.
+//! The sizes of a machine's caches: [`Capacity`], read from the family's cost table, where each
+//! number has its source.
 //!
-//! Without it ([`Config::capacity`](crate::Config::capacity) is none by default) no line is ever
-//! evicted. What the model does with it stands in [`coherence`](crate::coherence).
+//! Without it, the default of [`Config::capacity`](crate::Config::capacity), no line is ever
+//! evicted. [`coherence`](crate::coherence) describes what the model does with it.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +15,39 @@ use crate::costs::{Cost, Costs, families};
 /// The shape of a cache whose lines are those of the memory: 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize {
-    /// A line may stand in one set: that of its number modulo this. At least 1.
+    /// The number of sets. A line is in the set of its number modulo this. At least 1.
     pub sets: usize,
-    /// Lines of a set. At least 1.
+    /// Lines per set. At least 1.
     pub ways: usize,
 }
 
 impl CacheSize {
-    /// Lines that fit.
+    /// Returns the number of lines that fit.
     #[must_use]
     pub fn lines(self) -> usize {
         self.sets * self.ways
     }
 }
 
-/// What the caches of a machine hold, and what that costs.
+/// The sizes of a machine's caches, and their costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Level 1, for data, of each core.
+    /// The L1 data cache of each core.
     pub level_1: CacheSize,
-    /// Level 2 of each core. It holds what level 1 holds.
+    /// The L2 of each core. It includes the L1.
     pub level_2: CacheSize,
-    /// Level 3 of each LLC domain: what the second levels of its cores have evicted.
+    /// The L3 of each LLC domain: the lines that its cores' L2 have evicted.
     pub level_3: CacheSize,
-    /// What a load costs that level 2 serves. One that level 3 serves costs `llc_read` of the cost
-    /// table.
+    /// The cost of a load that the L2 serves. A load that the L3 serves costs `llc_read` of the
+    /// cost table.
     pub level_2_hit: Span,
-    /// A core that idles longer has put what its first two levels hold into level 3; none for
-    /// never.
+    /// The idle time after which a core has flushed its L1 and L2 into the L3; `None` for never.
     pub flushed_after: Option<Span>,
 }
 
 impl Capacity {
-    /// Every number by name, as reports print it: nanoseconds, or what its name says. One that is
-    /// none is not there.
+    /// Returns every number by name, as reports print it: in nanoseconds, or in the unit of its
+    /// name. A number that does not exist is left out.
     #[must_use]
     pub fn parameters(&self) -> BTreeMap<String, f64> {
         let levels = [("level_1", self.level_1), ("level_2", self.level_2), ("level_3", self.level_3)];
@@ -69,18 +68,18 @@ pub(crate) struct Size {
     ways: usize,
     #[serde(default)]
     of: Of,
-    /// Where the numbers are from; a test reads it.
+    /// The source of the numbers; a test reads it.
     source: String,
 }
 
-/// What a size is of.
+/// The meaning of a size.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Of {
-    /// The cache.
+    /// The size of the cache.
     #[default]
     All,
-    /// The part of it that comes with each core.
+    /// The size per core.
     Core,
 }
 
@@ -106,20 +105,20 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// The same with another third level, in KiB.
+    /// Sets another L3, in KiB.
     pub(crate) fn set_level_3(&mut self, kib: usize) {
         self.level_3.kib = kib;
     }
 }
 
 impl Costs {
-    /// What the caches of `topology` hold, by the family's table: for
-    /// [`Config::capacity`](crate::Config::capacity). A machine that takes the table of the nearest
-    /// family takes its sizes too, as [`note`](Self::note) says.
+    /// Returns the cache sizes of `topology` by the family's table, for
+    /// [`Config::capacity`](crate::Config::capacity). A machine that takes the nearest family's
+    /// table takes its sizes too, as [`note`](Self::note) says.
     ///
     /// # Errors
-    /// When the table has no sizes because nothing citable was found; one line that says which
-    /// tables have.
+    /// When the table has no sizes because no citable source was found; one line that says which
+    /// tables have some.
     pub fn capacity(&self, topology: &Topology) -> Result<Capacity, String> {
         let Some(caches) = &self.family.caches else {
             let all = families();

@@ -1,4 +1,4 @@
-//! How a machine is set up, beyond its topology and its costs.
+//! The setting of a machine, beside its topology and its costs.
 
 use hitm_memory::Span;
 
@@ -6,14 +6,14 @@ use crate::capacity::Capacity;
 use crate::coherence::Arbitration;
 use crate::faults::Faults;
 
-/// Which objects take part in the coherence model.
+/// The objects that take part in the coherence model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Coherence {
     /// All.
     #[default]
     Full,
     /// All but the objects of these names: every access to them hits. With the scheduler's own
-    /// objects this is the limit that no layout of them can pass.
+    /// objects, this is the limit that no layout of them can pass.
     FreeOf(Vec<String>),
     /// None: every access hits.
     Free,
@@ -24,32 +24,33 @@ pub enum Coherence {
 pub struct Config {
     /// Seeds the jitter, the start phases and the faults.
     pub seed: u64,
-    /// Who is served next on a contended line.
+    /// The arbitration policy: which CPU a contended line serves next.
     pub arbitration: Arbitration,
-    /// Which objects take part in the coherence model.
+    /// The objects that take part in the coherence model.
     pub coherence: Coherence,
-    /// What caches hold, as [`Costs::capacity`](crate::Costs::capacity) has it; none for all that
-    /// ever came: no line is evicted.
+    /// The sizes of the caches, from [`Costs::capacity`](crate::Costs::capacity). `None`: caches
+    /// hold every line, and none is evicted.
     pub capacity: Option<Capacity>,
     /// Path costs vary evenly within this fraction. Without it, hundreds of equal tasks run in
     /// lock-step.
     pub jitter: f64,
-    /// What goes wrong, beside the jitter.
+    /// The faults that are injected.
     pub faults: Option<Faults>,
     /// CPUs start within this time of each other.
     pub start_spread: Span,
-    /// What happens before this time is not counted, unless
+    /// Nothing is counted before this time, unless
     /// [`measure_from_now`](hitm_memory::Platform::measure_from_now) comes first.
     pub measure_from: Span,
-    /// What happens after this time is not counted.
+    /// Nothing is counted after this time.
     pub measure_until: Span,
-    /// Report two accesses to a [`PlainWord`](hitm_memory::PlainWord) that nothing orders. Costs
-    /// time and memory.
+    /// Reports unordered pairs of accesses to a [`PlainWord`](hitm_memory::PlainWord). Costs time
+    /// and memory.
     pub check_races: bool,
-    /// Let CPUs run ahead of each other where the model says that nothing can come between. Changes
+    /// Lets CPUs run ahead of each other where the model excludes any access in between. Affects
     /// the speed and nothing else.
     pub look_ahead: bool,
-    /// Accesses without any CPU computing or idling, after which the machine reports a livelock.
+    /// The number of accesses without computing, idling or progress of any CPU, after which the
+    /// machine reports a livelock.
     pub livelock_after: u64,
 }
 
@@ -60,7 +61,8 @@ impl Default for Config {
             arbitration: Arbitration::default(),
             coherence: Coherence::default(),
             capacity: None,
-            // A tenth: switch and system call times of one machine vary by more in the sources.
+            // A tenth: in the sources, the times of switches and system calls on one machine vary
+            // by more.
             jitter: 0.1,
             faults: None,
             start_spread: Span::from_micros(20),

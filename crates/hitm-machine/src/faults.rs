@@ -1,57 +1,58 @@
-//! What goes wrong on a machine: interrupts that arrive late, and CPUs that are taken away for a
-//! while, as a hypervisor or firmware does. [`Faults`] says how often and for how long at most,
-//! [`FaultCounts`] what came of it.
+//! Injected faults: interrupts that arrive late, and CPUs that are preempted for a while, as a
+//! hypervisor or firmware does. [`Faults`] says how often and for how long at most; [`FaultCounts`]
+//! counts them.
 //!
-//! **Aim.** A CPU is taken away most often just after a read-modify-write has taken effect. It is
-//! then between two steps of something that others can see: it has drawn the ticket of a lock,
-//! which no waiter behind it gets before it does, or owns a mutex, or has said that it will do what
-//! another CPU now leaves to it. It is also taken away on the kernel's paths, between those steps.
+//! **Aim.** A CPU is preempted most often just after a read-modify-write has taken effect. It is
+//! then between two steps that other CPUs can see: it has drawn the ticket of a lock, which no
+//! later waiter gets before it; or it owns a mutex; or it has promised to do work that another CPU
+//! now leaves to it. It is also preempted on the kernel's paths, between those steps.
 //!
-//! **Determinism.** Each CPU draws from a stream of its own, in the order of its own program, so
-//! faults are the same whether CPUs look ahead or not. They draw nothing from the stream of the
-//! jitter: turned off, nothing else changes.
+//! **Determinism.** Each CPU draws from its own stream, in the order of its own program, so the
+//! faults are the same with and without look-ahead. They draw nothing from the stream of the
+//! jitter: without faults nothing else changes.
 
 use hitm_memory::{Interrupts, Span};
 
 use crate::random::Random;
 
-/// How often what goes wrong. Chances are of 1; spans are drawn evenly, up to the longest.
+/// The probabilities of faults, from 0 to 1, and the longest spans; a span is drawn evenly up to
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// The chance that an interrupt, the expiry of a timer or an unpark comes late.
+    /// The probability that an interrupt, the expiry of a timer or an unpark is late.
     pub late: f64,
-    /// How much later at most.
+    /// The largest delay.
     pub late_by: Span,
-    /// The chance that a CPU is taken away when a read-modify-write of its has taken effect.
+    /// The probability that a CPU is preempted when its read-modify-write has taken effect.
     pub taken_after_rmw: f64,
-    /// The chance that it is taken away after a path of the kernel: a system call, a switch, the
-    /// entry of an interrupt, leaving idle.
+    /// The probability that a CPU is preempted after a path of the kernel: a system call, a switch,
+    /// the entry of an interrupt, an exit from idle.
     pub taken_on_path: f64,
-    /// For how long at most. Its time goes on being booked as what it was doing: it does not
+    /// The longest preemption. Its time is booked as what the CPU was doing: the CPU does not
     /// notice.
     pub taken_for: Span,
-    /// The chance that an interrupt never comes, of those that a scheduler sends: the ones by which
-    /// a runtime ends its CPUs' lives do ([`Interrupts::CONTROL`]). Machines do not lose them; it
+    /// The probability that an interrupt of a scheduler never arrives. The interrupts with which a
+    /// runtime ends its CPUs do arrive ([`Interrupts::CONTROL`]). Real machines lose none; this
     /// shows that a checker would notice.
     pub lost: f64,
 }
 
-/// How often what went wrong.
+/// The number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Interrupts that came late.
+    /// Late interrupts.
     pub late_interrupts: u64,
-    /// Timers that expired late.
+    /// Late expiries of timers.
     pub late_timers: u64,
-    /// Unparks that came late.
+    /// Late unparks.
     pub late_unparks: u64,
-    /// Times that a CPU was taken away just after a read-modify-write.
+    /// Preemptions just after a read-modify-write.
     pub taken_after_rmw: u64,
-    /// Times that one was taken away on a path of the kernel.
+    /// Preemptions on a path of the kernel.
     pub taken_on_path: u64,
 }
 
-/// What comes late.
+/// A fault of lateness.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Late {
     Interrupt,
@@ -59,14 +60,14 @@ pub(crate) enum Late {
     Unpark,
 }
 
-/// Where a CPU is taken away.
+/// The place of a preemption.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preempted {
     AfterRmw,
     OnPath,
 }
 
-/// The faults of a machine that has some.
+/// The faults of a machine that injects some.
 #[derive(Debug)]
 pub(crate) struct FaultState {
     faults: Faults,
@@ -75,7 +76,7 @@ pub(crate) struct FaultState {
     pub(crate) counts: FaultCounts,
 }
 
-/// Streams of faults stand behind those of the jitter, of which there is one a CPU.
+/// The streams of faults follow those of the jitter, one per CPU.
 const FIRST_STREAM: u64 = 1 << 32;
 
 impl FaultState {
@@ -84,7 +85,7 @@ impl FaultState {
         Self { faults, randoms: (0..cpus).map(random).collect(), counts: FaultCounts::default() }
     }
 
-    /// By how many picoseconds later comes what `cpu` sends, or sets for itself.
+    /// Returns the delay, in picoseconds, of what `cpu` sends or sets for itself.
     pub(crate) fn late(&mut self, cpu: u32, what: Late) -> u64 {
         let Faults { late, late_by, .. } = self.faults;
         let count = match what {
@@ -95,15 +96,15 @@ impl FaultState {
         draw(&mut self.randoms[cpu as usize], late, late_by, count)
     }
 
-    /// Whether `interrupts`, which `cpu` sends, never come.
+    /// Returns whether `interrupts`, which `cpu` sends, are lost.
     pub(crate) fn loses(&mut self, cpu: u32, interrupts: Interrupts) -> bool {
-        // Nothing is drawn where nothing is lost, which is everywhere but in one test.
+        // Nothing is drawn where nothing is lost: everywhere but in one test.
         self.faults.lost > 0.0
             && interrupts != Interrupts::CONTROL
             && self.randoms[cpu as usize].unit() < self.faults.lost
     }
 
-    /// For how many picoseconds `cpu` is taken away.
+    /// Returns the length of a preemption of `cpu`, in picoseconds.
     pub(crate) fn taken(&mut self, cpu: u32, at: Preempted) -> u64 {
         let Faults { taken_after_rmw, taken_on_path, taken_for, .. } = self.faults;
         let (chance, count) = match at {
@@ -114,7 +115,8 @@ impl FaultState {
     }
 }
 
-/// Picoseconds of a fault that comes with this chance, and is counted; 0 of one that does not.
+/// Draws a fault of this probability and counts it. Returns its length in picoseconds; 0 without a
+/// fault.
 fn draw(random: &mut Random, chance: f64, longest: Span, count: &mut u64) -> u64 {
     if random.unit() >= chance {
         return 0;

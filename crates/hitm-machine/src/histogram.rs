@@ -1,11 +1,11 @@
-//! Counts by logarithm, for quantiles of waits: sixteen buckets an octave, so a quantile is within
+//! Counts by logarithm, for quantiles of waits: sixteen buckets per octave, so a quantile is within
 //! 3 % of the value.
 
-/// Buckets in an octave.
+/// Buckets per octave.
 const PER_OCTAVE: u64 = 16;
 
-/// How many values were about how large. It holds only buckets that were hit: there is one
-/// histogram for each access that ever missed, and most missed a few times.
+/// The number of values of each size. Only buckets with values exist: there is one histogram per
+/// access that ever missed, and most missed a few times.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     /// Bucket and count, in order of the bucket.
@@ -23,7 +23,7 @@ impl Histogram {
         ((octave + 1) * PER_OCTAVE + (value >> octave) - PER_OCTAVE) as usize
     }
 
-    /// The middle of a bucket.
+    /// Returns the middle of a bucket.
     fn value(bucket: usize) -> u64 {
         let bucket = bucket as u64;
         if bucket < PER_OCTAVE {
@@ -35,13 +35,13 @@ impl Histogram {
 
     /// Counts one value.
     pub fn record(&mut self, value: u64) {
-        // 64 octaves of 16 buckets are numbered in 11 bits.
+        // 64 octaves of 16 buckets take 11 bits.
         self.add(Self::bucket(value) as u16, 1);
         self.count += 1;
         self.max = self.max.max(value);
     }
 
-    /// Reads the first bucket, so that the host has it when it is needed.
+    /// Reads the first bucket, so that the host has it in its cache when it is needed.
     pub(crate) fn touch(&self) -> u64 {
         self.buckets.first().map_or(0, |&(_, count)| u64::from(count))
     }
@@ -54,26 +54,26 @@ impl Histogram {
         }
     }
 
-    /// Counts all that `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.buckets.iter().for_each(|&(bucket, times)| self.add(bucket, times));
         self.count += other.count;
         self.max = self.max.max(other.max);
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest value; 0 without values.
+    /// Returns the largest value; 0 without values.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The value below which `share` (0 to 1) of the values are; 0 without values.
+    /// Returns the value below which `share` (0 to 1) of the values are; 0 without values.
     #[must_use]
     pub fn quantile(&self, share: f64) -> u64 {
         let rank = (share * self.count as f64).ceil() as u64;

@@ -1,15 +1,15 @@
 //! A simulated many-core machine.
 //!
-//! [`Machine`] runs the same scheduler source as the real one, on any topology: its CPUs are
-//! coroutines, every access to shared memory goes through a coherence model at the CPU's own
-//! simulated time, and every contended line is recorded with the field's name, the place in the
-//! source, and the store that took the line away.
+//! [`Machine`] runs the same source as the real machine, on any topology. Its CPUs are coroutines.
+//! Every access to shared memory goes through a coherence model at the CPU's own simulated time.
+//! Every contended line is recorded with the field's name, the place in the source, and the store
+//! that invalidated the copy.
 //!
-//! Same seed, same bytes: time is an integer, the earliest CPU runs, ties go by number, and nothing
-//! depends on host addresses, threads or clocks.
+//! Same seed, same bytes: time is an integer, the earliest CPU runs, the lower number breaks ties,
+//! and nothing depends on host addresses, threads or clocks.
 //!
-//! It is not cycle-accurate, and it does not check memory ordering. What it leaves out is listed in
-//! [`coherence`].
+//! The machine is not cycle-accurate, and it does not check memory ordering. [`coherence`] lists
+//! what it leaves out.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`Machine`]: sets up the CPUs, runs them until they return, and says what happened.
+//! [`Machine`]: sets up the CPUs, runs them until they return, and reports how that ended.
 
 use std::any::Any;
 use std::fmt;
@@ -29,23 +29,23 @@ pub struct Machine {
     clock: Arc<Clock>,
 }
 
-/// Why a machine ended before its CPUs returned.
+/// The reason why a machine ended before its CPUs returned.
 #[derive(Debug)]
 pub struct Stalled {
-    /// What kind of stall.
+    /// The kind of stall.
     pub kind: StallKind,
-    /// When, in simulated time.
+    /// The simulated time.
     pub at: Time,
-    /// What each CPU was waiting for.
+    /// What each CPU waited for.
     pub waits: Vec<String>,
 }
 
 /// The kinds of stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallKind {
-    /// No CPU can go on and nothing will happen.
+    /// No CPU can go on, and no event will happen.
     Deadlock,
-    /// CPUs go on, but for long none has computed, idled or got something done.
+    /// CPUs go on, but none has computed, idled or made progress for long.
     Livelock,
     /// The machine's time is over: see [`TIME_END`](crate::TIME_END).
     OutOfTime,
@@ -59,7 +59,8 @@ impl fmt::Display for Stalled {
             StallKind::Livelock => "livelock: CPUs go on, but for long none has computed, idled or got something done",
         };
         write!(f, "{kind} (simulated time {:.6} s)", self.at.as_secs_f64())?;
-        // CPUs that wait alike are one line: hundreds of idle ones would hide the one that matters.
+        // CPUs with the same wait are one line: hundreds of idle CPUs would hide the one that
+        // matters.
         let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
         for (cpu, wait) in self.waits.iter().enumerate() {
             let what = wait.split(" since ").next().unwrap_or(wait).to_owned();
@@ -85,31 +86,31 @@ type Payload = Box<dyn Any + Send>;
 type VirtualCpu = Coroutine<(), (), Result<(), Payload>, ColouredStack>;
 
 impl Machine {
-    /// A machine whose CPUs have not started.
+    /// Makes a machine whose CPUs have not started.
     #[must_use]
     pub fn new(topology: Arc<Topology>, costs: Costs, config: Config) -> Self {
         Self { world: Box::new(World::new(Engine::new(topology, costs, config))), clock: Arc::default() }
     }
 
-    /// The same machine, which keeps `clock` at its time while it runs.
+    /// Returns the same machine, which keeps `clock` at its time while it runs.
     #[must_use]
     pub fn with_clock(self, clock: Arc<Clock>) -> Self {
         Self { clock, ..self }
     }
 
-    /// Runs `f` with this as the thread's machine: objects that it makes are placed here, and
+    /// Runs `f` with this as the thread's machine: the objects that it makes are placed here, and
     /// accesses cost nothing.
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         self.world.enter(f)
     }
 
     /// Runs `main` on every CPU until all have returned. CPUs start within [`Config::start_spread`]
-    /// of each other, in a further run after the last of them had ended.
+    /// of each other; in a further run, after the last CPU of the previous run has ended.
     ///
     /// # Errors
-    /// When the machine stalls: what each CPU waited for. The stacks of CPUs that have not returned
-    /// are leaked, here and when a CPU panics: what stands on them may be referred to by others,
-    /// and nothing can finish it.
+    /// When the machine stalls: with what each CPU waited for. The stacks of CPUs that have not
+    /// returned are leaked, here and when a CPU panics: other stacks may refer to them, and nothing
+    /// can finish them.
     ///
     /// # Panics
     /// When `main` panics on a CPU, with the same payload. When the host has no memory for the
@@ -141,8 +142,8 @@ impl Machine {
             world.set_yielder(cpu, Some(yielder));
             let result = catch_unwind(AssertUnwindSafe(|| {
                 main(CpuId(cpu));
-                // SeqCst: the one fence that waits for stores. What the CPU stored last takes
-                // effect: whoever looks after the run sees it.
+                // SeqCst: the one fence that waits for stores. The CPU's last stores take effect,
+                // so they are seen after the run.
                 world.fence(Ordering::SeqCst);
             }));
             world.set_yielder(cpu, None);
@@ -150,7 +151,7 @@ impl Machine {
         })
     }
 
-    /// Gives every turn to whom it belongs. `Err` is a panic on a CPU.
+    /// Gives each turn to its CPU or event. `Err` is a panic on a CPU.
     fn main_loop(&self, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
         let mut alive = coroutines.len();
         while alive > 0 {
@@ -178,7 +179,7 @@ impl Machine {
         Ok(Ok(()))
     }
 
-    /// Lets `cpu` run until it waits; what it returned, if it did.
+    /// Runs `cpu` until it waits. Returns its result, if it has ended.
     fn resume(&self, cpu: u32, time: u64, coroutine: &mut VirtualCpu) -> Option<Result<(), Payload>> {
         self.world.engine.borrow_mut().begin_turn(cpu, time);
         self.world.current.set(Some(cpu));
@@ -201,7 +202,7 @@ impl Machine {
         Stalled { kind, at: Time::from_picos(at), waits }
     }
 
-    /// What was counted.
+    /// Returns the counts.
     #[must_use]
     pub fn results(&self) -> Results {
         let mut engine = self.world.engine.borrow_mut();
@@ -209,28 +210,28 @@ impl Machine {
         Results::of(&engine)
     }
 
-    /// What went wrong so far. Nothing unless [`Config::faults`] is set.
+    /// Returns the faults so far. None unless [`Config::faults`] is set.
     #[must_use]
     pub fn faults(&self) -> FaultCounts {
         self.world.engine.borrow().faults.as_ref().map_or_else(FaultCounts::default, |faults| faults.counts)
     }
 
-    /// Bytes of the table of lines: see
+    /// Returns the bytes of the table of lines: see
     /// [`Directory::table_bytes`](crate::coherence::Directory::table_bytes).
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.world.engine.borrow().directory.table_bytes()
     }
 
-    /// Panics when the directory breaks one of its invariants: for tests.
+    /// Checks the invariants of the directory, for tests.
     ///
     /// # Panics
-    /// As said.
+    /// When one is broken.
     pub fn check(&self) {
         self.world.engine.borrow().directory.check();
     }
 
-    /// The races found so far, in words. Empty unless [`Config::check_races`] is set.
+    /// Returns the races found so far, in words. None unless [`Config::check_races`] is set.
     #[must_use]
     pub fn races(&self) -> Vec<String> {
         self.world.engine.borrow().describe_races()

@@ -8,21 +8,21 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    /// The generator number `stream` of `seed`; different streams do not overlap in practice.
+    /// Returns generator number `stream` of `seed`; different streams do not overlap in practice.
     #[must_use]
     pub fn new(seed: u64, stream: u64) -> Self {
-        // Any odd constant keeps the streams of neighbouring seeds apart; this is 2^64 over the
+        // Any odd constant separates the streams of neighbouring seeds; this is 2^64 over the
         // golden ratio.
         Self(Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// A number in 0..1.
+    /// Returns a number in 0..1.
     pub fn unit(&mut self) -> f64 {
         // 53 bits, the precision of the result.
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A number in 0..`bound`.
+    /// Returns a number in 0..`bound`.
     ///
     /// # Panics
     /// When `bound` is 0.
@@ -32,7 +32,7 @@ impl Random {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// One of `choices`, each as often as its weight beside the others'.
+    /// Returns one of `choices`, with a probability in proportion to its weight.
     ///
     /// # Panics
     /// When the weights sum to 0.
@@ -47,7 +47,7 @@ impl Random {
         unreachable!("what is left is below the sum")
     }
 
-    /// A factor within `spread` of 1, evenly.
+    /// Returns a factor within `spread` of 1, evenly.
     pub fn around_one(&mut self, spread: f64) -> f64 {
         1.0 + spread * (2.0 * self.unit() - 1.0)
     }

@@ -1,4 +1,4 @@
-//! What a machine counted, with names instead of numbers.
+//! The machine's counts, with names instead of numbers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,37 +23,37 @@ pub struct Place {
     pub line: u32,
     /// The column, from 1.
     pub column: u32,
-    /// The file as the compiler named it: where its source may be read, if it is on this machine.
+    /// The file as the compiler named it: its source may be there, if it is on this machine.
     pub path: Arc<str>,
 }
 
-/// Who took a line, how often.
+/// An invalidator of copies, and how often it invalidated them.
 #[derive(Clone, Debug)]
 pub struct Invalidation {
     /// The field that the invalidator wrote.
     pub field: Arc<str>,
-    /// Where in the source.
+    /// Its place in the source.
     pub place: Place,
-    /// How often.
+    /// The number of invalidations.
     pub times: u64,
-    /// Cycles that the victims waited in all.
+    /// Cycles that the accesses waited whose copies it invalidated.
     pub cycles: f64,
 }
 
-/// One place in the source touching one field with one kind of operation.
+/// The accesses of one kind, by one place in the source, to one field.
 #[derive(Clone, Debug)]
 pub struct AccessResult {
     /// The field.
     pub field: Arc<str>,
     /// Bytes from the start of the line.
     pub offset: u32,
-    /// What was done.
+    /// The kind of access.
     pub kind: Kind,
-    /// Where in the source.
+    /// The place in the source.
     pub place: Place,
-    /// Accesses that found the line.
+    /// Accesses that hit.
     pub hits: u64,
-    /// Accesses that did not.
+    /// Accesses that missed.
     pub misses: u64,
     /// Misses answered by a core of the same package that had modified the line.
     pub hitm_local: u64,
@@ -61,19 +61,19 @@ pub struct AccessResult {
     pub hitm_remote: u64,
     /// Grants that took the line from other cores.
     pub transfers: u64,
-    /// Misses by where the line came from.
+    /// Misses by the distance of the copy.
     pub distances: [u64; Distance::ALL.len()],
-    /// Cycles waited in all.
+    /// Cycles waited in total.
     pub cycles: f64,
     /// Cycles waited by the HITMs of the same package.
     pub hitm_local_cycles: f64,
     /// Cycles waited by the HITMs of other packages.
     pub hitm_remote_cycles: f64,
-    /// How many CPUs missed: after a merge, in the run of them that had most.
+    /// The number of CPUs that missed. After a merge: the largest number of one run.
     pub cpus: u32,
-    /// Waits of the misses, in picoseconds.
+    /// The waits of the misses, in picoseconds.
     pub waits: Histogram,
-    /// Who had taken the line, most frequent first.
+    /// The invalidators of the copy, most frequent first.
     pub invalidated_by: Vec<Invalidation>,
 }
 
@@ -82,37 +82,37 @@ pub struct AccessResult {
 pub struct LineResult {
     /// The object's name.
     pub object: String,
-    /// Which of several of that name.
+    /// The index among the objects of that name.
     pub index: Option<usize>,
     /// Which line of the object, from 0.
     pub line: u32,
     /// The line's address in the simulated memory.
     pub address: u64,
-    /// What touched it, in order of offset, place and kind.
+    /// The accesses, by offset, place and kind.
     pub accesses: Vec<AccessResult>,
 }
 
-/// What a place in the source did, over all lines.
+/// The accesses of one place in the source, over all lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlaceResult {
-    /// Accesses, those that found their line too.
+    /// Accesses, including hits.
     pub accesses: u64,
-    /// Those that did not.
+    /// Accesses that missed.
     pub misses: u64,
-    /// Cycles waited in all.
+    /// Cycles waited in total.
     pub cycles: f64,
 }
 
 /// Sums over all lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Loads, those of read-modify-writes not counted.
+    /// Loads, without those of read-modify-writes.
     pub loads: u64,
     /// Plain stores.
     pub stores: u64,
     /// Read-modify-writes.
     pub rmws: u64,
-    /// Accesses that did not find their line.
+    /// Accesses that missed.
     pub misses: u64,
     /// Grants that took a line from other cores.
     pub transfers: u64,
@@ -120,34 +120,33 @@ pub struct Totals {
     pub hitm_local: u64,
     /// Misses answered by a core of another package that had modified the line.
     pub hitm_remote: u64,
-    /// Times that a virtual CPU was resumed, over the whole run.
+    /// Resumes of virtual CPUs, over the whole run.
     pub resumes: u64,
-    /// What served the accesses; only where caches have sizes:
+    /// The caches that served the accesses; only where caches have sizes:
     /// [`Config::capacity`](crate::Config::capacity).
     pub levels: Option<Levels>,
 }
 
-/// Accesses by what served them. All of them add up to [`Totals::accesses`].
+/// Accesses by the cache that served them. Their sum is [`Totals::accesses`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
-    /// Level 1 of the core, its store buffer, or an earlier fill.
+    /// The core's L1, its store buffer, or an earlier fill.
     pub level_1: u64,
-    /// Level 2 of the core.
+    /// The core's L2.
     pub level_2: u64,
-    /// Level 3 of the LLC domain, where the line had fallen.
+    /// The L3 of the LLC domain, after the cores have evicted the line.
     pub level_3: u64,
-    /// Level 3 of another LLC domain.
+    /// The L3 of another LLC domain.
     pub other_level_3: u64,
     /// Another core, or another thread of the core.
     pub cores: u64,
     /// Memory.
     pub memory: u64,
-    /// Lines that went from a core to level 3, over the whole run.
+    /// Lines that a core evicted to its L3, over the whole run.
     pub fallen: u64,
-    /// Lines that went from level 3 to memory, over the whole run.
+    /// Lines that an L3 evicted to memory, over the whole run.
     pub lost: u64,
-    /// Times that a core which had idled for long had put what it had into level 3, over the whole
-    /// run.
+    /// Flushes of a core's L1 and L2 into the L3 after a long idle time, over the whole run.
     pub flushes: u64,
 }
 
@@ -165,7 +164,7 @@ impl Levels {
         self.flushes += flushes;
     }
 
-    /// Of a run with so many accesses, if its caches had sizes.
+    /// Returns the levels of a run with `accesses`, if its caches have sizes.
     fn of(engine: &Engine, accesses: u64) -> Option<Self> {
         let moves = engine.directory.moves()?;
         let Served { level_2, level_3, other_level_3, cores, memory } = engine.served;
@@ -176,17 +175,17 @@ impl Levels {
 }
 
 impl Totals {
-    /// All accesses.
+    /// Returns the number of all accesses.
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.loads + self.stores + self.rmws
     }
 }
 
-/// What a machine counted in the measured stretch.
+/// The counts of the measured stretch.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// Gigahertz that turn time into cycles.
+    /// Gigahertz, to convert time to cycles.
     pub clock_ghz: f64,
     /// The CPUs' time by part, in picoseconds, summed.
     pub account: Account,
@@ -194,17 +193,17 @@ pub struct Results {
     pub line_waits: BTreeMap<String, u64>,
     /// Sums.
     pub totals: Totals,
-    /// The lines that anything missed on, in order of address.
+    /// The lines with a miss, in order of address.
     pub lines: Vec<LineResult>,
-    /// What each place in the source did, also on lines that nothing missed on.
+    /// The accesses of each place in the source, also to lines without a miss.
     pub places: BTreeMap<Place, PlaceResult>,
 }
 
-/// Where the simulated memory starts in printed addresses: what a kernel's direct map looks like.
+/// The first address of the simulated memory in reports: like a kernel's direct map.
 const PRINTED_BASE: u64 = 0xff11_0000_0000_0000;
 
 impl LineResult {
-    /// The object's name with its index.
+    /// Returns the object's name with its index.
     #[must_use]
     pub fn name(&self) -> String {
         match self.index {
@@ -213,7 +212,7 @@ impl LineResult {
         }
     }
 
-    /// Sum of `what` over the line's accesses.
+    /// Returns the sum of `what` over the line's accesses.
     pub fn sum(&self, what: impl Fn(&AccessResult) -> u64) -> u64 {
         self.accesses.iter().map(what).sum()
     }
@@ -231,8 +230,8 @@ impl LineResult {
         self.accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
     }
 
-    /// The waits of all misses that read the line: loads and read-modify-writes, as hardware
-    /// samples them.
+    /// Returns the waits of all misses that read the line: loads and read-modify-writes, as
+    /// hardware samples them.
     #[must_use]
     pub fn load_waits(&self) -> Histogram {
         let mut waits = Histogram::default();
@@ -242,7 +241,7 @@ impl LineResult {
         waits
     }
 
-    /// Cycles per load that missed, read-modify-writes included; nothing when none did.
+    /// Returns the cycles per load that missed, including read-modify-writes; `None` without one.
     #[must_use]
     pub fn cycles_per_load(&self) -> Option<f64> {
         let loads = || self.accesses.iter().filter(|access| access.kind != Kind::Store);
@@ -252,13 +251,13 @@ impl LineResult {
 }
 
 impl Results {
-    /// The line of `object` that `line` counts from 0, if anything missed on it.
+    /// Returns line `line`, from 0, of `object`, if an access to it missed.
     #[must_use]
     pub fn line(&self, object: &str, line: u32) -> Option<&LineResult> {
         self.lines.iter().find(|result| result.object == object && result.line == line)
     }
 
-    /// The lines that were waited for longest, longest first, `most` of them.
+    /// Returns the `most` lines with the longest total wait, the longest first.
     #[must_use]
     pub fn hottest(&self, most: usize) -> Vec<&LineResult> {
         let waited = |line: &LineResult| line.accesses.iter().map(|access| access.cycles).sum::<f64>();
@@ -267,15 +266,15 @@ impl Results {
         order.into_iter().take(most).map(|(_, line)| line).collect()
     }
 
-    /// Forgets all lines but the `most` that were waited for longest. Sums stay as they are. A
-    /// large machine's results are mostly lines that few CPUs share; nothing should be merged into
-    /// what is left.
+    /// Drops all lines but the `most` with the longest total wait. Sums stay as they are. A large
+    /// machine's results are mostly lines that few CPUs share. Nothing should be merged into the
+    /// rest.
     pub fn keep_hottest(&mut self, most: usize) {
         self.lines = self.hottest(most).into_iter().cloned().collect();
         self.lines.sort_by_key(|line| line.address);
     }
 
-    /// Adds what another run counted: of the same machine and the same program, with another seed.
+    /// Adds the counts of another run: of the same machine and program, with another seed.
     pub fn merge(&mut self, other: &Self) {
         self.account.merge(&other.account);
         for (object, wait) in &other.line_waits {
@@ -299,7 +298,7 @@ impl Results {
         self.lines.sort_by(|a, b| (a.address, &a.object, a.index).cmp(&(b.address, &b.object, b.index)));
     }
 
-    /// What `engine`'s records have counted.
+    /// Returns the counts of `engine`'s records.
     pub(crate) fn of(engine: &Engine) -> Self {
         engine.arena.read(|objects, object_of| Self::with_names(engine, objects, object_of))
     }
@@ -357,22 +356,22 @@ impl Results {
         }
     }
 
-    /// Time that was not idle, in picoseconds.
+    /// Returns the time that was not idle, in picoseconds.
     #[must_use]
     pub fn busy(&self) -> u64 {
         self.account.busy()
     }
 
-    /// The parts of the kernel's share, by name, as shares of the time that was not idle: waiting
-    /// for lines is given by object, as `lines:NAME`.
+    /// Returns the parts of the kernel's share by name, as shares of the time that was not idle.
+    /// Waits for lines are by object, as `lines:NAME`.
     #[must_use]
     pub fn kernel_parts(&self) -> BTreeMap<String, f64> {
         let busy = self.busy().max(1) as f64;
         let named = Part::ALL.into_iter().filter(|&part| part.is_kernel() && part != Part::LineWaits);
         let mut parts: BTreeMap<String, f64> =
             named.map(|part| (part.name().to_owned(), self.account[part] as f64 / busy)).collect();
-        // Stores wait in the store buffer while their CPU goes on, so waits by object add up to
-        // more than the CPUs waited: what the CPUs waited is divided as the waits are.
+        // A store waits in the store buffer while its CPU goes on. So the waits by object add up to
+        // more than the CPUs' wait, which is divided in their proportion.
         let waited: u64 = self.line_waits.values().sum();
         let total = self.account[Part::LineWaits] as f64 / busy;
         for (object, wait) in &self.line_waits {
@@ -395,7 +394,7 @@ impl AccessResult {
         self.cycles += other.cycles;
         self.hitm_local_cycles += other.hitm_local_cycles;
         self.hitm_remote_cycles += other.hitm_remote_cycles;
-        // Which CPUs is not known any more: the larger of the two is a lower bound.
+        // Which CPUs they were is not known: the larger number is a lower bound.
         self.cpus = self.cpus.max(other.cpus);
         self.waits.merge(&other.waits);
         for invalidation in &other.invalidated_by {
@@ -416,7 +415,7 @@ impl AccessResult {
 }
 
 impl PlaceResult {
-    /// Adds what another place, or the same in another run, did.
+    /// Adds the accesses of another place, or of the same place in another run.
     pub fn add(&mut self, other: &Self) {
         self.accesses += other.accesses;
         self.misses += other.misses;
@@ -460,19 +459,19 @@ impl Totals {
 /// A field's name and its place in the source.
 type Named = (Arc<str>, Place);
 
-/// Turns numbers into names.
+/// Converts numbers to names.
 struct Names<'a> {
     engine: &'a Engine,
     objects: &'a [Object],
-    /// The object on each line.
+    /// The object of each line.
     object_of: &'a [u32],
-    /// Each file's and each field's name, once: there are many accesses and few names.
+    /// The name of each file and field, once: there are many accesses and few names.
     known: FxHashSet<Arc<str>>,
     /// By number.
     places: Vec<Option<Place>>,
     /// By line and byte.
     fields: FxHashMap<(u32, u8), Arc<str>>,
-    /// In order: times and picoseconds.
+    /// Sorted; with times and picoseconds.
     invalidations: Vec<(Recorded, (u64, u64))>,
 }
 
@@ -521,7 +520,8 @@ impl<'a> Names<'a> {
         (self.field(access.line, access.offset), self.place(access.site))
     }
 
-    /// Who took `line` from an access to it: the invalidator, how often, and picoseconds.
+    /// Returns the invalidators of the copies of `line` that an access missed: the invalidator, how
+    /// often, and picoseconds.
     fn invalidations_from(&self, line: u32, victim: AccessId) -> Vec<(AccessId, u64, u64)> {
         let first = self
             .invalidations

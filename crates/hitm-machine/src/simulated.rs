@@ -1,5 +1,4 @@
-//! [`Simulated`]: the simulated side of the seam. Its words are ordinary words that report each
-//! access to the machine beforehand.
+//! [`Simulated`]: the simulated implementation of the memory interface. Its words are ordinary words that report each access to the machine beforehand.
 
 use std::alloc::Layout;
 use std::fmt;
@@ -20,17 +19,17 @@ use crate::world::{Site, on_cpu, with_world};
 
 /// The simulated machine that this thread runs.
 ///
-/// Memory is that of x86: total store order. A plain store takes effect when its CPU has the line
-/// and those before it have taken effect; later loads of other words may come before. A program
-/// that relies on an order which its orderings do not give may well run here all the same; the
-/// model checker is the tool for that.
+/// The memory order is that of x86: total store order. A plain store takes effect when its CPU has
+/// the line and all earlier stores have taken effect; later loads of other words may come before
+/// it. A program may run correctly here although its orderings do not guarantee what it relies on;
+/// the model checker is the tool for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 
 impl Simulated {
-    /// Runs `f` aside: what it touches costs no time, is not counted, and the race detector does
-    /// not watch. For a checker that runs on a CPU and looks, when nothing is in flight, at what
-    /// stands under others' locks.
+    /// Runs `f` aside: its accesses cost no time, are not counted, and are not watched by the race
+    /// detector. This is for a checker that runs on a CPU and reads, when nothing is in flight,
+    /// words under other CPUs' locks.
     ///
     /// # Panics
     /// When `f` waits: no time passes in it.
@@ -41,7 +40,7 @@ impl Simulated {
     }
 }
 
-/// Does `act` when the calling CPU comes before everybody else; nothing outside a CPU.
+/// Runs `act` when the calling CPU is the earliest; does nothing outside a CPU.
 fn at_its_turn(act: impl Fn(&mut Engine)) {
     on_cpu(|world, _| {
         world.settle();
@@ -60,7 +59,7 @@ pub struct SimulatedAtomic<T: Word>(T::Std);
 #[repr(transparent)]
 pub struct SimulatedPlain<T: Word>(T::Std);
 
-/// The value operation: one host thread, so Relaxed says it all.
+/// The value operation: on one host thread Relaxed is enough.
 const VALUE: Ordering = Ordering::Relaxed;
 
 #[inline]
@@ -69,8 +68,9 @@ fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site) -> T
     Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value, site }
 }
 
-/// Tells the machine of an access, and then the race detector, if there is one, by `watch`; what
-/// the machine says of the value. `Now` outside a machine, where accesses cost nothing.
+/// Reports an access to the machine, and then to the race detector, if there is one, by `watch`.
+/// Returns what the machine says of the value: `Now` outside a machine, where accesses cost
+/// nothing.
 #[inline]
 fn touch<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
     let issued = on_cpu(|world, cpu| {
@@ -110,18 +110,18 @@ impl<T: Word> SimulatedAtomic<T> {
     }
 }
 
-/// What a load reads.
+/// Returns the value that a load reads.
 #[inline]
 fn value_of<T: Word>(word: &T::Std, issued: Issue) -> T {
     match issued {
         Issue::Forwarded(bits) => T::from_bits(bits),
-        // Through bits: what a pointer may be used for is lost where the machine wrote it from its
-        // store buffer.
+        // Through bits: a pointer that the machine wrote from its store buffer loses its
+        // provenance.
         _ => T::from_bits(word.load(VALUE).to_bits()),
     }
 }
 
-/// What a store does, unless the machine does it later.
+/// Performs a store, unless the machine performs it later.
 #[inline]
 fn store_value<T: Word>(word: &T::Std, value: T, issued: Issue) {
     if issued != Issue::Buffered {
@@ -148,7 +148,7 @@ impl<T: Word> AtomicWord<T> for SimulatedAtomic<T> {
 
     #[track_caller]
     fn compare_exchange(&self, current: T, new: T, success: Ordering, failure: Ordering) -> Result<T, T> {
-        // One that fails takes the line all the same.
+        // A failed compare-exchange takes the line too.
         let watch = |races: &mut Races, cpu| {
             let same = self.0.load(VALUE) == current;
             races.load(cpu, self.address(), acquires(if same { success } else { failure }));
@@ -240,7 +240,7 @@ impl Memory for Simulated {
         let site = Location::caller();
         on_cpu(|world, cpu| world.set_spinning(cpu, true));
         let value = loop {
-            // Acquire: the waiter of a word goes on to use what its writer published.
+            // Acquire: the waiter of a word goes on to use what its writer has published.
             let value = word.load_at(Ordering::Acquire, site);
             if !again(value) {
                 break value;
@@ -255,7 +255,7 @@ impl Memory for Simulated {
 
     fn allocate(layout: Layout, placement: &Placement<'_>) -> NonNull<u8> {
         let object = placement.object;
-        // CPUs share the arena: places are given out and taken back in the order of simulated time.
+        // CPUs share the arena: memory is allocated and freed in the order of simulated time.
         on_cpu(|world, _| world.settle());
         with_world(|world| {
             let mut engine = world.engine.borrow_mut();
@@ -281,7 +281,7 @@ impl Memory for Simulated {
     }
 }
 
-/// What a function of the platform says when no CPU runs.
+/// The message of a platform function that is called outside a CPU.
 const NO_CPU: &str = "only code that runs on a CPU of the machine may do this";
 
 impl Platform for Simulated {
@@ -327,12 +327,12 @@ impl Platform for Simulated {
             .unwrap_or(mode)
     }
 
-    /// Outside a CPU no CPU is interrupted: what is dropped after a machine has ended or stalled
-    /// has no waiter to wake.
+    /// Outside a CPU no CPU is interrupted: values that are dropped after the end of a machine have
+    /// no waiter to wake.
     fn interrupt(target: CpuId, interrupts: Interrupts) {
         on_cpu(|world, cpu| {
             if world.engine.borrow().idle_cpus_notice() {
-                // Whether the target idles is asked.
+                // The send depends on whether the target idles.
                 world.settle();
             }
             let mut engine = world.engine.borrow_mut();
@@ -362,7 +362,7 @@ impl Platform for Simulated {
     }
 
     fn set_timer(at: Time) {
-        // The one set before may have expired by now.
+        // The timer that was set before may have expired by now.
         on_cpu(|world, _| world.await_interrupts());
         on_cpu(|world, _| world.engine.borrow_mut().set_timer(at)).expect(NO_CPU);
     }
@@ -371,7 +371,7 @@ impl Platform for Simulated {
     fn park(word: &SimulatedAtomic<u32>, expected: u32) {
         let site = Location::caller();
         on_cpu(|world, _| world.enter_parking());
-        // Relaxed: a futex orders nothing; whoever parks reads the word again.
+        // Relaxed: a futex orders nothing; a CPU that parks reads the word again.
         if word.load(Ordering::Relaxed) == expected {
             on_cpu(|world, _| world.park(std::ptr::from_ref(word).addr(), site)).expect(NO_CPU);
         }

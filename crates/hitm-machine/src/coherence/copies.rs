@@ -1,17 +1,17 @@
-//! Which cores hold a copy of a contended line, and who took it from those that do not.
+//! The cores with a copy of a contended line, and the invalidators of the others' copies.
 
 use super::{AccessId, NO_ACCESS};
 
-/// Cores in a list that is searched; beyond, a table by core. Most lines are touched by two or
-/// three cores.
+/// Cores in a list that is searched; beyond it, a table by core. Two or three cores touch most
+/// lines.
 const LISTED: usize = 12;
 
-/// What is known of one core's copy.
+/// The state of one core's copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
     core: u32,
     valid: bool,
-    /// Who took it, while it is not valid.
+    /// The access that invalidated it, while it is not valid.
     invalidator: AccessId,
     /// When it arrived, while it is valid.
     since: u64,
@@ -28,7 +28,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// The line is in `core` alone, since `since`, on a machine of `cores`.
+    /// A line that `core` has alone since `since`, on a machine of `cores`.
     pub(super) fn new(cores: usize, core: u32, since: u64) -> Self {
         let copy = Copy { core, valid: true, invalidator: NO_ACCESS, since };
         Self { known: vec![copy], cores, valid: vec![core] }
@@ -66,17 +66,17 @@ impl Copies {
         &mut self.known[core as usize]
     }
 
-    /// Since when `core` has a valid copy.
+    /// Returns since when `core` has a valid copy.
     pub(super) fn since(&self, core: u32) -> Option<u64> {
         self.find(core).filter(|copy| copy.valid).map(|copy| copy.since)
     }
 
-    /// Who took the copy that `core` once had.
+    /// Returns the access that invalidated the copy of `core`.
     pub(super) fn invalidator(&self, core: u32) -> AccessId {
         self.find(core).map_or(NO_ACCESS, |copy| copy.invalidator)
     }
 
-    /// The cores with a valid copy.
+    /// Returns the cores with a valid copy.
     pub(super) fn valid(&self) -> &[u32] {
         &self.valid
     }
@@ -97,7 +97,7 @@ impl Copies {
         self.valid.retain(|&known| known != core);
     }
 
-    /// `core` gets the only copy at `since`; `invalidator` takes all others.
+    /// `core` gets the only copy at `since`; `invalidator` invalidates all others.
     pub(super) fn take(&mut self, core: u32, since: u64, invalidator: AccessId) {
         for index in 0..self.valid.len() {
             let loser = self.valid[index];

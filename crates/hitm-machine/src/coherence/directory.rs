@@ -1,4 +1,4 @@
-//! The directory: the state of every line, and what happens to it at an access.
+//! The directory: the state of every line, and how an access changes it.
 
 mod capacity;
 mod check;
@@ -9,13 +9,13 @@ use super::line::{Line, NO_ENTRY, NO_THREAD, Packed, State};
 use super::queue::Queue;
 use super::{AccessId, Arbitration, Distance, Grant, Kind, Latencies, Miss, NO_ACCESS, Outcome, Request};
 
-/// What a line has beyond its state once a second core has touched it.
+/// The state of a line beyond [`Line`] once a second core has touched it.
 #[derive(Clone, Debug)]
 struct Contended {
     copies: Copies,
     queue: Queue,
     domains: Box<[DomainCopies]>,
-    /// Whether the caller has been told to decide.
+    /// Whether the caller has been asked to decide.
     decision_due: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Directory {
     follow_up_hits: u8,
     lines: Vec<Line>,
     contended: Vec<Contended>,
-    /// What cores and domains have room for; unlimited when none.
+    /// The caches with their sizes; `None` when they are unlimited.
     caches: Option<Box<Caches>>,
     /// Counts arrivals.
     tickets: u64,
@@ -47,7 +47,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory of no lines.
+    /// Makes a directory without lines.
     ///
     /// # Panics
     /// When the machine has 65,534 CPUs or more.
@@ -67,31 +67,30 @@ impl Directory {
         }
     }
 
-    /// `transfer` as it turns out this time.
+    /// Returns `transfer` with its variation.
     fn varied(&mut self, transfer: u64) -> u64 {
         self.transfers += 1;
-        // SplitMix64 of the count: transfers are counted in the order of time, so a seed gives the
-        // same ones every time.
+        // SplitMix64 of the count. Transfers are counted in the order of time, so a seed always
+        // gives the same variations.
         let mut draw = (self.seed ^ self.transfers).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         draw = (draw ^ draw >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         draw = (draw ^ draw >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         self.latencies.varied(transfer, draw ^ draw >> 31)
     }
 
-    /// The latencies.
+    /// Returns the latencies.
     #[must_use]
     pub fn latencies(&self) -> &Latencies {
         &self.latencies
     }
 
-    /// Bytes of the table of lines: what an access looks its line up in.
+    /// Returns the bytes of the table of lines, where an access finds its line.
     #[must_use]
     pub fn table_bytes(&self) -> usize {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// Puts uncached lines whose home is in package `home` behind the last one until there are
-    /// `count`.
+    /// Adds uncached lines with their home in package `home` until there are `count`.
     pub fn grow(&mut self, count: usize, home: u16) {
         let line = Line {
             busy_until: 0,
@@ -108,8 +107,8 @@ impl Directory {
         self.lines.resize(count.max(self.lines.len()), line);
     }
 
-    /// Gives a line a new home and forgets its copies: its memory was freed and is used again.
-    /// No CPU may wait for it.
+    /// Gives a line a new home and forgets its copies: its memory was freed and is used again. No
+    /// CPU may wait for it.
     pub fn recycle(&mut self, line: u32, home: u16) {
         self.forget_places(line);
         let line = &mut self.lines[line as usize];
@@ -121,8 +120,8 @@ impl Directory {
         }
     }
 
-    /// Whether nothing is under way to `line` and no CPU waits for it: then nothing that has not
-    /// been issued yet can touch it within [`Latencies::one_way`].
+    /// Returns whether nothing is under way to `line` and no CPU waits for it. Then an access that
+    /// is not issued yet cannot touch it within [`Latencies::one_way`].
     #[inline]
     #[must_use]
     pub fn is_quiet(&self, line: u32) -> bool {
@@ -130,23 +129,23 @@ impl Directory {
         line.under_way == 0 && !line.wanted
     }
 
-    /// Whether an access to `line` has been announced and has not taken effect.
+    /// Returns whether an access to `line` has been announced and has not taken effect.
     #[inline]
     #[must_use]
     pub fn is_asked_for(&self, line: u32) -> bool {
         self.lines[line as usize].under_way > 0
     }
 
-    /// Whether the core of `cpu` owns `line`: then only another of its threads can be what a
-    /// request waits for.
+    /// Returns whether the core of `cpu` owns `line`: then a request can only wait for another of
+    /// its threads.
     #[inline]
     #[must_use]
     pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
         self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu)).into()
     }
 
-    /// From when on `cpu` has `line` for itself, if its core owns it and no other of its threads
-    /// had it since.
+    /// Returns since when `cpu` has `line` exclusively, if its core owns it and no other of its
+    /// threads has had it since.
     #[inline]
     #[must_use]
     pub fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
@@ -155,7 +154,7 @@ impl Directory {
         is_here.then(|| self.lines[line as usize].filled_at)
     }
 
-    /// The one CPU that may write `line` without asking for it.
+    /// Returns the one CPU that may write `line` without a request.
     #[inline]
     #[must_use]
     pub fn writer(&self, line: u32) -> Option<u32> {
@@ -164,14 +163,14 @@ impl Directory {
         (thread != NO_THREAD).then(|| u32::from(thread))
     }
 
-    /// Whether `cpu` has a copy of `line` that no CPU has written since it came.
+    /// Returns whether `cpu` has a copy of `line` that no CPU has written since it came.
     #[inline]
     #[must_use]
     pub fn can_read(&self, cpu: u32, line: u32) -> bool {
         !self.lacks(cpu, line) && self.writer(line).is_none_or(|writer| writer == cpu)
     }
 
-    /// Whether the core of `cpu` has no copy of `line`.
+    /// Returns whether the core of `cpu` has no copy of `line`.
     #[inline]
     #[must_use]
     pub fn lacks(&self, cpu: u32, line: u32) -> bool {
@@ -184,8 +183,8 @@ impl Directory {
         }
     }
 
-    /// An access at `time` of a CPU that may already have the line. When it does, the access takes
-    /// effect at once, and the CPU goes on at the time returned.
+    /// An access at `time` of a CPU that may have the line. If it has, the access takes effect at
+    /// once, and the CPU goes on at the returned time.
     #[inline]
     pub fn hit(&mut self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<u64> {
         let core = self.latencies.core_of(cpu);
@@ -198,14 +197,14 @@ impl Directory {
                     return None;
                 }
                 if time < line.filled_at {
-                    // The CPU's own store is under way: a further one joins it, a load merges with
-                    // its fill.
+                    // The CPU's own store is under way: another store joins it, and a load merges
+                    // with its fill.
                     line.dirty |= kind.is_write();
                     let done = time + cost;
                     return Some(if kind == Kind::Store { done } else { done.max(line.filled_at) });
                 }
                 if line.wanted {
-                    // Others want it: only what was under way already is still served.
+                    // Other CPUs want it: only operations that were under way already are served.
                     if line.follow_ups == 0 || time > line.busy_until {
                         return None;
                     }
@@ -239,8 +238,8 @@ impl Directory {
 
     /// An announced request arrives at its time. Requests must arrive in the order of their times.
     ///
-    /// Besides the outcome there may be a time at which the caller must [`decide`](Self::decide)
-    /// the line.
+    /// Beside the outcome, returns the time at which the caller must [`decide`](Self::decide) the
+    /// line, if it must.
     pub fn arrive(&mut self, request: Request) -> (Outcome, Option<u64>) {
         let core = self.latencies.core_of(request.cpu);
         match self.lines[request.line as usize].state() {
@@ -250,7 +249,7 @@ impl Directory {
         }
     }
 
-    /// The core has the line, another of its threads had it last.
+    /// The core has the line, and another of its threads had it last.
     fn arrive_own(&mut self, request: Request) -> (Outcome, Option<u64>) {
         if self.lines[request.line as usize].wanted {
             return self.enqueue(request);
@@ -258,7 +257,7 @@ impl Directory {
         (Outcome::Granted(self.hand_to_sibling(request, request.time)), None)
     }
 
-    /// From one thread of a core to another, not before `now`.
+    /// Passes the line from one thread of a core to another, not before `now`.
     fn hand_to_sibling(&mut self, request: Request, now: u64) -> Grant {
         let core = self.latencies.core_of(request.cpu);
         if !self.is_in_core(core, request.line) {
@@ -267,8 +266,8 @@ impl Directory {
         self.fill(core, request.line);
         let line = &mut self.lines[request.line as usize];
         let free = now.max(line.filled_at).max(line.busy_until);
-        // A request that finds the line free was on its way already; one that waited starts when it
-        // becomes free.
+        // A request that finds the line free was on its way already; a request that waited starts
+        // when the line becomes free.
         let start = if free > request.time { free } else { request.time - request.way };
         let at = (start + self.latencies.to_sibling()).max(now);
         let done = at + if request.kind == Kind::Rmw { self.latencies.rmw_hit } else { 0 };
@@ -283,8 +282,8 @@ impl Directory {
         Grant { request, at, done, miss }
     }
 
-    /// No core has the line: from level 3 of its owner's domain, which is that of `core`, or else
-    /// from memory. Not before `now`.
+    /// No core has the line: fetches it, not before `now`, from the L3 of the owner's domain if
+    /// that is the domain of `core`, else from memory.
     fn fetch(&mut self, request: Request, core: u32, now: u64) -> Grant {
         let domain = self.latencies.domain_of(core);
         let line = &self.lines[request.line as usize];
@@ -323,7 +322,7 @@ impl Directory {
             && let Some(since) = contended.copies.since(core)
             && self.is_in_core(core, request.line)
         {
-            // The sibling's fill serves this one too.
+            // The sibling's fill serves this request too.
             let at = since.max(request.time);
             self.fill(core, request.line);
             let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
@@ -368,7 +367,7 @@ impl Directory {
     }
 
     /// Serves the waiters of `line` at `now`, as far as the line allows. Returns when to decide
-    /// again, if anybody still waits.
+    /// again, if a waiter is left.
     pub fn decide(&mut self, line: u32, now: u64, grants: &mut Vec<Grant>) -> Option<u64> {
         loop {
             let busy_until = self.lines[line as usize].busy_until;
@@ -389,7 +388,7 @@ impl Directory {
         }
     }
 
-    /// The loads that stand next to one just served share its fill.
+    /// Loads that are next to a served load in the order share its fill.
     fn serve_following_loads(&mut self, line: u32, now: u64, grants: &mut Vec<Grant>) {
         let contended = self.lines[line as usize].contended as usize;
         let mut served = 0;
@@ -402,7 +401,7 @@ impl Directory {
         line.busy_until = line.busy_until.max(now + served * self.latencies.refill_each);
     }
 
-    /// Grants the line to a core that lacks it, the line being free at `now`.
+    /// Grants the line to a core that lacks it; the line is free at `now`.
     #[inline]
     fn serve(&mut self, request: Request, now: u64, queued: bool) -> Grant {
         if self.has_capacity() {
@@ -411,11 +410,11 @@ impl Directory {
         self.serve_from_core(request, now, queued)
     }
 
-    /// The same from another core's copy, as any is where caches have no sizes.
+    /// The same, from another core's copy; without sizes of caches every copy is one.
     fn serve_from_core(&mut self, request: Request, now: u64, queued: bool) -> Grant {
         let core = self.latencies.core_of(request.cpu);
         if self.lines[request.line as usize].state == State::Owned(core).into() {
-            // The sibling got it while this one waited.
+            // The sibling got it while this request waited.
             return self.hand_to_sibling(request, now);
         }
         let line = &self.lines[request.line as usize];
@@ -423,7 +422,8 @@ impl Directory {
         if request.kind == Kind::Load
             && let Some(since) = copies.since(core)
         {
-            // The core's own store got it while this one waited, and another's load made it shared.
+            // The core's own store got it while this request waited, and another core's load made
+            // it shared.
             let at = since.max(now);
             let miss = Miss { distance: Distance::SameCore, dirty: false, invalidator: NO_ACCESS, level_3: false };
             return Grant { request, at, done: at, miss };
@@ -444,13 +444,13 @@ impl Directory {
         Grant { request, at, done, miss: Miss { distance, dirty, invalidator, level_3: false } }
     }
 
-    /// When the line arrives, for a transfer of `handoff` that starts at `now`.
+    /// Returns when the line arrives, for a transfer of `handoff` that starts at `now`.
     fn arrival(&mut self, request: &Request, now: u64, queued: bool, handoff: u64) -> u64 {
         let handoff = self.varied(handoff);
         let idle = request.left_of(self.latencies.idle(handoff));
         if queued {
-            // Having waited saves the way to the queue, but never makes a request faster than an
-            // idle line would.
+            // A request that has waited saves the way to the queue, but it is never faster than on
+            // an idle line.
             (now + self.latencies.queued(handoff)).max(request.time + idle)
         } else {
             now.max(request.time) + idle
@@ -472,7 +472,7 @@ impl Directory {
             line.busy_until = at;
             let contended = &mut self.contended[contended];
             contended.copies.add(core, at);
-            // The line is written back on the way: from then on both domains have it to give.
+            // The line is written back on the way: from then on both domains can serve it.
             for side in [domain, from] {
                 (contended.domains[side].since, contended.domains[side].next_refill) = (at, at);
             }
@@ -531,8 +531,8 @@ impl Directory {
         (at, done)
     }
 
-    /// Taking a shared line for oneself: the farthest sharer, or the farthest core where no
-    /// directory knows the sharers, and a little for each sharer.
+    /// Returns the cost of taking a shared line exclusively: the farthest sharer, or the farthest
+    /// core where no directory knows the sharers, and a little per sharer.
     fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
         let domain = self.latencies.domain_of(core);
         let sharers = self.contended[contended].copies.valid();
@@ -542,7 +542,7 @@ impl Directory {
         farthest + self.latencies.invalidation_each * (others().count() as u64).saturating_sub(1)
     }
 
-    /// How far the copy is that answers a request of `core`.
+    /// Returns the distance of the copy that answers a request of `core`.
     fn distance_to_holder(&self, line: u32, core: u32) -> Distance {
         let line = &self.lines[line as usize];
         if let State::Owned(owner) = line.state() {
@@ -553,7 +553,7 @@ impl Directory {
         others.map(|&sharer| self.latencies.distance(core, sharer)).min().unwrap_or(Distance::SameCore)
     }
 
-    /// Whose store or RMW took the copy that `cpu`'s core had of `line`.
+    /// Returns the store or RMW that invalidated the copy of `line` in the core of `cpu`.
     #[must_use]
     pub fn invalidator(&self, line: u32, cpu: u32) -> AccessId {
         let core = self.latencies.core_of(cpu);
@@ -580,7 +580,7 @@ mod tests {
         };
         let first = ask(0, Kind::Store, 0);
         assert!(matches!(first, (Outcome::Granted(_), None)), "{first:?}");
-        // The line is on its way to CPU 0: CPU 1 asks for it twice, and another CPU in between.
+        // The line is on its way to CPU 0. CPU 1 requests it twice, and another CPU in between.
         for (cpu, kind) in [(1, Kind::Store), (2, Kind::Load), (1, Kind::Load)] {
             assert!(matches!(ask(cpu, kind, 1).0, Outcome::Queued));
         }

@@ -1,24 +1,24 @@
-//! Distances between cores, and what a transfer over each costs.
+//! Distances between cores, and the cost of a transfer over each.
 
 use hitm_topology::{CpuId, LlcId, Scope, Topology};
 
 use super::Kind;
 use crate::costs::Costs;
 
-/// How far apart two ends of a transfer are.
+/// The distance between the two ends of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Distance {
-    /// Threads of one core.
+    /// Two threads of one core.
     SameCore,
-    /// Cores of one LLC domain.
+    /// Two cores of one LLC domain.
     SameLlc,
-    /// LLC domains of one package.
+    /// Two LLC domains of one package.
     SamePackage,
-    /// Packages.
+    /// Two packages.
     OtherPackage,
-    /// No cache had the line: memory of the same package.
+    /// No cache has the line: memory of the same package.
     Memory,
-    /// No cache had the line: memory of another package.
+    /// No cache has the line: memory of another package.
     RemoteMemory,
 }
 
@@ -27,7 +27,7 @@ impl Distance {
     pub const ALL: [Self; 6] =
         [Self::SameCore, Self::SameLlc, Self::SamePackage, Self::OtherPackage, Self::Memory, Self::RemoteMemory];
 
-    /// Whether a cache had the line.
+    /// Returns whether a cache has the line.
     #[must_use]
     pub fn is_cache(self) -> bool {
         !matches!(self, Self::Memory | Self::RemoteMemory)
@@ -43,44 +43,43 @@ pub struct Latencies {
     /// By domain.
     package_of: Box<[u32]>,
     domains: usize,
-    /// By requester's domain and holder's domain, the line's home being near.
+    /// By the domains of requester and holder, for a line with a near home.
     handoff: Box<[u64]>,
-    /// Between domains of a package when the line's home is in another.
+    /// Between domains of a package, for a line with its home in another package.
     remote_home: Option<u64>,
-    /// From issuing a request to its arrival: within this time of being issued nothing touches a
+    /// From the issue of a request to its arrival: within this time of its issue, nothing touches a
     /// line of another core. Half of the shortest transfer between cores.
     pub one_way: u64,
     /// The same between threads of a core.
     pub one_way_in_core: u64,
     /// A load that hits.
     pub load_hit: u64,
-    /// A read-modify-write on an owned line.
+    /// A read-modify-write of an owned line.
     pub rmw_hit: u64,
     /// A transfer between threads of a core.
     pub same_core: u64,
-    /// A load served by the copy of its own LLC domain.
+    /// A load that a copy in its own LLC domain serves.
     pub llc_read: u64,
     memory_local: u64,
     memory_remote: u64,
-    /// For each sharer beyond the first.
+    /// The cost per sharer beyond the first.
     pub invalidation_each: u64,
-    /// Between two readers of a domain.
+    /// The time between two readers of a domain.
     pub refill_each: u64,
-    /// Thousandths: what a queued transfer takes of an idle transfer.
+    /// A queued transfer over an idle one, in thousandths.
     queued_permille: u64,
-    /// Thousandths by which a transfer varies.
+    /// The variation of a transfer, in thousandths.
     spread_permille: u64,
     /// The operations of one visit of a contended line, which the tables' transfers include.
     visit: u64,
-    /// By requester's domain: what asking every core of the machine takes, where no directory knows
-    /// which core shares a line.
+    /// By requester's domain: the cost of asking every core of the machine, where no directory
+    /// knows the sharers of a line.
     broadcast: Option<Box<[u64]>>,
-    /// Thousandths: what invalidating a copy in another package takes of a transfer.
+    /// The invalidation of a copy in another package over a transfer, in thousandths.
     upgrade_permille: u64,
 }
 
-/// Whether two packages are farther from each other than the nearest two are: more than one hop
-/// apart.
+/// Returns whether two packages are more than one hop apart.
 fn is_far(topology: &Topology, to: LlcId, from: LlcId) -> bool {
     let node = |llc: LlcId| topology.cpu(topology.cpus_of(Scope::Llc, llc.index())[0]).node;
     let llcs = || (0..topology.llcs() as u32).map(LlcId);
@@ -90,16 +89,16 @@ fn is_far(topology: &Topology, to: LlcId, from: LlcId) -> bool {
     nearest < topology.node_distance(node(to), node(from))
 }
 
-/// Nanoseconds as picoseconds.
+/// Converts nanoseconds to picoseconds.
 fn picos(nanos: f64) -> u64 {
     (nanos * 1e3).round() as u64
 }
 
 impl Latencies {
-    /// The latencies of `topology` at `costs`.
+    /// Returns the latencies of `topology` with `costs`.
     ///
     /// # Panics
-    /// When a cost table has no value for the hops of a package; the tables are checked by a test.
+    /// When a cost table has no value for the hops of a package; a test checks the tables.
     #[must_use]
     pub fn new(topology: &Topology, costs: &Costs) -> Self {
         let family = &costs.family;
@@ -154,53 +153,53 @@ impl Latencies {
         }
     }
 
-    /// What an access costs that finds its line.
+    /// Returns the cost of an access that hits.
     #[inline]
     #[must_use]
     pub fn cost_of_hit(&self, kind: Kind) -> u64 {
         if kind == Kind::Rmw { self.rmw_hit } else { self.load_hit }
     }
 
-    /// The core of a CPU.
+    /// Returns the core of a CPU.
     #[inline]
     #[must_use]
     pub fn core_of(&self, cpu: u32) -> u32 {
         self.core_of[cpu as usize]
     }
 
-    /// The LLC domain of a core.
+    /// Returns the LLC domain of a core.
     #[inline]
     #[must_use]
     pub fn domain_of(&self, core: u32) -> usize {
         self.domain_of[core as usize] as usize
     }
 
-    /// The package of an LLC domain.
+    /// Returns the package of an LLC domain.
     #[inline]
     #[must_use]
     pub fn package_of(&self, domain: usize) -> u32 {
         self.package_of[domain]
     }
 
-    /// The number of CPUs.
+    /// Returns the number of CPUs.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.core_of.len()
     }
 
-    /// The number of cores.
+    /// Returns the number of cores.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.domain_of.len()
     }
 
-    /// The number of LLC domains.
+    /// Returns the number of LLC domains.
     #[must_use]
     pub fn domains(&self) -> usize {
         self.domains
     }
 
-    /// How far two cores are apart.
+    /// Returns the distance of two cores.
     #[must_use]
     pub fn distance(&self, one: u32, other: u32) -> Distance {
         let (a, b) = (self.domain_of(one), self.domain_of(other));
@@ -215,17 +214,17 @@ impl Latencies {
         }
     }
 
-    /// A transfer between threads of a core less the operation, which is charged by itself: from
-    /// issuing a request, or from the end of the other thread's operation for a request that waited
-    /// for it.
+    /// Returns the cost of a transfer between threads of a core without the operation, which is
+    /// charged by itself: from the issue of the request, or, for a request that waited, from the
+    /// end of the other thread's operation.
     #[inline]
     #[must_use]
     pub fn to_sibling(&self) -> u64 {
         self.same_core.saturating_sub(self.rmw_hit)
     }
 
-    /// A transfer from a core of domain `from` to another core, of domain `to`, of a line whose
-    /// home is in package `home`.
+    /// Returns the cost of a transfer from a core of domain `from` to another core, of domain `to`,
+    /// of a line with its home in package `home`.
     #[inline]
     #[must_use]
     pub fn handoff(&self, to: usize, from: usize, home: u32) -> u64 {
@@ -239,35 +238,35 @@ impl Latencies {
         self.handoff[to * self.domains + from]
     }
 
-    /// What taking away a copy in domain `from` costs a writer in domain `to`.
+    /// Returns the cost for a writer in domain `to` of the invalidation of a copy in domain `from`.
     #[must_use]
     pub fn invalidation(&self, to: usize, from: usize, home: u32) -> u64 {
         let handoff = self.handoff(to, from, home);
         if self.package_of(to) == self.package_of(from) { handoff } else { handoff * self.upgrade_permille / 1_000 }
     }
 
-    /// What taking a line that several share costs a writer in domain `to` at least, whoever they
-    /// are.
+    /// Returns the least cost for a writer in domain `to` of taking a shared line.
     #[must_use]
     pub fn broadcast(&self, to: usize) -> u64 {
         self.broadcast.as_ref().map_or(0, |farthest| farthest[to])
     }
 
-    /// A fetch from memory of package `home`.
+    /// Returns the cost of a fetch from memory of package `home`.
     #[must_use]
     pub fn memory(&self, to: usize, home: u32) -> u64 {
         if self.package_of(to) == home { self.memory_local } else { self.memory_remote }
     }
 
-    /// The transfer of a line to a request that already waited, for a transfer of `handoff`: that
-    /// less the operations of the visit, which are charged by themselves, and half of it at least.
+    /// Returns the cost of a transfer to a request that already waited, for a transfer of
+    /// `handoff`: that without the operations of the visit, which are charged by themselves, but at
+    /// least half of it.
     #[inline]
     #[must_use]
     pub fn queued(&self, handoff: u64) -> u64 {
         handoff.saturating_sub(self.visit).max(handoff / 2)
     }
 
-    /// `transfer` as it turns out this time: `draw` is any number, evenly spread.
+    /// Returns `transfer` with its variation; `draw` is any evenly distributed number.
     #[inline]
     #[must_use]
     pub fn varied(&self, transfer: u64, draw: u64) -> u64 {
@@ -275,14 +274,15 @@ impl Latencies {
         transfer * permille / 1_000
     }
 
-    /// The transfer of an idle line, from issuing the request, for a transfer of `handoff`.
+    /// Returns the cost of the transfer of an idle line from the issue of the request, for a
+    /// transfer of `handoff`.
     #[inline]
     #[must_use]
     pub fn idle(&self, handoff: u64) -> u64 {
         handoff * 1_000 / self.queued_permille
     }
 
-    /// How far two CPUs are apart.
+    /// Returns the distance of two CPUs.
     #[must_use]
     pub fn distance_of_cpus(&self, one: CpuId, other: CpuId) -> Distance {
         self.distance(self.core_of(one.0), self.core_of(other.0))

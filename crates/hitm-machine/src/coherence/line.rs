@@ -1,4 +1,4 @@
-//! What is known of every line, in as few bytes as it takes.
+//! The state of every line, in few bytes.
 
 /// No entry among the contended lines.
 pub(super) const NO_ENTRY: u32 = u32::MAX;
@@ -6,7 +6,7 @@ pub(super) const NO_ENTRY: u32 = u32::MAX;
 /// No thread.
 pub(super) const NO_THREAD: u16 = u16::MAX;
 
-/// A line. Most are only ever touched by one core and need nothing else. Every access reads one:
+/// A line. Most are only ever touched by one core and need nothing else. Every access reads one;
 /// two fill a line of the host.
 #[derive(Clone, Debug)]
 #[repr(align(32))]
@@ -20,19 +20,19 @@ pub(super) struct Line {
     pub(super) contended: u32,
     /// See [`State`].
     pub(super) state: Packed,
-    /// The thread of the owning core that may write the line, or `NO_THREAD` when several of them
-    /// have read it since.
+    /// The thread of the owning core that may write the line, or `NO_THREAD` after several of them
+    /// have read it.
     pub(super) thread: u16,
     /// The package of the line's home.
     pub(super) home: u16,
-    /// CPUs that have issued accesses that have not taken effect: loads and read-modify-writes, and
-    /// stores, one for all of a CPU.
+    /// The CPUs with issued accesses that have not taken effect: loads and read-modify-writes, and
+    /// stores, at most one each per CPU.
     pub(super) under_way: u16,
-    /// Whether anybody waits in its queue.
+    /// Whether its queue has a waiter.
     pub(super) wanted: bool,
     /// Whether the owner has modified it.
     pub(super) dirty: bool,
-    /// Operations that the CPU in `thread` may still do before a wanted line moves on.
+    /// The operations that the CPU in `thread` may still do before a wanted line moves on.
     pub(super) follow_ups: u8,
 }
 
@@ -57,7 +57,7 @@ impl Packed {
     pub(super) const UNCACHED: Self = Self(u16::MAX);
     /// [`State::Shared`].
     pub(super) const SHARED: Self = Self(u16::MAX - 1);
-    /// There must be fewer CPUs.
+    /// The number of CPUs must be below this.
     pub(super) const LIMIT: usize = u16::MAX as usize - 1;
 }
 
@@ -84,7 +84,7 @@ impl From<Packed> for State {
 }
 
 impl Line {
-    /// Its state.
+    /// Returns its state.
     #[inline]
     pub(super) fn state(&self) -> State {
         self.state.into()

@@ -1,15 +1,15 @@
 //! The waiters of a line, and which of them is next.
 //!
-//! One queue an LLC domain under `local-first`, a single one under `fifo`, which is then the same
-//! rule with one domain. The line is in one domain, its *place*. Requests of that domain are served
-//! in order of arrival; all others together hold one entry in that order, the *token*. When the
-//! token is reached the line moves to the domain of the oldest of them. The token enters at the
-//! tail: when the line arrives while others wait elsewhere, or when the first request from
-//! elsewhere arrives. (The home keeps one snoop of a line under way, and the domain that owns the
-//! line orders it among its own requests.)
+//! `local-first` has one queue per LLC domain. `fifo` has a single one, which is the same rule with
+//! one domain. The line is in one domain, its *place*. Requests of that domain are served in order
+//! of arrival. All others together have one entry in that order, the *token*. When the token is
+//! reached, the line moves to the domain of the oldest of them. The token enters at the tail: when
+//! the line arrives while requests wait elsewhere, or when the first request from elsewhere
+//! arrives. (The home keeps one snoop of a line under way, and the domain that owns the line orders
+//! it among its own requests.)
 //!
-//! With a bound K a domain serves its own, those that arrive later than requests from elsewhere
-//! too, up to K in a row.
+//! With a bound K a domain serves its own requests, also those that arrive later than requests from
+//! elsewhere, up to K in a row.
 
 use std::collections::VecDeque;
 
@@ -21,23 +21,23 @@ pub(super) struct Queue {
     domains: Box<[VecDeque<Waiting>]>,
     count: usize,
     place: usize,
-    /// How many requests of the place are served before those from elsewhere get their turn; none
-    /// while no CPU waits elsewhere.
+    /// The number of requests of the place that are served before those from elsewhere have their
+    /// turn; `None` while no CPU waits elsewhere.
     token: Option<usize>,
-    /// How many of its own a domain serves in a row, whenever they arrived; none to honour the
-    /// order of arrival.
+    /// The number of its own requests that a domain serves in a row, whenever they arrived; `None`
+    /// for the order of arrival.
     bound: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     request: Request,
-    /// Order of arrival over the machine.
+    /// The order of arrival over the machine.
     ticket: u64,
 }
 
 impl Queue {
-    /// No CPU waits; the line is in domain `place` of `domains`. See [`Self::bound`].
+    /// A queue without waiters; the line is in domain `place` of `domains`. See [`Self::bound`].
     pub(super) fn new(domains: usize, place: usize, bound: Option<usize>) -> Self {
         Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None, bound }
     }
@@ -60,7 +60,7 @@ impl Queue {
         self.count += 1;
     }
 
-    /// The domain whose first request is next.
+    /// Returns the domain whose first request is next.
     fn next_domain(&self) -> Option<usize> {
         if self.count == 0 {
             return None;
@@ -73,12 +73,12 @@ impl Queue {
         (0..self.domains.len()).filter(|&domain| domain != self.place).min_by_key(oldest)
     }
 
-    /// Who is next.
+    /// Returns the next request.
     pub(super) fn peek(&self) -> Option<&Request> {
         self.domains[self.next_domain()?].front().map(|waiting| &waiting.request)
     }
 
-    /// Takes who is next; the line moves to its domain.
+    /// Removes the next request; the line moves to its domain.
     pub(super) fn pop(&mut self) -> Option<Request> {
         let domain = self.next_domain()?;
         let waiting = self.domains[domain].pop_front()?;
@@ -88,7 +88,7 @@ impl Queue {
         } else {
             self.place = domain;
             let own = self.domains[domain].len();
-            // The one that the line moves for is the first of its domain's turn.
+            // The request for which the line moves is the first of its domain's turn.
             self.token = (self.count > own).then_some(self.bound.map_or(own, |bound| bound - 1));
         }
         Some(waiting.request)
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_domain_serves_its_own_up_to_the_token() {
-        // 10 arrives from elsewhere after 1 and before 2: one turn, then the line is in domain 1
-        // and serves 11 and 12, which arrived last, before it comes back to 2.
+        // 10 arrives from elsewhere after 1 and before 2. It has one turn; then the line is in
+        // domain 1 and serves 11 and 12, which arrived last, before it comes back to 2.
         assert_eq!(order(0, 2, &[(0, 1), (1, 10), (0, 2), (1, 11), (1, 12)]), [1, 10, 11, 12, 2]);
     }
 
