@@ -346,8 +346,8 @@ fn main() {
         let copy: ByHand = operation.prepare(&topology);
         let whole: Whole = operation.prepare(&topology);
         let found = |set: Option<CpuSet>| set.map(|set| set.iter().collect::<Vec<_>>());
-        assert_eq!(found(ours.find(URGENT)), found(copy.find(URGENT)), "{}: the copy does the same", operation.name);
-        assert_eq!(found(ours.find(URGENT)), found(whole.find(URGENT)), "{}: and so does this", operation.name);
+        assert_eq!(found(ours.find(URGENT)), found(copy.find(URGENT)), "{}: the copy differs", operation.name);
+        assert_eq!(found(ours.find(URGENT)), found(whole.find(URGENT)), "{}: the whole copy differs", operation.name);
         let mut nanos = [f64::INFINITY; 3];
         for _ in 0..rounds {
             let round = [operation.time(&ours, times), operation.time(&copy, times), operation.time(&whole, times)];

@@ -63,7 +63,7 @@ fn wide(bench: &Bench, width: usize, in_groups: bool) -> Cycle {
     })
 }
 
-/// Returns the bytes of this process that are in memory, if the operating system tells.
+/// Returns the resident bytes of this process, if the operating system reports them.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
@@ -86,7 +86,7 @@ fn print_memory(groups: usize) {
     let taken = resident().map_or(0, |after| after.saturating_sub(before));
     let each = taken / groups as u64;
     println!(
-        "\n{groups} groups on {} CPUs, each with a sleeper that ran on one: {} MiB resident more, {each} bytes a group and its task",
+        "\n{groups} groups on {} CPUs, each with a sleeper that ran on one: {} MiB resident more, {each} bytes per group with its task",
         bench.cpus,
         taken >> 20
     );

@@ -1,4 +1,4 @@
-//! What must hold of a CPU's fair queues when nothing is in flight, checked on plain data.
+//! The invariants of a CPU's fair queues when nothing is in flight, checked on plain data.
 
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
@@ -145,7 +145,7 @@ impl FairSnapshot {
             if stands != should {
                 let LevelSnapshot { nr_queued, throttled, .. } = level;
                 fail(format!(
-                    "stands on the queues of {stands:?}, its {nr_queued} tasks say {should:?}, throttled is {throttled}"
+                    "is on the queues of {stands:?}, its {nr_queued} tasks say {should:?}, throttled is {throttled}"
                 ));
             }
             if level.running.is_some() && self.is_held(level) {

@@ -1,4 +1,4 @@
-//! What the scheduler's operations do with a fair task, and when its CPU ticks.
+//! The scheduler's operations on a fair task, and the ticks of its CPU.
 //!
 //! **Protocol.** The scheduler's files ask this one where the two classes differ. A switch charges
 //! the task that it leaves, then takes the first real-time task, or the [next](super::timeline)

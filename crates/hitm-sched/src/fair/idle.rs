@@ -58,7 +58,7 @@ pub enum IdleSearch {
     Masks(Scope),
 }
 
-/// The least number of CPUs in a bounded scan: Linux's.
+/// The least budget of a bounded scan, in CPUs: Linux's.
 const SCAN_LEAST: u64 = 4;
 
 /// The part of a CPU's average idle time that a scan may take: a 512th, as in Linux.
@@ -87,7 +87,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         chosen
     }
 
-    /// Wake-affine: returns whether the task moves to the waking CPU.
+    /// Wake-affine: returns the target of the search, the waker's CPU `here` or the task's previous
+    /// CPU `prev`.
     fn affine(&self, id: TaskId, here: CpuId, prev: CpuId, hint: WakeHint) -> CpuId {
         if here == prev {
             return prev;
@@ -116,7 +117,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Returns the fair task that runs on a CPU: a hint.
     #[track_caller]
     fn fair_curr(&self, cpu: CpuId) -> Option<TaskId> {
-        // A closure's accesses would be charged to another place.
+        // No closure: its accesses would be counted here, and not at the caller's place.
         let curr = self.rqs[cpu].curr()?;
         self.is_fair(curr).then_some(curr)
     }
@@ -225,7 +226,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                     in_vain.insert(sibling);
                 }
                 if candidate.is_some() {
-                    // The others could only tell whether the core is wholly idle.
+                    // The other siblings could only show whether the core is wholly idle.
                     break;
                 }
             }
@@ -412,8 +413,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.bounded_scan(target, &left, budget)
     }
 
-    /// Examines fewer than `budget` CPUs from `target` on. The cost of a complete scan goes into
-    /// the average.
+    /// Examines fewer than `budget` CPUs from `target` on. The cost of a scan that the budget did
+    /// not cut short goes into the average.
     fn bounded_scan(&self, target: CpuId, left: &Scan<'_, P>, budget: u64) -> Option<CpuId> {
         let start = P::now();
         let mut budget = budget;

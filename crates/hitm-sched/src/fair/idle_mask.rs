@@ -1,5 +1,5 @@
 //! Masks of idle CPUs, and of CPUs on cores that are wholly idle: one bit per CPU. A CPU sets its
-//! bit when it begins to idle and clears it when it ends.
+//! bit when it begins to idle and clears it when it stops.
 //!
 //! **Origin.** sched_ext's built-in idle tracking (Linux v6.12, per node since v6.15). A search
 //! reads masks instead of queues and claims the CPU that it finds, so no two wakers choose the same
@@ -9,13 +9,14 @@
 //! hint, as in every search: a task that comes too late waits there, or balance moves it.
 //!
 //! **Protocol.** A CPU that begins to idle sets its bit. If all CPUs of its core are set, it also
-//! sets those of the core in the second mask. A CPU that ends to idle clears what is left of them.
-//! A waker reads a bit before it writes it, so a line on which nothing is found stays shared.
+//! sets those of the core in the second mask. A CPU that stops idling clears the bits of these that
+//! are still set. A waker reads a bit before it writes it, so a line on which nothing is found
+//! stays shared.
 //!
 //! [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped) keeps the first mask as a hint alone.
-//! A CPU that begins to idle sets its bit if it is clear, and leaves it set when it ends. A search
-//! examines the queues of the CPUs whose bits it sees. It clears the bits of the CPUs that it
-//! examined in vain, all at once, if they were more than a few and if tasks on the target run
+//! A CPU that begins to idle sets its bit if it is clear, and leaves it set when it stops idling. A
+//! search examines the queues of the CPUs whose bits it sees. It clears the bits of the CPUs that
+//! it examined in vain, all at once, if they were more than a few and if tasks on the target run
 //! longer than a migration costs. So where CPUs idle often, the mask is not written, and where they
 //! hardly ever idle, searches have little to examine. Where no core of the LLC may be wholly idle,
 //! and tasks on the target run for less time than an idle CPU takes to wake, a search examines
@@ -67,7 +68,7 @@ impl<M: Memory> IdleMasks<M> {
         }
     }
 
-    /// `cpu`, of `core`, ends to idle.
+    /// `cpu`, of `core`, stops idling.
     #[track_caller]
     pub(crate) fn end_idle(&self, cpu: CpuId, core: &CpuSet) {
         let cpus = self.cpus();
@@ -81,7 +82,7 @@ impl<M: Memory> IdleMasks<M> {
     #[track_caller]
     fn core_is_used(&self, core: &CpuSet) {
         let cores = self.cores();
-        // No closures: their accesses would be charged to another place.
+        // No closures: their accesses would be counted here, and not at the caller's place.
         for sibling in core.iter() {
             if cores.contains(sibling, HINT) {
                 cores.clear(sibling, HINT);

@@ -23,7 +23,7 @@ const PERIOD: u64 = 1_024;
 /// Nanoseconds per unit, as a shift.
 const UNIT_BITS: u32 = 10;
 
-/// The count of a new unit, as a shift. Linux's is 1. Rounding would then change weighed sums by
+/// The count of a new unit, as a shift. Linux counts 1. Rounding would then change weighed sums by
 /// some tenths of a percent, and a queue would keep the difference for every member that left it.
 const COUNT_BITS: u32 = 8;
 
@@ -92,7 +92,8 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// Brings the sum up to `now`, with `load` present since. Returns true when a period has ended.
+    /// Brings the sum up to `now`, with `load` present since the last update. Returns true when a
+    /// period has ended.
     pub(crate) fn advance(&mut self, now: u64, load: u64) -> bool {
         // The clock that another CPU has read may be a little ahead.
         let units = now.saturating_sub(self.updated) >> UNIT_BITS;

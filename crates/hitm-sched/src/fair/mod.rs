@@ -28,15 +28,15 @@
 //! | [`words`] | the words in shared memory |
 //! | [`tree`] | the tree of a queue's tasks |
 //! | [`timeline`] | virtual time: which member is eligible, which is next |
-//! | [`class`] | what the scheduler's operations do with a fair task |
+//! | [`class`] | the scheduler's operations on a fair task |
 //! | [`server`] | the time that real-time tasks must leave |
 //! | [`idle`] | the search for an idle CPU at a wakeup |
 //! | [`newcomer`] | where a new task begins |
-//! | [`sched_domains`] | what that search keeps |
+//! | [`sched_domains`] | the state of that search |
 //! | [`scan`] | the scratch masks of that search |
 //! | [`idle_mask`] | masks of idle CPUs, for searches that read them instead of queues |
 //! | [`balance`] | CPUs with little to do pull tasks of others |
-//! | [`check`] | what must hold of all of these |
+//! | [`check`] | the invariants of all of these |
 //!
 //! **Memory.** All words are made when the first fair task is made ([`class::Fair`]): a scheduler
 //! of real-time tasks alone has none and reads none.

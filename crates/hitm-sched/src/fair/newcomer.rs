@@ -92,7 +92,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     fn load_of_cpus(&self, cpus: &CpuSet) -> Load {
         let mut load = Load::default();
-        // Loops, here and above: accesses in a closure would be charged to another place.
+        // Loops, here and above: accesses in a closure would not be counted as accesses of this
+        // function.
         for cpu in cpus.iter() {
             let tasks = self.tasks_of(cpu);
             load.cpus += 1;

@@ -3,9 +3,9 @@
 //! **Origin.** Linux's `select_idle_mask` and, of v5.10, `load_balance_mask`: two scratch masks per
 //! CPU, on its node.
 //!
-//! **Layout.** Whole lines that only their CPU reads and writes. So they cost time and no misses:
-//! one store per word to fill a mask, a load and a store to remove a CPU, a load to find the next
-//! one.
+//! **Layout.** Whole lines that only their CPU reads and writes. So they cost time and no
+//! transfers: one store per word to fill a mask, a load and a store to remove a CPU, a load to find
+//! the next one.
 //!
 //! **Difference.** A copy outside the shared memory decides: natively, threads that are no CPU
 //! search too, with the words of the CPU that they use.
@@ -77,7 +77,8 @@ impl<'a, M: Memory> Scan<'a, M> {
     #[track_caller]
     pub(crate) fn remove_all(&mut self, core: &CpuSet) {
         self.left.subtract(core);
-        // No closure around the accesses: they would be charged to another place.
+        // No closure around the accesses: they would be counted here, and not at the caller's
+        // place.
         for index in (0..core.words()).filter(|&index| core.word(index) != 0) {
             self.store(index);
         }
@@ -99,7 +100,7 @@ impl<'a, M: Memory> Scan<'a, M> {
     #[track_caller]
     pub(crate) fn first_from(&self, from: CpuId) -> Option<CpuId> {
         let found = self.left.first_from(from)?;
-        // The words in between are mostly on one line: the last one stands for them.
+        // The words in between are mostly on one line: a read of the last one represents them.
         _ = self.mask[found.index() / BITS].peek();
         Some(found)
     }

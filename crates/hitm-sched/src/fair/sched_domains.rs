@@ -1,4 +1,4 @@
-//! What the search for an idle CPU keeps in shared memory (Linux's sched domains).
+//! The state of the search for an idle CPU in shared memory (Linux's sched domains).
 //!
 //! **Layout.** [`Shared`] is one line per LLC, with the original's false sharing; [`Domain`] has
 //! lines per CPU, of which wakers on other CPUs read two. Both have the original's offsets.
@@ -14,10 +14,10 @@ use super::scan::Masks;
 /// The cost of a migration, in nanoseconds: Linux's.
 pub(super) const MOVE_COSTS: u64 = 500_000;
 
-/// The run time above which a waking task should go to an idle CPU instead of waiting, in
-/// nanoseconds. An interrupt, the exit from idle and a switch take 6 us on the simulated machines,
-/// and the task's lines follow. Values from 10 to 50 us make no measurable difference
-/// (`docs/results/fair.md`).
+/// If tasks on the target run longer than this on average, a waking task should go to an idle CPU
+/// instead of waiting; in nanoseconds. An interrupt, the exit from idle and a switch take 6 us on
+/// the simulated machines, and the task's lines follow. Values from 10 to 50 us make no measurable
+/// difference (`docs/results/fair.md`).
 pub(super) const WAKE_COSTS: u64 = 20_000;
 
 /// The average idle time of a CPU that has not idled yet, and the largest: Linux's, in nanoseconds.
@@ -92,7 +92,7 @@ pub(crate) struct SchedDomains<M: Memory> {
 }
 
 impl<M: Memory> SchedDomains<M> {
-    /// The state for a machine, with what is `kept` of idle CPUs.
+    /// The state for a machine, with `kept`, the state of its idle CPUs.
     pub(crate) fn new(topology: &Topology, kept: Kept<M>) -> Self {
         let shared = |llc: usize| {
             let words =

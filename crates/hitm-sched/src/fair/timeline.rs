@@ -15,7 +15,7 @@ use super::weight::FINE_NICE_0_WEIGHT;
 use super::words::{FairQueue, FairTask, Member, link, member};
 
 /// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250
-/// ticks a second.
+/// ticks per second.
 const TICK_NANOS: i64 = 4_000_000;
 
 /// The largest addition of an arriving member to the sum of a queue, before the sum counts from the
@@ -138,7 +138,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
         let mut lag = i128::from(words.lag.get());
         if load > 0 {
             // Its own arrival moves the average towards it. Beside members of tiny weight that is
-            // far: limited to what can be multiplied.
+            // far, so the lag is limited: its product with the weights must fit.
             let farthest = LAG_MOST / i128::from(load + weight);
             lag = (lag * i128::from(load + weight) / i128::from(load)).clamp(-farthest, farthest);
         }
@@ -209,7 +209,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
     }
 
     /// Returns the member that should run, other than `without`. The running member continues while
-    /// it is eligible and has a rest of its slice.
+    /// it is eligible and its slice is not used up.
     pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
         let is_eligible = self.eligibility();
         let curr = self.curr();

@@ -116,7 +116,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
 
     /// Returns the subtree of `root` without `old`.
     fn without(&self, root: u64, old: Member) -> u64 {
-        let id = member(root).expect("the tree holds what is taken out");
+        let id = member(root).expect("the tree holds the removed member");
         let words = (self.words)(id);
         if id == old {
             let (left, right) = (words.left.get(), words.right.get());
@@ -174,7 +174,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     /// Returns the subtree of `id` with its left child on top.
     fn raised_left(&self, id: Member) -> u64 {
         let words = (self.words)(id);
-        let top = member(words.left.get()).expect("who is raised is there");
+        let top = member(words.left.get()).expect("the raised child exists");
         words.left.set((self.words)(top).right.get());
         (self.words)(top).right.set(link(Some(id)));
         self.refresh(id);
@@ -185,7 +185,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
     /// Returns the subtree of `id` with its right child on top.
     fn raised_right(&self, id: Member) -> u64 {
         let words = (self.words)(id);
-        let top = member(words.right.get()).expect("who is raised is there");
+        let top = member(words.right.get()).expect("the raised child exists");
         words.right.set((self.words)(top).left.get());
         (self.words)(top).left.set(link(Some(id)));
         self.refresh(id);
@@ -193,7 +193,7 @@ impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Tree<'a, M, F> {
         link(Some(top))
     }
 
-    /// Updates what `id` says of its subtree from its children.
+    /// Updates the height and the least virtual runtime of `id` from its children.
     fn refresh(&self, id: Member) {
         let words = (self.words)(id);
         let (mut height, mut least) = (0, words.vruntime.get());

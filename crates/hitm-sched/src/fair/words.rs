@@ -2,8 +2,8 @@
 //! both on each CPU.
 //!
 //! **Layout.** A task's words are apart from [`Task`](crate::task::Task), on two lines that are
-//! made when it first is a fair task, so a real-time task stays as small as before. A queue's words
-//! are one line beside the run queue.
+//! made when it first is a fair task, so a task that was always real-time has no such lines. A
+//! queue's words are one line beside the run queue.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -90,10 +90,10 @@ described! {
     }
 }
 
-const _: () = assert!(offset_of!(FairTask<Native>, other_line) == LINE, "what a pick reads of a task is one line");
+const _: () = assert!(offset_of!(FairTask<Native>, other_line) == LINE, "a pick reads one line of a task");
 const _: () =
     assert!(size_of::<FairTask<Native>>() == 2 * LINE, "the load of a task that is in no group takes no room");
-const _: () = assert!(offset_of!(FairQueue<Native>, server_line) == LINE, "what a pick reads of a queue is one line");
+const _: () = assert!(offset_of!(FairQueue<Native>, server_line) == LINE, "a pick reads one line of a queue");
 
 /// A queued member: a task, or a group on the CPU of the queue. Tasks come before groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -210,19 +210,19 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(refused.to_string(), says);
         assert_eq!(shares(), before, "nothing has changed");
     };
-    let left = "are left of what the group above, or the CPU, has";
-    refused(beside, 30, &format!("300 thousandths of a CPU are wanted for real-time tasks: 200 {left}"));
-    refused(inner, 60, &format!("600 thousandths of a CPU are wanted for real-time tasks: 500 {left}"));
+    let above = "are wanted for real-time tasks: the group above, or the CPU, has";
+    refused(beside, 30, &format!("300 thousandths of a CPU {above} 200 left"));
+    refused(inner, 60, &format!("600 thousandths of a CPU {above} 500 left"));
     refused(outer, 20, "200 thousandths of a CPU are wanted for real-time tasks: the groups in this one have 300");
     refused(between, 20, "200 thousandths of a CPU are wanted for real-time tasks: the groups in this one have 300");
     let other = bench.group(None);
-    refused(other, 60, &format!("600 thousandths of a CPU are wanted for real-time tasks: 500 {left}"));
+    refused(other, 60, &format!("600 thousandths of a CPU {above} 500 left"));
     bench.limit_real_time(other, quota(50, 100));
     bench.limit_real_time(beside, quota(20, 100));
     // The group between has at least the demand of the groups below, and takes no more of its
     // parent.
     bench.limit_real_time(between, quota(30, 100));
-    refused(inner, 40, &format!("400 thousandths of a CPU are wanted for real-time tasks: 300 {left}"));
+    refused(inner, 40, &format!("400 thousandths of a CPU {above} 300 left"));
     bench.limit_real_time(between, None);
     bench.limit_real_time(beside, None);
     bench.limit_real_time(inner, quota(50, 100));

@@ -134,8 +134,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         sum.value = if told >= 0 {
             (before + told as u64).min(most)
         } else {
-            // The load that went cannot be told from the load that stays. At most the queue's
-            // present weight is left, as of one member.
+            // The load that went cannot be distinguished from the load that stays. At most the
+            // queue's present weight is left, as of one member.
             let weight = self.queued_weight(cpu, child);
             before.min(child.load.value.get().checked_div(weight).map_or(0, |left| left.min(most)))
         };
@@ -189,7 +189,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// A sleeping fair task leaves its group on `cpu`. The caller has the task, and does not hold
+    /// A sleeping fair task leaves its group on `cpu`. The caller owns the task, and does not hold
     /// the lock.
     pub(crate) fn remove_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };

@@ -19,14 +19,14 @@
 //! charges the running task. A group above it without runtime takes a slice; if there is none, the
 //! CPU is asked to reschedule. (2) *Throttle*: a switch that would run a task of such a group puts
 //! the running members back into their queues, dequeues the group's entity from the queue above,
-//! subtracts its tasks from all counts there, and waits in the pool's line. (3) *Held*: the tasks
-//! of a throttled queue, or of a queue below it, stay queued and are in no count of a queue above.
-//! They come, go and change inside. A running task that joins them waits in the tree, and its CPU
-//! is asked to reschedule. (4) *Watch*: the CPU looks again when the period ends, at a tick or, if
-//! it idles, at a timer ([`next_refill`](crate::scheduler::Scheduling::next_refill)). (5) *Refill*:
-//! without a lock, the first CPU of the line gets what it lacks, under its own lock, then the next
-//! one. (6) *Unthrottle*: the reverse of (2). A task that still runs because its CPU has not
-//! switched yet is counted as running again.
+//! subtracts its tasks from all counts there, and puts the CPU into the pool's line. (3) *Held*:
+//! the tasks of a throttled queue, or of a queue below it, stay queued and are in no count of a
+//! queue above. They come, go and change inside. A running task that joins them waits in the tree,
+//! and its CPU is asked to reschedule. (4) *Watch*: the CPU looks again when the period ends, at a
+//! tick or, if it idles, at a timer ([`next_refill`](crate::scheduler::Scheduling::next_refill)).
+//! (5) *Refill*: without a lock, the first CPU of the line gets what it lacks, under its own lock,
+//! then the next one. (6) *Unthrottle*: the reverse of (2). A task that still runs because its CPU
+//! has not switched yet is counted as running again.
 //!
 //! A CPU that goes offline throttles nothing any more, and unthrottles what was throttled there. A
 //! queue of held tasks is no work that another CPU could pull.
@@ -147,8 +147,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limit_of(id).is_some_and(|limit| limit.on(cpu).is_throttled.peek() != 0)
     }
 
-    /// Returns whether `id` is held: queued on `cpu` in a throttled queue. For a task that is not
-    /// fair: whether it would be held if it were. Exact under the CPU's lock, else a hint.
+    /// Returns whether `id` is held. A fair task is held if its group, or a group above, is
+    /// throttled on `cpu`, whether the task is queued there or not. A real-time task is held if it
+    /// is on the list of a throttled queue. Exact under the CPU's lock, else a hint.
     pub(crate) fn is_held(&self, cpu: CpuId, id: TaskId) -> bool {
         if !self.has_limits() {
             return false;
@@ -156,7 +157,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if self.is_fair(id) { self.is_held_in(cpu, self.group_hint(id)) } else { self.is_held_real_time(id) }
     }
 
-    /// Returns whether the members of `group` are held on `cpu`.
+    /// Returns whether `group`, or a group above it, is throttled on `cpu`: then its members are
+    /// held.
     fn is_held_in(&self, cpu: CpuId, mut group: Option<GroupId>) -> bool {
         while let Some(own) = group {
             if self.peek_throttled(cpu, own) {
@@ -495,7 +497,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         })
     }
 
-    /// Returns what its limit has done to `id`.
+    /// Returns the effects of its limit on `id`.
     pub(crate) fn throttling_of(&self, id: GroupId) -> GroupThrottling {
         self.limit_of(id).map(GroupLimit::throttling).unwrap_or_default()
     }

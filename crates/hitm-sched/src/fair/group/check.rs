@@ -15,8 +15,8 @@ use crate::fair::words::{FairTask, Member};
 use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
-/// The rounding error of a sum, for a weight of 1: less than 3 per period, of which half decays in
-/// 32. A sum is up to 12 million.
+/// The rounding error of a sum, for a weight of 1: less than 3 per period, of which half decays
+/// in 32 periods. A sum is up to 12 million.
 const VALUE_ROUNDS_OFF: u64 = 3 * 47;
 
 /// The largest total weight of members that have left a queue, but whose rounding error has not

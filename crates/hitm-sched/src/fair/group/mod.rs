@@ -94,7 +94,7 @@ impl fmt::Display for GroupId {
 }
 
 impl GroupId {
-    /// Returns the link of a group: its number counted from 1, or 0.
+    /// Returns the link of a group: its number counted from 1; 0 for none.
     pub(crate) fn link(group: Option<Self>) -> u32 {
         group.map_or(0, |group| group.0 + 1)
     }
@@ -165,7 +165,7 @@ impl std::error::Error for WeightRefused {}
 /// Made at the first use.
 type OnCpu<M> = OnceLock<Placed<M, GroupOnCpu<M>>>;
 
-/// One pointer per CPU, as far as its reader can tell: 0 for none.
+/// One word per CPU in the place of a pointer, for the same reads: 0 for none.
 type Pointers<M> = PlacedSlice<M, <M as Memory>::Atomic<u64>>;
 
 /// A group.

@@ -61,7 +61,7 @@ described! {
     }
 }
 
-const _: () = assert!(offset_of!(GroupPool<Native>, counts_line) == LINE, "what a slice takes is one line");
+const _: () = assert!(offset_of!(GroupPool<Native>, counts_line) == LINE, "a slice takes one line");
 
 described! {
     /// A limited group on one CPU. Under the CPU's lock, unless stated otherwise.
@@ -87,7 +87,7 @@ described! {
     }
 }
 
-const _: () = assert!(size_of::<LimitOnCpu<Native>>() <= LINE, "one line a CPU");
+const _: () = assert!(size_of::<LimitOnCpu<Native>>() <= LINE, "one line per CPU");
 
 /// A group's limit. Made with the first one.
 #[derive(Debug)]
@@ -244,7 +244,7 @@ impl<M: Memory> GroupLimit<M> {
         cpu(pool.first.get()).filter(|_| pool.runtime.get() > 0)
     }
 
-    /// Returns what it has done to the group.
+    /// Returns the effects of the limit on the group.
     pub(super) fn throttling(&self) -> GroupThrottling {
         let (pool, _guard) = self.lock();
         GroupThrottling {

@@ -1,4 +1,4 @@
-//! How much time of the CPUs a group may use, and what is known of one that has used it up.
+//! The limits of a group's CPU time, and the counts of their effects.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub struct GroupQuota {
 }
 
 impl GroupQuota {
-    /// The period that is usual: Linux's default.
+    /// The usual period: Linux's default.
     pub const PERIOD: Span = Span::from_micros(100_000);
 
     /// The shortest period, and the smallest quota: Linux's.
@@ -40,7 +40,7 @@ impl GroupQuota {
         Ok(Self { quota, period })
     }
 
-    /// The time that may be used in a period.
+    /// Returns the time that may be used in a period.
     #[must_use]
     pub const fn quota(self) -> Span {
         self.quota
@@ -60,10 +60,10 @@ fn check_period(period: Span) -> Result<(), QuotaRefused> {
     allowed.then_some(()).ok_or(QuotaRefused::Period { wanted: period })
 }
 
-/// A limit for real-time tasks: the time that those of a group together may run on each CPU in each
-/// period.
+/// A limit for real-time tasks: the time that the real-time tasks of a group together may run on
+/// each CPU in each period.
 ///
-/// Of that the groups in it may have parts, which together are not more.
+/// The groups in it may have parts of that time. The sum of the parts is at most the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RealTimeQuota {
     runtime: Span,
@@ -71,16 +71,16 @@ pub struct RealTimeQuota {
 }
 
 impl RealTimeQuota {
-    /// The period that is usual: Linux's default.
+    /// The usual period: Linux's default.
     pub const PERIOD: Span = GroupQuota::PERIOD_MAX;
 
     /// The shortest period.
     pub const PERIOD_LEAST: Span = GroupQuota::LEAST;
 
-    /// The least that a group may be given: what is not meant to run at all need not be real-time.
+    /// The smallest runtime: tasks that are not meant to run at all need no real-time priority.
     pub const RUNTIME_LEAST: Span = Span::from_micros(100);
 
-    /// A whole CPU, as [`RealTimeQuota::part`] says it: Linux's.
+    /// A whole CPU in the unit of [`RealTimeQuota::part`]: Linux's.
     pub(super) const WHOLE: u64 = 1 << 20;
 
     /// Returns the limit of `runtime` per `period`.
@@ -96,7 +96,7 @@ impl RealTimeQuota {
         Ok(Self { runtime, period })
     }
 
-    /// The time that may be run in a period.
+    /// Returns the time that may be used in a period.
     #[must_use]
     pub const fn runtime(self) -> Span {
         self.runtime
@@ -108,7 +108,7 @@ impl RealTimeQuota {
         self.period
     }
 
-    /// What part of a CPU that much in each period is, rounded down.
+    /// Returns `runtime` per `period` as a part of a CPU, rounded down.
     pub(super) const fn part(runtime: u64, period: u64) -> u64 {
         (runtime as u128 * Self::WHOLE as u128 / period as u128) as u64
     }
@@ -134,14 +134,14 @@ pub enum QuotaRefused {
         /// The requested period.
         period: Span,
     },
-    /// The enclosing group with a real-time limit, or the CPU, has less left.
+    /// The next group above with a real-time limit, or the CPU if there is none, has less left.
     TooMuch {
         /// The requested part of a CPU, in thousandths.
         wanted: u64,
         /// The part that is left, in thousandths of a CPU.
         left: u64,
     },
-    /// The groups in the group have more.
+    /// The groups in the group together have more.
     TooLittle {
         /// The requested part of a CPU, in thousandths.
         wanted: u64,
@@ -175,7 +175,7 @@ impl fmt::Display for QuotaRefused {
             }
             Self::TooMuch { wanted, left } => write!(
                 f,
-                "{wanted} thousandths of a CPU are wanted for real-time tasks: {left} are left of what the group above, or the CPU, has"
+                "{wanted} thousandths of a CPU are wanted for real-time tasks: the group above, or the CPU, has {left} left"
             ),
             Self::TooLittle { wanted, below } => write!(
                 f,
@@ -187,15 +187,15 @@ impl fmt::Display for QuotaRefused {
 
 impl std::error::Error for QuotaRefused {}
 
-/// What a limit has done to a group, since its maker made it: that of all its tasks, or that of its
-/// real-time ones.
+/// The effects of a limit on a group since the group was made: the limit of all its tasks, or that
+/// of its real-time tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupThrottling {
     /// Periods at whose start a CPU waited for the quota. For real-time tasks: periods in which
     /// something was used, counted per CPU.
     pub periods: u64,
-    /// How often a CPU stopped to run the group because nothing was left for it.
+    /// How often a CPU stopped running the group because it had no runtime left.
     pub throttles: u64,
-    /// For how long CPUs have not run it, those together that do so now again.
+    /// The sum over all CPUs of the finished times in which they did not run it.
     pub throttled: Span,
 }

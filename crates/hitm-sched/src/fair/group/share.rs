@@ -33,7 +33,7 @@ use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
-/// A change is published if it is more than this part of the published load: Linux's.
+/// A change is published if it is more than the published load divided by this: Linux's.
 const TOLD_FROM: i64 = 64;
 
 /// Returns whether `now` is too soon after `last`, in nanoseconds; `last` is 0 for never.

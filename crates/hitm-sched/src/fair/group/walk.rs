@@ -294,8 +294,8 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         member(self.queue_at(cpu, group).curr.peek()).and_then(Member::as_group)
     }
 
-    /// Returns the first waiting fair task on `cpu` that is `wanted`: by deadline, where a group
-    /// counts by its own, and the running groups' tasks last.
+    /// Returns the first waiting fair task on `cpu` that is `wanted`: by deadline. The tasks of a
+    /// waiting group come at the group's deadline, and those of the running group come last.
     pub(in crate::fair) fn find_waiting(
         &self,
         cpu: CpuId,

@@ -150,7 +150,7 @@ assert_order!(Isolated, se @ 200, cfs_rq @ 208, shares @ 216, load_avg @ 256, pa
 const _: () = assert!(
     offset_of!(Isolated<Native, ()>, load_avg) / LINE != offset_of!(Isolated<Native, ()>, shares) / LINE
         && offset_of!(Isolated<Native, ()>, load_avg) / LINE != offset_of!(Isolated<Native, ()>, parent) / LINE,
-    "nobody shares the line of `load_avg`",
+    "no other word shares the line of `load_avg`",
 );
 
 /// A sum's words: its time, its value, and the part of the period that has passed.
@@ -228,7 +228,7 @@ described! {
     }
 }
 
-const _: () = assert!(offset_of!(GroupLoad<Native>, removed_line) == LINE, "what an update touches is one line");
+const _: () = assert!(offset_of!(GroupLoad<Native>, removed_line) == LINE, "an update touches one line");
 
 described! {
     /// A group on one CPU.
@@ -245,7 +245,7 @@ described! {
 
 const _: () = assert!(offset_of!(GroupOnCpu<Native>, entity) == 2 * LINE, "a queue's lines are its own");
 const _: () = assert!(offset_of!(GroupOnCpu<Native>, load) == 4 * LINE, "an entity's lines are its own");
-const _: () = assert!(size_of::<GroupOnCpu<Native>>() == 448, "what a group takes on a CPU");
+const _: () = assert!(size_of::<GroupOnCpu<Native>>() == 448, "the size of a group on a CPU");
 
 described! {
     /// A CPU's groups.

@@ -115,10 +115,10 @@ fn check_picks(weigh: fn(&mut Chance) -> u32, apart: u64) {
                 _ => _ = line.charge(bench.now),
             }
             assert_eq!(line.pick(None), bench.model_pick(), "seed {seed}, step {step}");
-            assert_eq!(line.pick(None).is_none(), bench.queue.nr_queued.get() == 0, "somebody is always eligible");
+            assert_eq!(line.pick(None).is_none(), bench.queue.nr_queued.get() == 0, "one member is always eligible");
             if let Some(curr) = line.curr() {
                 let other = line.pick(Some(curr));
-                assert_eq!(other.is_none(), bench.queue.nr_queued.get() == 1, "who is passed over holds nobody back");
+                assert_eq!(other.is_none(), bench.queue.nr_queued.get() == 1, "a skipped member holds no other back");
                 assert_ne!(other, Some(curr));
             }
             if chance.below(3) > 0 {
@@ -152,8 +152,8 @@ fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
     let weights: u64 = nices.iter().map(|&nice| u64::from(Nice::new(nice).weight())).sum();
     while bench.now < end {
         bench.switch();
-        let curr = bench.line().curr().expect("somebody runs").0 as usize;
-        let until = bench.line().slice_ends().expect("somebody runs").min(end);
+        let curr = bench.line().curr().expect("one task runs").0 as usize;
+        let until = bench.line().slice_ends().expect("one task runs").min(end);
         waited[curr] = waited[curr].max(bench.now.as_picos() - since[curr]);
         got[curr] += until.since(bench.now).as_picos();
         since[curr] = until.as_picos();
@@ -226,7 +226,7 @@ fn what_one_is_owed_is_bounded() {
         bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
     }
     bench.switch();
-    // No look for a second: the other task is owed half of it, and leaves.
+    // The queue is not charged for a second: the other task is owed half of it, and leaves.
     bench.now += Span::from_micros(1_000_000);
     bench.line().dequeue(Member(1), true, bench.now);
     assert_eq!(bench.tasks[1].lag.get(), 2 * SLICE);
@@ -241,7 +241,8 @@ fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
     bench.line().enqueue(light, Arrival::Waits, bench.now);
     bench.switch();
     bench.line().enqueue(heavy, Arrival::Waits, bench.now);
-    // No look for half a second, which was the other task's: it leaves, and comes back.
+    // The queue is not charged for half a second, which was the other task's: that task leaves, and
+    // comes back.
     bench.now += Span::from_micros(500_000);
     bench.line().dequeue(heavy, true, bench.now);
     assert!(bench.tasks[1].lag.get() > 0);

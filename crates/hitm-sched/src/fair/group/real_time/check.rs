@@ -1,4 +1,4 @@
-//! The invariants of real-time limits of groups when nothing is in flight, checked on plain data.
+//! The invariants of groups' real-time limits when nothing is in flight, checked on plain data.
 
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
@@ -116,10 +116,10 @@ pub(crate) fn check_shares(groups: &[GroupSnapshot], fail: &mut dyn FnMut(String
     };
     for group in groups {
         if let Some(share) = group.real_time_share().filter(|&share| of(Some(group.id)) > share) {
-            fail(format!("group {} may run {share} of real-time tasks, those in it {}", group.id, of(Some(group.id))));
+            fail(format!("group {} has a real-time part of {share}, its groups {}", group.id, of(Some(group.id))));
         }
     }
     if of(None) > RealTimeQuota::WHOLE {
-        fail(format!("groups may run {} of real-time tasks, which is more than a CPU", of(None)));
+        fail(format!("groups have a real-time part of {}, which is more than a CPU", of(None)));
     }
 }

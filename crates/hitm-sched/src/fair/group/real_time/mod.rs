@@ -24,8 +24,9 @@
 //!   when the period ends.
 //! - Which groups may have a limit: see [`admission`].
 //!
-//! **Roles.** [`queue`]: what a CPU may run, has run and holds. [`admission`]: which groups may
-//! have a limit. [`check`]: what must hold. [`bandwidth`](super::bandwidth) decides when to look.
+//! **Roles.** [`queue`]: the runtime, the used time and the held tasks of a CPU. [`admission`]:
+//! which groups may have a limit. [`check`]: the invariants. [`bandwidth`](super::bandwidth)
+//! decides when to look.
 //!
 //! **Protocol.** Under the CPU's lock. (1) *Charge*: time with a real-time priority, own or lent,
 //! is charged to each limited group around the task: at a switch, at a tick, and when the priority
@@ -65,11 +66,11 @@
 //! and one set of CPUs beside the fair limit's; a queue takes two lines, made at the first charge.
 //!
 //! **Limits.** A held task stays on its CPU even if another CPU idles on which its group may run;
-//! it goes there at its next wakeup. A CPU that has used up its runtime and holds no task yet
-//! appears to others as if it had runtime. The runtime treats a priority as lent if it differs from
-//! the task's own: so an owner that is as urgent as its waiters is held, and they wait with it, as
-//! in the original. A task that runs long without computing, checking or waiting, or with a lent
-//! priority, makes its group wait for as many periods as it has used.
+//! it goes there at its next wakeup. A CPU where a group has used up its runtime, and holds no task
+//! yet, appears to other CPUs as if runtime were left. The runtime treats a priority as lent if it
+//! differs from the task's own: so an owner that is as urgent as its waiters is held, and they wait
+//! with it, as in the original. A task that runs long without computing, checking or waiting, or
+//! with a lent priority, makes its group wait for as many periods as it has used.
 
 pub(super) mod admission;
 pub mod check;
@@ -294,7 +295,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 self.hold(rq, task, holder);
             }
         }
-        // As on a CPU that has left a task: other CPUs may have more urgent work than what is left
+        // As on a CPU that has left a task: other CPUs may have more urgent tasks than the rest
         // here.
         rq.request_balance(BALANCE_PULL);
     }
@@ -411,7 +412,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Returns what its limit has done to the real-time tasks of `id`.
+    /// Returns the effects of their limit on the real-time tasks of `id`.
     pub(crate) fn real_time_throttling_of(&self, id: GroupId) -> GroupThrottling {
         let mut sum = GroupThrottling::default();
         let Some(limit) = self.real_time_limit_of(id) else { return sum };

@@ -66,7 +66,7 @@ described! {
     }
 }
 
-const _: () = assert!(offset_of!(RealTimeQueue<Native>, counts_line) == LINE, "what a charge touches is one line");
+const _: () = assert!(offset_of!(RealTimeQueue<Native>, counts_line) == LINE, "a charge touches one line");
 
 /// Made when first used.
 type OnCpu<M> = OnceLock<Placed<M, RealTimeQueue<M>>>;
@@ -269,7 +269,7 @@ impl<M: Memory> RealTimeQueue<M> {
         (self.used.peek(), self.runtime.peek(), self.ends.peek())
     }
 
-    /// Returns what its limit has done.
+    /// Returns the effects of its limit.
     pub(super) fn throttling(&self) -> GroupThrottling {
         GroupThrottling {
             periods: self.periods.get(),
