@@ -23,8 +23,8 @@
 //!
 //! All transitions are read-modify-writes, so each continues the release sequences of the ones
 //! before it, also when it is Relaxed. A wakeup that comes before `transition_to_runnable` is
-//! therefore seen by the poll that follows. The locks of the slots' [`IdAllocator`] order one task of a
-//! slot before the next one.
+//! therefore seen by the poll that follows. The locks of the slots' [`IdAllocator`] order one task
+//! of a slot before the next one.
 
 use std::fmt;
 use std::sync::OnceLock;

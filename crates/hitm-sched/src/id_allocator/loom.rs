@@ -162,7 +162,7 @@ fn a_number_that_is_given_back_twice_is_noticed() {
 #[test]
 fn broken_lists_are_noticed() {
     let near = Site::new("id_allocator/magazine.rs", Op::Load, Ordering::Acquire);
-    let common = Site::new("src/numbers.rs", Op::Load, Ordering::Acquire);
+    let common = Site::new("src/id_allocator.rs", Op::Load, Ordering::Acquire);
     let release = Site::new("src/lock.rs", Op::Store, Ordering::Release);
     let row = |name, defect, model: Model, caught_by| Row { name, defect, model, caught_by };
     use FaultKind::{NoProgress, Race};
