@@ -1,4 +1,5 @@
-//! [`Simulated`]: the simulated implementation of the memory interface. Its words are ordinary words that report each access to the machine beforehand.
+//! [`Simulated`]: the simulated implementation of the memory interface. Its words are ordinary
+//! words that report each access to the machine beforehand.
 
 use std::alloc::Layout;
 use std::fmt;
