@@ -32,7 +32,7 @@ use std::time::Instant;
 
 use hitm_memory::{CpuMask, CpuSet, Encoding, Native};
 use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::Packed;
+use hitm_sched::cpupri_vecs::PACKED;
 use hitm_sched::prio::{Level, Prio};
 use hitm_topology::{CpuId, Topology};
 
@@ -51,17 +51,14 @@ trait Subject {
 /// Our cpupri.
 struct Generic {
     cpupri: Cpupri<Native>,
-    vecs: Box<Packed<Native>>,
     allowed: CpuMask<Native>,
     active: CpuMask<Native>,
 }
 
 impl Subject for Generic {
     fn new(topology: &Topology, allowed: &CpuSet) -> Self {
-        let (cpupri, vecs) = Cpupri::new(topology, CpupriForm::WHOLE);
         Self {
-            cpupri,
-            vecs: Box::new(vecs),
+            cpupri: Cpupri::new(topology, &PACKED, CpupriForm::WHOLE, Level::COUNT),
             allowed: CpuMask::new("allowed", None, topology, allowed),
             active: CpuMask::new("active", None, topology, &topology.cpu_ids().collect()),
         }
@@ -69,13 +66,13 @@ impl Subject for Generic {
 
     #[inline(never)]
     fn set(&self, cpu: CpuId, prio: Prio) {
-        self.cpupri.set(&*self.vecs, cpu, Some(prio));
+        self.cpupri.set(cpu, Some(prio));
     }
 
     #[inline(never)]
     fn find(&self, prio: Prio) -> Option<CpuSet> {
         let search = Search { prio, allowed: &self.allowed, here: CpuId(0) };
-        self.cpupri.find(&*self.vecs, &search, &self.active)
+        self.cpupri.find(&search, &self.active)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use hitm_memory::Native;
 use hitm_sched::cpupri::{Cpupri, CpupriForm};
-use hitm_sched::cpupri_vecs::Packed;
+use hitm_sched::cpupri_vecs::PACKED;
 use hitm_sched::prio::Level;
 use hitm_topology::CpuId;
 
@@ -20,16 +20,16 @@ const CHANGES: u32 = 1_000_000;
 
 /// Changes the level once. The test checks the instructions of this function.
 #[inline(never)]
-fn change(cpupri: &Cpupri<Native>, vecs: &Packed<Native>, level: Level) {
-    cpupri.set_level(vecs, CpuId(0), Some(level));
+fn change(cpupri: &Cpupri<Native>, level: Level) {
+    cpupri.set_level(CpuId(0), Some(level));
 }
 
 fn main() {
     let topology = hitm_topology::parse("core:4").expect("a machine of four CPUs");
-    let (cpupri, vecs) = Cpupri::new::<Packed<Native>>(&topology, CpupriForm::WHOLE);
+    let cpupri = Cpupri::new(&topology, &PACKED, CpupriForm::WHOLE, Level::COUNT);
     let begin = Instant::now();
     for turn in 0..CHANGES {
-        change(black_box(&cpupri), black_box(&vecs), Level(1 + turn % 2));
+        change(black_box(&cpupri), Level(1 + turn % 2));
     }
     let nanos = begin.elapsed().as_nanos() as f64 / f64::from(CHANGES);
     println!("{nanos:.1} ns a change, measured here, on lines that this CPU has");

@@ -24,7 +24,6 @@
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
@@ -62,7 +61,7 @@ impl Announced {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     fn announced(&self, id: TaskId) -> Announced {
         Announced::from_word(self.tasks.get(id).announced.get())
     }

@@ -12,7 +12,6 @@ use hitm_topology::CpuId;
 
 use crate::journal::Entry;
 use crate::prio::Prio;
-use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::task::{Policy, TaskId};
@@ -27,7 +26,7 @@ pub(crate) enum Relocation {
     Refused,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Locks the queue that `id` is on or was on last. The caller holds the task's `pi_lock`, so a
     /// sleeping task stays asleep.
     pub(crate) fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {

@@ -10,13 +10,11 @@ use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::announce::Announced;
-use crate::cpupri_vecs::CpupriVecs;
 use crate::fair::check::FairSnapshot;
 use crate::fair::group::GroupId;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::real_time::check::{check_shares, holder_of};
 use crate::prio::{Level, Prio};
-use crate::root_domain::{RootDomainParts, RootDomainWords};
 use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
@@ -102,7 +100,7 @@ pub struct Snapshot {
     pub chain_references: i32,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the queued real-time tasks, most urgent first.
     pub(crate) fn queued_real_time(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
         (0..Prio::REAL_TIME_COUNT as i32).flat_map(|prio| self.queue_of(rq, Prio(prio)).collect()).collect()
@@ -115,7 +113,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         queued
     }
 
-    pub(crate) fn take_snapshot(&self) -> Snapshot {
+    /// Returns the whole state, for checkers. Call it only in a quiescent state.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
         use std::sync::atomic::Ordering;
 
         use hitm_memory::AtomicWord;
@@ -155,20 +155,18 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 announced: Announced::from_word(task.announced.peek()),
             }
         };
-        let vecs = self.rd.vecs();
-        let levels = <R::Part as RootDomainParts<P>>::Vecs::LEVELS as u32;
-        let level = |level| (self.rd.cpupri.count_at(vecs, level), self.rd.cpupri.cpus_at(vecs, level));
+        let level = |level| (self.rd.cpupri.count_at(level), self.rd.cpupri.cpus_at(level));
         Snapshot {
             queues: self.topology.cpu_ids().map(queue).collect(),
             tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
             groups: self.group_snapshots(),
-            levels: (0..levels).map(Level).map(level).collect(),
+            levels: (0..Level::COUNT as u32).map(Level).map(level).collect(),
             waiting: self.rd.waiting.as_ref().map(Waiting::snapshot),
             overload_count: self.rd.overload_count(),
             overload_bits: self.rd.overload_bits(),
             push_chain_active: self.rd.push_chain_active(),
             // Relaxed: the state is quiescent.
-            chain_references: self.rd.words().refcount().load(Ordering::Relaxed) - self.topology.cpus() as i32,
+            chain_references: self.rd.words().refcount.load(Ordering::Relaxed) - self.topology.cpus() as i32,
         }
     }
 }

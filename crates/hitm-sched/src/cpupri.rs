@@ -83,11 +83,13 @@
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, CpuMask, CpuSet, Encoding, Field, Form, Memory, PlacedSlice, PlainWord, ScopedSets};
+use hitm_memory::{
+    AtomicWord, CpuMask, CpuSet, Encoding, Field, Form, Memory, PlacedSlice, PlainWord, Record, ScopedSets,
+};
 use hitm_topology::{CpuId, Topology};
 
 use crate::cpupri_counts::{Counter, LevelCounts};
-use crate::cpupri_vecs::CpupriVecs;
+use crate::cpupri_vecs::{CpupriOrder, CpupriVecs};
 use crate::prio::{Level, Prio};
 
 /// The level of a CPU that is offline.
@@ -123,50 +125,71 @@ impl CpupriForm {
     pub const WHOLE: Self = Self { mask: Form::WHOLE, count: Form::WHOLE, encoding: Encoding::Zeros };
 }
 
-/// The parts of cpupri outside the root domain's own lines.
+/// cpupri: its vectors, and what their pointers lead to.
 #[derive(Debug)]
 pub struct Cpupri<M: Memory> {
+    vecs: CpupriVecs<M>,
+    sets: CpupriSets<M>,
+}
+
+/// The parts of cpupri outside the lines of its vectors.
+#[derive(Debug)]
+pub(crate) struct CpupriSets<M: Memory> {
     masks: ScopedSets<M>,
     counts: LevelCounts<M>,
     /// Each CPU's level, or [`INVALID`]. Only `set` writes and reads it.
     cpu_to_pri: PlacedSlice<M, M::Plain<i32>>,
 }
 
-impl<M: Memory> Cpupri<M> {
-    /// Creates a cpupri with all CPUs offline, and the vectors that belong to it.
-    #[must_use]
-    pub fn new<V: CpupriVecs<M>>(topology: &Topology, form: CpupriForm) -> (Self, V) {
+impl<M: Memory> CpupriSets<M> {
+    /// Creates the parts, with all CPUs offline.
+    pub(crate) fn new(topology: &Topology, form: CpupriForm, levels: usize) -> Self {
         let CpupriForm { mask, count, encoding } = form;
-        let masks = ScopedSets::new("cpupri_mask", "level", V::LEVELS, topology, mask, encoding);
-        let counts = LevelCounts::new(V::LEVELS, topology, count);
-        let vecs = V::new(|level| masks.pointer_to(level), 0);
+        let masks = ScopedSets::new("cpupri_mask", "level", levels, topology, mask, encoding);
+        let counts = LevelCounts::new(levels, topology, count);
         let fields = || vec![Field { count: topology.cpus(), ..Field::word("cpu", 0, 4, "the CPU's level") }];
         let level_of = |_| M::Plain::new(INVALID);
         let cpu_to_pri = PlacedSlice::new("cpu_to_pri", None, None, topology.cpus(), &fields, level_of);
-        (Self { masks, counts, cpu_to_pri }, vecs)
+        Self { masks, counts, cpu_to_pri }
+    }
+}
+
+impl<M: Memory> Cpupri<M> {
+    /// Creates a cpupri with all CPUs offline, on lines of its own. The levels of its priorities
+    /// are below `levels`.
+    #[must_use]
+    pub fn new(topology: &Topology, order: &CpupriOrder, form: CpupriForm, levels: usize) -> Self {
+        let sets = CpupriSets::new(topology, form, levels);
+        let mut record = Record::new("cpupri", None, None, order.layout::<M>(levels));
+        Self::put(&mut record, "", order, sets)
+    }
+
+    /// Puts the vectors into a record in whose layout they are under `prefix`.
+    pub(crate) fn put(record: &mut Record<M>, prefix: &str, order: &CpupriOrder, sets: CpupriSets<M>) -> Self {
+        Self { vecs: CpupriVecs::put(record, prefix, order, |level| sets.masks.pointer_to(level)), sets }
     }
 
     /// Sets the priority that `cpu` now runs at; `None` takes it offline. The caller holds the run
     /// queue lock of `cpu`.
-    pub fn set<V: CpupriVecs<M>>(&self, vecs: &V, cpu: CpuId, prio: Option<Prio>) {
-        self.set_level(vecs, cpu, prio.map(Prio::level));
+    pub fn set(&self, cpu: CpuId, prio: Option<Prio>) {
+        self.set_level(cpu, prio.map(Prio::level));
     }
 
     /// Sets the level like [`Cpupri::set`]. No priority of ours has the level [`Level::HIGHER`].
-    pub fn set_level<V: CpupriVecs<M>>(&self, vecs: &V, cpu: CpuId, new: Option<Level>) {
+    pub fn set_level(&self, cpu: CpuId, new: Option<Level>) {
         // Relaxed: this pointer is written at construction only. The same holds for all pointers
         // here.
-        let array = vecs.cpu_to_pri().load(Ordering::Relaxed) as usize;
-        let own = &self.cpu_to_pri[array + cpu.index()];
+        let array = self.vecs.cpu_to_pri.load(Ordering::Relaxed) as usize;
+        let own = &self.sets.cpu_to_pri[array + cpu.index()];
         let old = u32::try_from(own.get()).ok().map(Level);
         if new == old {
             return;
         }
         if let Some(new) = new {
             // Relaxed: published by the add below.
-            let pointer = vecs.mask(new).load(Ordering::Relaxed);
-            self.masks.row(pointer).set(cpu, BIT_SET);
-            match self.counts.of(vecs, cpu, new) {
+            let pointer = self.vecs.mask(new).load(Ordering::Relaxed);
+            self.sets.masks.row(pointer).set(cpu, BIT_SET);
+            match self.sets.counts.of(&self.vecs, cpu, new) {
                 // Release: publishes the bit. Pairs with the Acquire load of the count in
                 // `available_at`.
                 #[cfg(not(feature = "other-operation"))]
@@ -180,18 +203,18 @@ impl<M: Memory> Cpupri<M> {
         if let Some(old) = old {
             // Release, of both: publishes the entry at the new level to a search that does not find
             // this one any more. Pairs with the Acquire load of the count in `available_at`.
-            match self.counts.of(vecs, cpu, old) {
+            match self.sets.counts.of(&self.vecs, cpu, old) {
                 Counter::Shared(count) => _ = count.fetch_sub(1, Ordering::Release),
                 // Release: as above.
                 Counter::Own(count) => count.store(0, Ordering::Release),
             }
             // Relaxed: constant, as above.
-            let pointer = vecs.mask(old).load(Ordering::Relaxed);
+            let pointer = self.vecs.mask(old).load(Ordering::Relaxed);
             // Release: as for the count, for a search that has passed the count. Pairs with the
             // Acquire loads of the bitmap in `find_at`.
-            self.masks.row(pointer).clear(cpu, Ordering::Release);
+            self.sets.masks.row(pointer).clear(cpu, Ordering::Release);
         }
-        if self.counts.are_stored() && old.is_none_or(|old| new < Some(old)) {
+        if self.sets.counts.are_stored() && old.is_none_or(|old| new < Some(old)) {
             // SeqCst: a CPU that has become less urgent, or has come online, looks for overloaded
             // CPUs next. A CPU that advertises itself as overloaded searches here next. One of the
             // two must see the other. Pairs with the operation or the fence at the end of
@@ -203,34 +226,28 @@ impl<M: Memory> Cpupri<M> {
 
     /// Returns whether a CPU that `search` allows runs something less urgent.
     #[must_use]
-    pub fn any<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>) -> bool {
-        Self::levels_below(search).any(|level| self.available_at(vecs, search, level).is_some())
+    pub fn any(&self, search: &Search<'_, M>) -> bool {
+        Self::levels_below(search).any(|level| self.available_at(search, level).is_some())
     }
 
     /// Returns the allowed and `active` CPUs at the lowest level that has such CPUs, if that level
     /// is below the searcher's.
     #[must_use]
-    pub fn find<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, active: &CpuMask<M>) -> Option<CpuSet> {
-        Self::levels_below(search).find_map(|level| self.find_at(vecs, search, active, level))
+    pub fn find(&self, search: &Search<'_, M>, active: &CpuMask<M>) -> Option<CpuSet> {
+        Self::levels_below(search).find_map(|level| self.find_at(search, active, level))
     }
 
     /// Searches like [`Cpupri::find`], but only for CPUs that fit. If no level has a CPU that fits,
     /// all CPUs count.
     #[must_use]
-    pub fn find_fitting<V: CpupriVecs<M>>(
-        &self,
-        vecs: &V,
-        search: &Search<'_, M>,
-        active: &CpuMask<M>,
-        fits: Fits<'_>,
-    ) -> Option<CpuSet> {
+    pub fn find_fitting(&self, search: &Search<'_, M>, active: &CpuMask<M>, fits: Fits<'_>) -> Option<CpuSet> {
         let fitting = |level| {
-            let found = self.find_at(vecs, search, active, level)?;
+            let found = self.find_at(search, active, level)?;
             let fitting: CpuSet = found.iter().filter(|&cpu| fits(cpu)).collect();
             (!fitting.is_empty()).then_some(fitting)
         };
         // Priority comes before fit.
-        Self::levels_below(search).find_map(fitting).or_else(|| self.find(vecs, search, active))
+        Self::levels_below(search).find_map(fitting).or_else(|| self.find(search, active))
     }
 
     fn levels_below(search: &Search<'_, M>) -> impl Iterator<Item = Level> + use<M> {
@@ -239,30 +256,24 @@ impl<M: Memory> Cpupri<M> {
 
     /// Returns the pointer to the bitmap of `level`, if the bitmap has an allowed CPU.
     #[inline]
-    fn available_at<V: CpupriVecs<M>>(&self, vecs: &V, search: &Search<'_, M>, level: Level) -> Option<u64> {
+    fn available_at(&self, search: &Search<'_, M>, level: Level) -> Option<u64> {
         // Acquire loads, also where the count is zero, so this level is read before the next one.
         // They pair with the Releases in `set_level`.
-        if !self.counts.any(vecs, level, search.here) {
+        if !self.sets.counts.any(&self.vecs, level, search.here) {
             return None;
         }
         // Relaxed: constant.
-        let pointer = vecs.mask(level).load(Ordering::Relaxed);
+        let pointer = self.vecs.mask(level).load(Ordering::Relaxed);
         // Acquire: pairs with the Release of the clear in `set_level`.
-        self.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
+        self.sets.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
     }
 
     /// Returns the allowed and `active` CPUs at `level`, if there are any.
     #[inline]
-    fn find_at<V: CpupriVecs<M>>(
-        &self,
-        vecs: &V,
-        search: &Search<'_, M>,
-        active: &CpuMask<M>,
-        level: Level,
-    ) -> Option<CpuSet> {
-        let pointer = self.available_at(vecs, search, level)?;
+    fn find_at(&self, search: &Search<'_, M>, active: &CpuMask<M>, level: Level) -> Option<CpuSet> {
+        let pointer = self.available_at(search, level)?;
         // Acquire: as in `available_at`. Bits may have been cleared since then.
-        let mut found = self.masks.row(pointer).intersection(search.allowed, MASK_READ);
+        let mut found = self.sets.masks.row(pointer).intersection(search.allowed, MASK_READ);
         for index in 0..found.words() {
             found.set_word(index, found.word(index) & active.word(index));
         }
@@ -272,24 +283,26 @@ impl<M: Memory> Cpupri<M> {
     /// Returns the bytes of the bitmaps and the array, in whole lines.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.masks.bytes() + self.counts.bytes() + size_of_val(&*self.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
+        self.sets.masks.bytes()
+            + self.sets.counts.bytes()
+            + size_of_val(&*self.sets.cpu_to_pri).next_multiple_of(hitm_memory::LINE)
     }
 
     /// Returns the CPUs whose bit is at `level`, for checkers.
-    pub fn cpus_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> CpuSet {
+    pub fn cpus_at(&self, level: Level) -> CpuSet {
         // Relaxed: constant; checkers look in a quiescent state.
-        self.masks.row(vecs.mask(level).load(Ordering::Relaxed)).snapshot()
+        self.sets.masks.row(self.vecs.mask(level).load(Ordering::Relaxed)).snapshot()
     }
 
     /// Returns the count of CPUs at `level`, for checkers.
-    pub fn count_at<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> i32 {
-        self.counts.sum(vecs, level)
+    pub fn count_at(&self, level: Level) -> i32 {
+        self.sets.counts.sum(&self.vecs, level)
     }
 
     /// Returns the level that `cpu` was last set to, for checkers.
     #[must_use]
     pub fn level_of(&self, cpu: CpuId) -> Option<Level> {
-        u32::try_from(self.cpu_to_pri[cpu.index()].peek()).ok().map(Level)
+        u32::try_from(self.sets.cpu_to_pri[cpu.index()].peek()).ok().map(Level)
     }
 }
 

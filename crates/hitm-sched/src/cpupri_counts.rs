@@ -123,7 +123,7 @@ impl<M: Memory> LevelCounts<M> {
 
     /// Returns the word that counts `cpu` at `level`.
     #[inline]
-    pub(crate) fn of<'a, V: CpupriVecs<M>>(&'a self, vecs: &'a V, cpu: CpuId, level: Level) -> Counter<'a, M> {
+    pub(crate) fn of<'a>(&'a self, vecs: &'a CpupriVecs<M>, cpu: CpuId, level: Level) -> Counter<'a, M> {
         match self {
             Self::Whole => Counter::Shared(vecs.count(level)),
             Self::Parts { parts, part_of } => {
@@ -137,7 +137,7 @@ impl<M: Memory> LevelCounts<M> {
     /// the first nonzero count.
     #[inline]
     #[track_caller]
-    pub(crate) fn any<V: CpupriVecs<M>>(&self, vecs: &V, level: Level, here: CpuId) -> bool {
+    pub(crate) fn any(&self, vecs: &CpupriVecs<M>, level: Level, here: CpuId) -> bool {
         match self {
             // Acquire, also where it is zero: see `Cpupri::available_at`.
             Self::Whole => vecs.count(level).load(COUNT_READ) != 0,
@@ -158,7 +158,7 @@ impl<M: Memory> LevelCounts<M> {
     }
 
     /// Returns the count of CPUs at `level`, for checkers.
-    pub(crate) fn sum<V: CpupriVecs<M>>(&self, vecs: &V, level: Level) -> i32 {
+    pub(crate) fn sum(&self, vecs: &CpupriVecs<M>, level: Level) -> i32 {
         match self {
             // Acquire: checkers of invariant 3 read while CPUs move.
             Self::Whole => vecs.count(level).load(COUNT_READ),

@@ -14,13 +14,12 @@ use hitm_memory::{AtomicWord, PlainWord, Platform};
 use crate::journal::Entry;
 use crate::list::{Links, List};
 use crate::prio::Prio;
-use crate::root_domain::RootDomainWords;
 use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the list of tasks of one priority of a queue.
     pub(crate) fn queue_of<'a>(
         &'a self,
@@ -114,7 +113,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// Tells idle CPUs of a queue with two tasks, if it had `before` tasks and has `after`.
     pub(crate) fn tell_of_two(&self, before: u32, after: u32) {
         if before < 2 && after >= 2 {
-            let overloaded = self.rd.words().overloaded();
+            let overloaded = &self.rd.words().overloaded;
             // Relaxed: a hint for idle CPUs, which may be stale. The load before the store keeps
             // the line shared.
             if overloaded.load(Ordering::Relaxed) == 0 {

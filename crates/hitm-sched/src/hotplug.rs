@@ -15,7 +15,6 @@ use hitm_memory::{PlainWord, Platform, RawSpinLock, described};
 use hitm_topology::CpuId;
 
 use crate::journal::Entry;
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
@@ -27,7 +26,7 @@ described! {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     pub(crate) fn bring_online(&self, cpu: CpuId) {
         let _one_at_a_time = self.hotplug.lock.lock();
         let mut rq = self.lock(cpu);

@@ -28,6 +28,7 @@ pub mod fair;
 
 mod announce;
 mod change;
+pub mod config;
 mod enqueue;
 mod floor;
 mod hotplug;

@@ -15,7 +15,6 @@ use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::{CpuId, Scope};
 
 use crate::prio::Prio;
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
@@ -32,7 +31,7 @@ struct Wanted<'a> {
     core: &'a CpuSet,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns a CPU that runs something less urgent than `id` and is not `busy`: the nearest idle
     /// one, else the least urgent of all.
     pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {

@@ -43,7 +43,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Form, Memory, ScopedBytes, ScopedCounter};
 use hitm_topology::{CpuId, Topology};
 
-use crate::root_domain::{CountWord, RootDomain, RootDomainWords};
+use crate::root_domain::RootDomain;
 
 /// The count of overloaded CPUs, outside the root domain's own word.
 #[derive(Debug)]
@@ -84,12 +84,12 @@ impl<M: Memory> OverloadCount<M> {
     }
 }
 
-impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
+impl<M: Memory> RootDomain<M> {
     /// Marks `cpu` as overloaded: it has a task that could run elsewhere. It is online, and the
     /// caller holds its run queue lock.
     pub fn set_overload(&self, cpu: CpuId) {
         // Relaxed: a pointer that is written at construction only.
-        let mask = self.words().rto_mask().load(Ordering::Relaxed);
+        let mask = self.words().rto_mask.load(Ordering::Relaxed);
         // Relaxed: published by the add below.
         self.rto_mask.row(mask).set(cpu, Ordering::Relaxed);
         // Release, of both: publishes the bit. Pairs with the fence in `overload_elsewhere`: a
@@ -99,7 +99,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
                 _ = counts.cell(self.whole_rto_count(), cpu).fetch_add(1, Ordering::Release)
             }
             OverloadCount::Stored(bytes) => {
-                self.words().rto_count().follow();
+                self.follow_rto_count();
                 // Release: as above.
                 bytes.row(0).set(cpu, Ordering::Release);
                 // SeqCst: an overloaded CPU looks for a less urgent CPU next. A CPU that becomes
@@ -120,13 +120,13 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
                 _ = counts.cell(self.whole_rto_count(), cpu).fetch_sub(1, Ordering::Relaxed)
             }
             OverloadCount::Stored(bytes) => {
-                self.words().rto_count().follow();
+                self.follow_rto_count();
                 // Relaxed: as above.
                 bytes.row(0).clear(cpu, Ordering::Relaxed);
             }
         }
         // Relaxed: constant.
-        let mask = self.words().rto_mask().load(Ordering::Relaxed);
+        let mask = self.words().rto_mask.load(Ordering::Relaxed);
         // Relaxed: as above.
         self.rto_mask.row(mask).clear(cpu, Ordering::Relaxed);
     }
@@ -144,7 +144,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         M::fence(Ordering::Acquire);
         // Relaxed: constant.
         let only_here = || {
-            let mask = self.words().rto_mask().load(Ordering::Relaxed);
+            let mask = self.words().rto_mask.load(Ordering::Relaxed);
             // Relaxed: fenced above.
             self.rto_mask.row(mask).contains(here, Ordering::Relaxed)
         };
@@ -159,6 +159,6 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     /// Returns the bits, for checkers.
     pub fn overload_bits(&self) -> hitm_memory::CpuSet {
         // Relaxed: constant.
-        self.rto_mask.row(self.words().rto_mask().load(Ordering::Relaxed)).snapshot()
+        self.rto_mask.row(self.words().rto_mask.load(Ordering::Relaxed)).snapshot()
     }
 }

@@ -11,13 +11,12 @@ use hitm_topology::CpuId;
 
 use crate::cpupri::Search;
 use crate::prio::Prio;
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 use crate::wake::WakeFlags;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
         self.stats.add(Count::Find);
         Search { prio, allowed: self.tasks.allowed(id), here: P::current_cpu() }
@@ -74,7 +73,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             return self.any_less_urgent(id);
         }
         let search = self.search(id, self.tasks.get(id).prio());
-        self.rd.cpupri.any(self.rd.vecs(), &search)
+        self.rd.cpupri.any(&search)
     }
 
     /// Returns a CPU that runs something less urgent than `id` and is not `busy`, as near as
@@ -95,10 +94,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
         let search = self.search(id, task.prio());
         let found = if busy.is_empty() {
-            self.rd.cpupri.find(self.rd.vecs(), &search, &self.rd.active)?
+            self.rd.cpupri.find(&search, &self.rd.active)?
         } else {
             let free = |cpu| !busy.contains(cpu);
-            let found = self.rd.cpupri.find_fitting(self.rd.vecs(), &search, &self.rd.active, &free)?;
+            let found = self.rd.cpupri.find_fitting(&search, &self.rd.active, &free)?;
             // If no level has a free CPU, the search returns CPUs that are not free.
             found.iter().filter(|&cpu| free(cpu)).collect()
         };

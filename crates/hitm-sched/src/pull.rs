@@ -6,13 +6,12 @@
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here, or requests
     /// a push.
     pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {

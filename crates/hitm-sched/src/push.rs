@@ -16,7 +16,6 @@
 use hitm_memory::{CpuSet, Interrupts, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
@@ -32,7 +31,7 @@ enum Place<'a, P: Platform> {
     Gone,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Does the balancing that was deferred until now, with the lock held. Balancing that is
     /// deferred meanwhile waits for the CPU's next switch, which is requested then.
     pub(crate) fn run_balance(&self, rq: &mut RqGuard<'_, P>) {

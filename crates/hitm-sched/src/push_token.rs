@@ -62,7 +62,7 @@
 //! off its core.
 //!
 //! **Kept requests.** With
-//! [`keeps_requests`](crate::root_domain::RootDomainConfig::keeps_requests), which is ours, no
+//! [`keeps_requests`](crate::config::SchedulerConfig::keeps_requests), which is ours, no
 //! request is lost. After step 4 a puller that starts no chain checks for requests that came
 //! meanwhile, and if there are any, begins again. A scan that accounts for requests also returns to
 //! the CPU that executes it, by an interrupt, so that the CPU can switch in between. Each
@@ -73,14 +73,14 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Memory, PlainWord};
 use hitm_topology::CpuId;
 
-use crate::root_domain::{RootDomain, RootDomainWords};
+use crate::root_domain::RootDomain;
 
 /// The work is queued on a CPU and not begun.
 const PENDING: u32 = 1;
 /// The work is queued or under way. As in the original, but no code here waits for it.
 const BUSY: u32 = 2;
 
-impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
+impl<M: Memory> RootDomain<M> {
     /// Requests a push because `here` wants to pull. Returns the CPU to send the push work to, if
     /// this starts a chain.
     #[must_use]
@@ -88,7 +88,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         let words = self.words();
         // Release: publishes the overload bits that this CPU saw to the scan that accounts for the
         // request. Pairs with the Acquire load in `advance`.
-        words.rto_loop_next().fetch_add(1, Ordering::Release);
+        words.rto_loop_next.fetch_add(1, Ordering::Release);
         let keeps = self.config.keeps_requests;
         if keeps {
             // SeqCst: the module's table.
@@ -97,23 +97,23 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         let first = loop {
             // Relaxed: see the module's documentation. On failure nothing follows, but a failed
             // exchange takes the line too.
-            words.rto_loop_start().compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+            words.rto_loop_start.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).ok()?;
             let (first, seen) = {
-                let _lock = words.rto_lock().lock();
+                let _lock = words.rto_lock.lock();
                 // Relaxed: a request that is missed here is seen below. The load comes before the
                 // scan, which accounts for these requests and perhaps more.
-                let seen = keeps.then(|| words.rto_loop_next().load(Ordering::Relaxed));
-                (if words.rto_cpu().get() < 0 { self.advance(here) } else { None }, seen)
+                let seen = keeps.then(|| words.rto_loop_next.load(Ordering::Relaxed));
+                (if words.rto_cpu.get() < 0 { self.advance(here) } else { None }, seen)
             };
             // Relaxed: as above.
-            words.rto_loop_start().store(0, Ordering::Relaxed);
+            words.rto_loop_start.store(0, Ordering::Relaxed);
             if seen.is_none_or(|seen| !self.was_asked_since(seen)) || first.is_some() {
                 break first;
             }
         };
         if first.is_some() {
             // Relaxed: the chain's reference. It protects no memory from being freed.
-            words.refcount().fetch_add(1, Ordering::Relaxed);
+            words.refcount.fetch_add(1, Ordering::Relaxed);
         }
         first
     }
@@ -125,7 +125,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         // for the same requests.
         M::fence(Ordering::SeqCst);
         // Relaxed: fenced.
-        self.words().rto_loop_next().load(Ordering::Relaxed) != seen
+        self.words().rto_loop_next.load(Ordering::Relaxed) != seen
     }
 
     /// Continues the chain at `here`, which has pushed. Returns the CPU to send the work to next,
@@ -134,12 +134,12 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     pub fn continue_push(&self, here: CpuId) -> Option<CpuId> {
         let words = self.words();
         let next = {
-            let _lock = words.rto_lock().lock();
+            let _lock = words.rto_lock.lock();
             self.advance(here)
         };
         if next.is_none() {
             // Relaxed: this count frees nothing. The domain's owner frees the domain.
-            words.refcount().fetch_sub(1, Ordering::Relaxed);
+            words.refcount.fetch_sub(1, Ordering::Relaxed);
         }
         next
     }
@@ -149,25 +149,25 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     fn advance(&self, here: CpuId) -> Option<CpuId> {
         let words = self.words();
         // Relaxed: constant.
-        let mask = words.rto_mask().load(Ordering::Relaxed);
+        let mask = words.rto_mask.load(Ordering::Relaxed);
         let mut has_new = false;
         loop {
-            let previous = u32::try_from(words.rto_cpu().get()).ok().map(CpuId);
+            let previous = u32::try_from(words.rto_cpu.get()).ok().map(CpuId);
             // Relaxed: the Acquire load below orders the bits behind a request. If a bit is
             // missed, its own CPU pushes.
             let next = self.rto_mask.row(mask).next_after(previous, Ordering::Relaxed);
-            words.rto_cpu().set(next.map_or(-1, |cpu| cpu.0 as i32));
+            words.rto_cpu.set(next.map_or(-1, |cpu| cpu.0 as i32));
             match next {
                 Some(cpu) if cpu == here && !has_new => {}
                 Some(cpu) => return Some(cpu),
                 None => {
                     // Acquire: the scan that follows sees the bits behind the requests counted
                     // here. Pairs with the Release in `request_push`.
-                    let requests = words.rto_loop_next().load(Ordering::Acquire);
-                    if words.rto_loop().get() == requests {
+                    let requests = words.rto_loop_next.load(Ordering::Acquire);
+                    if words.rto_loop.get() == requests {
                         return None;
                     }
-                    words.rto_loop().set(requests);
+                    words.rto_loop.set(requests);
                     has_new = self.config.keeps_requests;
                 }
             }
@@ -179,12 +179,12 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     pub fn claim_push_work(&self, target: CpuId) -> bool {
         // Release: publishes what the claimer did, also to a run that was claimed before. Pairs
         // with the Acquire in `begin_push_work`.
-        let before = self.words().push_work_flags().fetch_or(PENDING | BUSY, Ordering::Release);
+        let before = self.words().push_work_flags.fetch_or(PENDING | BUSY, Ordering::Release);
         if before & PENDING != 0 {
             return false;
         }
         // Relaxed: the interrupt that follows publishes it.
-        self.words().push_work_link().store(u64::from(target.0) + 1, Ordering::Relaxed);
+        self.words().push_work_link.store(u64::from(target.0) + 1, Ordering::Relaxed);
         true
     }
 
@@ -192,7 +192,7 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
     pub fn begin_push_work(&self) {
         // Acquire: sees everything that all claimers up to now did. Pairs with the Release in
         // `claim_push_work`.
-        self.words().push_work_flags().fetch_and(!PENDING, Ordering::Acquire);
+        self.words().push_work_flags.fetch_and(!PENDING, Ordering::Acquire);
     }
 
     /// Ends a run of the work.
@@ -200,11 +200,11 @@ impl<M: Memory, R: RootDomainWords<M>> RootDomain<M, R> {
         // Relaxed: `BUSY` is read only here. A failure means that the work was claimed again, and
         // stays busy.
         let _claimed_anew =
-            self.words().push_work_flags().compare_exchange(BUSY, 0, Ordering::Relaxed, Ordering::Relaxed);
+            self.words().push_work_flags.compare_exchange(BUSY, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Returns whether a chain is under way, for checkers.
     pub fn push_chain_active(&self) -> bool {
-        self.words().rto_cpu().peek() >= 0
+        self.words().rto_cpu.peek() >= 0
     }
 }

@@ -14,13 +14,12 @@ use hitm_memory::{PlainWord, Platform};
 
 use crate::list::{Links, List, Ring};
 use crate::prio::Prio;
-use crate::root_domain::RootDomainWords;
 use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     fn nodes<'a>(&'a self, head: &'a Links<P>) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
         List::new(head, |id| &self.tasks.get(id).node_list)
     }

@@ -22,13 +22,12 @@ use hitm_memory::{AtomicWord, PathCost, PlainWord, Platform};
 
 use crate::change::Relocation;
 use crate::journal::Entry;
-use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PUSH, RqGuard};
 use crate::scheduler::{Scheduler, SwitchReason};
 use crate::stats::Count;
 use crate::task::TaskId;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
         let mut rq = self.lock(P::current_cpu());
         rq.clear_need_resched();
@@ -133,7 +132,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         if next.is_none() {
             // The CPU becomes idle. The original reads here whether any CPU has two tasks.
             // Relaxed: a hint.
-            let _any = self.rd.words().overloaded().load(Ordering::Relaxed);
+            let _any = self.rd.words().overloaded.load(Ordering::Relaxed);
         }
         next
     }

@@ -7,7 +7,6 @@
 
 use hitm_memory::{PlainWord, Platform};
 
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
@@ -22,7 +21,7 @@ pub(crate) enum WakeFlags {
     Woken(WakeHint),
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     pub(crate) fn wake_task(&self, id: TaskId, hint: WakeHint) -> bool {
         match self.tasks.get(id).wake() {
             Wake::Noted | Wake::Dead => return false,

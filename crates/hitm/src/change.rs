@@ -57,7 +57,7 @@ impl<P: Platform> Handle<P> {
     /// Outside a task, or when `cpus` has no CPU of the machine.
     pub fn set_cpus(&self, cpus: &CpuSet) {
         let (cell, cpus) = (self.current_cell(), self.on_machine(cpus));
-        self.0.system_call(|| self.0.sched.set_allowed(cell.id, &cpus));
+        self.0.system_call(|| self.0.operations.set_allowed(cell.id, &cpus));
     }
 
     /// Changes the CPUs that a task may run on. A task that runs on another CPU migrates when it is
@@ -67,7 +67,7 @@ impl<P: Platform> Handle<P> {
     /// When `cpus` has no CPU of the machine.
     pub fn set_cpus_of<T>(&self, task: &JoinHandle<P, T>, cpus: &CpuSet) {
         let cpus = self.on_machine(cpus);
-        self.with_number(task, |cell| self.0.sched.set_allowed(cell.id, &cpus));
+        self.with_number(task, |cell| self.0.operations.set_allowed(cell.id, &cpus));
     }
 
     /// Runs `f` unless the task has ended. The task's id is not reused until `f` returns.
@@ -82,11 +82,11 @@ impl<P: Platform> Handle<P> {
     /// Its running task migrates when it is next preempted, yields or waits. Returns false when
     /// this is the last CPU online.
     pub fn set_offline(&self, cpu: CpuId) -> bool {
-        self.0.in_kernel(|| self.0.sched.set_offline(cpu))
+        self.0.in_kernel(|| self.0.operations.set_offline(cpu))
     }
 
     /// Puts a CPU online.
     pub fn set_online(&self, cpu: CpuId) {
-        self.0.in_kernel(|| self.0.sched.set_online(cpu));
+        self.0.in_kernel(|| self.0.operations.set_online(cpu));
     }
 }

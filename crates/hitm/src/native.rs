@@ -24,7 +24,7 @@ use std::thread::{self, JoinHandle as JoinThread, Thread};
 
 use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
 use hitm_sched::mitigation::Mitigation;
-use hitm_sched::scheduler::Scheduling;
+use hitm_sched::scheduler::Scheduler;
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
 use crate::builder::Builder;
@@ -126,7 +126,7 @@ const STAND_IN: CpuId = CpuId(0);
 
 struct Threads {
     pool: Arc<WorkerPool>,
-    sched: Arc<dyn Scheduling<Native>>,
+    sched: Arc<Scheduler<Native>>,
 }
 
 impl Host for Threads {
@@ -190,7 +190,7 @@ impl NativeRuntime {
         let sched = workers.visit(STAND_IN, || mitigation.scheduler::<Native>(topology.clone()));
         let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
         let host = Threads { pool: pool.clone(), sched: sched.clone() };
-        let handle = Handle::with_host(sched, roles, Box::new(host));
+        let handle = Handle::with_host(sched.clone(), sched, roles, Box::new(host));
         let mut runtime = Self { handle, pool, threads: Vec::new() };
         let pinned = topology.name() == "this";
         for cpu in topology.cpu_ids() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hitm_memory::{Interrupts, Mode, PathCost, Platform, Time};
-use hitm_sched::scheduler::{Scheduling, WakeHint};
+use hitm_sched::scheduler::{Scheduler, Scheduling, WakeHint};
 use hitm_sched::task::TaskId;
 use hitm_topology::{CpuId, Topology};
 
@@ -29,7 +29,9 @@ use crate::task_count::TaskCount;
 pub struct Handle<P: Platform>(pub(crate) Arc<Inner<P>>);
 
 pub(crate) struct Inner<P: Platform> {
-    pub(crate) sched: Arc<dyn Scheduling<P>>,
+    pub(crate) sched: Arc<Scheduler<P>>,
+    /// The scheduler's operations: `sched` itself, or what a test puts before it.
+    pub(crate) operations: Arc<dyn Scheduling<P>>,
     pub(crate) host: Box<dyn Host>,
     pub(crate) cells: Table<P>,
     /// Per-CPU state, indexed by CPU.
@@ -74,12 +76,26 @@ impl<P: Platform> Handle<P> {
     /// [`Handle::run_cpu`]. Natively, [`NativeRuntime`](crate::NativeRuntime) makes a runtime with
     /// its threads.
     #[must_use]
-    pub fn new(sched: Arc<dyn Scheduling<P>>, roles: Option<Roles>) -> Self {
-        Self::with_host(sched, roles, Box::new(CpusOnly))
+    pub fn new(sched: Arc<Scheduler<P>>, roles: Option<Roles>) -> Self {
+        Self::with_host(sched.clone(), sched, roles, Box::new(CpusOnly))
     }
 
-    pub(crate) fn with_host(sched: Arc<dyn Scheduling<P>>, roles: Option<Roles>, host: Box<dyn Host>) -> Self {
+    /// Makes a runtime like [`new`](Self::new) that calls `operations` in the place of the
+    /// operations of `sched`, to which they lead. It is for tests that count or disturb them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn through(sched: Arc<Scheduler<P>>, operations: Arc<dyn Scheduling<P>>, roles: Option<Roles>) -> Self {
+        Self::with_host(sched, operations, roles, Box::new(CpusOnly))
+    }
+
+    pub(crate) fn with_host(
+        sched: Arc<Scheduler<P>>,
+        operations: Arc<dyn Scheduling<P>>,
+        roles: Option<Roles>,
+        host: Box<dyn Host>,
+    ) -> Self {
         Self(Arc::new(Inner {
+            operations,
             host,
             cells: Table::new(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
@@ -99,7 +115,7 @@ impl<P: Platform> Handle<P> {
 
     /// Returns the scheduler, for its counters and its checker.
     #[must_use]
-    pub fn scheduler(&self) -> &Arc<dyn Scheduling<P>> {
+    pub fn scheduler(&self) -> &Arc<Scheduler<P>> {
         &self.0.sched
     }
 
@@ -227,7 +243,7 @@ impl<P: Platform> Inner<P> {
     /// Wakes a task as `wake` does, from a CPU that is in the kernel already.
     pub(crate) fn wake_here(&self, cell: &Cell<P>) {
         let hint = if self.host.is_cpu() { self.locals[P::current_cpu().index()].hint() } else { WakeHint::None };
-        if self.sched.wake_with(cell.id, hint)
+        if self.operations.wake_with(cell.id, hint)
             && let (Some(roles), Some(role)) = (&self.roles, cell.role)
         {
             roles.wake(P::now(), self.current_role(), role);

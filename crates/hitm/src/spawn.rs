@@ -89,7 +89,7 @@ impl<P: Platform> Handle<P> {
     ) -> Arc<Cell<P>> {
         let runtime = &*self.0;
         let (cell, admitted) = runtime.system_call(|| {
-            let id = runtime.sched.prepare(attributes);
+            let id = runtime.operations.prepare(attributes);
             let cell = Cell::new(Arc::downgrade(&self.0), id, role, tenant, task, finish);
             P::settle();
             let admitted = runtime.task_count.enter();
@@ -134,7 +134,7 @@ impl<P: Platform> Inner<P> {
         if self.task_count.is_stopping() {
             cell.abort();
         }
-        self.sched.start(cell.id);
+        self.operations.start(cell.id);
     }
 
     /// Asks a task to end, whether it runs, waits or is queued.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use hitm_memory::Platform;
 use hitm_sched::cid::MapId;
-use hitm_sched::scheduler::Scheduling;
+use hitm_sched::scheduler::Scheduler;
 
 use crate::runtime::{Handle, Inner};
 
@@ -34,7 +34,7 @@ trait Owner: Send + Sync {
     fn give_back(&self, map: MapId);
 }
 
-impl<P: Platform> Owner for Arc<dyn Scheduling<P>> {
+impl<P: Platform> Owner for Arc<Scheduler<P>> {
     fn give_back(&self, map: MapId) {
         self.free_map(map);
     }

@@ -28,7 +28,7 @@ pub(crate) fn run<P: Platform>(runtime: &Handle<P>, cpu: CpuId) {
     let mut ended: Option<Arc<Cell<P>>> = None;
     loop {
         take_interrupts(runtime);
-        let next = runtime.sched.switch(why);
+        let next = runtime.operations.switch(why);
         if let Some(cell) = ended.take() {
             runtime.release(&cell);
         }
@@ -59,7 +59,7 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if interrupts.contains(Interrupts::TIMER) {
         expire_timers(runtime);
     }
-    runtime.sched.handle(interrupts);
+    runtime.operations.handle(interrupts);
     interrupts
 }
 
@@ -168,7 +168,7 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
     }
     local.set_running(interrupted);
     if local.turn_ends() <= now {
-        runtime.sched.end_of_slice();
+        runtime.operations.end_of_slice();
         local.set_turn_ends(now + SLICE);
     }
     if local.refill() <= now {

@@ -2,7 +2,7 @@
 
 use clap::{Args, CommandFactory as _, ValueEnum};
 use hitm_report::columns::{Align, Columns};
-use hitm_sched::mitigation::{CATALOGUE, LAYOUTS};
+use hitm_sched::mitigation::{LAYOUTS, TABLE};
 
 use crate::failure::Failure;
 use crate::terminal::{fitted, width};
@@ -44,7 +44,7 @@ impl List {
             What::Mitigations => {
                 format!(
                     "{}\nCombine them by `+`: `cpupri-split+rto-count=llc`. `=bytes` is one byte per CPU, written by a plain store; `=bytes:llc` puts the bytes of each LLC on lines of their own.\n",
-                    described(&CATALOGUE)
+                    described(&TABLE.map(|row| (row.name, row.description)))
                 )
             }
             What::Objects => described(&LAYOUTS),

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use hitm_memory::{Native, NativeWorkers, Platform};
 use hitm_sched::mitigation::Mitigation;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, TaskId};
 use hitm_topology::{CpuId, Topology};
 
 /// A scheduler and the workers that act as its CPUs.
 pub(crate) struct Bench {
-    pub(crate) sched: Arc<dyn Scheduling<Native>>,
+    pub(crate) sched: Arc<Scheduler<Native>>,
     workers: Arc<NativeWorkers>,
     pub(crate) cpus: usize,
 }

@@ -29,6 +29,7 @@ mod groups;
 use std::sync::{Arc, Barrier};
 
 use hitm_sched::prio::Prio;
+use hitm_sched::scheduler::Scheduling;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 

@@ -8,19 +8,18 @@ use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk, running};
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::{Scheduler, SwitchReason};
 use crate::task::TaskId;
 
-impl<P: Platform, R: RootDomainWords<P>> Runs for Scheduler<P, R> {
+impl<P: Platform> Runs for Scheduler<P> {
     #[track_caller]
     fn runs(&self, cpu: CpuId, map: MapId) -> bool {
         running::is::<P>(&self.rqs[cpu].curr_map, map)
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Walk<P> for Scheduler<P, R> {
+impl<P: Platform> Walk<P> for Scheduler<P> {
     fn with_task(&self, id: TaskId, f: &mut dyn FnMut(&TaskIds<P>, CpuId, bool)) {
         let task = self.tasks.get(id);
         let _pi = task.pi_lock.lock();
@@ -35,7 +34,7 @@ impl<P: Platform, R: RootDomainWords<P>> Walk<P> for Scheduler<P, R> {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns a task's id words, its map and the map's allocator, or `None` if it has no map.
     fn ids_of(&self, id: TaskId) -> Option<(&TaskIds<P>, MapId, &dyn Allocator<P>)> {
         let task = &self.tasks.get(id).ids;
@@ -117,8 +116,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Returns the id of the task that runs on the calling CPU. The caller is that task.
-    pub(crate) fn current_id(&self) -> Option<u32> {
+    /// Returns the concurrency id of the running task, or `None` when it has no map. The id may
+    /// change at every switch.
+    #[must_use]
+    pub fn cid(&self) -> Option<u32> {
         let curr = self.rqs[P::current_cpu()].curr()?;
         let (task, ..) = self.ids_of(curr)?;
         Some(task.cid.get()).filter(|&id| id != NONE)
@@ -137,7 +138,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    pub(crate) fn map_snapshot(&self, map: MapId) -> MapSnapshot {
+    /// Returns the ids of a map, for checkers. Call it only in a quiescent state.
+    #[must_use]
+    pub fn map_snapshot(&self, map: MapId) -> MapSnapshot {
         self.maps.get(map).snapshot(self)
     }
 }

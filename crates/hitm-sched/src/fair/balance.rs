@@ -20,7 +20,6 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, CpuSet, PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
-use crate::root_domain::RootDomainWords;
 use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
@@ -30,14 +29,14 @@ use crate::task::TaskId;
 /// millisecond per CPU by 16.
 const INTERVAL_A_CPU: Span = Span::from_micros(16_000);
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// The CPU of `rq` has nothing to run: pulls a fair task. May release the lock. Returns true
     /// when there is something to run.
     pub(crate) fn pull_when_idle(&self, rq: &mut RqGuard<'_, P>) -> bool {
         if self.fair.get().is_none() || rq.online.get() == 0 {
             return false;
         }
-        let (here, overloaded) = (rq.cpu, self.rd.words().overloaded());
+        let (here, overloaded) = (rq.cpu, &self.rd.words().overloaded);
         // Relaxed: a hint.
         if self.idles_briefly(here) || overloaded.load(Ordering::Relaxed) == 0 {
             return false;

@@ -7,7 +7,6 @@ use super::group::GroupId;
 use super::tree::broken;
 use super::weight::Nice;
 use super::words::{Kind, Member, member};
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
@@ -60,7 +59,7 @@ pub struct FairSnapshot {
     pub served: bool,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     pub(crate) fn fair_snapshot(&self, cpu: CpuId) -> Option<FairSnapshot> {
         let fair = self.fair.get()?;
         let groups = self.groups().into_iter().flat_map(|groups| groups.living().collect::<Vec<_>>());

@@ -18,7 +18,6 @@ use super::sched_domains::{Kept, SchedDomains};
 use super::timeline::{Arrival, Timeline};
 use super::words::{FairQueue, FairTask, Member};
 use crate::prio::Prio;
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
@@ -61,7 +60,7 @@ fn next_multiple(now: Time, period: Span) -> Time {
     Time::from_picos((now.as_picos() / period + 1) * period)
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Fair tasks may exist from now on.
     pub(crate) fn make_fair(&self) {
         if self.fair.get().is_none() {
@@ -223,7 +222,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     /// A tick of the calling CPU.
     pub(crate) fn tick_fair(&self) {
-        self.look_after_limits();
+        self.refill();
         self.tick_real_time();
         let here = P::current_cpu();
         if self.fair.get().is_none_or(|fair| fair.queues[here].nr_queued.peek() == 0) {
@@ -254,7 +253,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     pub(crate) fn next_tick_of(&self, ids_want_one: bool, now: Time) -> Time {
         let here = P::current_cpu();
         let any = self.fair.get().is_some_and(|fair| fair.queues[here].nr_queued.peek() > 0);
-        let refill = self.refill_due().min(self.real_time_ends());
+        let refill = self.next_refill().min(self.real_time_ends());
         if !ids_want_one && !any {
             return refill;
         }

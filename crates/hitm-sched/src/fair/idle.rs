@@ -26,7 +26,6 @@ use super::idle_mask::IdleMasks;
 use super::scan::{Mask, Masks, Scan};
 use super::sched_domains::{IDLE_MOST, Kept, MOVE_COSTS, SchedDomains, WAKE_COSTS};
 use super::timeline::PICOS;
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
@@ -70,7 +69,7 @@ const AVERAGED_OVER: i64 = 8;
 /// By how much, in hundredths, a queue may be fuller than another within an LLC: Linux's.
 const IMBALANCE_PCT: u64 = 117;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the CPU for the waking task `id`, which ran on `prev` last.
     pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId, hint: WakeHint) -> CpuId {
         self.stats.add(Count::Place);

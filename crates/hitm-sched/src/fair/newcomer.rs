@@ -17,7 +17,6 @@
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::stats::Count;
 use crate::task::TaskId;
@@ -47,7 +46,7 @@ impl Load {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the CPU for `id`, a fair task that was never queued and was made on `from`.
     pub(crate) fn select_new(&self, id: TaskId, from: CpuId) -> CpuId {
         self.stats.add(Count::Place);

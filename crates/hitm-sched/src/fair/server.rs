@@ -19,7 +19,6 @@
 
 use hitm_memory::{PlainWord, Platform, Span, Time};
 
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
@@ -29,7 +28,7 @@ const PERIOD: Span = Span::from_micros(1_000_000);
 /// Linux's default.
 const BUDGET: Span = Span::from_micros(50_000);
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     pub(crate) fn begin_period(&self, rq: &RqGuard<'_, P>, now: Time) {
         let queue = self.fair_queue(rq.cpu);
         queue.period_start.set(now.as_picos());

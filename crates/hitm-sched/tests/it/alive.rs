@@ -10,7 +10,7 @@ use hitm_memory::{CpuSet, Platform, Span, Time};
 use hitm_sched::check::Snapshot;
 use hitm_sched::fair::group::check::GroupSnapshot;
 use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
@@ -21,12 +21,12 @@ type Ran = Rc<RefCell<BTreeMap<TaskId, Span>>>;
 
 /// The machine, and the run times of its tasks.
 pub(crate) struct Bench {
-    bench: bench::Bench<Sched>,
+    bench: bench::Bench,
     ran: Ran,
 }
 
 impl Deref for Bench {
-    type Target = bench::Bench<Sched>;
+    type Target = bench::Bench;
 
     fn deref(&self) -> &Self::Target {
         &self.bench

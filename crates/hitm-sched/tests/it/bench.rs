@@ -12,8 +12,8 @@ use hitm_sched::fair::group::GroupId;
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
+use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::{CpuId, Topology};
 
 /// Returns the attributes of a fair task.
@@ -53,22 +53,28 @@ impl Accesses {
 pub(crate) type Counts = BTreeMap<(String, usize, u32), Accesses>;
 
 /// The scheduler of any mitigation.
-pub(crate) type Sched = dyn Scheduling<Simulated>;
+pub(crate) type Sched = Scheduler<Simulated>;
 
 /// The machine and its scheduler.
-pub(crate) struct Bench<S: ?Sized> {
+pub(crate) struct Bench {
     pub(crate) machine: Machine,
-    pub(crate) sched: Arc<S>,
+    pub(crate) sched: Arc<Sched>,
 }
 
-impl<S: ?Sized + 'static> Bench<S> {
+impl Bench {
+    /// Creates a bench with the scheduler of a mitigation.
+    pub(crate) fn new(topology: &str, mitigation: &str, check_races: bool) -> Self {
+        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
+        Self::with(topology, check_races, |topology| mitigation.scheduler(topology))
+    }
+
     /// Creates a bench with the scheduler of `make`, on a machine whose costs never vary.
-    pub(crate) fn with(topology: &str, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
+    pub(crate) fn with(topology: &str, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<Sched>) -> Self {
         Self::of(hitm_topology::parse(topology).expect(topology), check_races, make)
     }
 
     /// Creates a bench like [`with`](Self::with), but from a topology instead of its text.
-    pub(crate) fn of(topology: Topology, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<S>) -> Self {
+    pub(crate) fn of(topology: Topology, check_races: bool, make: impl FnOnce(Arc<Topology>) -> Arc<Sched>) -> Self {
         let topology = Arc::new(topology);
         let costs = Costs::of(&topology, CostSet::Linux);
         let config = Config { jitter: 0.0, start_spread: Span::ZERO, check_races, ..Config::default() };
@@ -93,7 +99,7 @@ impl<S: ?Sized + 'static> Bench<S> {
     }
 
     /// Every CPU does `f`.
-    pub(crate) fn each(&self, f: impl Fn(CpuId, &S) + 'static) {
+    pub(crate) fn each(&self, f: impl Fn(CpuId, &Sched) + 'static) {
         let sched = self.sched.clone();
         let main = move |cpu| {
             f(cpu, &sched);
@@ -109,7 +115,7 @@ impl<S: ?Sized + 'static> Bench<S> {
     pub(crate) fn touched_beside(
         &self,
         own: impl Fn(&str, usize) -> bool,
-        f: impl Fn(&S) + 'static,
+        f: impl Fn(&Sched) + 'static,
     ) -> (usize, Accesses) {
         let before = self.counts_by_line();
         self.on(0, f);
@@ -125,7 +131,7 @@ impl<S: ?Sized + 'static> Bench<S> {
     }
 
     /// `cpu` does `f`, and the other CPUs do nothing.
-    pub(crate) fn on<R: 'static>(&self, cpu: u32, f: impl Fn(&S) -> R + 'static) -> R {
+    pub(crate) fn on<R: 'static>(&self, cpu: u32, f: impl Fn(&Sched) -> R + 'static) -> R {
         let result = Rc::new(RefCell::new(None));
         let out = result.clone();
         self.each(move |here, sched| {
@@ -135,12 +141,9 @@ impl<S: ?Sized + 'static> Bench<S> {
         });
         result.take().expect("it ran")
     }
-}
 
-impl Bench<Sched> {
-    /// Creates a bench with the scheduler of a mitigation.
-    pub(crate) fn new(topology: &str, mitigation: &str, check_races: bool) -> Self {
-        let mitigation = Mitigation::parse(mitigation).expect(mitigation);
-        Self::with(topology, check_races, |topology| mitigation.scheduler(topology))
+    /// `cpu` leaves its task and takes the next.
+    pub(crate) fn switch(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
+        self.on(cpu, move |sched| sched.switch(why))
     }
 }

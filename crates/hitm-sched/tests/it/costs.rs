@@ -11,11 +11,11 @@ use std::thread;
 use expect_test::expect_file;
 use hitm_memory::CpuSet;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched, run};
+use crate::bench::{Bench, Sched, run};
 
 /// The mitigations of the table.
 static MITIGATIONS: [&str; 26] = [
@@ -53,8 +53,6 @@ const MACHINES: [&str; 2] = ["gnr-2x120", "l3:1 core:4 pu:2"];
 /// Touched lines, and read-modify-writes.
 type Touched = (usize, u64);
 
-type Bench = bench::Bench<Sched>;
-
 impl Bench {
     /// Returns what CPU 0 touches, except its own queue and the tasks, while it does `f`.
     fn cost(&self, f: impl Fn(&Sched) + 'static) -> Touched {
@@ -64,7 +62,7 @@ impl Bench {
     }
 
     /// Creates a sleeping task that may run on the first `cpus` CPUs.
-    fn task(&self, cpus: usize) -> TaskId {
+    fn task_on(&self, cpus: usize) -> TaskId {
         let allowed: CpuSet = (0..cpus as u32).map(CpuId).collect();
         self.on(0, move |sched| sched.create(&attributes(allowed.clone())))
     }
@@ -79,7 +77,7 @@ type Event = (&'static str, Touched);
 
 /// A task runs alone: it wakes, begins and sleeps.
 fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
-    let task = bench.task(cpus);
+    let task = bench.task_on(cpus);
     // Once before the measurement: the first time fetches the lines that are only read.
     bench.on(0, move |sched| _ = sched.wake(task));
     bench.on(0, run);
@@ -94,7 +92,7 @@ fn alone(bench: &Bench, cpus: usize) -> [Event; 3] {
 /// A task that may use the first `allowed` CPUs wakes while all CPUs are busy, or all except the
 /// last one that it may use. Then a second task wakes.
 fn among_busy(bench: &Bench, allowed: usize, one_idles: bool) -> [Touched; 2] {
-    let tasks = [(); 2].map(|()| bench.task(allowed));
+    let tasks = [(); 2].map(|()| bench.task_on(allowed));
     bench.each(move |cpu, sched| {
         if !one_idles || cpu.index() + 1 != allowed {
             let own = sched.create(&attributes(CpuSet::from_iter([cpu])));

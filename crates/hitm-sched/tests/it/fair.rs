@@ -7,14 +7,12 @@ use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::stats::Count;
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched, fair};
-
-type Bench = bench::Bench<Sched>;
+use crate::bench::{Bench, fair};
 
 /// Two packages of two LLCs of four cores of two CPUs.
 const MACHINE: &str = "pack:2 l3:2 core:4 pu:2";
@@ -57,13 +55,9 @@ impl Bench {
     }
 
     fn cpu_of(&self, task: TaskId) -> CpuId {
-        let snapshot = self.on(0, Scheduling::snapshot);
+        let snapshot = self.on(0, Scheduler::snapshot);
         assert_eq!(snapshot.violations(), [""; 0]);
         snapshot.tasks.iter().find(|other| other.id == task).expect("it lives").cpu
-    }
-
-    fn switch(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
-        self.on(cpu, move |sched| sched.switch(why))
     }
 
     /// `cpu` leaves `task`, which blocks.
@@ -156,7 +150,7 @@ fn woken_in_a_busy_llc(search: &str, turn: Span) -> CpuId {
         assert_eq!(bench.block(0, runs), Some(next));
         runs = next;
     }
-    bench.on(0, Scheduling::tick);
+    bench.on(0, Scheduler::tick);
     assert_eq!(bench.block(3, last), None);
     let task = bench.fair_task(0, 0..4);
     bench.wake(0, task)
@@ -238,7 +232,7 @@ fn a_tick_hands_what_waits_to_a_cpu_that_idles() {
     bench.wake(0, waits);
     bench.on(0, move |sched| sched.set_allowed(waits, &[CpuId(0), CpuId(1)].into_iter().collect()));
     assert_eq!(bench.cpu_of(waits), CpuId(0));
-    bench.on(0, Scheduling::tick);
+    bench.on(0, Scheduler::tick);
     assert_eq!(bench.cpu_of(waits), CpuId(1));
     assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(waits));
 }
@@ -256,7 +250,7 @@ fn where_there_are_no_groups_nothing_of_them_is_touched() {
     let woken = since(before);
     bench.on(0, move |sched| sched.set_allowed(waits, &[CpuId(0), CpuId(1)].into_iter().collect()));
     let before = accesses();
-    bench.on(0, Scheduling::tick);
+    bench.on(0, Scheduler::tick);
     let handed_over = since(before);
     let before = accesses();
     assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(waits));
@@ -284,7 +278,7 @@ fn no_fair_task_runs_while_a_real_time_one_waits_there() {
         })
     });
     bench.wake(0, real_time);
-    assert!(bench.on(0, Scheduling::needs_resched));
+    assert!(bench.on(0, Scheduler::needs_resched));
     assert_eq!(bench.switch(0, SwitchReason::Preempt), Some(real_time));
     // With a lent priority the fair task is above the real-time one; without, below it.
     let nice = Policy::Fair(Nice::new(-20));

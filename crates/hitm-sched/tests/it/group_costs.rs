@@ -8,13 +8,11 @@ use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched, fair, run};
-
-type Bench = bench::Bench<Sched>;
+use crate::bench::{Bench, Sched, fair, run};
 
 /// The mitigations for groups' loads that differ in the accesses of one CPU. Those that split the
 /// load differ only in the accesses of other CPUs.

@@ -7,13 +7,11 @@ use hitm_sched::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot};
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::words::Member;
 use hitm_sched::mitigation::GROUP_LOADS;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::task::TaskId;
 use hitm_topology::CpuId;
 
-use crate::bench::{self, Sched, fair};
-
-type Bench = bench::Bench<Sched>;
+use crate::bench::{Bench, fair};
 
 /// The factor of the additional bits that a weight has in queues.
 const FINE: u32 = 1_024;
@@ -51,7 +49,7 @@ impl Bench {
     }
 
     fn load(&self, group: GroupId) -> GroupSnapshot {
-        let snapshot = self.on(0, Scheduling::snapshot);
+        let snapshot = self.on(0, Scheduler::snapshot);
         assert_eq!(snapshot.violations(), [""; 0]);
         snapshot.groups.into_iter().find(|own| own.id == group).expect("it was made")
     }
@@ -68,7 +66,7 @@ impl Bench {
 
     /// Returns the queue of a group on a CPU.
     fn level(&self, cpu: u32, group: Option<GroupId>) -> LevelSnapshot {
-        let snapshot = self.on(0, Scheduling::snapshot);
+        let snapshot = self.on(0, Scheduler::snapshot);
         let fair = snapshot.queues[cpu as usize].fair.clone().expect("there are fair tasks");
         fair.level(group).expect("it was used there").clone()
     }

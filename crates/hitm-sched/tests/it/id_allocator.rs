@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy};
 use hitm_topology::CpuId;
 

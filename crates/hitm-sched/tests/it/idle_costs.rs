@@ -9,7 +9,7 @@ use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::stats::Count;
 use hitm_topology::{CpuId, Scope, Topology};
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
 /// A scheduler of three CPUs, on one thread that is each of them in turn.
 struct Three {
-    sched: Arc<dyn Scheduling<Native>>,
+    sched: Arc<Scheduler<Native>>,
     workers: Arc<NativeWorkers>,
 }
 
@@ -23,8 +23,8 @@ impl Three {
         Self { sched, workers }
     }
 
-    fn on<R>(&self, cpu: u32, f: impl FnOnce(&dyn Scheduling<Native>) -> R) -> R {
-        self.workers.visit(CpuId(cpu), || f(&*self.sched))
+    fn on<R>(&self, cpu: u32, f: impl FnOnce(&Scheduler<Native>) -> R) -> R {
+        self.workers.visit(CpuId(cpu), || f(&self.sched))
     }
 
     /// Creates a sleeping task that may run anywhere, as if it had slept on `cpu`.

@@ -7,7 +7,7 @@ use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, 
 use hitm_sched::fair::group::{GroupId, GroupWeight};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Policy, TaskId};
 use hitm_topology::CpuId;
 

@@ -7,22 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
 use expect_test::expect;
 use hitm_machine::{Kind, Simulated};
 use hitm_memory::{AtomicWord, CpuSet, Platform};
-use hitm_sched::cpupri_vecs::Packed;
 use hitm_sched::prio::Prio;
-use hitm_sched::root_domain::{Baseline, Counted, Parts, RootDomainConfig, RootDomainWords};
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
-use crate::bench;
-
-/// The baseline's scheduler.
-type Sched = Scheduler<Simulated, Baseline<Simulated, Parts<Packed<Simulated>, Counted<Simulated>>>>;
+use crate::bench::{Bench, Sched};
 
 /// The objects that all CPUs share.
 const SHARED: [&str; 4] = ["root_domain", "cpupri_mask", "rto_mask_bits", "cpu_to_pri"];
@@ -30,13 +24,7 @@ const SHARED: [&str; 4] = ["root_domain", "cpupri_mask", "rto_mask_bits", "cpu_t
 /// Loads, stores, read-modify-writes, and grants that took the line from another core.
 type Counts = BTreeMap<(String, String), [u64; 4]>;
 
-type Bench = bench::Bench<Sched>;
-
 impl Bench {
-    fn new(topology: &str) -> Self {
-        Self::with(topology, true, |topology| Arc::new(Sched::new(topology, RootDomainConfig::default())))
-    }
-
     fn counts(&self) -> Counts {
         let mut counts = Counts::new();
         for line in self.machine.results().lines {
@@ -82,7 +70,7 @@ impl Bench {
     }
 
     /// Creates a sleeping task of level `level` that may run on `cpus`.
-    fn task(&self, level: i32, cpus: &[u32]) -> TaskId {
+    fn real_time_task(&self, level: i32, cpus: &[u32]) -> TaskId {
         let allowed: CpuSet = cpus.iter().map(|&cpu| CpuId(cpu)).collect();
         let prio = Prio(Prio::NONE.0 - level);
         self.on(cpus[0], move |sched| {
@@ -93,10 +81,10 @@ impl Bench {
     /// `cpu` wakes `task` and runs it.
     fn run_on(&self, cpu: u32, task: TaskId) {
         self.on(cpu, move |sched| sched.wake(task));
-        assert_eq!(self.switch(cpu, SwitchReason::Preempt), Some(task));
+        assert_eq!(self.switch_and_begin(cpu, SwitchReason::Preempt), Some(task));
     }
 
-    fn switch(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
+    fn switch_and_begin(&self, cpu: u32, why: SwitchReason) -> Option<TaskId> {
         self.on(cpu, switch(why))
     }
 
@@ -125,8 +113,8 @@ fn wake(task: TaskId) -> impl Fn(&Sched) -> bool + 'static {
 
 #[test]
 fn a_task_wakes_on_an_idle_cpu() {
-    let bench = Bench::new("core:2 pu:1");
-    let task = bench.task(50, &[0, 1]);
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let task = bench.real_time_task(50, &[0, 1]);
     expect![[r#"
         cpu_to_pri.cpu[0]                       1 1 0 0
         cpupri_mask.level[0].word[0]            0 0 1 0
@@ -164,8 +152,8 @@ fn a_task_wakes_on_an_idle_cpu() {
 
 #[test]
 fn a_pinned_task_wakes_on_an_idle_cpu() {
-    let bench = Bench::new("core:2 pu:1");
-    let task = bench.task(50, &[0]);
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let task = bench.real_time_task(50, &[0]);
     expect![[r#"
         cpu_to_pri.cpu[0]                       1 1 0 0
         cpupri_mask.level[0].word[0]            0 0 1 0
@@ -182,11 +170,11 @@ fn a_pinned_task_wakes_on_an_idle_cpu() {
 
 #[test]
 fn a_second_task_wakes_on_a_busy_cpu() {
-    let bench = Bench::new("core:2 pu:1");
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
     // Level 2 keeps the scan short: it reads levels 0 and 1.
-    let tasks: Vec<TaskId> = (0..3).map(|_| bench.task(2, &[0, 1])).collect();
+    let tasks: Vec<TaskId> = (0..3).map(|_| bench.real_time_task(2, &[0, 1])).collect();
     bench.run_on(0, tasks[0]);
-    bench.run_on(1, bench.task(2, &[1]));
+    bench.run_on(1, bench.real_time_task(2, &[1]));
     // No CPU can take it: it is queued behind the first, advertised, and pushed in vain.
     expect![[r#"
         root_domain.cpupri.pri_to_cpu[0].count 3 0 0 0
@@ -208,8 +196,8 @@ fn a_second_task_wakes_on_a_busy_cpu() {
 
 #[test]
 fn a_second_task_wakes_while_another_cpu_idles() {
-    let bench = Bench::new("core:2 pu:1");
-    let tasks: Vec<TaskId> = (0..2).map(|_| bench.task(2, &[0, 1])).collect();
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let tasks: Vec<TaskId> = (0..2).map(|_| bench.real_time_task(2, &[0, 1])).collect();
     bench.run_on(0, tasks[0]);
     expect![[r#"
         cpu_to_pri.cpu[1]                      1 1 0 0
@@ -225,15 +213,15 @@ fn a_second_task_wakes_while_another_cpu_idles() {
         rto_mask_bits.cpus.word[0]             0 0 1 0
     "#]]
     .assert_eq(&bench.touched(0, wake(tasks[1])));
-    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(tasks[1]));
+    assert_eq!(bench.switch_and_begin(1, SwitchReason::Preempt), Some(tasks[1]));
 }
 
 #[test]
 fn a_task_is_preempted() {
-    let bench = Bench::new("core:2 pu:1");
-    let (low, high) = (bench.task(2, &[0, 1]), bench.task(3, &[0, 1]));
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let (low, high) = (bench.real_time_task(2, &[0, 1]), bench.real_time_task(3, &[0, 1]));
     bench.run_on(0, low);
-    bench.run_on(1, bench.task(4, &[1]));
+    bench.run_on(1, bench.real_time_task(4, &[1]));
     expect![[r#"
         cpu_to_pri.cpu[0]                      1 1 0 1
         cpupri_mask.level[2].word[0]           0 0 1 0
@@ -258,8 +246,8 @@ fn a_task_is_preempted() {
 
 #[test]
 fn a_lone_owner_is_boosted() {
-    let bench = Bench::new("core:2 pu:1");
-    let owner = bench.task(2, &[0, 1]);
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let owner = bench.real_time_task(2, &[0, 1]);
     bench.run_on(0, owner);
     expect![[r#"
         cpu_to_pri.cpu[0]                      2 2 0 1
@@ -280,11 +268,11 @@ fn a_lone_owner_is_boosted() {
 /// Three CPUs run one task each, all of one level. A fourth task waits behind that of CPU 0 and may
 /// go to CPU 1.
 fn overloaded() -> (Bench, TaskId) {
-    let bench = Bench::new("core:3 pu:1");
-    let (first, behind) = (bench.task(2, &[0, 1]), bench.task(2, &[0, 1]));
+    let bench = Bench::new("core:3 pu:1", "baseline", true);
+    let (first, behind) = (bench.real_time_task(2, &[0, 1]), bench.real_time_task(2, &[0, 1]));
     bench.run_on(0, first);
-    bench.run_on(1, bench.task(2, &[1]));
-    bench.run_on(2, bench.task(2, &[2]));
+    bench.run_on(1, bench.real_time_task(2, &[1]));
+    bench.run_on(2, bench.real_time_task(2, &[2]));
     bench.on(0, wake(behind));
     (bench, behind)
 }
@@ -320,7 +308,7 @@ fn a_puller_wins() {
 #[test]
 fn a_chain_is_under_way() {
     let (bench, behind) = overloaded();
-    bench.switch(2, SwitchReason::Block);
+    bench.switch_and_begin(2, SwitchReason::Block);
     // CPU 1 becomes idle too: it adds its request and leaves the rest to the chain.
     expect![[r#"
         cpu_to_pri.cpu[1]                      1 1 0 1
@@ -361,7 +349,7 @@ fn a_chain_is_under_way() {
         rto_mask_bits.cpus.word[0]             1 0 2 1
     "#]]
     .assert_eq(&bench.touched(0, push));
-    assert_eq!(bench.switch(1, SwitchReason::Preempt), Some(behind));
+    assert_eq!(bench.switch_and_begin(1, SwitchReason::Preempt), Some(behind));
 }
 
 /// While a starter is at work the next puller adds its request and fails. It takes the line from
@@ -369,8 +357,8 @@ fn a_chain_is_under_way() {
 #[test]
 fn a_puller_that_loses_takes_the_line() {
     use std::sync::atomic::Ordering::Relaxed;
-    let bench = Bench::new("core:2 pu:1");
-    let start = |value: u32| move |sched: &Sched| sched.root_domain().words().rto_loop_start().store(value, Relaxed);
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let start = |value: u32| move |sched: &Sched| sched.root_domain().words().rto_loop_start.store(value, Relaxed);
     bench.on(0, start(1));
     expect![[r#"
         root_domain.rto_loop_next  0 0 1 1
@@ -385,14 +373,14 @@ fn a_puller_that_loses_takes_the_line() {
     .assert_eq(&bench.touched(0, start(0)));
     let fail = |sched: &Sched| {
         // Relaxed: only the access counts.
-        let result = sched.root_domain().words().rto_loop_start().compare_exchange(1, 2, Relaxed, Relaxed);
+        let result = sched.root_domain().words().rto_loop_start.compare_exchange(1, 2, Relaxed, Relaxed);
         assert_eq!(result, Err(0));
     };
     expect![[r#"
         root_domain.rto_loop_start 0 0 1 1
     "#]]
     .assert_eq(&bench.touched(1, fail));
-    let look = |sched: &Sched| sched.root_domain().words().rto_loop_start().load(Relaxed);
+    let look = |sched: &Sched| sched.root_domain().words().rto_loop_start.load(Relaxed);
     expect![[r#"
         root_domain.rto_loop_start 1 0 0 0
     "#]]
@@ -404,9 +392,9 @@ fn a_puller_that_loses_takes_the_line() {
 /// back.
 #[test]
 fn a_remote_queue_is_locked() {
-    let bench = Bench::new("core:2 pu:1");
-    let task = bench.task(2, &[0]);
-    bench.switch(0, SwitchReason::Preempt);
+    let bench = Bench::new("core:2 pu:1", "baseline", true);
+    let task = bench.real_time_task(2, &[0]);
+    bench.switch_and_begin(0, SwitchReason::Preempt);
     let lock = |table: &str| -> String {
         let line = table.lines().find(|line| line.contains(".lock ")).expect("a lock");
         line.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -421,8 +409,8 @@ fn a_remote_queue_is_locked() {
 /// Invariant 7 of cpupri: a queue whose most urgent priority stays the same writes nothing.
 #[test]
 fn a_less_urgent_task_leaves_the_level() {
-    let bench = Bench::new("core:1 pu:1");
-    let (first, second) = (bench.task(3, &[0]), bench.task(2, &[0]));
+    let bench = Bench::new("core:1 pu:1", "baseline", true);
+    let (first, second) = (bench.real_time_task(3, &[0]), bench.real_time_task(2, &[0]));
     bench.run_on(0, first);
     expect![[r#"
         root_domain.overloaded 1 1 0 0

@@ -114,9 +114,9 @@ impl<P: Platform> Standing<P> {
     /// Passes the task's effective priority to the scheduler, and whether it is lent.
     fn tell(&self, id: TaskId, runtime: &Inner<P>) {
         if self.effective == self.own {
-            runtime.sched.set_prio(id, self.effective, self.policy);
+            runtime.operations.set_prio(id, self.effective, self.policy);
         } else {
-            runtime.sched.lend_prio(id, self.effective, self.policy);
+            runtime.operations.lend_prio(id, self.effective, self.policy);
         }
     }
 }

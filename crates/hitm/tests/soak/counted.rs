@@ -9,21 +9,18 @@
 //! All words here belong to the host and cost the simulated machine no time. A task settles before
 //! it accesses them, so that they change in the order of simulated time.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::{CpuSet, Interrupts, Platform, Time};
-use hitm_sched::check::Snapshot;
-use hitm_sched::cid::{MapId, MapSnapshot};
-use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::fair::weight::Nice;
+use hitm_sched::cid::MapId;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason, WakeHint};
-use hitm_sched::stats::{Count, Stats};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason, WakeHint};
+use hitm_sched::stats::Count;
 use hitm_sched::task::{Attributes, Policy, TaskId};
-use hitm_topology::{CpuId, Topology};
+use hitm_topology::CpuId;
 
 use crate::defects::Flaw;
 
@@ -75,7 +72,7 @@ pub(crate) enum Place {
 }
 
 pub(crate) struct Counted<P: Platform> {
-    inner: Arc<dyn Scheduling<P>>,
+    inner: Arc<Scheduler<P>>,
     flaw: Flaw,
     operations: AtomicU64,
     /// Operations that concerned more than the controller.
@@ -88,8 +85,8 @@ pub(crate) struct Counted<P: Platform> {
     /// The number of times that a defect could have shown.
     chances: AtomicU64,
     places: Mutex<Places>,
-    /// The number of maps that were made, for a defect.
-    maps: Mutex<Vec<MapId>>,
+    /// The maps of tasks so far, for a defect.
+    maps: Mutex<BTreeSet<MapId>>,
 }
 
 #[derive(Default)]
@@ -101,7 +98,7 @@ struct Places {
 }
 
 impl<P: Platform> Counted<P> {
-    pub(crate) fn new(inner: Arc<dyn Scheduling<P>>, flaw: Flaw) -> Arc<Self> {
+    pub(crate) fn new(inner: Arc<Scheduler<P>>, flaw: Flaw) -> Arc<Self> {
         let running = vec![None; inner.topology().cpus()];
         Arc::new(Self {
             inner,
@@ -159,6 +156,13 @@ impl<P: Platform> Counted<P> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns a map of earlier tasks other than `map`, and remembers `map`.
+    fn other_map(&self, map: MapId) -> Option<MapId> {
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.insert(map);
+        maps.iter().copied().find(|&other| other != map)
+    }
+
     fn see(&self, task: TaskId, place: Place) {
         let mut places = self.places();
         let count = places.tasks.len().max(task.0 as usize + 1);
@@ -186,7 +190,7 @@ impl<P: Platform> Counted<P> {
     }
 
     /// Counts one operation around a call.
-    fn counted<R>(&self, f: impl FnOnce(&dyn Scheduling<P>) -> R) -> R {
+    fn counted<R>(&self, f: impl FnOnce(&Scheduler<P>) -> R) -> R {
         self.begins();
         let result = f(&*self.inner);
         P::settle();
@@ -208,46 +212,9 @@ impl<P: Platform> Counted<P> {
 }
 
 impl<P: Platform> Scheduling<P> for Counted<P> {
-    fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
-        self.inner.make_group(parent, weight)
-    }
-
-    fn set_group_weight(&self, group: GroupId, weight: GroupWeight) {
-        self.counted(|inner| inner.set_group_weight(group, weight));
-    }
-
-    fn set_group_quota(&self, group: GroupId, quota: Option<GroupQuota>) {
-        self.counted(|inner| inner.set_group_quota(group, quota));
-    }
-
-    fn group_throttling(&self, group: GroupId) -> GroupThrottling {
-        self.inner.group_throttling(group)
-    }
-
-    fn set_group_real_time(&self, group: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
-        self.counted(|inner| inner.set_group_real_time(group, quota))
-    }
-
-    fn group_real_time_throttling(&self, group: GroupId) -> GroupThrottling {
-        self.inner.group_real_time_throttling(group)
-    }
-
-    fn free_group(&self, group: GroupId) {
-        self.inner.free_group(group);
-    }
-
-    fn set_group(&self, task: TaskId, group: Option<GroupId>) {
-        self.counted(|inner| inner.set_group(task, group));
-    }
-
-    fn create(&self, attributes: &Attributes) -> TaskId {
-        self.counted(|inner| inner.create(attributes))
-    }
-
     fn prepare(&self, attributes: &Attributes) -> TaskId {
+        let other = attributes.map.and_then(|map| self.other_map(map));
         let id = if attributes.map.is_some() && self.slips(Flaw::MixesTenants, 10) {
-            let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let other = maps.into_iter().find(|&map| Some(map) != attributes.map);
             self.counted(|inner| inner.prepare(&Attributes { map: other, ..attributes.clone() }))
         } else {
             self.counted(|inner| inner.prepare(attributes))
@@ -260,10 +227,6 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         P::settle();
         self.see(task, Place::Queued);
         self.counted(|inner| inner.start(task));
-    }
-
-    fn free(&self, task: TaskId) {
-        self.inner.free(task);
     }
 
     fn wake_with(&self, task: TaskId, hint: WakeHint) -> bool {
@@ -284,14 +247,6 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
             self.reached(Branch::AwakeAlready);
         }
         woke
-    }
-
-    fn kick(&self, task: TaskId) {
-        self.inner.kick(task);
-    }
-
-    fn begin_poll(&self, task: TaskId) {
-        self.inner.begin_poll(task);
     }
 
     fn switch(&self, why: SwitchReason) -> Option<TaskId> {
@@ -322,10 +277,6 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         next
     }
 
-    fn needs_resched(&self) -> bool {
-        self.inner.needs_resched()
-    }
-
     fn handle(&self, interrupts: Interrupts) {
         if interrupts.contains(Interrupts::PUSH) {
             self.counted(|inner| inner.handle(interrupts));
@@ -333,10 +284,6 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
         } else {
             self.inner.handle(interrupts);
         }
-    }
-
-    fn is_round_robin(&self, task: TaskId) -> bool {
-        self.inner.is_round_robin(task)
     }
 
     fn end_of_slice(&self) -> bool {
@@ -380,72 +327,6 @@ impl<P: Platform> Scheduling<P> for Counted<P> {
 
     fn set_online(&self, cpu: CpuId) {
         self.counted(|inner| inner.set_online(cpu));
-    }
-
-    fn running(&self, cpu: CpuId) -> Option<TaskId> {
-        self.inner.running(cpu)
-    }
-
-    fn prio_of(&self, task: TaskId) -> Prio {
-        self.inner.prio_of(task)
-    }
-
-    fn nice_of(&self, task: TaskId) -> Nice {
-        self.inner.nice_of(task)
-    }
-
-    fn allowed(&self, task: TaskId) -> CpuSet {
-        self.inner.allowed(task)
-    }
-
-    fn make_map(&self) -> MapId {
-        let map = self.inner.make_map();
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner).push(map);
-        map
-    }
-
-    fn free_map(&self, map: MapId) {
-        self.inner.free_map(map);
-    }
-
-    fn cid(&self) -> Option<u32> {
-        self.inner.cid()
-    }
-
-    fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time {
-        self.inner.next_tick(has_map, now)
-    }
-
-    fn next_refill(&self) -> Time {
-        self.inner.next_refill()
-    }
-
-    fn refill(&self) {
-        self.inner.refill();
-    }
-
-    fn tick(&self) {
-        self.inner.tick();
-    }
-
-    fn map_snapshot(&self, map: MapId) -> MapSnapshot {
-        self.inner.map_snapshot(map)
-    }
-
-    fn stats(&self) -> &Stats {
-        self.inner.stats()
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        self.inner.snapshot()
-    }
-
-    fn root_domain_bytes(&self) -> (usize, usize) {
-        self.inner.root_domain_bytes()
-    }
-
-    fn topology(&self) -> &Arc<Topology> {
-        self.inner.topology()
     }
 }
 

@@ -80,8 +80,9 @@ pub(crate) fn run<P: Platform>(plan: &Plan, flaw: Flaw) -> Outcome {
     let topology = Arc::new(hitm_topology::parse(&plan.topology).expect("a machine of ours"));
     let mitigation = Mitigation::parse(&plan.mitigation).unwrap_or_else(|error| panic!("{error}"));
     let world = machine.enter(|| {
-        let sched = Counted::new(mitigation.scheduler(topology), flaw);
-        World::new(Handle::<P>::new(sched.clone(), None), sched, plan.clone())
+        let sched = mitigation.scheduler(topology);
+        let counted = Counted::new(sched.clone(), flaw);
+        World::new(Handle::<P>::through(sched, counted.clone(), None), counted, plan.clone())
     });
     let runner = world.clone();
     // Unwind safety: after a panic, the remaining state is only read where it is consistent, and

@@ -27,7 +27,6 @@ use super::words::{GroupOnCpu, Loaded};
 use crate::fair::load::Sum;
 use crate::fair::timeline::PICOS;
 use crate::fair::words::{FairTask, Member, link, member};
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
@@ -36,7 +35,7 @@ pub(super) fn nanos(now: Time) -> u64 {
     now.as_picos() / PICOS
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the weight of a member's sum.
     pub(super) fn weight_of(&self, words: &FairTask<P>) -> u64 {
         self.rd.config.groups.coarse(u64::from(words.weight.get()))

@@ -68,7 +68,6 @@ use super::quota::{GroupQuota, GroupThrottling};
 use super::real_time::RealTimeClock;
 use crate::fair::timeline::{Arrival, PICOS};
 use crate::fair::words::Member;
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
@@ -119,7 +118,7 @@ impl<M: hitm_memory::Memory> Limits<M> {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the state of limits, if a group ever had one.
     pub(super) fn limits(&self) -> Option<&Limits<P>> {
         self.groups()?.limits.get()
@@ -358,18 +357,21 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         watched
     }
 
-    /// Returns when this CPU must look, if no tick comes before.
-    pub(crate) fn refill_due(&self) -> Time {
+    /// Returns the time at which this CPU must next call [`refill`](Scheduler::refill) if it is
+    /// idle, or [`Time::NEVER`]. The time may change at every switch.
+    #[must_use]
+    pub fn next_refill(&self) -> Time {
         self.limits().map_or(Time::NEVER, |limits| limits.due(P::current_cpu()))
     }
 
-    /// Looks, if it is time. The caller holds no lock.
-    pub(crate) fn look_after_limits(&self) {
+    /// Refills the groups that have used up their quota, if their next period has begun. A tick
+    /// does the same.
+    pub fn refill(&self) {
         if !self.has_limits() {
             return;
         }
         let now = P::now();
-        if now < self.refill_due() {
+        if now < self.next_refill() {
             return;
         }
         let here = P::current_cpu();
@@ -442,9 +444,10 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.limits()
     }
 
-    /// Sets or ends the limit of `id`; the caller holds a reference. When this returns, nothing of
-    /// the group is throttled and its count starts again.
-    pub(crate) fn limit_group(&self, id: GroupId, quota: Option<GroupQuota>) {
+    /// Limits the run time of a kept group per period, over all CPUs together. The tasks of all
+    /// groups below it count too. `None` removes the limit. A change begins a new period, and
+    /// throttled tasks may run again.
+    pub fn set_group_quota(&self, id: GroupId, quota: Option<GroupQuota>) {
         let Some(limits) = self.begin_limit(id, quota.is_some()) else { return };
         let (slot, limit) = (self.group(id), self.limit_of(id).expect("just made"));
         let _one_at_a_time = limits.change.lock.lock();
@@ -464,7 +467,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// `id`, whose last reference is gone, has no limit.
     pub(super) fn end_limit(&self, id: GroupId) {
         if self.limit_of(id).is_some() {
-            self.limit_group(id, None);
+            self.set_group_quota(id, None);
             self.end_real_time_limit(id);
         }
     }
@@ -497,8 +500,9 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         })
     }
 
-    /// Returns the effects of its limit on `id`.
-    pub(crate) fn throttling_of(&self, id: GroupId) -> GroupThrottling {
+    /// Returns how often and how long its limit has throttled a kept group.
+    #[must_use]
+    pub fn group_throttling(&self, id: GroupId) -> GroupThrottling {
         self.limit_of(id).map(GroupLimit::throttling).unwrap_or_default()
     }
 }

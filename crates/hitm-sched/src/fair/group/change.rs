@@ -11,7 +11,6 @@ use super::words::GroupOnCpu;
 use super::{CHUNK, Group, GroupId, GroupWeight, Groups};
 use crate::fair::weight::Nice;
 use crate::fair::words::{FairTask, Member};
-use crate::root_domain::RootDomainWords;
 use crate::rq::BALANCE_PULL;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
@@ -20,15 +19,15 @@ impl<M: hitm_memory::Memory> Group<M> {
     /// Returns whether the group has a reference, for checkers.
     pub(super) fn is_alive(&self) -> bool {
         // Relaxed: checkers look when nothing is in flight.
-        self.words.references().load(Ordering::Relaxed) != 0
+        self.words.references.load(Ordering::Relaxed) != 0
     }
 
     /// Takes a reference.
     #[track_caller]
     fn hold(&self) {
-        // Acquire: sees how the group was made. Pairs with the swap in `begin_group`. Meanwhile the
+        // Acquire: sees how the group was made. Pairs with the swap in `make_group`. Meanwhile the
         // caller holds another reference.
-        self.words.references().fetch_add(1, Ordering::Acquire);
+        self.words.references.fetch_add(1, Ordering::Acquire);
     }
 
     /// Drops a reference; returns true for the last one.
@@ -36,13 +35,18 @@ impl<M: hitm_memory::Memory> Group<M> {
     fn let_go(&self) -> bool {
         // AcqRel: the CPU that drops the last reference sees everything done under the others, and
         // each of them publishes it here.
-        self.words.references().fetch_sub(1, Ordering::AcqRel) == 1
+        self.words.references.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
-    /// Makes an empty group in `parent`, to which the caller holds a reference, or at the top.
-    pub(crate) fn begin_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
+impl<P: Platform> Scheduler<P> {
+    /// Creates an empty group and keeps it for the caller. Its parent is `parent`, which must be a
+    /// kept group, or the root for `None`.
+    ///
+    /// # Panics
+    /// When [`GROUPS_MAX`](crate::fair::group::GROUPS_MAX) groups live.
+    #[must_use]
+    pub fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
         self.make_fair();
         let cell = &self.fair().groups;
         if cell.get().is_none() {
@@ -69,13 +73,13 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             groups.get(parent).hold();
         }
         // Relaxed: published by the last of these.
-        group.words.parent().store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
+        group.words.parent.store(u64::from(GroupId::link(parent)), Ordering::Relaxed);
         // Relaxed: as above.
-        group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
+        group.words.shares.store(u64::from(weight.shares()), Ordering::Relaxed);
         // Release, and a read-modify-write: a CPU that learns the number by whatever means finds
         // the stores above done. Pairs with the additions in `hold`, each of which continues the
         // release sequence, and with whatever publishes the number.
-        group.words.references().swap(1, Ordering::Release);
+        group.words.references.swap(1, Ordering::Release);
         for cpu in self.topology.cpu_ids() {
             if let Some(on) = group.on(cpu) {
                 let _rq = self.lock(cpu);
@@ -108,20 +112,20 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         }
     }
 
-    /// Changes the weight of `id`, to which the caller holds a reference.
-    pub(crate) fn weigh_group(&self, id: GroupId, weight: GroupWeight) {
+    /// Changes the weight of a group.
+    pub fn set_group_weight(&self, id: GroupId, weight: GroupWeight) {
         let group = self.group(id);
         // Relaxed: each CPU's queue is visited below.
-        group.words.shares().store(u64::from(weight.shares()), Ordering::Relaxed);
+        group.words.shares.store(u64::from(weight.shares()), Ordering::Relaxed);
         for cpu in self.topology.cpu_ids().filter(|&cpu| group.on(cpu).is_some()) {
             let rq = self.lock(cpu);
             self.update_shares_above(&rq, id);
         }
     }
 
-    /// Drops a reference to `id`. With the last one the group ends, and perhaps the groups above
-    /// it.
-    pub(crate) fn release_group(&self, id: GroupId) {
+    /// Releases the caller's hold on a group. The group ends and its number becomes free when it
+    /// has no task and no child group either.
+    pub fn free_group(&self, id: GroupId) {
         let mut next = Some(id);
         while let Some(id) = next {
             let group = self.group(id);
@@ -182,11 +186,12 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
             words.group.set(0);
             group
         });
-        group.into_iter().for_each(|group| self.release_group(group));
+        group.into_iter().for_each(|group| self.free_group(group));
     }
 
-    /// Moves a task to `group`, to which the caller holds a reference, or to none.
-    pub(crate) fn change_group(&self, id: TaskId, group: Option<GroupId>) {
+    /// Moves a task to a kept group, or to no group. A real-time task has no share in its group,
+    /// but its group's limit applies. It takes part in the sharing when it becomes fair again.
+    pub fn set_group(&self, id: TaskId, group: Option<GroupId>) {
         if self.groups().is_none() {
             return;
         }
@@ -225,7 +230,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         self.run_balance(&mut rq);
         drop(rq);
         drop(pi);
-        before.into_iter().for_each(|before| self.release_group(before));
+        before.into_iter().for_each(|before| self.free_group(before));
     }
 
     /// `id` moves to `cpu` or to another group: reads the pointers to the group's queues there.

@@ -12,7 +12,6 @@ use super::variant::PostRate;
 use super::words::Loaded;
 use crate::fair::timeline::PICOS;
 use crate::fair::words::{FairTask, Member};
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
 /// The rounding error of a sum, for a weight of 1: less than 3 per period, of which half decays
@@ -122,7 +121,7 @@ pub struct GroupSnapshot {
     pub real_time: Option<RealTimeSnapshot>,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the sums over the attached members of each queue, by group and CPU.
     fn attached(&self) -> BTreeMap<(GroupId, CpuId), Attached> {
         let mut found: BTreeMap<(GroupId, CpuId), Attached> = BTreeMap::new();

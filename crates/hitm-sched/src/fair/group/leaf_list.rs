@@ -23,7 +23,6 @@ use super::GroupId;
 use super::average::nanos;
 use super::variant::PostRate;
 use crate::fair::words::Member;
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
@@ -39,7 +38,7 @@ described! {
 /// The interval: Linux's.
 const IDLE_UPDATES: Span = Span::from_micros(32_000);
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// The queue of `id` on `cpu` gets load: lists it.
     pub(super) fn list_leaf(&self, cpu: CpuId, id: GroupId) {
         let on = self.group_on(id, cpu);

@@ -76,11 +76,10 @@ use hitm_topology::{CpuId, Topology};
 use self::bandwidth::Limits;
 use self::leaf_list::IdleLoad;
 use self::pool::GroupLimit;
-use self::variant::{GroupConfig, Parts, Words};
-use self::words::{GroupOnCpu, GroupsOnCpu};
+use self::variant::{GroupConfig, Parts};
+use self::words::{GroupOnCpu, GroupsOnCpu, TaskGroupWords};
 use super::weight::{FINE_BITS, NICE_0_WEIGHT};
 use crate::id_allocator::{IdAllocator, Numbered};
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
 /// A group's number. Numbers are used again after a group has ended.
@@ -171,7 +170,7 @@ type Pointers<M> = PlacedSlice<M, <M as Memory>::Atomic<u64>>;
 /// A group.
 #[derive(Debug)]
 pub(crate) struct Group<M: Memory> {
-    words: Words<M>,
+    words: TaskGroupWords<M>,
     /// Its load, if it is split.
     parts: Option<Parts<M>>,
     /// The targets of the words' pointers, if they are read: entities and queues, and those of the
@@ -197,7 +196,7 @@ impl<M: Memory> Group<M> {
         let lead_to =
             pointers.as_ref().map_or([0; 4], |arrays| arrays.each_ref().map(|own| own.as_ptr().addr() as u64));
         Self {
-            words: Words::new(config.order, number, lead_to),
+            words: TaskGroupWords::new(config.order.entries(), number, lead_to),
             parts: Parts::new(topology, config.scope),
             pointers,
             on: topology.cpu_ids().map(|_| OnceLock::new()).collect(),
@@ -209,7 +208,7 @@ impl<M: Memory> Group<M> {
     #[track_caller]
     pub(super) fn follow(&self, cpu: CpuId) {
         let Some(arrays) = &self.pointers else { return };
-        let words = [self.words.cfs_rq(), self.words.se(), self.words.rt_rq(), self.words.rt_se()];
+        let words = [&*self.words.cfs_rq, &*self.words.se, &*self.words.rt_rq, &*self.words.rt_se];
         let [se, cfs_rq, rt_se, rt_rq] = arrays;
         for (word, array) in words.into_iter().zip([cfs_rq, se, rt_rq, rt_se]) {
             // Relaxed: written when it was made.
@@ -228,14 +227,14 @@ impl<M: Memory> Group<M> {
     #[track_caller]
     pub(super) fn shares(&self) -> u32 {
         // Relaxed: a number by itself; its writer visits each CPU's queue afterwards.
-        self.words.shares().load(Ordering::Relaxed) as u32
+        self.words.shares.load(Ordering::Relaxed) as u32
     }
 
     /// The group above.
     #[track_caller]
     pub(super) fn parent(&self) -> Option<GroupId> {
         // Relaxed: written before the group was known to the caller.
-        GroupId::of_link(self.words.parent().load(Ordering::Relaxed) as u32)
+        GroupId::of_link(self.words.parent.load(Ordering::Relaxed) as u32)
     }
 }
 
@@ -319,7 +318,7 @@ impl<M: Memory> fmt::Debug for IdleLoad<M> {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns all groups, if there ever was one.
     pub(crate) fn groups(&self) -> Option<&Groups<P>> {
         self.fair.get()?.groups.get()

@@ -29,7 +29,6 @@ use super::words::GroupOnCpu;
 use super::{Group, GroupId, WEIGHT_LEAST};
 use crate::fair::timeline::PICOS;
 use crate::fair::words::{FairTask, Member};
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
@@ -41,7 +40,7 @@ fn is_too_soon(last: u64, now: u64) -> bool {
     last != 0 && now.saturating_sub(last) < LEAST_APART.as_picos() / PICOS
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Adds to the load of a group, for `cpu`. Returns the load before.
     #[track_caller]
     fn add_load(&self, group: &Group<P>, cpu: CpuId, load: i64) -> i64 {
@@ -51,7 +50,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
                 parts.sum() - load
             }
             // Relaxed: a statistic; nothing is ordered by it.
-            None => group.words.load_avg().fetch_add(load, Ordering::Relaxed),
+            None => group.words.load_avg.fetch_add(load, Ordering::Relaxed),
         }
     }
 
@@ -61,7 +60,7 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
         match &group.parts {
             Some(parts) => parts.sum(),
             // Relaxed: as above.
-            None => group.words.load_avg().load(Ordering::Relaxed),
+            None => group.words.load_avg.load(Ordering::Relaxed),
         }
     }
 

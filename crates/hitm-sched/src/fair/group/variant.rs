@@ -1,13 +1,12 @@
 //! How a group's load is kept: where its words are, which CPUs add to them, and how often.
 
-use std::fmt;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, Described, Field, Memory, Native, Placed, PlacedSlice, Span};
+use hitm_memory::{AtomicWord, Entry, Field, Memory, Native, PlacedSlice, RecordLayout, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use super::WEIGHT_LEAST;
-use super::words::{Baseline, Isolated, Reordered, TaskGroupFields, TaskGroupWords};
+use super::words::{ISOLATED, REORDERED, TaskGroupWords, V6_4};
 use crate::fair::weight::FINE_BITS;
 
 /// The order of a group's words.
@@ -23,16 +22,18 @@ pub enum GroupOrder {
 }
 
 impl GroupOrder {
-    /// The size and the fields of a group's words.
-    pub(crate) fn layout(self) -> (usize, Vec<Field>) {
-        fn of<T: Described>() -> (usize, Vec<Field>) {
-            (size_of::<T>(), T::fields())
-        }
+    /// Returns the order as a table.
+    pub(super) fn entries(self) -> &'static [Entry] {
         match self {
-            Self::Baseline => of::<Baseline<Native, ()>>(),
-            Self::Reordered => of::<Reordered<Native, ()>>(),
-            Self::Isolated => of::<Isolated<Native, ()>>(),
+            Self::Baseline => V6_4,
+            Self::Reordered => REORDERED,
+            Self::Isolated => ISOLATED,
         }
+    }
+
+    /// The layout of a group's words.
+    pub(crate) fn layout(self) -> RecordLayout {
+        RecordLayout::new(self.entries(), &TaskGroupWords::<Native>::members())
     }
 }
 
@@ -114,61 +115,6 @@ impl GroupConfig {
     /// Returns a queue's weight as loads count it.
     pub(super) fn coarse(self, weight: u64) -> u64 {
         if weight == 0 { 0 } else { (weight >> (FINE_BITS - self.load_bits)).max(WEIGHT_LEAST) }
-    }
-}
-
-/// A group's words, in one of the orders.
-pub(super) enum Words<M: Memory> {
-    Baseline(Placed<M, Baseline<M, ()>>),
-    Reordered(Placed<M, Reordered<M, ()>>),
-    Isolated(Placed<M, Isolated<M, ()>>),
-}
-
-/// The accessors of [`TaskGroupWords`], for every order.
-macro_rules! accessors {
-    ($($field:ident: $type:ty),+ $(,)?) => {$(
-        pub(super) fn $field(&self) -> &M::Atomic<$type> {
-            match self {
-                Self::Baseline(words) => words.$field(),
-                Self::Reordered(words) => words.$field(),
-                Self::Isolated(words) => words.$field(),
-            }
-        }
-    )+};
-}
-
-impl<M: Memory> Words<M> {
-    pub(super) fn new(order: GroupOrder, number: usize, pointers: [u64; 4]) -> Self {
-        let [se, cfs_rq, rt_se, rt_rq] = pointers.map(M::Atomic::new);
-        let fields = TaskGroupFields::<M, ()> {
-            references: M::Atomic::new(0),
-            se,
-            cfs_rq,
-            shares: M::Atomic::new(0),
-            load_avg: M::Atomic::new(0),
-            rt_se,
-            rt_rq,
-            parent: M::Atomic::new(0),
-        };
-        match order {
-            GroupOrder::Baseline => Self::Baseline(placed(TaskGroupWords::from_fields(fields), number)),
-            GroupOrder::Reordered => Self::Reordered(placed(TaskGroupWords::from_fields(fields), number)),
-            GroupOrder::Isolated => Self::Isolated(placed(TaskGroupWords::from_fields(fields), number)),
-        }
-    }
-
-    accessors! {
-        references: u64, se: u64, cfs_rq: u64, shares: u64, load_avg: i64, rt_se: u64, rt_rq: u64, parent: u64,
-    }
-}
-
-fn placed<M: Memory, T: Described>(words: T, number: usize) -> Placed<M, T> {
-    Placed::new(words, Some(number), None)
-}
-
-impl<M: Memory> fmt::Debug for Words<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Words").field("load_avg", self.load_avg()).finish_non_exhaustive()
     }
 }
 

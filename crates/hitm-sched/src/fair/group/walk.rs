@@ -7,12 +7,11 @@ use super::GroupId;
 use super::average::nanos;
 use crate::fair::timeline::{Arrival, Timeline};
 use crate::fair::words::{FairQueue, FairTask, Kind, Member, member};
-use crate::root_domain::RootDomainWords;
 use crate::rq::RqGuard;
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the group of a task that is fair, or was.
     #[track_caller]
     pub(crate) fn group_of(&self, id: TaskId) -> Option<GroupId> {

@@ -10,8 +10,8 @@
 //! | line | written by | read by |
 //! |---|---|---|
 //! | 3 | the maker of a group, and a change of its weight | `se`, `cfs_rq`: every migration of a task; `shares`: every enqueue, dequeue and tick |
-//! | 4 | `load_avg`: enqueues, dequeues, ticks, and both sides of a migration | `load_avg`: every enqueue, dequeue and tick; [`Baseline`]: `rt_se` and `rt_rq`: every migration |
-//! | 5 | no word here is written | [`Reordered`]: `rt_se`, `rt_rq`, and `parent`: a queue that gets load again |
+//! | 4 | `load_avg`: enqueues, dequeues, ticks, and both sides of a migration | `load_avg`: every enqueue, dequeue and tick; [`V6_4`]: `rt_se` and `rt_rq`: every migration |
+//! | 5 | no word here is written | [`REORDERED`]: `rt_se`, `rt_rq`, and `parent`: a queue that gets load again |
 //!
 //! A group's words on a CPU belong to that CPU alone. One line of them, for removed load, is
 //! written by other CPUs. Linux has queue and entity in separate objects; here each begins a line,
@@ -20,25 +20,17 @@
 use std::fmt;
 use std::mem::offset_of;
 
-use hitm_memory::{LINE, LineStart, Memory, Native, PlainWord, RawSpinLock, described, orders};
+use hitm_memory::{
+    AtomicWord, Entry, LINE, LineStart, Memory, Native, PlainWord, RawSpinLock, Record, RecordLayout, described, record,
+};
 
 use super::GroupId;
 use crate::fair::load::Sum;
 use crate::fair::words::{FairQueue, FairTask};
 
-/// The parts of a group's words. One form exists so far.
-pub trait TaskGroupParts<M: Memory>: Send + Sync + 'static {
-    /// The word `load_avg`.
-    type Load: Send + Sync + 'static;
-}
-
-impl<M: Memory> TaskGroupParts<M> for () {
-    type Load = M::Atomic<i64>;
-}
-
-orders! {
-    /// The initial values of a group's words.
-    pub fields TaskGroupFields<M, P: TaskGroupParts> via TaskGroupTypes {
+record! {
+    /// The words of a group.
+    pub struct TaskGroupWords<M: Memory> from TaskGroupInitial {
         /// The count of references. Written when a task or a group joins or leaves for good.
         references: M::Atomic<u64>,
         /// Pointer to its entities by CPU. Read by every migration.
@@ -49,7 +41,7 @@ orders! {
         shares: M::Atomic<u64>,
         /// The load of all its queues. CPUs add to it when their queue's load has changed, and read
         /// it when they reweigh.
-        load_avg: P::Load,
+        load_avg: M::Atomic<i64>,
         /// Pointer to its real-time entities by CPU. Read by every migration, also of fair tasks.
         rt_se: M::Atomic<u64>,
         /// Pointer to its real-time queues by CPU. As `rt_se`.
@@ -57,101 +49,94 @@ orders! {
         /// The group above, counted from 1; 0 for none. Read when a queue gets load that had none.
         parent: M::Atomic<u64>,
     }
-
-    /// The words of a group, in any order.
-    accessors TaskGroupWords as "task_group";
-
-    /// The order of v6.4.
-    order Baseline {
-        references,
-        pad css: [u64; 24],
-        se,
-        cfs_rq,
-        shares,
-        pad idle: u32,
-        line before_load_avg,
-        load_avg,
-        rt_se,
-        rt_rq,
-        pad rt_bandwidth: [u64; 12],
-        pad rcu: [u64; 2],
-        pad list: [u64; 2],
-        parent,
-        pad siblings: [u64; 2],
-        pad children: [u64; 2],
-        pad autogroup: u64,
-        pad cfs_bandwidth: [u64; 7],
-    }
-
-    /// The posted order: words that are read often are on the line after that of `load_avg`.
-    order Reordered {
-        references,
-        pad css: [u64; 24],
-        se,
-        cfs_rq,
-        shares,
-        pad idle: u32,
-        line before_load_avg,
-        load_avg,
-        pad rcu: [u64; 2],
-        pad list: [u64; 2],
-        pad siblings: [u64; 2],
-        pad children: [u64; 2],
-        parent,
-        rt_se,
-        rt_rq,
-        pad rt_bandwidth: [u64; 12],
-        pad autogroup: u64,
-        pad cfs_bandwidth: [u64; 7],
-    }
-
-    /// `load_avg` alone on its line, whatever else is edited.
-    order Isolated {
-        references,
-        pad css: [u64; 24],
-        se,
-        cfs_rq,
-        shares,
-        pad idle: u32,
-        line before_load_avg,
-        load_avg,
-        line after_load_avg,
-        parent,
-        rt_se,
-        rt_rq,
-        pad rt_bandwidth: [u64; 12],
-        pad rcu: [u64; 2],
-        pad list: [u64; 2],
-        pad siblings: [u64; 2],
-        pad children: [u64; 2],
-        pad autogroup: u64,
-        pad cfs_bandwidth: [u64; 7],
-    }
 }
 
-/// Asserts the offsets of an order.
-macro_rules! assert_order {
-    ($order:ident, $($field:ident @ $offset:literal),+ $(,)?) => {
-        $(const _: () = assert!(offset_of!($order<Native, ()>, $field) == $offset, "the original's offset");)+
-    };
+/// The order of v6.4.
+pub(super) static V6_4: &[Entry] = &[
+    Entry::Word("references"),
+    Entry::Pad("css", 8, 24),
+    Entry::Word("se"),
+    Entry::Word("cfs_rq"),
+    Entry::Word("shares"),
+    Entry::Pad("idle", 4, 1),
+    Entry::Line,
+    Entry::Word("load_avg"),
+    Entry::Word("rt_se"),
+    Entry::Word("rt_rq"),
+    Entry::Pad("rt_bandwidth", 8, 12),
+    Entry::Pad("rcu", 8, 2),
+    Entry::Pad("list", 8, 2),
+    Entry::Word("parent"),
+    Entry::Pad("siblings", 8, 2),
+    Entry::Pad("children", 8, 2),
+    Entry::Pad("autogroup", 8, 1),
+    Entry::Pad("cfs_bandwidth", 8, 7),
+];
+
+/// The posted order: words that are read often are on the line after that of `load_avg`.
+pub(super) static REORDERED: &[Entry] = &[
+    Entry::Word("references"),
+    Entry::Pad("css", 8, 24),
+    Entry::Word("se"),
+    Entry::Word("cfs_rq"),
+    Entry::Word("shares"),
+    Entry::Pad("idle", 4, 1),
+    Entry::Line,
+    Entry::Word("load_avg"),
+    Entry::Pad("rcu", 8, 2),
+    Entry::Pad("list", 8, 2),
+    Entry::Pad("siblings", 8, 2),
+    Entry::Pad("children", 8, 2),
+    Entry::Word("parent"),
+    Entry::Word("rt_se"),
+    Entry::Word("rt_rq"),
+    Entry::Pad("rt_bandwidth", 8, 12),
+    Entry::Pad("autogroup", 8, 1),
+    Entry::Pad("cfs_bandwidth", 8, 7),
+];
+
+/// `load_avg` alone on its line, whatever else is edited.
+pub(super) static ISOLATED: &[Entry] = &[
+    Entry::Word("references"),
+    Entry::Pad("css", 8, 24),
+    Entry::Word("se"),
+    Entry::Word("cfs_rq"),
+    Entry::Word("shares"),
+    Entry::Pad("idle", 4, 1),
+    Entry::Line,
+    Entry::Word("load_avg"),
+    Entry::Line,
+    Entry::Word("parent"),
+    Entry::Word("rt_se"),
+    Entry::Word("rt_rq"),
+    Entry::Pad("rt_bandwidth", 8, 12),
+    Entry::Pad("rcu", 8, 2),
+    Entry::Pad("list", 8, 2),
+    Entry::Pad("siblings", 8, 2),
+    Entry::Pad("children", 8, 2),
+    Entry::Pad("autogroup", 8, 1),
+    Entry::Pad("cfs_bandwidth", 8, 7),
+];
+
+impl<M: Memory> TaskGroupWords<M> {
+    /// Places the words of group `number`. `pointers` are those to its entities and queues: `se`,
+    /// `cfs_rq`, `rt_se`, `rt_rq`.
+    pub(super) fn new(order: &[Entry], number: usize, pointers: [u64; 4]) -> Self {
+        let layout = RecordLayout::new(order, &Self::members());
+        let [se, cfs_rq, rt_se, rt_rq] = pointers.map(M::Atomic::new);
+        let initial = TaskGroupInitial {
+            references: M::Atomic::new(0),
+            se,
+            cfs_rq,
+            shares: M::Atomic::new(0),
+            load_avg: M::Atomic::new(0),
+            rt_se,
+            rt_rq,
+            parent: M::Atomic::new(0),
+        };
+        Self::put(&mut Record::new("task_group", Some(number), None, layout), initial)
+    }
 }
-
-// Mechanisms 6.1 and 6.3 of the reference.
-assert_order!(
-    Baseline, se @ 200, cfs_rq @ 208, shares @ 216, idle @ 224, load_avg @ 256, rt_se @ 264, rt_rq @ 272, rt_bandwidth @ 280,
-    rcu @ 376, list @ 392, parent @ 408, siblings @ 416, children @ 432, autogroup @ 448, cfs_bandwidth @ 456,
-);
-assert_order!(
-    Reordered, se @ 200, cfs_rq @ 208, shares @ 216, idle @ 224, load_avg @ 256, rcu @ 264, list @ 280, siblings @ 296,
-    children @ 312, parent @ 328, rt_se @ 336, rt_rq @ 344, rt_bandwidth @ 352, autogroup @ 448, cfs_bandwidth @ 456,
-);
-assert_order!(Isolated, se @ 200, cfs_rq @ 208, shares @ 216, load_avg @ 256, parent @ 320, rt_se @ 328, rt_rq @ 336);
-
-const _: () = assert!(
-    offset_of!(Isolated<Native, ()>, load_avg) / LINE != offset_of!(Isolated<Native, ()>, shares) / LINE
-        && offset_of!(Isolated<Native, ()>, load_avg) / LINE != offset_of!(Isolated<Native, ()>, parent) / LINE,
-    "no other word shares the line of `load_avg`",
-);
 
 /// A sum's words: its time, its value, and the part of the period that has passed.
 type SumWords<'a, M> = (&'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u32>);
@@ -327,5 +312,81 @@ impl<M: Memory> GroupOnCpu<M> {
 impl<M: Memory> fmt::Debug for GroupOnCpu<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupOnCpu").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mechanisms 6.1 and 6.3 of the reference.
+    #[test]
+    fn orders_are_the_originals() {
+        let offset = |order: &[Entry], word: &str| {
+            let layout = RecordLayout::new(order, &TaskGroupWords::<Native>::members());
+            layout.locate(word).map(|(offset, ..)| offset)
+        };
+        let check = |order, offsets: &[(&str, usize)]| {
+            for &(word, expect) in offsets {
+                assert_eq!(offset(order, word), Some(expect), "{word}");
+            }
+        };
+        check(
+            V6_4,
+            &[
+                ("se", 200),
+                ("cfs_rq", 208),
+                ("shares", 216),
+                ("idle", 224),
+                ("load_avg", 256),
+                ("rt_se", 264),
+                ("rt_rq", 272),
+                ("rt_bandwidth", 280),
+                ("rcu", 376),
+                ("list", 392),
+                ("parent", 408),
+                ("siblings", 416),
+                ("children", 432),
+                ("autogroup", 448),
+                ("cfs_bandwidth", 456),
+            ],
+        );
+        check(
+            REORDERED,
+            &[
+                ("se", 200),
+                ("cfs_rq", 208),
+                ("shares", 216),
+                ("idle", 224),
+                ("load_avg", 256),
+                ("rcu", 264),
+                ("list", 280),
+                ("siblings", 296),
+                ("children", 312),
+                ("parent", 328),
+                ("rt_se", 336),
+                ("rt_rq", 344),
+                ("rt_bandwidth", 352),
+                ("autogroup", 448),
+                ("cfs_bandwidth", 456),
+            ],
+        );
+        check(
+            ISOLATED,
+            &[
+                ("se", 200),
+                ("cfs_rq", 208),
+                ("shares", 216),
+                ("load_avg", 256),
+                ("parent", 320),
+                ("rt_se", 328),
+                ("rt_rq", 336),
+            ],
+        );
+        let line = |word| offset(ISOLATED, word).map(|offset| offset / LINE);
+        assert!(
+            line("load_avg") != line("shares") && line("load_avg") != line("parent"),
+            "no other word shares the line of `load_avg`",
+        );
     }
 }

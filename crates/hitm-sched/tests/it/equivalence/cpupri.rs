@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hitm_machine::Random;
 use hitm_memory::{CpuMask, CpuSet, Encoding, Form, Native};
 use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::{Compact, CpupriVecs, Packed, Split};
+use hitm_sched::cpupri_vecs::{COMPACT, CpupriOrder, PACKED, SPLIT};
 use hitm_sched::prio::{Level, Prio};
 use hitm_topology::{CpuId, Topology};
 
@@ -99,17 +99,17 @@ fn history(seed: u64, cpus: u32, calls: usize) -> Vec<Call> {
 }
 
 /// Runs `calls` on one variant beside the model.
-fn check<V: CpupriVecs<Native>>(topology: &Topology, form: CpupriForm, calls: &[Call]) {
-    let (cpupri, vecs) = Cpupri::<Native>::new::<V>(topology, form);
+fn check(topology: &Topology, order: &CpupriOrder, form: CpupriForm, calls: &[Call]) {
+    let cpupri = Cpupri::<Native>::new(topology, order, form, Level::COUNT);
     let every: CpuSet = topology.cpu_ids().collect();
     let active = CpuMask::new("active", None, topology, &every);
     let mut model = Model { levels: BTreeMap::new(), active: every };
     let mask = |cpus: &CpuSet| CpuMask::<Native>::new("allowed", None, topology, cpus);
     for (index, call) in calls.iter().enumerate() {
-        let context = || format!("call {index}, {call:?}, {form:?} {}", std::any::type_name::<V>());
+        let context = || format!("call {index}, {call:?}, {form:?} {order:?}");
         match call {
             Call::Set { cpu, level } => {
-                cpupri.set_level(&vecs, *cpu, *level);
+                cpupri.set_level(*cpu, *level);
                 match level {
                     Some(level) => drop(model.levels.insert(*cpu, *level)),
                     None => drop(model.levels.remove(cpu)),
@@ -122,25 +122,25 @@ fn check<V: CpupriVecs<Native>>(topology: &Topology, form: CpupriForm, calls: &[
             }
             Call::Find { prio, allowed, here } => {
                 let search = Search { prio: *prio, allowed: &mask(allowed), here: *here };
-                assert_eq!(cpupri.find(&vecs, &search, &active), model.find(*prio, allowed), "{}", context());
-                assert_eq!(cpupri.any(&vecs, &search), model.any(*prio, allowed), "{}", context());
+                assert_eq!(cpupri.find(&search, &active), model.find(*prio, allowed), "{}", context());
+                assert_eq!(cpupri.any(&search), model.any(*prio, allowed), "{}", context());
             }
             Call::FindFitting { prio, allowed, here, fits } => {
                 let search = Search { prio: *prio, allowed: &mask(allowed), here: *here };
-                let found = cpupri.find_fitting(&vecs, &search, &active, &|cpu| fits.contains(cpu));
+                let found = cpupri.find_fitting(&search, &active, &|cpu| fits.contains(cpu));
                 assert_eq!(found, model.find_fitting(*prio, allowed, fits), "{}", context());
             }
         }
     }
-    at_rest(&cpupri, &vecs, &model);
+    at_rest(&cpupri, &model);
 }
 
 /// Checks invariant 1 of `src/cpupri.rs` on the bits and the counts themselves.
-fn at_rest<V: CpupriVecs<Native>>(cpupri: &Cpupri<Native>, vecs: &V, model: &Model) {
+fn at_rest(cpupri: &Cpupri<Native>, model: &Model) {
     for level in (0..Level::COUNT as u32).map(Level) {
         let expect = model.at(level.0);
-        let count = cpupri.count_at(vecs, level);
-        assert_eq!((cpupri.cpus_at(vecs, level), count), (expect.clone(), expect.len() as i32), "{level:?}");
+        let count = cpupri.count_at(level);
+        assert_eq!((cpupri.cpus_at(level), count), (expect.clone(), expect.len() as i32), "{level:?}");
     }
 }
 
@@ -161,9 +161,9 @@ fn every_form_finds_the_same() {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 200);
             for form in forms() {
-                check::<Packed<Native>>(&topology, form, &calls);
-                check::<Split<Native>>(&topology, form, &calls);
-                check::<Compact<Native>>(&topology, form, &calls);
+                for order in [&PACKED, &SPLIT, &COMPACT] {
+                    check(&topology, order, form, &calls);
+                }
             }
         }
     });

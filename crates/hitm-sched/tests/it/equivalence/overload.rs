@@ -5,17 +5,12 @@ use std::sync::atomic::Ordering;
 
 use hitm_machine::Random;
 use hitm_memory::{Encoding, Form, Native, PlainWord};
-use hitm_sched::cpupri_vecs::Packed;
-use hitm_sched::root_domain::{
-    Baseline, Counted, Parts, Pointed, Reordered, ReorderedCounts, RootDomain, RootDomainConfig, RootDomainWords,
-};
+use hitm_sched::config::SchedulerConfig;
+use hitm_sched::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain};
 use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu};
 use crate::TARGET;
-
-/// One level of cpupri, since no code here uses it.
-type Vecs = Packed<Native, 1>;
 
 /// One call, the same for every variant.
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +61,12 @@ fn history(seed: u64, cpus: u32, calls: usize) -> Vec<Call> {
 }
 
 /// Runs `calls` on one variant beside the model.
-fn check<R: RootDomainWords<Native>>(topology: &Topology, config: RootDomainConfig, calls: &[Call]) {
-    let domain = RootDomain::<Native, R>::new(topology, config);
+fn check(topology: &Topology, config: SchedulerConfig, calls: &[Call]) {
+    // One level of cpupri, since no code here uses it.
+    let domain = RootDomain::<Native>::with_levels(topology, config, 1);
     let mut model = Model::default();
     for (index, &call) in calls.iter().enumerate() {
-        let context = || format!("call {index}, {call:?}, {config:?} {}", std::any::type_name::<R>());
+        let context = || format!("call {index}, {call:?}, {config:?}");
         match call {
             Call::Toggle(cpu) if model.overloaded.remove(&cpu) => domain.clear_overload(cpu),
             Call::Toggle(cpu) => {
@@ -100,9 +96,9 @@ fn check<R: RootDomainWords<Native>>(topology: &Topology, config: RootDomainConf
         assert_eq!(domain.overload_count(), model.overloaded.len() as i32, "{}", context());
         let (words, chains) = (domain.words(), i32::from(model.token.is_some()));
         assert_eq!(domain.push_chain_active(), model.token.is_some(), "{}", context());
-        assert_eq!(words.rto_loop().peek(), model.accounted, "{}", context());
+        assert_eq!(words.rto_loop.peek(), model.accounted, "{}", context());
         // Relaxed: one thread.
-        assert_eq!(words.refcount().load(Ordering::Relaxed), topology.cpus() as i32 + chains, "{}", context());
+        assert_eq!(words.refcount.load(Ordering::Relaxed), topology.cpus() as i32 + chains, "{}", context());
     }
 }
 
@@ -113,10 +109,10 @@ fn every_form_announces_the_same() {
             let calls = history(seed, topology.cpus() as u32, 100);
             for (rto_count, rto_mask) in Form::all().flat_map(|a| Form::all().map(move |b| (a, b))) {
                 for encoding in [Encoding::Zeros, Encoding::ForeignOnes] {
-                    let config = RootDomainConfig { rto_count, rto_mask, encoding, ..RootDomainConfig::default() };
-                    check::<Baseline<Native, Parts<Vecs, Counted<Native>>>>(&topology, config, &calls);
-                    check::<Reordered<Native, Parts<Vecs, Counted<Native>>>>(&topology, config, &calls);
-                    check::<ReorderedCounts<Native, Parts<Vecs, Pointed<Native>>>>(&topology, config, &calls);
+                    for order in [&BASELINE, &REORDERED, &REORDERED_COUNTS] {
+                        let split = SchedulerConfig { rto_count, rto_mask, encoding, ..SchedulerConfig::default() };
+                        check(&topology, SchedulerConfig { order, ..split }, &calls);
+                    }
                 }
             }
         }

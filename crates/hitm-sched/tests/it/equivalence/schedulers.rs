@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use hitm_machine::Random;
 use hitm_memory::{CpuSet, Form, Native, NativeWorkers, Platform};
-use hitm_sched::mitigation::{CATALOGUE, Mitigation};
+use hitm_sched::mitigation::{Mitigation, TABLE};
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::{CpuId, Scope};
 
@@ -32,7 +32,7 @@ fn names() -> Vec<String> {
     let scoped = |key: &str| -> Vec<String> { Form::all().map(|form| format!("{key}={form}")).collect() };
     let split = || Scope::ALL.into_iter().filter(|&scope| scope != Scope::Machine);
     let mut names = Vec::new();
-    for (entry, _) in CATALOGUE {
+    for entry in TABLE.iter().map(|row| row.name) {
         match entry.split_once('=') {
             Some((key @ "idle-mask", _)) => names.extend(["llc", "node", "machine"].map(|by| format!("{key}={by}"))),
             Some((key @ "load-avg", _)) => names.extend(["node", "llc"].map(|by| format!("{key}={by}"))),
@@ -56,7 +56,7 @@ fn names() -> Vec<String> {
 
 /// A scheduler, its model, and the trace.
 struct World {
-    sched: Arc<dyn Scheduling<Native>>,
+    sched: Arc<Scheduler<Native>>,
     workers: Arc<NativeWorkers>,
     model: Model,
     random: Random,
@@ -79,8 +79,8 @@ impl World {
     }
 
     /// Runs `f` as `cpu`.
-    fn on<R>(&self, cpu: CpuId, f: impl FnOnce(&dyn Scheduling<Native>) -> R) -> R {
-        self.workers.visit(cpu, || f(&*self.sched))
+    fn on<R>(&self, cpu: CpuId, f: impl FnOnce(&Scheduler<Native>) -> R) -> R {
+        self.workers.visit(cpu, || f(&self.sched))
     }
 
     fn log(&mut self, what: std::fmt::Arguments<'_>) {
@@ -293,7 +293,7 @@ fn every_mitigation_decides_the_same() {
 
 #[test]
 fn every_entry_of_the_catalogue_is_tried() {
-    for (entry, _) in CATALOGUE {
+    for entry in TABLE.iter().map(|row| row.name) {
         assert!(names().iter().any(|name| name.split('+').any(|part| part == entry)), "{entry}");
     }
     for name in names() {

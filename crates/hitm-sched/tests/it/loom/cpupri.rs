@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use hitm_loom::{Loom, Model, require, require_of, thread};
 use hitm_memory::{CpuMask, CpuSet, Encoding, Memory};
 use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::{CpupriVecs, Packed, Split};
+use hitm_sched::cpupri_vecs::{CpupriOrder, PACKED, SPLIT};
 use hitm_sched::prio::{Level, Prio};
 use hitm_topology::{CpuId, Topology};
 
@@ -46,19 +46,18 @@ const FORMS: [CpupriForm; 8] = [
 ];
 
 /// The cpupri index with the words around it.
-struct Index<V> {
+struct Index {
     cpupri: Cpupri<Loom>,
-    vecs: V,
     active: CpuMask<Loom>,
     topology: Arc<Topology>,
 }
 
-impl<V: CpupriVecs<Loom>> Index<V> {
+impl Index {
     /// Creates an index with CPU `i` at `levels[i]`. The other CPUs are offline.
-    fn new(topology: &Arc<Topology>, form: CpupriForm, levels: &[Option<u32>]) -> Arc<Self> {
-        let (cpupri, vecs) = Cpupri::new(topology, form);
+    fn new(topology: &Arc<Topology>, order: &CpupriOrder, form: CpupriForm, levels: &[Option<u32>]) -> Arc<Self> {
+        let cpupri = Cpupri::new(topology, order, form, LEVELS);
         let active = CpuMask::new("active", None, topology, &topology.cpu_ids().collect());
-        let index = Self { cpupri, vecs, active, topology: topology.clone() };
+        let index = Self { cpupri, active, topology: topology.clone() };
         for (cpu, &level) in levels.iter().enumerate() {
             index.set(cpu as u32, level);
         }
@@ -66,7 +65,7 @@ impl<V: CpupriVecs<Loom>> Index<V> {
     }
 
     fn set(&self, cpu: u32, level: Option<u32>) {
-        self.cpupri.set_level(&self.vecs, CpuId(cpu), level.map(Level));
+        self.cpupri.set_level(CpuId(cpu), level.map(Level));
     }
 
     /// Returns the CPUs of `cpus` that a task of [`SEARCHER`]'s level finds.
@@ -78,17 +77,17 @@ impl<V: CpupriVecs<Loom>> Index<V> {
     fn find_below(&self, level: u32, cpus: &[u32]) -> Option<CpuSet> {
         let allowed = CpuMask::new("allowed", None, &self.topology, &set(cpus));
         let search = Search { prio: Prio(Prio::NONE.0 - level as i32), allowed: &allowed, here: CpuId(3) };
-        self.cpupri.find(&self.vecs, &search, &self.active)
+        self.cpupri.find(&search, &self.active)
     }
 
     /// Returns the bits at `level`, read Relaxed.
     fn bits(&self, level: u32) -> CpuSet {
-        self.cpupri.cpus_at(&self.vecs, Level(level))
+        self.cpupri.cpus_at(Level(level))
     }
 
     /// Returns the count of `level`, read Acquire as in `find`.
     fn count(&self, level: u32) -> i32 {
-        self.cpupri.count_at(&self.vecs, Level(level))
+        self.cpupri.count_at(Level(level))
     }
 
     /// Requires in a quiescent state that counts and bits match `levels`.
@@ -125,15 +124,16 @@ struct Moves {
 
 /// Returns a model in which CPUs move while `observe` runs, and which then requires the quiescent
 /// state.
-fn model<V: CpupriVecs<Loom>>(
+fn model(
     property: &'static str,
+    order: &'static CpupriOrder,
     form: CpupriForm,
     Moves { before, moves, after }: Moves,
-    observe: fn(&Index<V>),
+    observe: fn(&Index),
 ) -> Model {
     let topology = topology();
     Model::new(property, move || {
-        let index = Index::<V>::new(&topology, form, before);
+        let index = Index::new(&topology, order, form, before);
         let mover = |&(cpu, levels): &(u32, &'static [Option<u32>])| {
             let index = index.clone();
             thread::spawn(move || levels.iter().for_each(|&level| index.set(cpu, level)))
@@ -145,16 +145,13 @@ fn model<V: CpupriVecs<Loom>>(
     })
 }
 
-type Few = Packed<Loom, LEVELS>;
-type FewSplit = Split<Loom, LEVELS>;
-
 /// CPU 0 rises from level 0 to level 1.
 const ONE_RISES: Moves = Moves { before: &[Some(0)], moves: &[(0, &[Some(1)])], after: &[Some(1)] };
 
 /// Invariant 4: CPU 0 only becomes more urgent, and other CPUs move in any way. A task that may run
 /// on CPU 0 finds it.
-fn rising<V: CpupriVecs<Loom>>(form: CpupriForm, moves: Moves) -> Model {
-    model::<V>("cpupri 4: no search fails while a CPU only becomes more urgent", form, moves, |index| {
+fn rising(order: &'static CpupriOrder, form: CpupriForm, moves: Moves) -> Model {
+    model("cpupri 4: no search fails while a CPU only becomes more urgent", order, form, moves, |index| {
         let found = index.find(&[0]);
         require(found == Some(set(&[0])), format_args!("a search for CPU 0 finds {found:?}"));
     })
@@ -162,7 +159,7 @@ fn rising<V: CpupriVecs<Loom>>(form: CpupriForm, moves: Moves) -> Model {
 
 /// Invariant 4, only CPU 0.
 pub(crate) fn one_rises(form: CpupriForm) -> Model {
-    rising::<Few>(form, ONE_RISES)
+    rising(&PACKED, form, ONE_RISES)
 }
 
 #[test]
@@ -171,8 +168,8 @@ fn a_cpu_that_rises_is_found() {
     let far = Moves { before: &[Some(0)], moves: &[(0, &[Some(2)])], after: &[Some(2)] };
     for form in FORMS {
         for moves in [ONE_RISES, twice, far] {
-            rising::<Few>(form, moves).check();
-            rising::<FewSplit>(form, moves).check();
+            rising(&PACKED, form, moves).check();
+            rising(&SPLIT, form, moves).check();
         }
     }
 }
@@ -184,7 +181,7 @@ fn a_cpu_that_rises_is_found_whatever_another_does() {
     type Other = (u32, &'static [Option<u32>]);
     let check = |before: &'static [Option<u32>], moves: &'static [Other], after: &'static [Option<u32>]| {
         for form in FORMS {
-            rising::<Few>(form, Moves { before, moves, after }).preemptions(3).check();
+            rising(&PACKED, form, Moves { before, moves, after }).preemptions(3).check();
         }
     };
     // If there are two parts, CPU 1 is in CPU 0's part, and CPU 2 is not.
@@ -204,7 +201,7 @@ fn two_that_rise_are_found() {
         Moves { before: &[Some(0), Some(0)], moves: &[(0, &[Some(1)]), (1, &[Some(2)])], after: &[Some(1), Some(2)] };
     let property = "cpupri 4: no search fails while CPUs only become more urgent";
     for form in FORMS {
-        let model = model::<Few>(property, form, moves, |index| {
+        let model = model(property, &PACKED, form, moves, |index| {
             let found = index.find(&[0, 1]);
             require(found.is_some_and(|found| found.iter().all(|cpu| cpu.0 < 2)), "a search finds neither");
         });
@@ -221,8 +218,8 @@ pub(crate) fn one_enters(form: CpupriForm) -> Model {
     })
 }
 
-fn announced(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
-    model("cpupri 3: a reader that sees a CPU's count sees its bit", form, moves, observe)
+fn announced(form: CpupriForm, moves: Moves, observe: fn(&Index)) -> Model {
+    model("cpupri 3: a reader that sees a CPU's count sees its bit", &PACKED, form, moves, observe)
 }
 
 #[test]
@@ -242,8 +239,8 @@ fn who_sees_a_count_sees_the_bit() {
 }
 
 /// Invariant 2: an observer that sees the bit at `from` cleared sees it set at `to`.
-fn moving(form: CpupriForm, moves: Moves, observe: fn(&Index<Few>)) -> Model {
-    model("cpupri 2: a CPU that moves has its bit at one of the levels", form, moves, observe)
+fn moving(form: CpupriForm, moves: Moves, observe: fn(&Index)) -> Model {
+    model("cpupri 2: a CPU that moves has its bit at one of the levels", &PACKED, form, moves, observe)
 }
 
 pub(crate) fn one_moves(form: CpupriForm) -> Model {
@@ -278,7 +275,7 @@ pub(crate) fn one_is_above(form: CpupriForm) -> Model {
         moves: &[(2, &[Some(2), Some(1)])],
         after: &[Some(SEARCHER), Some(1), Some(1)],
     };
-    model::<Few>("cpupri 5: no search finds a CPU at its level or above", form, moves, |index| {
+    model("cpupri 5: no search finds a CPU at its level or above", &PACKED, form, moves, |index| {
         index.set(0, Some(SEARCHER));
         let found = index.find(&[0, 1, 2]).unwrap_or_default();
         require(found.contains(CpuId(1)) && !found.contains(CpuId(0)), format_args!("a search finds {found:?}"));
@@ -299,7 +296,7 @@ pub(crate) fn comes_and_goes(form: CpupriForm) -> Model {
         moves: &[(0, &[Some(1), Some(2)]), (1, &[Some(0), None])],
         after: &[Some(2), None],
     };
-    model::<Few>(AT_REST, form, moves, |_| ())
+    model(AT_REST, &PACKED, form, moves, |_| ())
 }
 
 #[test]
@@ -315,7 +312,7 @@ fn at_rest_counts_and_bits_agree() {
 pub(crate) fn one_falls_while_another_searches() -> Model {
     let topology = topology();
     Model::new("cpupri 8: a less urgent CPU and an overloaded CPU do not miss each other", move || {
-        let index = Index::<Few>::new(&topology, STORED, &[Some(2)]);
+        let index = Index::new(&topology, &PACKED, STORED, &[Some(2)]);
         let domain: Arc<Domain> = domain(&topology, BYTES, BYTES);
         let (falls, looks) = (index.clone(), domain.clone());
         let falling = thread::spawn(move || {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use hitm_loom::{Loom, LoomPlain, Model, require, require_of, thread};
 use hitm_memory::{AtomicWord, Form, Memory, PlainWord};
-use hitm_sched::root_domain::{RootDomainConfig, RootDomainWords};
+use hitm_sched::config::SchedulerConfig;
 use hitm_topology::{CpuId, Topology};
 
 use super::overload::{BYTES, CORE, Domain, config, domain, topology};
@@ -51,7 +51,7 @@ impl Chains {
     fn new(topology: &Topology, form: Form, requests: Requests) -> Arc<Self> {
         let keeps_requests = requests == Requests::Kept;
         Arc::new(Self {
-            domain: Arc::new(Domain::new(topology, RootDomainConfig { rto_mask: form, keeps_requests, ..config() })),
+            domain: Arc::new(Domain::new(topology, SchedulerConfig { rto_mask: form, keeps_requests, ..config() })),
             visit: LoomPlain::new(0),
             visited: AtomicU64::new(0),
             idles: AtomicWord::new(0),
@@ -95,7 +95,7 @@ impl Chains {
     fn has_accounted(&self) -> bool {
         let words = self.domain.words();
         // Relaxed: the state is quiescent.
-        words.rto_loop().peek() == words.rto_loop_next().load(Ordering::Relaxed)
+        words.rto_loop.peek() == words.rto_loop_next.load(Ordering::Relaxed)
     }
 
     /// Requires in a quiescent state that no chain has left anything behind.
@@ -103,10 +103,10 @@ impl Chains {
         let words = self.domain.words();
         require_of(AT_REST, !self.domain.push_chain_active(), "a scan is under way");
         // Relaxed: the state is quiescent.
-        let flags = words.push_work_flags().load(Ordering::Relaxed);
+        let flags = words.push_work_flags.load(Ordering::Relaxed);
         require_of(AT_REST, flags == 0, format_args!("the work's flags are {flags}"));
         // Relaxed: as above.
-        let references = words.refcount().load(Ordering::Relaxed);
+        let references = words.refcount.load(Ordering::Relaxed);
         require_of(AT_REST, references == self.cpus, format_args!("there are {references} references"));
     }
 }

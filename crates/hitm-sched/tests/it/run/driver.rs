@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, PlainWord, Platform, Span, Time};
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
+use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
 use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
@@ -73,7 +73,7 @@ pub(crate) enum Mistake {
 
 /// A scheduler and the operations on it.
 pub(crate) struct Driver<P: Platform> {
-    pub(crate) sched: Arc<dyn Scheduling<P>>,
+    pub(crate) sched: Arc<Scheduler<P>>,
     pub(crate) ledger: Ledger,
     pub(crate) plan: Plan,
     pub(crate) mistake: Mistake,
@@ -108,7 +108,7 @@ pub(super) struct Cpu {
 }
 
 impl<P: Platform> Driver<P> {
-    pub(crate) fn new(sched: Arc<dyn Scheduling<P>>, plan: Plan, mistake: Mistake) -> Arc<Self> {
+    pub(crate) fn new(sched: Arc<Scheduler<P>>, plan: Plan, mistake: Mistake) -> Arc<Self> {
         let numbers = TASKS + KEPT * sched.topology().cpus();
         Arc::new(Self {
             sched,

@@ -7,7 +7,7 @@ use hitm_memory::{CpuSet, Platform};
 use hitm_sched::fair::weight::Nice;
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Scheduling;
+use hitm_sched::scheduler::Scheduler;
 use hitm_sched::task::Policy;
 use hitm_topology::{CpuId, Topology};
 
@@ -213,7 +213,7 @@ impl Plan {
     }
 
     /// Returns the scheduler of the mitigation and those joined to it.
-    pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<dyn Scheduling<P>> {
+    pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<Scheduler<P>> {
         let joined = [self.search, self.load, self.requests];
         let joined = if self.mitigation == "shipped" { String::new() } else { joined.concat() };
         let name = format!("{}{joined}", self.mitigation);

@@ -15,7 +15,6 @@ use hitm_memory::Platform;
 
 use crate::fair::group::GroupId;
 use crate::fair::group::quota::{QuotaRefused, RealTimeQuota};
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
 /// Returns a part of a CPU in thousandths.
@@ -23,7 +22,7 @@ fn thousandths(part: u64) -> u64 {
     (part * 1_000 + RealTimeQuota::WHOLE / 2) / RealTimeQuota::WHOLE
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns the part of a CPU that the real-time tasks of `id` may use, if they have a limit.
     pub(super) fn share_of(&self, id: GroupId) -> Option<u64> {
         self.real_time_limit_of(id)?.share()

@@ -7,7 +7,6 @@ use crate::fair::group::GroupId;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::quota::RealTimeQuota;
 use crate::fair::timeline::PICOS;
-use crate::root_domain::RootDomainWords;
 use crate::scheduler::Scheduler;
 
 /// The real-time queue of a group on one CPU.
@@ -42,7 +41,7 @@ pub struct RealTimeSnapshot {
     pub on: Vec<RealTimeQueueSnapshot>,
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     pub(in crate::fair::group) fn real_time_snapshot(&self, id: GroupId) -> Option<RealTimeSnapshot> {
         let limit = self.real_time_limit_of(id)?;
         let (marked, limits) = (limit.throttled_on(), self.limits().expect("one has a limit"));

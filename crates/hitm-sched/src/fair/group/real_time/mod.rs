@@ -87,7 +87,6 @@ use super::average::nanos;
 use super::quota::{GroupThrottling, QuotaRefused, RealTimeQuota};
 use crate::fair::timeline::PICOS;
 use crate::list::{Links, List};
-use crate::root_domain::RootDomainWords;
 use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
 use crate::scheduler::Scheduler;
 use crate::task::TaskId;
@@ -113,7 +112,7 @@ impl<M: hitm_memory::Memory> std::fmt::Debug for RealTimeClock<M> {
     }
 }
 
-impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
+impl<P: Platform> Scheduler<P> {
     /// Returns whether a group ever had a limit for real-time tasks.
     pub(crate) fn has_real_time_limits(&self) -> bool {
         self.limits().is_some_and(|limits| limits.clocks.get().is_some())
@@ -367,9 +366,14 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
 
     // ---- changes ----
 
-    /// Sets or ends the limit of the real-time tasks of `id`; the caller holds a reference. When
-    /// this returns, nothing of the group is throttled and its count starts again.
-    pub(crate) fn limit_real_time(&self, id: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
+    /// Limits the run time of a kept group's real-time tasks per CPU and period. The tasks of all
+    /// groups below it count too. `None` removes the limit. A change begins a new period. Tasks
+    /// with a lent priority are counted, but are not throttled.
+    ///
+    /// # Errors
+    /// When the parent group or the CPU has too little left, or when groups below have more. Then
+    /// nothing changes.
+    pub fn set_group_real_time(&self, id: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
         let Some(limits) = self.begin_limit(id, quota.is_some()) else { return Ok(()) };
         let slot = self.limit_of(id).expect("just made");
         if slot.real_time.get().is_none() {
@@ -405,15 +409,16 @@ impl<P: Platform, R: RootDomainWords<P>> Scheduler<P, R> {
     /// `id`, whose last reference is gone, has no limit.
     pub(super) fn end_real_time_limit(&self, id: GroupId) {
         let Some(limit) = self.real_time_limit_of(id) else { return };
-        self.limit_real_time(id, None).expect("none is never refused");
+        self.set_group_real_time(id, None).expect("none is never refused");
         for cpu in self.topology.cpu_ids() {
             let _rq = self.lock(cpu);
             limit.on(cpu).into_iter().for_each(RealTimeQueue::forget_counts);
         }
     }
 
-    /// Returns the effects of their limit on the real-time tasks of `id`.
-    pub(crate) fn real_time_throttling_of(&self, id: GroupId) -> GroupThrottling {
+    /// Returns how often and how long that limit has throttled the real-time tasks of a kept group.
+    #[must_use]
+    pub fn group_real_time_throttling(&self, id: GroupId) -> GroupThrottling {
         let mut sum = GroupThrottling::default();
         let Some(limit) = self.real_time_limit_of(id) else { return sum };
         for cpu in self.topology.cpu_ids() {

@@ -1,0 +1,3 @@
+//! The tests of what is built on the seam.
+
+mod record;
