@@ -86,10 +86,10 @@ pub struct Attributes {
     /// The CPUs where it may run.
     pub allowed: CpuSet,
     /// The map that its concurrency ids belong to, or `None`. Made by
-    /// [`Scheduling::make_map`](crate::scheduler::Scheduling::make_map).
+    /// [`Scheduler::make_map`](crate::scheduler::Scheduler::make_map).
     pub map: Option<MapId>,
     /// The scheduling group, or `None`. Made by
-    /// [`Scheduling::make_group`](crate::scheduler::Scheduling::make_group).
+    /// [`Scheduler::make_group`](crate::scheduler::Scheduler::make_group).
     pub group: Option<GroupId>,
 }
 

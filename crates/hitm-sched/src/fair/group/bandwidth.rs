@@ -23,7 +23,7 @@
 //! the tasks of a throttled queue, or of a queue below it, stay queued and are in no count of a
 //! queue above. They come, go and change inside. A running task that joins them waits in the tree,
 //! and its CPU is asked to reschedule. (4) *Watch*: the CPU looks again when the period ends, at a
-//! tick or, if it idles, at a timer ([`next_refill`](crate::scheduler::Scheduling::next_refill)).
+//! tick or, if it idles, at a timer ([`next_refill`](crate::scheduler::Scheduler::next_refill)).
 //! (5) *Refill*: without a lock, the first CPU of the line gets what it lacks, under its own lock,
 //! then the next one. (6) *Unthrottle*: the reverse of (2). A task that still runs because its CPU
 //! has not switched yet is counted as running again.
