@@ -23,7 +23,7 @@ const OPERATIONS: [Operation; 5] = [
         name: "search",
         counts: &[Count::Find],
         places: &[
-            ("hitm-sched/src/cpupri.rs", &["available_at", "find_at"]),
+            ("hitm-sched/src/cpupri.rs", &["next_available", "find_at"]),
             (
                 "hitm-sched/src/near.rs",
                 &["look_at", "look_into", "is_in_vain", "any_less_urgent", "candidates", "find_near"],

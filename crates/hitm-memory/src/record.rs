@@ -30,7 +30,7 @@
 use std::alloc::Layout;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, Index};
+use std::ops::{Deref, Index, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -229,7 +229,8 @@ impl<M: Memory> Record<M> {
     /// is a single one then.
     ///
     /// # Panics
-    /// As [`put`](Self::put), and when there are more than two paths.
+    /// As [`put`](Self::put), when there are more than two paths, and when the distance of the
+    /// elements is no power of two.
     pub fn put_array<T>(&mut self, paths: &[&str], mut make: impl FnMut(usize) -> T) -> RecordArray<M, T> {
         let spots: Vec<_> = paths.iter().map(|path| self.locate(path)).collect();
         let (first, rest, stride, count) = match *spots {
@@ -237,14 +238,14 @@ impl<M: Memory> Record<M> {
             [(first, _, 1), (rest, stride, count)] => (first, rest, stride, 1 + count),
             _ => panic!("an array is one field, or a word and a field: {paths:?}"),
         };
-        let first = self.write(first, make(0));
+        assert!(stride.is_power_of_two(), "the distance of elements is a power of two");
+        let first = self.write(first, make(0)).as_ptr();
         for index in 1..count {
             self.write(rest + (index - 1) * stride, make(index));
         }
-        // SAFETY: `rest` is the offset of element 1, which is inside the block. Without such an
-        // element, it is the end of element 0.
-        let rest = unsafe { self.block.start.add(rest) };
-        RecordArray { first, rest, stride, count, _memory: self.block.clone() }
+        // It may lie before the block.
+        let origin = self.block.start.as_ptr().cast::<T>().wrapping_byte_add(rest).wrapping_byte_sub(stride);
+        RecordArray { first, origin, shift: stride.ilog2(), count, _memory: self.block.clone() }
     }
 
     fn locate(&self, path: &str) -> (usize, usize, usize) {
@@ -279,11 +280,11 @@ impl<M: Memory, T> Drop for RecordField<M, T> {
 
 /// An array of words of a [`Record`], at equal distances. Its first element may stand apart.
 pub struct RecordArray<M: Memory, T> {
-    first: NonNull<T>,
-    /// Element 1.
-    rest: NonNull<u8>,
-    /// The distance between later elements, in bytes.
-    stride: usize,
+    first: *mut T,
+    /// Where element 0 would be if it did not stand apart. Not to be read.
+    origin: *mut T,
+    /// The distance between later elements is 2 to this power, in bytes.
+    shift: u32,
     count: usize,
     _memory: Arc<Block<M>>,
 }
@@ -301,15 +302,25 @@ impl<M: Memory, T> RecordArray<M, T> {
         self.count == 0
     }
 
+    /// Returns the elements in `range`.
+    ///
+    /// # Panics
+    /// When the range ends beyond the elements.
     #[inline(always)]
-    fn element(&self, index: usize) -> NonNull<T> {
-        assert!(index < self.count, "an array of {} elements has none at {index}", self.count);
-        match index.checked_sub(1) {
-            None => self.first,
-            // SAFETY: `Record::put_array` wrote an element there, as `index < count`.
-            Some(later) => unsafe { self.rest.add(later * self.stride) }.cast(),
-        }
+    pub fn range(&self, range: Range<usize>) -> impl Iterator<Item = &T> {
+        assert!(range.end <= self.count, "an array of {} elements has none at {}", self.count, range.end - 1);
+        // Copies, so that a loop keeps them in registers: it need not fear that a load with Acquire
+        // changes them.
+        let Self { first, origin, shift, .. } = *self;
+        // SAFETY: as `index`; the range was checked.
+        range.map(move |index| unsafe { &*element(first, origin, shift, index) })
     }
+}
+
+/// Returns the address of element `index` of an array with these fields.
+#[inline(always)]
+fn element<T>(first: *mut T, origin: *mut T, shift: u32, index: usize) -> *mut T {
+    if index == 0 { first } else { origin.wrapping_byte_add(index << shift) }
 }
 
 impl<M: Memory, T> Index<usize> for RecordArray<M, T> {
@@ -321,8 +332,9 @@ impl<M: Memory, T> Index<usize> for RecordArray<M, T> {
     /// When `index` is not below the number of elements.
     #[inline(always)]
     fn index(&self, index: usize) -> &T {
-        // SAFETY: as `RecordField::deref`.
-        unsafe { self.element(index).as_ref() }
+        assert!(index < self.count, "an array of {} elements has none at {index}", self.count);
+        // SAFETY: as `RecordField::deref`. `Record::put_array` wrote an element there.
+        unsafe { &*element(self.first, self.origin, self.shift, index) }
     }
 }
 
@@ -330,7 +342,7 @@ impl<M: Memory, T> Drop for RecordArray<M, T> {
     fn drop(&mut self) {
         for index in 0..self.count {
             // SAFETY: as `RecordField::drop`, and each element is dropped once.
-            unsafe { self.element(index).drop_in_place() };
+            unsafe { element(self.first, self.origin, self.shift, index).drop_in_place() };
         }
     }
 }

@@ -191,7 +191,7 @@ impl<M: Memory> Cpupri<M> {
             self.sets.masks.row(pointer).set(cpu, BIT_SET);
             match self.sets.counts.of(&self.vecs, cpu, new) {
                 // Release: publishes the bit. Pairs with the Acquire load of the count in
-                // `available_at`.
+                // `next_available`.
                 #[cfg(not(feature = "other-operation"))]
                 Counter::Shared(count) => _ = count.fetch_add(1, COUNT_ENTERED),
                 #[cfg(feature = "other-operation")]
@@ -202,7 +202,7 @@ impl<M: Memory> Cpupri<M> {
         }
         if let Some(old) = old {
             // Release, of both: publishes the entry at the new level to a search that does not find
-            // this one any more. Pairs with the Acquire load of the count in `available_at`.
+            // this one any more. Pairs with the Acquire load of the count in `next_available`.
             match self.sets.counts.of(&self.vecs, cpu, old) {
                 Counter::Shared(count) => _ = count.fetch_sub(1, Ordering::Release),
                 // Release: as above.
@@ -227,52 +227,69 @@ impl<M: Memory> Cpupri<M> {
     /// Returns whether a CPU that `search` allows runs something less urgent.
     #[must_use]
     pub fn any(&self, search: &Search<'_, M>) -> bool {
-        Self::levels_below(search).any(|level| self.available_at(search, level).is_some())
+        self.next_available(search, Level::NORMAL).is_some()
     }
 
     /// Returns the allowed and `active` CPUs at the lowest level that has such CPUs, if that level
     /// is below the searcher's.
     #[must_use]
     pub fn find(&self, search: &Search<'_, M>, active: &CpuMask<M>) -> Option<CpuSet> {
-        Self::levels_below(search).find_map(|level| self.find_at(search, active, level))
+        self.find_where(search, active, Some)
     }
 
     /// Searches like [`Cpupri::find`], but only for CPUs that fit. If no level has a CPU that fits,
     /// all CPUs count.
     #[must_use]
     pub fn find_fitting(&self, search: &Search<'_, M>, active: &CpuMask<M>, fits: Fits<'_>) -> Option<CpuSet> {
-        let fitting = |level| {
-            let found = self.find_at(search, active, level)?;
+        let fitting = |found: CpuSet| {
             let fitting: CpuSet = found.iter().filter(|&cpu| fits(cpu)).collect();
             (!fitting.is_empty()).then_some(fitting)
         };
         // Priority comes before fit.
-        Self::levels_below(search).find_map(fitting).or_else(|| self.find(search, active))
+        self.find_where(search, active, fitting).or_else(|| self.find(search, active))
     }
 
-    fn levels_below(search: &Search<'_, M>) -> impl Iterator<Item = Level> + use<M> {
-        (0..search.prio.level().0).map(Level)
-    }
-
-    /// Returns the pointer to the bitmap of `level`, if the bitmap has an allowed CPU.
+    /// Returns what `accept` makes of the CPUs at the lowest level where it accepts them.
     #[inline]
-    fn available_at(&self, search: &Search<'_, M>, level: Level) -> Option<u64> {
-        // Acquire loads, also where the count is zero, so this level is read before the next one.
-        // They pair with the Releases in `set_level`.
-        if !self.sets.counts.any(&self.vecs, level, search.here) {
-            return None;
+    fn find_where(
+        &self,
+        search: &Search<'_, M>,
+        active: &CpuMask<M>,
+        accept: impl Fn(CpuSet) -> Option<CpuSet>,
+    ) -> Option<CpuSet> {
+        let mut from = Level::NORMAL;
+        while let Some((level, pointer)) = self.next_available(search, from) {
+            if let Some(found) = self.find_at(search, active, pointer).and_then(&accept) {
+                return Some(found);
+            }
+            from = Level(level.0 + 1);
         }
-        // Relaxed: constant.
-        let pointer = self.vecs.mask(level).load(Ordering::Relaxed);
-        // Acquire: pairs with the Release of the clear in `set_level`.
-        self.sets.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ).then_some(pointer)
+        None
     }
 
-    /// Returns the allowed and `active` CPUs at `level`, if there are any.
+    /// Returns the lowest level from `from` up to the searcher's whose bitmap has an allowed CPU,
+    /// and the pointer to that bitmap.
     #[inline]
-    fn find_at(&self, search: &Search<'_, M>, active: &CpuMask<M>, level: Level) -> Option<CpuSet> {
-        let pointer = self.available_at(search, level)?;
-        // Acquire: as in `available_at`. Bits may have been cleared since then.
+    fn next_available(&self, search: &Search<'_, M>, mut from: Level) -> Option<(Level, u64)> {
+        let end = search.prio.level();
+        loop {
+            // Acquire loads, also where the count is zero, so a level is read before the next one.
+            // They pair with the Releases in `set_level`.
+            let level = self.sets.counts.first_of(&self.vecs, from, end, search.here)?;
+            // Relaxed: constant.
+            let pointer = self.vecs.mask(level).load(Ordering::Relaxed);
+            // Acquire: pairs with the Release of the clear in `set_level`.
+            if self.sets.masks.row(pointer).intersects(search.allowed, search.here, MASK_READ) {
+                return Some((level, pointer));
+            }
+            from = Level(level.0 + 1);
+        }
+    }
+
+    /// Returns the allowed and `active` CPUs of the bitmap at `pointer`, if there are any.
+    #[inline]
+    fn find_at(&self, search: &Search<'_, M>, active: &CpuMask<M>, pointer: u64) -> Option<CpuSet> {
+        // Acquire: as in `next_available`. Bits may have been cleared since then.
         let mut found = self.sets.masks.row(pointer).intersection(search.allowed, MASK_READ);
         for index in 0..found.words() {
             found.set_word(index, found.word(index) & active.word(index));

@@ -133,28 +133,43 @@ impl<M: Memory> LevelCounts<M> {
         }
     }
 
-    /// Returns whether any CPU is counted at `level`. Reads the part of `here` first and stops at
-    /// the first nonzero count.
+    /// Returns the lowest level from `from` up to but not including `end` at which a CPU is
+    /// counted. Of each level it reads the part of `here` first and stops at the first nonzero
+    /// count.
     #[inline]
     #[track_caller]
-    pub(crate) fn any(&self, vecs: &CpupriVecs<M>, level: Level, here: CpuId) -> bool {
+    pub(crate) fn first_of(&self, vecs: &CpupriVecs<M>, from: Level, end: Level, here: CpuId) -> Option<Level> {
         match self {
-            // Acquire, also where it is zero: see `Cpupri::available_at`.
-            Self::Whole => vecs.count(level).load(COUNT_READ) != 0,
-            Self::Parts { parts, part_of } => {
-                let (first, index) = (part_of[here.index()] as usize, index_of::<M>(level));
-                // From this part onward and around, without a division.
-                for part in (first..parts.len()).chain(0..first) {
-                    // Acquire: as above.
-                    if parts[part][index].load(COUNT_READ) != 0 {
-                        return true;
+            Self::Whole => {
+                for (level, count) in (from.0..).zip(vecs.counts.range(from.index()..end.index())) {
+                    // Acquire, also where it is zero: see `Cpupri::next_available`.
+                    if count.load(COUNT_READ) != 0 {
+                        return Some(Level(level));
                     }
                 }
-                false
             }
-            // Acquire: as above.
-            Self::Bytes(bytes) => bytes.row(level.index()).count_beyond(here, 0, COUNT_READ) != 0,
+            Self::Parts { parts, part_of } => {
+                let first = part_of[here.index()] as usize;
+                for level in (from.0..end.0).map(Level) {
+                    // From this part onward and around, without a division.
+                    for part in (first..parts.len()).chain(0..first) {
+                        // Acquire: as above.
+                        if parts[part][index_of::<M>(level)].load(COUNT_READ) != 0 {
+                            return Some(level);
+                        }
+                    }
+                }
+            }
+            Self::Bytes(bytes) => {
+                for level in (from.0..end.0).map(Level) {
+                    // Acquire: as above.
+                    if bytes.row(level.index()).count_beyond(here, 0, COUNT_READ) != 0 {
+                        return Some(level);
+                    }
+                }
+            }
         }
+        None
     }
 
     /// Returns the count of CPUs at `level`, for checkers.
