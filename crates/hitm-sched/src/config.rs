@@ -5,7 +5,7 @@ use hitm_memory::{Encoding, Form, Memory, RecordLayout, Span};
 use crate::cid::Variant;
 use crate::cpupri_vecs::{COMPACT, CpupriOrder, PACKED};
 use crate::fair::group::variant::GroupConfig;
-use crate::fair::idle::IdleSearch;
+use crate::fair::idle::{IdleSearch, hints, two_passes};
 use crate::prio::Level;
 use crate::root_domain::{BASELINE, RootDomainOrder};
 
@@ -54,7 +54,7 @@ impl SchedulerConfig {
             cpupri: &COMPACT,
             shipped: true,
             cids: Variant::Shipped,
-            idle: IdleSearch::Shipped,
+            idle: hints::SHIPPED,
             groups: GroupConfig::SHIPPED,
             ..Self::default()
         }
@@ -86,7 +86,7 @@ impl Default for SchedulerConfig {
             keeps_requests: false,
             shipped: false,
             cids: Variant::Baseline,
-            idle: IdleSearch::Baseline,
+            idle: two_passes::BASELINE,
             groups: GroupConfig::default(),
             tick: TICK,
         }

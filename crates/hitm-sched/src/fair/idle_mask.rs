@@ -13,7 +13,7 @@
 //! are still set. A waker reads a bit before it writes it, so a line on which nothing is found
 //! stays shared.
 //!
-//! [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped) keeps the first mask as a hint alone.
+//! [`Hints`](super::idle::hints::Hints) keeps the first mask as a hint alone.
 //! A CPU that begins to idle sets its bit if it is clear, and leaves it set when it stops idling. A
 //! search examines the queues of the CPUs whose bits it sees. It clears the bits of the CPUs that
 //! it examined in vain, all at once, if they were more than a few and if tasks on the target run

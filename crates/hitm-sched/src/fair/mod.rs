@@ -31,6 +31,7 @@
 //! | [`class`] | the scheduler's operations on a fair task |
 //! | [`server`] | the time that real-time tasks must leave |
 //! | [`idle`] | the search for an idle CPU at a wakeup |
+//! | [`idleness`] | what a CPU records when it begins to idle and when it stops |
 //! | [`newcomer`] | where a new task begins |
 //! | [`sched_domains`] | the state of that search |
 //! | [`scan`] | the scratch masks of that search |
@@ -58,6 +59,8 @@ pub(crate) mod class;
 pub(crate) mod server;
 
 pub mod idle;
+
+mod idleness;
 
 pub(crate) mod sched_domains;
 

@@ -31,7 +31,7 @@ described! {
         /// found none.
         pub(crate) has_idle_cores: M::Atomic<u32>,
         /// The number of CPUs that a search examines, with
-        /// [`IdleSearch::Util`](super::idle::IdleSearch::Util); 0 stops hitm's search. Written by
+        /// [`UTIL`](super::idle::one_pass::UTIL); 0 stops hitm's search. Written by
         /// balance.
         pub(crate) nr_idle_scan: M::Atomic<u32>,
     }
@@ -74,10 +74,10 @@ pub(crate) enum Kept<M: Memory> {
     /// None: the search examines queues.
     Nothing,
     /// Masks from which a search claims a CPU:
-    /// [`IdleSearch::Masks`](super::idle::IdleSearch::Masks).
+    /// [`Claims`](super::idle::claims::Claims).
     Claims(IdleMasks<M>),
     /// A mask of the CPUs whose queues are worth examining:
-    /// [`IdleSearch::Shipped`](super::idle::IdleSearch::Shipped).
+    /// [`Hints`](super::idle::hints::Hints).
     Hints(IdleMasks<M>),
 }
 

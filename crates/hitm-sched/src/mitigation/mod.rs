@@ -23,7 +23,7 @@ pub use self::layouts::{LAYOUTS, OBJECTS};
 use self::table::Change;
 pub use self::table::{Row, TABLE};
 use crate::config::SchedulerConfig;
-use crate::fair::idle::IdleSearch;
+use crate::fair::idle::{one_pass, two_passes};
 use crate::scheduler::Scheduler;
 
 /// A named set of placements, scopes and policies.
@@ -147,10 +147,10 @@ impl Mitigation {
     /// It is for comparisons with publications about that kernel.
     #[must_use]
     pub fn with_search_of_v6_4(self) -> Self {
-        if self.config.idle != IdleSearch::Baseline {
+        if self.config.idle != two_passes::BASELINE {
             return self;
         }
-        Self { config: SchedulerConfig { idle: IdleSearch::Util, ..self.config }, ..self }
+        Self { config: SchedulerConfig { idle: one_pass::UTIL, ..self.config }, ..self }
     }
 
     /// Creates a scheduler of this mitigation. All CPUs of `topology` are online.
@@ -165,6 +165,17 @@ impl Mitigation {
     pub fn layout(&self, object: &str) -> Option<(usize, Vec<Field>)> {
         layouts::layout(&self.config, object)
     }
+}
+
+/// Returns the names of the [`TABLE`] that change the search for an idle CPU and nothing else.
+#[must_use]
+pub fn idle_searches() -> Vec<&'static str> {
+    let baseline = SchedulerConfig::default();
+    let is_search = |name: &&str| {
+        let config = Mitigation::parse(name).map_or(baseline, |mitigation| mitigation.config);
+        config != baseline && SchedulerConfig { idle: baseline.idle, ..config } == baseline
+    };
+    TABLE.iter().map(|row| row.name).filter(is_search).collect()
 }
 
 impl Row {

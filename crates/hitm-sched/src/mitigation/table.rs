@@ -8,7 +8,8 @@ use crate::cid::Variant;
 use crate::config::SchedulerConfig;
 use crate::cpupri_vecs::{COMPACT, CpupriOrder, PACKED, SPLIT};
 use crate::fair::group::variant::{GroupOrder, LOAD_BITS, PostRate};
-use crate::fair::idle::IdleSearch;
+use crate::fair::idle::claims::Claims;
+use crate::fair::idle::{IdleSearch, hints, one_pass, two_passes};
 use crate::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
 
 /// One mitigation.
@@ -57,7 +58,7 @@ fn allocate_ids(config: &mut SchedulerConfig, ids: Variant) -> Outcome {
 }
 
 fn search_idle(config: &mut SchedulerConfig, idle: IdleSearch) -> Outcome {
-    choose(&mut config.idle, IdleSearch::Baseline, idle, "search for an idle CPU")
+    choose(&mut config.idle, two_passes::BASELINE, idle, "search for an idle CPU")
 }
 
 fn order_groups(config: &mut SchedulerConfig, order: GroupOrder) -> Outcome {
@@ -160,34 +161,34 @@ pub static TABLE: [Row; 29] = [
     Row {
         name: "idle-candidate",
         description: "fair tasks: an idle CPU seen during the search for an idle core is kept as a candidate",
-        change: Change::Sets(|config| search_idle(config, IdleSearch::Candidate)),
+        change: Change::Sets(|config| search_idle(config, two_passes::CANDIDATE)),
     },
     Row {
         name: "idle-single-pass",
         description: "fair tasks: as idle-candidate, and no CPU is examined twice (posted for Linux v5.10)",
-        change: Change::Sets(|config| search_idle(config, IdleSearch::SinglePass)),
+        change: Change::Sets(|config| search_idle(config, two_passes::SINGLE_PASS)),
     },
     Row {
         name: "idle-merged",
         description: "fair tasks: one search for an idle core or an idle CPU (Linux v5.12)",
-        change: Change::Sets(|config| search_idle(config, IdleSearch::Merged)),
+        change: Change::Sets(|config| search_idle(config, one_pass::MERGED)),
     },
     Row {
         name: "idle-util",
         description: "fair tasks: as idle-merged, bounded by the LLC's utilisation (Linux v6.0)",
-        change: Change::Sets(|config| search_idle(config, IdleSearch::Util)),
+        change: Change::Sets(|config| search_idle(config, one_pass::UTIL)),
     },
     Row {
         name: "idle-mask=llc",
         description: "fair tasks: a CPU is claimed in masks of idle CPUs and cores (sched_ext); also =node, =machine",
         change: Change::Scoped(&[Scope::Llc, Scope::Node, Scope::Machine], |config, scope| {
-            search_idle(config, IdleSearch::Masks(scope))
+            search_idle(config, IdleSearch::Claims(Claims { scope }))
         }),
     },
     Row {
         name: "idle-shipped",
         description: "fair tasks: our own search, with hints that searches correct; part of `shipped`",
-        change: Change::Sets(|config| search_idle(config, IdleSearch::Shipped)),
+        change: Change::Sets(|config| search_idle(config, hints::SHIPPED)),
     },
     Row {
         name: "task-group-reordered",

@@ -13,21 +13,15 @@ use hitm_sched::task::{Attributes, Policy, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair};
+use hitm_sched::mitigation::idle_searches;
 
 /// Two packages of two LLCs of four cores of two CPUs.
 const MACHINE: &str = "pack:2 l3:2 core:4 pu:2";
 
-/// The searches for an idle CPU.
-const SEARCHES: [&str; 8] = [
-    "baseline",
-    "idle-candidate",
-    "idle-single-pass",
-    "idle-merged",
-    "idle-util",
-    "idle-mask=llc",
-    "idle-mask=machine",
-    "idle-shipped",
-];
+/// The searches for an idle CPU, one of them with a second scope.
+fn searches() -> impl Iterator<Item = &'static str> {
+    ["baseline"].into_iter().chain(idle_searches()).chain(["idle-mask=machine"])
+}
 
 impl Bench {
     /// Creates a sleeping task that may run on `cpus`, on the first of them.
@@ -98,7 +92,7 @@ fn woken(search: &str, busy: &[u32]) -> String {
 }
 
 fn each_search(busy: &[u32]) -> String {
-    SEARCHES.map(|search| woken(search, busy)).concat()
+    searches().map(|search| woken(search, busy)).collect()
 }
 
 #[test]
@@ -110,8 +104,8 @@ fn a_task_goes_to_an_idle_core_of_the_llc() {
         idle-merged: on 4 after 7, on 6 after 8
         idle-util: on 4 after 7, on 6 after 8
         idle-mask=llc: on 4 after 1, on 6 after 1
-        idle-mask=machine: on 4 after 1, on 6 after 1
         idle-shipped: on 4 after 7, on 6 after 8
+        idle-mask=machine: on 4 after 1, on 6 after 1
     "#]]
     .assert_eq(&each_search(&[0, 1, 2]));
 }
@@ -125,8 +119,8 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
         idle-merged: on 5 after 8, on 0 after 10
         idle-util: on 5 after 8, on 0 after 10
         idle-mask=llc: on 5 after 2, on 0 after 1
-        idle-mask=machine: on 8 after 1, on 10 after 1
         idle-shipped: on 5 after 8, on 0 after 9
+        idle-mask=machine: on 8 after 1, on 10 after 1
     "#]]
     .assert_eq(&each_search(&[0, 1, 2, 3, 4, 6, 7]));
 }
@@ -190,7 +184,7 @@ fn a_new_task_begins_where_it_may_run() {
 
 #[test]
 fn a_waker_that_shares_no_cache_leaves_a_task_where_it_was() {
-    for search in SEARCHES {
+    for search in searches() {
         let bench = Bench::new(MACHINE, search, true);
         bench.occupy([16]);
         let task = bench.fair_task(0, 0..32);
@@ -200,7 +194,7 @@ fn a_waker_that_shares_no_cache_leaves_a_task_where_it_was() {
 
 #[test]
 fn a_task_wakes_where_it_may_run() {
-    for search in SEARCHES {
+    for search in searches() {
         let bench = Bench::new(MACHINE, search, true);
         bench.occupy(0..4);
         let task = bench.fair_task(0, [0, 3, 20]);

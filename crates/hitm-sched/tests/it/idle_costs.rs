@@ -8,7 +8,7 @@ use std::thread;
 use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
-use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
+use hitm_sched::mitigation::{Mitigation, idle_searches};
 use hitm_sched::scheduler::{Scheduling, SwitchReason};
 use hitm_sched::stats::Count;
 use hitm_topology::{CpuId, Scope, Topology};
@@ -94,8 +94,9 @@ fn woken(machine: &Topology, search: &str, idle: Idle) -> Found {
 /// the rows that differ in kind.
 fn rows(machine: &Topology) -> Vec<(&'static str, [Found; 3])> {
     let all = machine.cpus() <= 1_000;
-    let searches = IDLE_SEARCHES
+    let searches = ["baseline"]
         .into_iter()
+        .chain(idle_searches())
         .filter(|&search| all || !["idle-candidate", "idle-single-pass", "idle-merged"].contains(&search));
     thread::scope(|scope| {
         let row = |search| scope.spawn(move || (search, STATES.map(|(idle, _)| woken(machine, search, idle))));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hitm_machine::{Arbitration, Random};
 use hitm_memory::{CpuSet, Platform};
 use hitm_sched::fair::weight::Nice;
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::mitigation::{Mitigation, idle_searches};
 use hitm_sched::prio::Prio;
 use hitm_sched::scheduler::Scheduler;
 use hitm_sched::task::Policy;
@@ -172,16 +172,7 @@ impl Plan {
         // Drawn last, so that older seeds keep their content.
         let affinities = if random.below(4) == 0 { Affinities::Few } else { plan.affinities };
         let fair = random.below(3) == 0;
-        let searches = [
-            "",
-            "+idle-candidate",
-            "+idle-single-pass",
-            "+idle-merged",
-            "+idle-util",
-            "+idle-shipped",
-            "+idle-mask=llc",
-            "+idle-mask=node",
-        ];
+        let searches = [vec!["", "idle-mask=node"], idle_searches()].concat();
         let search = if fair { searches[random.below(searches.len() as u64) as usize] } else { "" };
         let groups = fair && random.below(2) == 0;
         let mut weights = plan.weights;
@@ -214,7 +205,8 @@ impl Plan {
 
     /// Returns the scheduler of the mitigation and those joined to it.
     pub(crate) fn scheduler<P: Platform>(&self, topology: Arc<Topology>) -> Arc<Scheduler<P>> {
-        let joined = [self.search, self.load, self.requests];
+        let search = if self.search.is_empty() { String::new() } else { format!("+{}", self.search) };
+        let joined = [&*search, self.load, self.requests];
         let joined = if self.mitigation == "shipped" { String::new() } else { joined.concat() };
         let name = format!("{}{joined}", self.mitigation);
         Mitigation::parse(&name).expect("a mitigation of ours").scheduler(topology)

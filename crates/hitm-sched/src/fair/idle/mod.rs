@@ -1,0 +1,186 @@
+//! Where a waking fair task should run: the search for an idle CPU.
+//!
+//! **Origin.** Linux's. Wake-affine chooses between the CPU that wakes the task and the CPU where
+//! the task ran last. From this *target* the search tries, in this order: the target, the previous
+//! CPU, the CPU before that, an idle core, an idle CPU and an idle sibling of the target, all in
+//! the target's LLC. An [`IdleSearch`] says how the last three are found.
+//!
+//! | file | contents |
+//! |---|---|
+//! | [`two_passes`] | Linux up to v5.11, and what was posted for it |
+//! | [`one_pass`] | Linux since v5.12 |
+//! | [`claims`] | sched_ext's |
+//! | [`hints`] | hitm's |
+//! | [`search`] | what every search says of itself |
+//! | [`view`] | what a search may read and write |
+//!
+//! A new search is one file, its name in `searches!` below, and one row in the [table of
+//! mitigations](crate::mitigation::TABLE).
+//!
+//! **What is left out.** The count of wakees of a waker, above which the original skips
+//! wake-affine; load averages, in whose place wake-affine compares the weights that are queued now;
+//! per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not stop
+//! here. The budget of a scan follows from the present utilisation, not from an average.
+//!
+//! **Layout.** That of [`sched_domains`](super::sched_domains). A probe reads the lines of a queue
+//! with its running task and its task count. The CPUs that a search has yet to examine are in
+//! [masks](super::scan) of the searcher.
+//!
+//! **Cost.** Counted: [`Count::Probe`] is one examined CPU.
+
+pub(crate) mod claims;
+pub(crate) mod hints;
+pub(crate) mod one_pass;
+pub(super) mod search;
+pub(crate) mod two_passes;
+mod view;
+
+use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_topology::{CpuId, Scope};
+
+use self::claims::Claims;
+use self::hints::Hints;
+use self::one_pass::OnePass;
+use self::search::{Search, searches};
+use self::two_passes::TwoPasses;
+use self::view::View;
+use super::idle_mask::IdleMasks;
+use super::sched_domains::{Kept, SchedDomains};
+use crate::scheduler::{Scheduler, WakeHint};
+use crate::stats::Count;
+use crate::task::TaskId;
+
+searches!(TwoPasses, OnePass, Claims, Hints);
+
+/// By how much, in hundredths, a queue may be fuller than another within an LLC: Linux's.
+pub(super) const IMBALANCE_PCT: u64 = 117;
+
+impl<P: Platform> Scheduler<P> {
+    /// Returns the CPU for the waking task `id`, which ran on `prev` last.
+    pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId, hint: WakeHint) -> CpuId {
+        self.stats.add(Count::Place);
+        let may = self.tasks.allowed(id).intersection(&self.rd.active);
+        let here = P::current_cpu();
+        let target = if may.contains(here) { self.affine(id, here, prev, hint) } else { prev };
+        let chosen = self.idle_sibling(id, prev, target, &may);
+        if target == here && !self.rd.config.idle.keeps_recent() {
+            // This CPU will probably wake the waker too: its partner was here.
+            if let Some(waker) = self.fair_curr(here) {
+                self.tasks.fair(waker).recent_cpu.set(link(here));
+            }
+        }
+        chosen
+    }
+
+    /// Wake-affine: returns the target of the search, the waker's CPU `here` or the task's previous
+    /// CPU `prev`.
+    fn affine(&self, id: TaskId, here: CpuId, prev: CpuId, hint: WakeHint) -> CpuId {
+        if here == prev {
+            return prev;
+        }
+        if self.is_available(here) && self.share_cache(here, prev) {
+            return if self.is_available(prev) { prev } else { here };
+        }
+        let makes_room = hint == WakeHint::WakerSleeps;
+        if makes_room && self.rqs[here].nr_running.peek() == 1 {
+            return here;
+        }
+        if self.is_available(prev) {
+            return prev;
+        }
+        let weight = u64::from(self.tasks.fair(id).weight.peek());
+        let [mut here_load, prev_load] = [here, prev].map(|cpu| self.load_of(cpu));
+        if makes_room {
+            let waker = self.fair_curr(here);
+            here_load -= waker.map_or(0, |waker| u64::from(self.tasks.fair(waker).weight.peek())).min(here_load);
+        }
+        // The task goes to one of the two CPUs: the one with less load, with a small preference for
+        // its previous one.
+        if (here_load + weight) * 100 < (prev_load + weight) * (100 + (IMBALANCE_PCT - 100) / 2) { here } else { prev }
+    }
+
+    /// Returns the fair task that runs on a CPU: a hint.
+    #[track_caller]
+    fn fair_curr(&self, cpu: CpuId) -> Option<TaskId> {
+        // No closure: its accesses would be counted here, and not at the caller's place.
+        let curr = self.rqs[cpu].curr()?;
+        self.is_fair(curr).then_some(curr)
+    }
+
+    /// Returns the weight that is queued on a CPU: a hint.
+    pub(crate) fn load_of(&self, cpu: CpuId) -> u64 {
+        let queue = self.fair_queue(cpu);
+        let curr = super::words::member(queue.curr.peek());
+        queue.load.peek() + curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.peek()))
+    }
+
+    fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
+        self.topology.part_of(Scope::Llc, one) == self.topology.part_of(Scope::Llc, other)
+    }
+
+    /// Returns whether nothing runs or is queued on a CPU: a hint.
+    fn is_available(&self, cpu: CpuId) -> bool {
+        self.stats.add(Count::Probe);
+        self.idles(cpu)
+    }
+
+    /// As [`is_available`](Self::is_available), without counting.
+    #[track_caller]
+    pub(super) fn idles(&self, cpu: CpuId) -> bool {
+        self.rqs[cpu].curr().is_none() && self.rqs[cpu].nr_running.peek() == 0
+    }
+
+    /// Returns the sets around `cpu`: its core and its LLC.
+    pub(super) fn around(&self, cpu: CpuId) -> [&CpuSet; 2] {
+        let [core, llc, ..] = &self.neighbourhoods[cpu.index()];
+        [core, llc]
+    }
+
+    /// Returns the state of idle CPUs that the chosen search keeps.
+    pub(crate) fn keep_idleness(&self) -> Kept<P> {
+        let core = |cpu| CpuSet::clone(self.around(cpu)[0]);
+        let masks = |scope| IdleMasks::new(&self.topology, scope, |cpu| self.idles(cpu), core);
+        self.rd.config.idle.keeps(masks)
+    }
+
+    fn idle_sibling(&self, id: TaskId, prev: CpuId, target: CpuId, may: &CpuSet) -> CpuId {
+        let search = self.rd.config.idle;
+        let mut in_llc = self.around(target)[1].clone();
+        in_llc.intersect(may);
+        let view = View { sched: self, prev, target, may, in_llc };
+        if search.claims() {
+            return search.find(&view).unwrap_or(target);
+        }
+        if may.contains(target) && self.is_available(target) {
+            return target;
+        }
+        if prev != target && self.share_cache(prev, target) && may.contains(prev) && self.is_available(prev) {
+            return prev;
+        }
+        let recent_word = &self.tasks.fair(id).recent_cpu;
+        let recent = cpu_of(recent_word.peek());
+        let recent = recent.filter(|&cpu| cpu != prev && cpu != target && self.share_cache(cpu, target));
+        let recent = recent.filter(|&cpu| may.contains(cpu) && self.is_available(cpu));
+        if recent.is_some() || search.keeps_recent() {
+            recent_word.set(link(prev));
+        }
+        if let Some(recent) = recent {
+            return recent;
+        }
+        search.find(&view).unwrap_or(target)
+    }
+
+    pub(super) fn sched_domains(&self) -> &SchedDomains<P> {
+        &self.fair().sched_domains
+    }
+}
+
+/// Returns the link of a CPU: its number counted from 1.
+fn link(cpu: CpuId) -> u32 {
+    cpu.0 + 1
+}
+
+/// Returns the CPU of a link; `None` for 0.
+fn cpu_of(link: u32) -> Option<CpuId> {
+    link.checked_sub(1).map(CpuId)
+}
