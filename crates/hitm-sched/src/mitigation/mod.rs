@@ -170,12 +170,25 @@ impl Mitigation {
 /// Returns the names of the [`TABLE`] that change the search for an idle CPU and nothing else.
 #[must_use]
 pub fn idle_searches() -> Vec<&'static str> {
+    names_that_change(|config| config.idle = SchedulerConfig::default().idle)
+}
+
+/// Returns the names of the [`TABLE`] that change the placement of cpupri and nothing else.
+#[must_use]
+pub fn placements() -> Vec<&'static str> {
+    names_that_change(|config| config.cpupri = SchedulerConfig::default().cpupri)
+}
+
+/// Returns the names whose whole effect `undo` undoes.
+fn names_that_change(undo: fn(&mut SchedulerConfig)) -> Vec<&'static str> {
     let baseline = SchedulerConfig::default();
-    let is_search = |name: &&str| {
-        let config = Mitigation::parse(name).map_or(baseline, |mitigation| mitigation.config);
-        config != baseline && SchedulerConfig { idle: baseline.idle, ..config } == baseline
+    let is_undone = |name: &&str| {
+        let mut config = Mitigation::parse(name).map_or(baseline, |mitigation| mitigation.config);
+        let differs = config != baseline;
+        undo(&mut config);
+        differs && config == baseline
     };
-    TABLE.iter().map(|row| row.name).filter(is_search).collect()
+    TABLE.iter().map(|row| row.name).filter(is_undone).collect()
 }
 
 impl Row {

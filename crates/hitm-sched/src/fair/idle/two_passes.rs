@@ -1,5 +1,5 @@
-//! First a pass for an idle core, then one for an idle CPU, over as many CPUs as the searcher's idle
-//! time allows.
+//! First a pass for an idle core, then one for an idle CPU, over as many CPUs as the searcher's
+//! idle time allows.
 //!
 //! **Origin.** Linux v5.10; for the variants, Mel Gorman, "altrecent-v2" and "singlepass-v2",
 //! December 2020, not merged.
