@@ -44,7 +44,7 @@ impl List {
             What::Mitigations => {
                 format!(
                     "{}\nCombine them by `+`: `cpupri-split+rto-count=llc`. `=bytes` is one byte per CPU, written by a plain store; `=bytes:llc` puts the bytes of each LLC on lines of their own.\n",
-                    described(&TABLE.map(|row| (row.name, row.description)))
+                    described(&TABLE.iter().map(|row| (row.name, row.description)).collect::<Vec<_>>())
                 )
             }
             What::Objects => described(&LAYOUTS),
