@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | [`PACKED`] | side by side, four levels per line | 1,624 | 26 |
 //! | [`SPLIT`] (patch 1) | each on its own line | 12,992 | 203 |
+//! | [`NORMAL`] (a part of patch 1) | as packed, but level 0's count on its own line | 1,728 | 27 |
 //! | [`COMPACT`] (an alternative to patch 1) | counts together, pointers together, level 0's count alone | 1,328 | 21 |
 //!
 //! Every CPU that enters or leaves a level writes the level's count, and every search that passes
@@ -44,6 +45,21 @@ pub static SPLIT: CpupriOrder = CpupriOrder {
     masks: PACKED.masks,
 };
 
+/// The part of patch 1 that every real-time activation needs: level 0's count has a line of its
+/// own. The counts of levels 1 to 100 stay beside their pointers, four levels per line.
+pub static NORMAL: CpupriOrder = CpupriOrder {
+    level: PACKED.level,
+    vectors: &[
+        Entry::Word("count_normal"),
+        Entry::Line,
+        Entry::Word("mask_normal"),
+        Entry::Word("above_normal"),
+        Entry::Word("cpu_to_pri"),
+    ],
+    counts: &["count_normal", "above_normal.count"],
+    masks: &["mask_normal", "above_normal.mask"],
+};
+
 /// The alternative to patch 1: one vector of counts and one of pointers. Only the count of level 0
 /// has a line of its own, as every real-time activation on every CPU changes it.
 pub static COMPACT: CpupriOrder = CpupriOrder {
@@ -68,7 +84,9 @@ impl CpupriOrder {
         let level = [Member::word::<M::Atomic<i32>>("count", count), Member::word::<M::Atomic<u64>>("mask", mask)];
         let members = [
             Member::nested("pri_to_cpu", levels, RecordLayout::new(self.level, &level), "one per level"),
+            Member::nested("above_normal", levels - 1, RecordLayout::new(self.level, &level), "one per level from 1"),
             Member::word::<M::Atomic<i32>>("count_normal", "CPUs at level 0"),
+            Member::word::<M::Atomic<u64>>("mask_normal", "pointer to the bitmap of level 0"),
             Member::words::<M::Atomic<i32>>("counts", levels - 1, "CPUs at levels 1 to 100"),
             Member::words::<M::Atomic<u64>>("masks", levels, "pointers to the bitmaps, by level"),
             Member::word::<M::Atomic<u64>>("cpu_to_pri", "pointer to each CPU's level: written at construction only"),
@@ -146,6 +164,17 @@ mod tests {
             &SPLIT,
             203 * LINE,
             &[("pri_to_cpu.count", (0, 2 * LINE, levels)), ("pri_to_cpu.mask", (LINE, 2 * LINE, levels))],
+        );
+        check(
+            &NORMAL,
+            27 * LINE,
+            &[
+                ("count_normal", (0, 4, 1)),
+                ("mask_normal", (LINE, 8, 1)),
+                ("above_normal.count", (LINE + 8, 16, levels - 1)),
+                ("above_normal.mask", (LINE + 16, 16, levels - 1)),
+                ("cpu_to_pri", (LINE + 8 + 16 * (levels - 1), 8, 1)),
+            ],
         );
         check(
             &COMPACT,

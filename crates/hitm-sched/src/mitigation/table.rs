@@ -6,7 +6,7 @@ use hitm_topology::Scope;
 
 use crate::cid::Variant;
 use crate::config::SchedulerConfig;
-use crate::cpupri_vecs::{COMPACT, CpupriOrder, PACKED, SPLIT};
+use crate::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
 use crate::fair::group::variant::{GroupOrder, LOAD_BITS, PostRate};
 use crate::fair::idle::claims::Claims;
 use crate::fair::idle::{IdleSearch, hints, one_pass, two_passes};
@@ -102,6 +102,11 @@ pub static TABLE: &[Row] = &[
         name: "cpupri-split",
         description: "patch 1: each level's count and mask pointer on lines of their own; 203 lines instead of 26",
         change: Change::Sets(|config| place_cpupri(config, &SPLIT)),
+    },
+    Row {
+        name: "cpupri-split-normal",
+        description: "part of patch 1: only the count of level 0 on a line of its own; 27 lines",
+        change: Change::Sets(|config| place_cpupri(config, &NORMAL)),
     },
     Row {
         name: "cpupri-split-compact",
