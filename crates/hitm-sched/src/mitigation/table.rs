@@ -9,7 +9,7 @@ use crate::config::SchedulerConfig;
 use crate::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
 use crate::fair::group::variant::{GroupOrder, LOAD_BITS, PostRate};
 use crate::fair::idle::claims::Claims;
-use crate::fair::idle::{IdleSearch, hints, one_pass, two_passes};
+use crate::fair::idle::{IdleSearch, buddy, hints, one_pass, two_passes};
 use crate::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
 
 /// One mitigation.
@@ -189,6 +189,11 @@ pub static TABLE: &[Row] = &[
         change: Change::Scoped(&[Scope::Llc, Scope::Node, Scope::Machine], |config, scope| {
             search_idle(config, IdleSearch::Claims(Claims { scope }))
         }),
+    },
+    Row {
+        name: "idle-buddy",
+        description: "fair tasks: only one core is examined, the buddy of the target's (Linux v3.6)",
+        change: Change::Sets(|config| search_idle(config, buddy::BUDDY)),
     },
     Row {
         name: "idle-shipped",

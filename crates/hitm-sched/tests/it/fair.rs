@@ -104,6 +104,7 @@ fn a_task_goes_to_an_idle_core_of_the_llc() {
         idle-merged: on 4 after 7, on 6 after 8
         idle-util: on 4 after 7, on 6 after 8
         idle-mask=llc: on 4 after 1, on 6 after 1
+        idle-buddy: on 3 after 3, on 0 after 3
         idle-shipped: on 4 after 7, on 6 after 8
         idle-mask=machine: on 4 after 1, on 6 after 1
     "#]]
@@ -119,6 +120,7 @@ fn where_no_core_idles_it_goes_to_an_idle_cpu() {
         idle-merged: on 5 after 8, on 0 after 10
         idle-util: on 5 after 8, on 0 after 10
         idle-mask=llc: on 5 after 2, on 0 after 1
+        idle-buddy: on 0 after 3, on 0 after 3
         idle-shipped: on 5 after 8, on 0 after 9
         idle-mask=machine: on 8 after 1, on 10 after 1
     "#]]

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`two_passes`] | Linux up to v5.11, and what was posted for it |
 //! | [`one_pass`] | Linux since v5.12 |
+//! | [`buddy`] | Linux v3.6's |
 //! | [`claims`] | sched_ext's |
 //! | [`hints`] | hitm's |
 //! | [`search`] | what every search says of itself |
@@ -28,6 +29,7 @@
 //!
 //! **Cost.** Counted: [`Count::Probe`] is one examined CPU.
 
+pub(crate) mod buddy;
 pub(crate) mod claims;
 pub(crate) mod hints;
 pub(crate) mod one_pass;
@@ -38,6 +40,7 @@ mod view;
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::{CpuId, Scope};
 
+use self::buddy::Buddy;
 use self::claims::Claims;
 use self::hints::Hints;
 use self::one_pass::OnePass;
@@ -50,7 +53,7 @@ use crate::scheduler::{Scheduler, WakeHint};
 use crate::stats::Count;
 use crate::task::TaskId;
 
-searches!(TwoPasses, OnePass, Claims, Hints);
+searches!(TwoPasses, OnePass, Claims, Hints, Buddy);
 
 /// By how much, in hundredths, a queue may be fuller than another within an LLC: Linux's.
 pub(super) const IMBALANCE_PCT: u64 = 117;
