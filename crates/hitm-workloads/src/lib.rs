@@ -10,6 +10,7 @@ pub mod cid_storms;
 pub mod context1;
 pub mod cyclic;
 pub mod ffmpeg;
+pub mod futex;
 pub mod hackbench;
 pub mod loopback;
 pub mod meter;

@@ -10,6 +10,7 @@ mod cid_storms;
 mod context1;
 mod cyclic;
 mod ffmpeg;
+mod futex;
 mod hackbench;
 mod loopback;
 mod netperf;

@@ -8,6 +8,7 @@ use super::cid_storms::CidStorms;
 use super::context1::Context1;
 use super::cyclic::Cyclic;
 use super::ffmpeg::Ffmpeg;
+use super::futex::Futex;
 use super::hackbench::Hackbench;
 use super::netperf::Netperf;
 use super::pi_stress::PiStress;
@@ -16,7 +17,7 @@ use super::tbench::Tbench;
 
 /// The workloads. [`Entry::swept`] marks those of `hitm sweep`: their figure of merit is a rate on
 /// any number of CPUs.
-pub(crate) static WORKLOADS: [Entry; 10] = [
+pub(crate) static WORKLOADS: &[Entry] = &[
     Entry::of::<Ffmpeg>("ffmpeg").swept("--burst-factor 0.0627 "),
     Entry::of::<Cyclic>("cyclic").swept(""),
     Entry::of::<PiStress>("pi_stress").swept(""),
@@ -27,6 +28,7 @@ pub(crate) static WORKLOADS: [Entry; 10] = [
     Entry::of::<Netperf>("netperf"),
     Entry::of::<Schbench>("schbench"),
     Entry::of::<Context1>("context1"),
+    Entry::of::<Futex>("futex").swept(""),
 ];
 
 /// A workload's command.

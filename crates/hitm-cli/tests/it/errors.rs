@@ -16,7 +16,7 @@ fn commands() {
     check(
         "run",
         expect![[r#"
-            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `context1`, `probe`; `hitm run --help` shows what there is
+            hitm: `hitm run`: a command is missing after it, one of `ffmpeg`, `cyclic`, `pi_stress`, `cid-bursts`, `cid-storms`, `hackbench`, `tbench`, `netperf`, `schbench`, `context1`, `futex`, `probe`; `hitm run --help` shows what there is
         "#]],
     );
     check(

@@ -2,6 +2,7 @@
 
 mod cyclic;
 mod determinism;
+mod futex;
 mod hackbench;
 mod host;
 mod inversions;
