@@ -151,12 +151,13 @@ pub struct Run {
     /// Half the width of its 95 % interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_interval: Option<f64>,
-    /// Kernel time over time that was not idle.
+    /// Kernel time over time that was not idle; null if no such time was measured.
     #[serde(deserialize_with = "number_or_null")]
     #[schemars(with = "Option<f64>")]
     pub kernel_share: f64,
-    /// Idle time over all time.
-    #[serde(default)]
+    /// Idle time over all time; null if no time was measured.
+    #[serde(default, deserialize_with = "number_or_null")]
+    #[schemars(with = "Option<f64>")]
     pub idle_share: f64,
     /// The parts of the kernel's share.
     pub kernel_parts: BTreeMap<String, f64>,
