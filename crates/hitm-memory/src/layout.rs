@@ -22,6 +22,57 @@
 /// }
 /// assert_eq!(resolve(&Queue::<Native>::fields(), 4).unwrap(), "head");
 /// ```
+///
+/// # Compile errors
+/// The first parameter is the memory. Without it the words belong to no world:
+///
+/// ```compile_fail
+/// hitm_memory::described! {
+///     struct Queue as "queue" {
+///         tail: u32,
+///     }
+/// }
+/// ```
+///
+/// The object has a name, as reports print it:
+///
+/// ```compile_fail
+/// # use hitm_memory::Memory;
+/// hitm_memory::described! {
+///     struct Queue<M: Memory> {
+///         tail: M::Atomic<u32>,
+///     }
+/// }
+/// ```
+///
+/// `= words` is for arrays, and `= described` for types that are described; there is no other mark:
+///
+/// ```compile_fail
+/// # use hitm_memory::Memory;
+/// hitm_memory::described! {
+///     struct Queue<M: Memory> as "queue" {
+///         tail: M::Atomic<u32> = words,
+///     }
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use hitm_memory::Memory;
+/// hitm_memory::described! {
+///     struct Queue<M: Memory> as "queue" {
+///         tail: M::Atomic<u32> = described,
+///     }
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use hitm_memory::Memory;
+/// hitm_memory::described! {
+///     struct Queue<M: Memory> as "queue" {
+///         tails: [M::Atomic<u32>; 2] = atomics,
+///     }
+/// }
+/// ```
 #[macro_export]
 macro_rules! described {
     (

@@ -371,6 +371,53 @@ impl<M: Memory, T: fmt::Debug> fmt::Debug for RecordArray<M, T> {
 /// A set of words that a [`Record`] places in any order. The macro declares two structs: the words
 /// in shared memory, and their initial values. The doc comment of a word is its description in
 /// reports.
+///
+/// ```
+/// # use hitm_memory::{AtomicWord, Memory, Native};
+/// hitm_memory::record! {
+///     struct Queue<M: Memory> from QueueWords {
+///         tail: M::Atomic<u32>,
+///         head: M::Atomic<u32>,
+///     }
+/// }
+/// let words = QueueWords::<Native> { tail: AtomicWord::new(0), head: AtomicWord::new(0) };
+/// ```
+///
+/// # Compile errors
+/// The initial values have a name of their own:
+///
+/// ```compile_fail
+/// # use hitm_memory::Memory;
+/// hitm_memory::record! {
+///     struct Queue<M: Memory> {
+///         tail: M::Atomic<u32>,
+///     }
+/// }
+/// ```
+///
+/// Every word has an initial value:
+///
+/// ```compile_fail
+/// # use hitm_memory::{AtomicWord, Memory, Native};
+/// hitm_memory::record! {
+///     struct Queue<M: Memory> from QueueWords {
+///         tail: M::Atomic<u32>,
+///         head: M::Atomic<u32>,
+///     }
+/// }
+/// let words = QueueWords::<Native> { tail: AtomicWord::new(0) };
+/// ```
+///
+/// A word has no mark; arrays are put one by one, by [`Record::put_array`](crate::Record::put_array):
+///
+/// ```compile_fail
+/// # use hitm_memory::Memory;
+/// hitm_memory::record! {
+///     struct Queue<M: Memory> from QueueWords {
+///         tails: [M::Atomic<u32>; 2] = words,
+///     }
+/// }
+/// ```
 #[macro_export]
 macro_rules! record {
     (
