@@ -37,8 +37,7 @@ impl Failure {
     /// Makes a failure of arguments that do not parse: the first line of the parser's message, its
     /// tips, and where the help is.
     pub(crate) fn usage(error: &clap::Error) -> Self {
-        let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-        let (verbs, command) = known_verbs(words);
+        let (verbs, command) = known_verbs();
         let help = format!("`{} --help` shows what there is", verbs.join(" "));
         let missing =
             matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand);
@@ -75,15 +74,18 @@ fn plain(line: &str) -> String {
     .fold(line.to_owned(), |line, (theirs, ours)| line.replace(theirs, ours))
 }
 
-/// Returns the leading words that are verbs, after the command's own name, and the command that
-/// they lead to.
-fn known_verbs(words: Vec<String>) -> (Vec<String>, clap::Command) {
+/// Returns the verbs that the arguments begin with, after the command's own name, and the command
+/// that they lead to. An error does not have them, so the arguments are parsed once more, as far as
+/// they are right.
+fn known_verbs() -> (Vec<String>, clap::Command) {
     let mut verbs = vec!["hitm".to_owned()];
     let mut command = <crate::Hitm as clap::CommandFactory>::command();
-    for word in words {
-        let Some(next) = command.find_subcommand(&word).cloned() else { break };
-        verbs.push(word);
-        command = next;
+    let matches = command.clone().ignore_errors(true).try_get_matches().unwrap_or_default();
+    let mut matches = &matches;
+    while let Some((verb, inner)) = matches.subcommand() {
+        let Some(next) = command.find_subcommand(verb).cloned() else { break };
+        verbs.push(verb.to_owned());
+        (command, matches) = (next, inner);
     }
     (verbs, command)
 }
