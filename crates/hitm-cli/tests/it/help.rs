@@ -1,5 +1,7 @@
 //! Help, as a reader without a terminal sees it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use expect_test::expect_file;
 
 use crate::command::{read_checked, stdout_of, workspace};
@@ -27,6 +29,56 @@ fn examples(text: &str) -> impl Iterator<Item = &str> {
     text.lines().skip_while(|line| *line != "Examples:").skip(1)
 }
 
+/// Splits a help text before every option and every heading.
+fn parts(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        if is_option(line) || line.starts_with(|first: char| first.is_alphabetic()) {
+            parts.push(String::new());
+        }
+        parts.last_mut().expect("it has one from the start").push_str(line);
+    }
+    parts
+}
+
+/// Whether a part of a help text begins with an option, as in `  -h, --help` or `      --seed <N>`.
+/// What is said of an option is farther to the right.
+fn is_option(part: &str) -> bool {
+    ["  -", "      --"].iter().any(|begin| part.starts_with(begin))
+}
+
+/// The options of several commands that are the same in all of them: each once, in the order of
+/// their first lines.
+fn shared_options(texts: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let mut by_option: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for part in texts.values().flat_map(|text| parts(text)).filter(|part| is_option(part)) {
+        let option = part.lines().next().unwrap_or_default().to_owned();
+        // The last option before a heading or the end has another number of empty lines after it.
+        by_option.entry(option).or_default().push(part.trim_end().to_owned());
+    }
+    let shared = by_option.into_values().filter(|all| all.len() > 1 && all.iter().all(|part| *part == all[0]));
+    shared.map(|mut all| all.swap_remove(0)).collect()
+}
+
+/// Of an option that commands share, the snapshot of a command has the first line only. The whole is
+/// once in `data/shared_options.txt`.
+#[test]
+fn help_is_as_recorded() {
+    let texts: BTreeMap<String, String> =
+        verbs().into_iter().map(|verb| (verb.clone(), stdout_of(&format!("{verb} --help")))).collect();
+    let shared = shared_options(&texts);
+    let all: Vec<&str> = shared.iter().map(String::as_str).collect();
+    expect_file!["data/shared_options.txt"].assert_eq(&(all.join("\n\n") + "\n"));
+    for (verb, text) in &texts {
+        let own = parts(text).into_iter().map(|part| match shared.contains(part.trim_end()) {
+            true => part.split_inclusive('\n').next().unwrap_or_default().to_owned(),
+            false => part,
+        });
+        let file = if verb.is_empty() { "hitm".to_owned() } else { verb.replace([' ', '_'], "-") };
+        expect_file![format!("data/help/{file}.txt")].assert_eq(&own.collect::<String>());
+    }
+}
+
 #[test]
 fn every_command_has_help_with_examples() {
     for verb in verbs() {
@@ -36,8 +88,6 @@ fn every_command_has_help_with_examples() {
         // One that is too long goes on in the next line, where it cannot be copied.
         assert!(examples.iter().all(|line| line.starts_with("  hitm ")), "{verb}: {examples:#?}");
         assert!(text.lines().all(|line| line.len() <= 120), "{verb}");
-        let file = if verb.is_empty() { "hitm".to_owned() } else { verb.replace([' ', '_'], "-") };
-        expect_file![format!("data/help/{file}.txt")].assert_eq(&text);
     }
 }
 
