@@ -233,7 +233,7 @@ fn shape(seed: u64) -> &'static str {
 #[test]
 fn random_programs_see_the_same_at_the_same_times() {
     let came = RefCell::new([0; 4]);
-    hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_at_the_same_times", 600, &[], |seed| {
+    crate::seeds::each(TARGET, "ahead::random_programs_see_the_same_at_the_same_times", 600, &[], |seed| {
         let setting = |faults| Setting { shape: shape(seed), faults, capacity: None };
         assert_eq!(check(setting(None), seed)[0].faults, FaultCounts::default());
         let FaultCounts { late_interrupts, late_timers, taken_after_rmw, taken_on_path, .. } =
@@ -244,14 +244,14 @@ fn random_programs_see_the_same_at_the_same_times() {
         }
     });
     // A program has 300 operations a CPU; few of them set a timer.
-    let is_one = hitm_seeds::number("HITM_SEED").is_some();
+    let is_one = crate::seeds::number("HITM_SEED").is_some();
     assert!(is_one || came.borrow().iter().all(|&total| total > 500), "faults that came: {came:?}");
 }
 
 #[test]
 fn random_programs_see_the_same_from_small_caches() {
     let came = RefCell::new([0; 7]);
-    hitm_seeds::each(TARGET, "ahead::random_programs_see_the_same_from_small_caches", 600, &[], |seed| {
+    crate::seeds::each(TARGET, "ahead::random_programs_see_the_same_from_small_caches", 600, &[], |seed| {
         let shape = [shape(seed), "pack:2 l3:2 core:2 pu:1"][seed as usize / 2 % 2];
         let faults = [None, Some(FAULTS)][seed as usize / 5 % 2];
         let [ahead, in_turn] = check(Setting { shape, faults, capacity: Some(small(seed)) }, seed);
@@ -265,7 +265,7 @@ fn random_programs_see_the_same_from_small_caches() {
         }
     });
     // It is no test if lines stay where they are, or if no CPU looks ahead.
-    let is_one = hitm_seeds::number("HITM_SEED").is_some();
+    let is_one = crate::seeds::number("HITM_SEED").is_some();
     assert!(is_one || came.borrow().iter().all(|&total| total > 1_000), "what came: {came:?}");
 }
 

@@ -6,6 +6,7 @@ mod faults;
 mod idle;
 mod instructions;
 mod measured;
+mod seeds;
 mod stores;
 mod stream;
 mod threads;

@@ -15,6 +15,8 @@ mod quotas;
 mod real_time_groups;
 mod recipes;
 mod run;
+#[path = "../../../hitm-machine/tests/it/seeds.rs"]
+mod seeds;
 
 /// The options that make `cargo test` run these tests.
 const TARGET: &str = "-p hitm-sched --test it";

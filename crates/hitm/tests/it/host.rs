@@ -179,7 +179,7 @@ mod simulated {
             (4, Arbitration::LocalFirst, "baseline", CostSet::Linux),
             (5, Arbitration::Fifo, "shipped", CostSet::Runtime),
         ];
-        let shapes = (0..hitm_seeds::number("HITM_CASES").unwrap_or(1))
+        let shapes = (0..crate::seeds::number("HITM_CASES").unwrap_or(1))
             .flat_map(move |more| MACHINES.map(|machine| (machine, more * variants.len() as u64)));
         shapes.flat_map(move |(machine, more)| {
             variants.map(|(seed, arbitration, mitigation, costs)| {

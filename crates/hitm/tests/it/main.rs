@@ -9,6 +9,9 @@
 #[macro_use]
 mod host;
 mod ledger;
+#[expect(dead_code, reason = "other suites use the rest")]
+#[path = "../../../hitm-machine/tests/it/seeds.rs"]
+mod seeds;
 mod stage;
 mod waits;
 mod watch;

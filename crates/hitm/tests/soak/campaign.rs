@@ -15,8 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::seeds::number;
 use hitm_machine::Simulated;
-use hitm_seeds::number;
 
 use crate::defects::Flaw;
 use crate::plan::Plan;
@@ -86,7 +86,7 @@ struct Progress {
 impl Progress {
     fn add(&mut self, campaign: &Campaign, seed: u64, plan: &Plan, outcome: &Outcome, since: Instant) {
         if !outcome.findings.is_empty() {
-            let again = hitm_seeds::again("-p hitm --test soak", "soak", seed);
+            let again = crate::seeds::again("-p hitm --test soak", "soak", seed);
             eprintln!(
                 "seed {seed} fails on {}; again: {again}\n{}",
                 plan.mitigation,

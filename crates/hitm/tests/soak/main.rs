@@ -19,6 +19,9 @@ mod fair;
 mod ledger;
 mod plan;
 mod run;
+#[expect(dead_code, reason = "other suites use the rest")]
+#[path = "../../../hitm-machine/tests/it/seeds.rs"]
+mod seeds;
 mod tally;
 mod task;
 mod tenants;

@@ -157,7 +157,7 @@ fn forms() -> Vec<CpupriForm> {
 
 #[test]
 fn every_form_finds_the_same() {
-    hitm_seeds::each(TARGET, "equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
+    crate::seeds::each(TARGET, "equivalence::cpupri::every_form_finds_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 200);
             for form in forms() {

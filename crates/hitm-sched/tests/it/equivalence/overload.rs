@@ -104,7 +104,7 @@ fn check(topology: &Topology, config: SchedulerConfig, calls: &[Call]) {
 
 #[test]
 fn every_form_announces_the_same() {
-    hitm_seeds::each(TARGET, "equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
+    crate::seeds::each(TARGET, "equivalence::overload::every_form_announces_the_same", 20, &[], |seed| {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 100);
             for (rto_count, rto_mask) in Form::all().flat_map(|a| Form::all().map(move |b| (a, b))) {

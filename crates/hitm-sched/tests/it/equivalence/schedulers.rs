@@ -281,7 +281,7 @@ fn check_same(seed: u64, reference: &str, mitigations: impl Iterator<Item = Stri
 
 #[test]
 fn every_mitigation_decides_the_same() {
-    hitm_seeds::each(TARGET, "equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
+    crate::seeds::each(TARGET, "equivalence::schedulers::every_mitigation_decides_the_same", 50, &[86], |seed| {
         let apart = |name: &String| name.contains("pull-by-locks") || name == "shipped";
         check_same(seed, "baseline", names().into_iter().filter(|name| !apart(name)));
         let joined = names().into_iter().filter(|name| !apart(name)).map(|name| format!("{name}+pull-by-locks"));

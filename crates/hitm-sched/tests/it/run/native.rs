@@ -90,7 +90,7 @@ fn run(plan: &Plan) -> Vec<(Check, String)> {
 
 #[test]
 fn random_tasks() {
-    hitm_seeds::each(TARGET, "run::native::random_tasks", 200, &[], |seed| {
+    crate::seeds::each(TARGET, "run::native::random_tasks", 200, &[], |seed| {
         let mut plan = Plan::new(seed);
         // Longer bursts only take longer here: threads are preempted often enough to use up quotas.
         plan.burst_nanos = plan.burst_nanos.min(30_000);

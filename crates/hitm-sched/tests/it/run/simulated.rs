@@ -117,18 +117,18 @@ fn check(plan: &Plan, bound: Span) {
 #[test]
 fn random_tasks() {
     let check = |seed| check(&Plan::new(seed), SETTLES_WITHIN);
-    hitm_seeds::each(TARGET, "run::simulated::random_tasks", 300, &[309, 1157], check);
+    crate::seeds::each(TARGET, "run::simulated::random_tasks", 300, &[309, 1157], check);
 }
 
 #[test]
 fn random_tasks_on_many_cpus() {
     let check = |seed| check(&Plan::large(seed), LARGE_SETTLES_WITHIN);
-    hitm_seeds::each(TARGET, "run::simulated::random_tasks_on_many_cpus", 12, &[11], check);
+    crate::seeds::each(TARGET, "run::simulated::random_tasks_on_many_cpus", 12, &[11], check);
 }
 
 #[test]
 fn looking_ahead_changes_nothing() {
-    hitm_seeds::each(TARGET, "run::simulated::looking_ahead_changes_nothing", 40, &[], |seed| {
+    crate::seeds::each(TARGET, "run::simulated::looking_ahead_changes_nothing", 40, &[], |seed| {
         let plan = Plan::new(seed);
         let run = |look_ahead| run::<Simulated>(&plan, Mistake::None, look_ahead);
         let (ahead, in_turn) = (run(true), run(false));

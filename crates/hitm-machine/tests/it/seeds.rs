@@ -3,6 +3,8 @@
 //! `HITM_SEED=17` runs only seed 17; `HITM_CASES=100` runs a hundred times as many seeds as usual.
 //! Tests may read further environment variables. The command that repeats a failure includes the
 //! ones that are read so far.
+//!
+//! The suites of `hitm-sched` and `hitm` have this file as a module too.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,8 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 ///
 /// # Panics
 /// When the value is not a number.
-#[must_use]
-pub fn number(variable: &str) -> Option<u64> {
+pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not `{text}`")))
 }
@@ -22,8 +23,7 @@ const ALSO_READ: &str = "HITM_MITIGATION";
 
 /// Returns the command that repeats `seed` of a test. `target` is the argument of `cargo test`, for
 /// example `-p hitm-sched --test it`, and `test` is the test's path there.
-#[must_use]
-pub fn again(target: &str, test: &str, seed: u64) -> String {
+pub(crate) fn again(target: &str, test: &str, seed: u64) -> String {
     let also = env::var(ALSO_READ).map_or_else(|_| String::new(), |value| format!("{ALSO_READ}={value} "));
     format!("{also}HITM_SEED={seed} cargo test {target} -- --exact {test} --nocapture")
 }
@@ -34,7 +34,7 @@ pub fn again(target: &str, test: &str, seed: u64) -> String {
 ///
 /// # Panics
 /// When a case panics, or the environment variables are not numbers.
-pub fn each(target: &str, test: &str, usual: u64, once: &[u64], case: impl Fn(u64)) {
+pub(crate) fn each(target: &str, test: &str, usual: u64, once: &[u64], case: impl Fn(u64)) {
     let (seeds, once) = match number("HITM_SEED") {
         Some(seed) => (seed..=seed, &[][..]),
         None => (1..=usual * number("HITM_CASES").unwrap_or(1), once),
@@ -47,8 +47,3 @@ pub fn each(target: &str, test: &str, usual: u64, once: &[u64], case: impl Fn(u6
         }
     }
 }
-
-/// The README's example is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
