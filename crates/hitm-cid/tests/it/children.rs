@@ -49,11 +49,10 @@ fn answers_are_right_under_valgrind() {
         return;
     }
     if cfg!(target_env = "musl") {
-        println!("skipped: memcheck cannot follow an allocator that is linked statically");
+        crate::tool::skip("memcheck cannot follow an allocator that is linked statically");
         return;
     }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: there is no valgrind");
+    if !crate::tool::runs("valgrind", &["--version"], cfg!(target_os = "linux")) {
         return;
     }
     // Memcheck notices reads of memory that is not there or was never written, and what is still

@@ -10,3 +10,6 @@ mod host;
 mod ids;
 mod per_cid;
 mod pool;
+#[cfg(unix)]
+#[path = "../../../hitm-topology/tests/it/tool.rs"]
+mod tool;

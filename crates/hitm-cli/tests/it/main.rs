@@ -24,4 +24,6 @@ mod result_files;
 mod same_bytes;
 mod schbench;
 mod sweep;
+#[path = "../../../hitm-topology/tests/it/tool.rs"]
+mod tool;
 mod validate;

@@ -10,6 +10,8 @@ mod seeds;
 mod stores;
 mod stream;
 mod threads;
+#[path = "../../../hitm-topology/tests/it/tool.rs"]
+mod tool;
 mod words;
 
 /// How `cargo test` is told to run these.

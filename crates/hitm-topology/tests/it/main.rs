@@ -10,6 +10,7 @@
 mod allocation;
 mod invariants;
 mod oracle;
+mod tool;
 mod tree;
 
 mod argument;
