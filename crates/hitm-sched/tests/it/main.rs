@@ -2,6 +2,7 @@
 
 mod alive;
 mod bench;
+mod contention;
 mod costs;
 mod equivalence;
 mod fair;
