@@ -1,6 +1,6 @@
 //! [`SchedulerConfig`]: all choices that a mitigation makes, as values.
 
-use hitm_memory::{Encoding, Form, Memory, RecordLayout, Span};
+use hitm_memory::{Form, Memory, RecordLayout, Span};
 
 use crate::cid::Variant;
 use crate::cpupri_vecs::{COMPACT, CpupriOrder, PACKED};
@@ -20,8 +20,6 @@ pub struct SchedulerConfig {
     pub cpupri_mask: Form,
     /// cpupri's counts of CPUs.
     pub cpupri_count: Form,
-    /// How split bitmaps are encoded.
-    pub encoding: Encoding,
     /// The set of overloaded CPUs.
     pub rto_mask: Form,
     /// The count of overloaded CPUs.
@@ -79,7 +77,6 @@ impl Default for SchedulerConfig {
             cpupri: &PACKED,
             cpupri_mask: Form::WHOLE,
             cpupri_count: Form::WHOLE,
-            encoding: Encoding::ForeignOnes,
             rto_mask: Form::WHOLE,
             rto_count: Form::WHOLE,
             push_by_interrupt: true,

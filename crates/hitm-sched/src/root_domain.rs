@@ -18,8 +18,8 @@
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{
-    AtomicWord, CpuMask, CpuSet, Entry, Member, Memory, PlacedSlice, PlainWord, RawSpinLock, Record, RecordField,
-    RecordLayout, ScopedSets, record,
+    AtomicWord, CpuMask, CpuSet, Encoding, Entry, Member, Memory, PlacedSlice, PlainWord, RawSpinLock, Record,
+    RecordField, RecordLayout, ScopedSets, record,
 };
 use hitm_topology::{CpuId, Topology};
 
@@ -193,6 +193,9 @@ impl RootDomainOrder {
     }
 }
 
+/// How the split bitmaps of a domain are encoded: as the posted patch does (Pan Deng, 2025).
+const ENCODING: Encoding = Encoding::ForeignOnes;
+
 /// The word `rto_count`.
 #[derive(Debug)]
 enum CountWord<M: Memory> {
@@ -231,10 +234,9 @@ impl<M: Memory> RootDomain<M> {
     /// Creates a root domain whose cpupri has only `levels` levels, for model checkers.
     #[must_use]
     pub fn with_levels(topology: &Topology, config: SchedulerConfig, levels: usize) -> Self {
-        let encoding = config.encoding;
-        let form = CpupriForm { mask: config.cpupri_mask, count: config.cpupri_count, encoding };
+        let form = CpupriForm { mask: config.cpupri_mask, count: config.cpupri_count, encoding: ENCODING };
         let sets = CpupriSets::new(topology, form, levels);
-        let rto_mask = ScopedSets::new("rto_mask_bits", "cpus", 1, topology, config.rto_mask, encoding);
+        let rto_mask = ScopedSets::new("rto_mask_bits", "cpus", 1, topology, config.rto_mask, ENCODING);
         let layout = config.order.layout::<M>(config.cpupri, levels);
         let words_bytes = layout.size();
         let mut record = Record::new("root_domain", None, None, layout);

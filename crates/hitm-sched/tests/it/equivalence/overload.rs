@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use hitm_machine::Random;
-use hitm_memory::{Encoding, Form, Native, PlainWord};
+use hitm_memory::{Form, Native, PlainWord};
 use hitm_sched::config::SchedulerConfig;
 use hitm_sched::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain};
 use hitm_topology::{CpuId, Topology};
@@ -108,11 +108,9 @@ fn every_form_announces_the_same() {
         for topology in TOPOLOGIES.map(|text| hitm_topology::parse(text).expect(text)) {
             let calls = history(seed, topology.cpus() as u32, 100);
             for (rto_count, rto_mask) in Form::all().flat_map(|a| Form::all().map(move |b| (a, b))) {
-                for encoding in [Encoding::Zeros, Encoding::ForeignOnes] {
-                    for order in [&BASELINE, &REORDERED, &REORDERED_COUNTS] {
-                        let split = SchedulerConfig { rto_count, rto_mask, encoding, ..SchedulerConfig::default() };
-                        check(&topology, SchedulerConfig { order, ..split }, &calls);
-                    }
+                for order in [&BASELINE, &REORDERED, &REORDERED_COUNTS] {
+                    let split = SchedulerConfig { rto_count, rto_mask, ..SchedulerConfig::default() };
+                    check(&topology, SchedulerConfig { order, ..split }, &calls);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_loom::{Loom, Model, require, require_of, thread};
-use hitm_memory::{CpuSet, Encoding, Form, Memory};
+use hitm_memory::{CpuSet, Form, Memory};
 use hitm_sched::config::SchedulerConfig;
 use hitm_sched::root_domain::RootDomain;
 use hitm_topology::{CpuId, Scope, Topology};
@@ -16,11 +16,7 @@ pub(crate) type Domain = RootDomain<Loom>;
 /// Creates a domain of four CPUs on two cores. `rto_count` and `rto_mask` have one part or two.
 /// There is one level of cpupri instead of 101, since no code here uses cpupri.
 pub(crate) fn domain(topology: &Topology, rto_count: Form, rto_mask: Form) -> Arc<Domain> {
-    Arc::new(Domain::with_levels(topology, SchedulerConfig { rto_count, rto_mask, ..config() }, 1))
-}
-
-pub(crate) fn config() -> SchedulerConfig {
-    SchedulerConfig { encoding: Encoding::Zeros, ..SchedulerConfig::default() }
+    Arc::new(Domain::with_levels(topology, SchedulerConfig { rto_count, rto_mask, ..SchedulerConfig::default() }, 1))
 }
 
 pub(crate) fn topology() -> Arc<Topology> {

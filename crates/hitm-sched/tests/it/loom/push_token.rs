@@ -13,7 +13,7 @@ use hitm_memory::{AtomicWord, Form, Memory, PlainWord};
 use hitm_sched::config::SchedulerConfig;
 use hitm_topology::{CpuId, Topology};
 
-use super::overload::{BYTES, CORE, Domain, config, domain, topology};
+use super::overload::{BYTES, CORE, Domain, domain, topology};
 
 /// A root domain, and a record of its chains.
 struct Chains {
@@ -51,7 +51,10 @@ impl Chains {
     fn new(topology: &Topology, form: Form, requests: Requests) -> Arc<Self> {
         let keeps_requests = requests == Requests::Kept;
         Arc::new(Self {
-            domain: Arc::new(Domain::new(topology, SchedulerConfig { rto_mask: form, keeps_requests, ..config() })),
+            domain: Arc::new(Domain::new(
+                topology,
+                SchedulerConfig { rto_mask: form, keeps_requests, ..SchedulerConfig::default() },
+            )),
             visit: LoomPlain::new(0),
             visited: AtomicU64::new(0),
             idles: AtomicWord::new(0),
