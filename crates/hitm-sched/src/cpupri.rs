@@ -192,10 +192,7 @@ impl<M: Memory> Cpupri<M> {
             match self.sets.counts.of(&self.vecs, cpu, new) {
                 // Release: publishes the bit. Pairs with the Acquire load of the count in
                 // `next_available`.
-                #[cfg(not(feature = "other-operation"))]
                 Counter::Shared(count) => _ = count.fetch_add(1, COUNT_ENTERED),
-                #[cfg(feature = "other-operation")]
-                Counter::Shared(count) => add_by_compare_exchange::<M>(count),
                 // Release: as above.
                 Counter::Own(count) => count.store(1, COUNT_ENTERED),
             }
@@ -320,19 +317,6 @@ impl<M: Memory> Cpupri<M> {
     #[must_use]
     pub fn level_of(&self, cpu: CpuId) -> Option<Level> {
         u32::try_from(self.sets.cpu_to_pri[cpu.index()].peek()).ok().map(Level)
-    }
-}
-
-/// The replacement that the feature `other-operation` uses for one add: a load, then CASes until
-/// one succeeds.
-#[cfg(feature = "other-operation")]
-#[track_caller]
-fn add_by_compare_exchange<M: Memory>(count: &M::Atomic<i32>) {
-    // Relaxed: a guess that the compare-exchange checks.
-    let mut seen = count.load(Ordering::Relaxed);
-    // Release, as the add that it replaces. Relaxed on failure, which publishes nothing.
-    while let Err(now) = count.compare_exchange(seen, seen + 1, COUNT_ENTERED, Ordering::Relaxed) {
-        seen = now;
     }
 }
 
