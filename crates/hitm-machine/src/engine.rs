@@ -84,8 +84,9 @@ pub(crate) struct Engine {
     pub(crate) arena: Arc<Arena>,
     /// Where the arena's lines lie.
     extent: Extent,
-    /// The same unless caches have sizes; then nothing.
-    unsized_extent: Extent,
+    /// The same while `find` is asked for accesses. Nothing where caches have sizes, and after the
+    /// measurement.
+    quick_extent: Extent,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
     pub(crate) races: Option<Races>,
@@ -198,7 +199,7 @@ impl Engine {
             costs,
             topology,
             extent: arena.extent(),
-            unsized_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
+            quick_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
             arena,
             cpus,
             event_queue,
@@ -312,6 +313,8 @@ impl Engine {
         // The last picosecond is part of it, and what begins now is not.
         self.measured.1 = self.clock().saturating_sub(1);
         self.measured.0 = self.measured.0.min(self.measured.1);
+        // A program that says so again goes back to accesses that count.
+        self.quick_extent = if self.directory.has_capacity() { Extent::EMPTY } else { self.extent };
     }
 
     /// Books the current CPU's time up to `until`, and moves its clock there.

@@ -8,6 +8,7 @@ use hitm_memory::{LINE, Mode};
 use super::stores::read_word;
 use super::{Engine, Step};
 use crate::account::Part;
+use crate::arena::Extent;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
 use crate::cpu::{LineBytes, Waits};
 use crate::event_queue::Event;
@@ -60,8 +61,9 @@ impl Engine {
     /// line and has nothing to do with the CPU's stores. Whether it was that.
     #[inline]
     pub(crate) fn find(&mut self, touch: &Touch) -> bool {
-        // Where caches have sizes nothing is there: `issue` asks which level has it.
-        let Some(line) = self.unsized_extent.line_of(touch.address()) else { return false };
+        // Where caches have sizes nothing is there: `issue` asks which level has it. After the
+        // measurement nothing is there either.
+        let Some(line) = self.quick_extent.line_of(touch.address()) else { return self.find_over(touch) };
         let kind = touch.kind;
         let cpu = &self.cpus[self.current as usize];
         let clock = cpu.clock;
@@ -76,6 +78,27 @@ impl Engine {
         let Some(done) = self.directory.hit(self.current, line, kind, clock) else { return false };
         self.cpu().window.follow(kind, line);
         self.found(touch, line, clock, done);
+        true
+    }
+
+    /// The common case of [`issue_over`](Self::issue_over), with the same result. Whether it was
+    /// that.
+    #[inline]
+    fn find_over(&mut self, touch: &Touch) -> bool {
+        let cpu = &self.cpus[self.current as usize];
+        let is_over = self.is_over(cpu.clock) && self.is_over(self.ahead.horizon());
+        if !is_over || !cpu.stores.is_empty() || self.is_stuck() {
+            return false;
+        }
+        self.accesses_without_progress += 1;
+        let takes = self.directory.latencies().cost_of_hit(touch.kind);
+        let cpu = &mut self.cpus[self.current as usize];
+        cpu.window.clear();
+        cpu.clock += takes;
+        if touch.kind.is_write() && !self.spinners.is_empty() {
+            let line = self.extent.line_of(touch.address()).expect("a word of the machine's memory");
+            self.wake_spinners(line, self.clock());
+        }
         true
     }
 
@@ -179,6 +202,8 @@ impl Engine {
         if self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
+        // From now on `find` leaves all accesses to `find_over`.
+        self.quick_extent = Extent::EMPTY;
         self.cpu().window.clear();
         let done = clock + self.directory.latencies().cost_of_hit(touch.kind);
         self.hit(touch, line, done);
