@@ -33,6 +33,7 @@ use crate::costs::Costs;
 use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::event_queue::{Event, EventQueue, NEVER, TurnKey};
 use crate::faults::{FaultState, Preempted};
+use crate::pages::{LINES_PER_PAGE, Pages};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
@@ -87,6 +88,8 @@ pub(crate) struct Engine {
     /// The same while `find` is asked for accesses. Nothing where caches have sizes, and after the
     /// measurement.
     quick_extent: Extent,
+    /// The lines of a program that brings its own memory.
+    pub(crate) pages: Pages,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
     pub(crate) races: Option<Races>,
@@ -200,11 +203,41 @@ impl Engine {
             topology,
             extent: arena.extent(),
             quick_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
+            pages: Pages::default(),
             arena,
             cpus,
             event_queue,
             paths,
         }
+    }
+
+    /// The line of an address; none where no object of the machine and no touched page of a
+    /// program lies.
+    #[inline]
+    fn line_of(&mut self, address: usize) -> Option<u32> {
+        self.extent.line_of(address).or_else(|| self.pages.line_of(address))
+    }
+
+    /// The same, and none where [`find`](Self::find) is not asked.
+    #[inline]
+    fn quick_line_of(&mut self, address: usize) -> Option<u32> {
+        self.quick_extent.line_of(address).or_else(|| self.quick_line_in_page(address))
+    }
+
+    // Not inline: most machines have no program, and the common case is shorter without it.
+    #[inline(never)]
+    fn quick_line_in_page(&mut self, address: usize) -> Option<u32> {
+        if self.quick_extent.is_empty() { None } else { self.pages.line_of(address) }
+    }
+
+    /// The current CPU is the first that touches the page of `address`, which is a program's: the
+    /// page gets lines, at home on this CPU's package.
+    pub(crate) fn adopt_page(&mut self, address: usize) {
+        let (first, used) = self.arena.adopt("program", LINES_PER_PAGE);
+        self.pages.adopt(address, first);
+        let latencies = self.directory.latencies();
+        let home = latencies.package_of(latencies.domain_of(latencies.core_of(self.current)));
+        self.directory.grow(used as usize, home as u16);
     }
 
     fn cpu(&mut self) -> &mut Cpu {
@@ -237,8 +270,8 @@ impl Engine {
     /// The memory in `start..end` is freed: stores to it that have not taken effect never will.
     pub(crate) fn forget_stores(&mut self, start: usize, end: usize) {
         let mut lines = start / LINE..end.div_ceil(LINE);
-        let quiet = |line: usize| self.arena.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
-        if lines.all(quiet) {
+        let mut quiet = |line: usize| self.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
+        if lines.all(&mut quiet) {
             return;
         }
         let directory = &mut self.directory;

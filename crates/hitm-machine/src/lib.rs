@@ -44,6 +44,8 @@ mod event_queue;
 mod faults;
 mod histogram;
 mod machine;
+mod pages;
+pub mod program;
 mod race;
 mod random;
 mod records;

@@ -98,6 +98,18 @@ impl Machine {
         Self { clock, ..self }
     }
 
+    /// Lets a program run here with its own memory: every address that no placed object has is the
+    /// program's. See [`program`](crate::program).
+    pub fn open_to_program(&self) {
+        self.world.engine.borrow_mut().pages.are_open = true;
+    }
+
+    /// Returns the address of a line of the results, if it is a line of a program.
+    #[must_use]
+    pub fn address_of(&self, line: u32) -> Option<usize> {
+        self.world.engine.borrow().pages.address_of(line)
+    }
+
     /// Runs `f` with this as the thread's machine: the objects that it makes are placed here, and
     /// accesses cost nothing.
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {

@@ -86,7 +86,7 @@ pub struct LineResult {
     pub index: Option<usize>,
     /// Which line of the object, from 0.
     pub line: u32,
-    /// The line's address in the simulated memory.
+    /// The line's address in the simulated memory; that of the host for a line of a program.
     pub address: u64,
     /// The accesses, by offset, place and kind.
     pub accesses: Vec<AccessResult>,
@@ -250,6 +250,9 @@ impl LineResult {
     }
 }
 
+/// Bytes of a line.
+const LINE: u64 = hitm_memory::LINE as u64;
+
 impl Results {
     /// Returns line `line`, from 0, of `object`, if an access to it missed.
     #[must_use]
@@ -337,7 +340,7 @@ impl Results {
                 object: object.name.clone(),
                 index: object.index,
                 line: line - object.first_line,
-                address: PRINTED_BASE + u64::from(line) * hitm_memory::LINE as u64,
+                address: engine.pages.address_of(line).map_or(PRINTED_BASE + u64::from(line) * LINE, |address| address as u64),
                 accesses,
             }
         });

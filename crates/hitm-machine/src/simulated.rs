@@ -14,6 +14,7 @@ use hitm_topology::CpuId;
 
 use crate::arena;
 use crate::coherence::Kind;
+use crate::cpu::ValueIs;
 use crate::engine::{Engine, Issue, Touch};
 use crate::race::Races;
 use crate::world::{Site, on_cpu, with_world};
@@ -66,7 +67,7 @@ const VALUE: Ordering = Ordering::Relaxed;
 #[inline]
 fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site) -> Touch {
     let value = value.map_or(0, T::to_bits);
-    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value, site }
+    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value, value_is: ValueIs::Held, site }
 }
 
 /// Reports an access to the machine, and then to the race detector, if there is one, by `watch`.

@@ -128,6 +128,18 @@ impl World {
             let issued = self.engine.borrow_mut().issue(touch);
             match issued {
                 Issue::Later => self.suspend(),
+                Issue::Unknown => {
+                    let mut engine = self.engine.borrow_mut();
+                    let is_programs = engine.pages.are_open;
+                    assert!(is_programs, "{}: a word of the simulated world is outside the machine's memory", touch.site);
+                    drop(engine);
+                    // Pages get their lines in the order of simulated time.
+                    self.settle();
+                    engine = self.engine.borrow_mut();
+                    if engine.pages.line_of(touch.address()).is_none() {
+                        engine.adopt_page(touch.address());
+                    }
+                }
                 Issue::Drain => {
                     self.suspend();
                     self.engine.borrow_mut().stores_drained();
@@ -158,7 +170,7 @@ impl World {
 
     /// What the current CPU has stored takes effect before it goes on, and no later load was under
     /// way before.
-    fn serialize(&self) {
+    pub(crate) fn serialize(&self) {
         let step = self.engine.borrow_mut().serialize();
         if step == Step::Suspend {
             self.suspend();
@@ -186,6 +198,21 @@ impl World {
     pub(crate) fn spin_on(&self, looked: &Touch) {
         let issued = loop {
             let issued = self.engine.borrow_mut().spin_on(looked);
+            if issued != Issue::Later {
+                break issued;
+            }
+            self.suspend();
+        };
+        if issued == Issue::Wait {
+            self.suspend();
+            self.engine.borrow_mut().spun();
+        }
+    }
+
+    /// Waits until the line of one of several words is written that were looked at.
+    pub(crate) fn spin_on_any(&self, looked: &[Touch]) {
+        let issued = loop {
+            let issued = self.engine.borrow_mut().spin_on_any(looked);
             if issued != Issue::Later {
                 break issued;
             }

@@ -10,7 +10,7 @@ use super::{Engine, Step};
 use crate::account::Part;
 use crate::arena::Extent;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
-use crate::cpu::{LineBytes, Waits};
+use crate::cpu::{Forward, LineBytes, ValueIs, Waits};
 use crate::event_queue::Event;
 use crate::faults::Preempted;
 
@@ -29,6 +29,8 @@ pub(crate) enum Issue {
     /// Its own stores come first: issue it again when the CPU is resumed and has called
     /// [`Engine::stores_drained`].
     Drain,
+    /// The address is neither an object's nor, so far, a program's: see [`Engine::adopt_page`].
+    Unknown,
     /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as
     /// `Now`.
     Wait,
@@ -42,6 +44,8 @@ pub(crate) struct Touch {
     pub(crate) kind: Kind,
     /// What a plain store writes, or who spins has seen.
     pub(crate) value: u128,
+    /// Where the value of a store is.
+    pub(crate) value_is: ValueIs,
     pub(crate) site: &'static Location<'static>,
 }
 
@@ -63,7 +67,7 @@ impl Engine {
     pub(crate) fn find(&mut self, touch: &Touch) -> bool {
         // Where caches have sizes nothing is there: `issue` asks which level has it. After the
         // measurement nothing is there either.
-        let Some(line) = self.quick_extent.line_of(touch.address()) else { return self.find_over(touch) };
+        let Some(line) = self.quick_line_of(touch.address()) else { return self.find_over(touch) };
         let kind = touch.kind;
         let cpu = &self.cpus[self.current as usize];
         let clock = cpu.clock;
@@ -95,8 +99,10 @@ impl Engine {
         let cpu = &mut self.cpus[self.current as usize];
         cpu.window.clear();
         cpu.clock += takes;
-        if touch.kind.is_write() && !self.spinners.is_empty() {
-            let line = self.extent.line_of(touch.address()).expect("a word of the machine's memory");
+        if touch.kind.is_write()
+            && !self.spinners.is_empty()
+            && let Some(line) = self.line_of(touch.address())
+        {
             self.wake_spinners(line, self.clock());
         }
         true
@@ -124,11 +130,17 @@ impl Engine {
         }
     }
 
+    /// The current CPU executes instructions for `picos`.
+    #[inline]
+    pub(crate) fn execute(&mut self, picos: u64) {
+        let until = self.clock() + picos;
+        let part = self.cpu().part_of_access(Part::User);
+        self.advance(until, part);
+    }
+
     /// Issues an access of the current CPU.
     pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
-        let Some(line) = self.extent.line_of(touch.address()) else {
-            panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
-        };
+        let Some(line) = self.line_of(touch.address()) else { return Issue::Unknown };
         if self.is_stuck() {
             // Lets the machine see it: a CPU that only touches what it has would never be left.
             self.resume_at(self.clock());
@@ -158,11 +170,16 @@ impl Engine {
             return self.store_behind(touch, line, early, free);
         }
         if touch.kind == Kind::Load
-            && let Some(value) = self.cpu().stores.forward(touch.address())
+            && let Some(forward) = self.cpu().stores.forward(touch.address(), touch.size)
         {
+            if forward == Forward::Part {
+                let step = self.drain_stores();
+                debug_assert_eq!(step, Step::Suspend, "it waits for a store");
+                return Issue::Drain;
+            }
             let part = self.cpu().part_of_access(Part::Hits);
             self.advance(clock + self.directory.latencies().load_hit, part);
-            return Issue::Forwarded(value);
+            return if let Forward::Bits(value) = forward { Issue::Forwarded(value) } else { Issue::Now };
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
         let done = if free { Some(clock + cost) } else { self.look_up(touch.kind, line, clock) };
@@ -346,6 +363,11 @@ impl Engine {
     fn wake_spinners(&mut self, line: u32, now: u64) {
         let Some(waiting) = self.spinners.take(line) else { return };
         for &cpu in &waiting {
+            for other in std::mem::take(&mut self.cpus[cpu as usize].spin_lines) {
+                if other != line {
+                    self.spinners.remove(other, cpu);
+                }
+            }
             let wakes = self.cpus[cpu as usize].clock.max(now);
             self.entered(cpu, wakes);
         }
@@ -358,7 +380,7 @@ impl Engine {
     /// told, or when the word was written: it looks again.
     pub(crate) fn spin_on(&mut self, looked: &Touch) -> Issue {
         let Touch { site, .. } = *looked;
-        let Some(line) = self.extent.line_of(looked.address()) else {
+        let Some(line) = self.line_of(looked.address()) else {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();
@@ -375,6 +397,37 @@ impl Engine {
         }
         self.wait_for(Waits::Spin { line, offset: looked.address() % LINE, site, since });
         self.spinners.add(line, self.current);
+        Issue::Wait
+    }
+
+    /// The same for several words, each of which the current CPU has just looked at: it waits for a
+    /// write to one of their lines.
+    pub(crate) fn spin_on_any(&mut self, looked: &[Touch]) -> Issue {
+        let since = self.clock();
+        let mut lines: Vec<u32> = Vec::new();
+        for one in looked {
+            let Some(line) = self.line_of(one.address()) else { return Issue::Now };
+            match self.sees_writes(one, line, since) {
+                Some(true) => {}
+                Some(false) => {
+                    self.cpu().window.clear();
+                    return Issue::Now;
+                }
+                None => {
+                    self.resume_at(since);
+                    return Issue::Later;
+                }
+            }
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let Some((&line, first)) = lines.first().zip(looked.first()) else { return Issue::Now };
+        self.wait_for(Waits::Spin { line, offset: first.address() % LINE, site: first.site, since });
+        for &line in &lines {
+            self.spinners.add(line, self.current);
+        }
+        self.cpu().spin_lines = lines;
         Issue::Wait
     }
 
