@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::panic::Location;
 use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
@@ -10,6 +9,7 @@ use hitm_memory::{Interrupts, LINE, Mode};
 use crate::account::Part;
 use crate::coherence::{AccessId, Kind};
 use crate::random::Random;
+use crate::site::Site;
 
 /// What a CPU waits for.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +17,9 @@ pub(crate) enum Waits {
     /// It runs, or its turn is entered.
     Nothing,
     /// A line.
-    Line { line: u32, site: &'static Location<'static>, since: u64 },
+    Line { line: u32, site: Site, since: u64 },
     /// A write to a line, or to one of several: see [`Cpu::spin_lines`].
-    Spin { line: u32, offset: usize, site: &'static Location<'static>, since: u64 },
+    Spin { line: u32, offset: usize, site: Site, since: u64 },
     /// Its own stores.
     StoreBuffer { since: u64 },
     /// The end of its work, or an interrupt.
@@ -27,7 +27,7 @@ pub(crate) enum Waits {
     /// An interrupt.
     Interrupt { since: u64 },
     /// To be unparked.
-    Park { address: usize, site: &'static Location<'static>, since: u64 },
+    Park { address: usize, site: Site, since: u64 },
 }
 
 /// One virtual CPU. Times are picoseconds.

@@ -16,7 +16,8 @@ use hitm_memory::LINE;
 use crate::coherence::Kind;
 use crate::cpu::ValueIs;
 use crate::engine::{Issue, Touch};
-use crate::world::{Site, World, on_cpu};
+use crate::site::Site;
+use crate::world::{World, on_cpu};
 
 /// The value of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Accesses: what a CPU finds, what it asks for, and who spins.
 
-use std::panic::Location;
 use std::ptr::NonNull;
 
 use hitm_memory::{LINE, Mode};
@@ -13,6 +12,7 @@ use crate::coherence::{AccessId, Kind, Outcome, Request};
 use crate::cpu::{Forward, LineBytes, ValueIs, Waits};
 use crate::event_queue::Event;
 use crate::faults::Preempted;
+use crate::site::Site;
 
 /// What becomes of an access that is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) struct Touch {
     pub(crate) value: u128,
     /// Where the value of a store is.
     pub(crate) value_is: ValueIs,
-    pub(crate) site: &'static Location<'static>,
+    pub(crate) site: Site,
 }
 
 impl Touch {

@@ -123,9 +123,22 @@ impl Engine {
         let Touch { word, size, value, value_is, .. } = *touch;
         if value_is == ValueIs::Written {
             // The program writes it at once: what it stored there before must not come after.
-            self.cpu().stores.write_early(touch.address(), size, |store| write_word(store.word, store.size, store.value));
+            self.cpu()
+                .stores
+                .write_early(touch.address(), size, |store| write_word(store.word, store.size, store.value));
         }
-        self.cpu().stores.push(Store { line, word, size, value, value_is, access, kernel, stage, not_before, freed: false });
+        self.cpu().stores.push(Store {
+            line,
+            word,
+            size,
+            value,
+            value_is,
+            access,
+            kernel,
+            stage,
+            not_before,
+            freed: false,
+        });
     }
 
     /// Sends the request of a store of CPU `number`; returns when it arrives.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_machine::program::{self, Seen, Stored};
-use hitm_machine::{Config, Costs, CostSet, Machine, Random, Results, Simulated};
+use hitm_machine::{Config, CostSet, Costs, Machine, Random, Results, Simulated, Site};
 use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span, Time};
 
 const PAGE: usize = 4_096;
@@ -56,8 +56,9 @@ fn write(address: usize, size: usize, bits: u128) {
     unsafe { to.copy_from_nonoverlapping(bits.to_le_bytes().as_ptr(), size) };
 }
 
-fn here() -> &'static Location<'static> {
-    Location::caller()
+#[track_caller]
+fn here() -> Site {
+    Site::Source(Location::caller())
 }
 
 /// Words that a random program uses.
