@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use corosensei::{Coroutine, CoroutineResult};
-use hitm_memory::Time;
+use hitm_memory::{Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 use crate::clock::Clock;
@@ -99,9 +99,12 @@ impl Machine {
     }
 
     /// Lets a program run here with its own memory: every address that no placed object has is the
-    /// program's. See [`program`](crate::program).
-    pub fn open_to_program(&self) {
-        self.world.engine.borrow_mut().pages.are_open = true;
+    /// program's. A load or store of the program that finds its line takes `issue`, or its latency if
+    /// that is less. See [`program`](crate::program).
+    pub fn open_to_program(&self, issue: Span) {
+        let pages = &mut self.world.engine.borrow_mut().pages;
+        pages.are_open = true;
+        pages.issue_cost = issue.as_picos();
     }
 
     /// Returns the address of a line of the results, if it is a line of a program.

@@ -23,6 +23,8 @@ const CACHE: usize = 1 << 14;
 pub(crate) struct Pages {
     /// Whether an address that no object has is a program's.
     pub(crate) are_open: bool,
+    /// What a program's load or store that finds its line takes, in picoseconds.
+    pub(crate) issue_cost: u64,
     /// Page and first line, by the page's low bits. Empty until a page is adopted.
     cache: Box<[(usize, u32)]>,
     /// The first line of each page.

@@ -111,6 +111,7 @@ impl Engine {
     /// The current CPU finds `line` at `clock`, and goes on at `done`.
     #[inline]
     fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
+        let done = if let Site::Code(_) = touch.site { self.issued(touch.kind, clock, done) } else { done };
         self.hit(touch, line, done);
         if touch.kind.is_write() {
             if !self.acts_at(clock) {
@@ -119,6 +120,15 @@ impl Engine {
             self.wrote_line(line, done);
             self.took_effect(touch.kind);
         }
+    }
+
+    /// When a CPU goes on after a program's access that finds its line. Ordinary loads and stores
+    /// overlap with what follows: they take what their issue costs. A read-modify-write, and an
+    /// access that waits for its line to be filled, take their latency.
+    fn issued(&self, kind: Kind, clock: u64, done: u64) -> u64 {
+        let latencies = self.directory.latencies();
+        let is_plain = kind != Kind::Rmw && done == clock + latencies.cost_of_hit(kind);
+        if is_plain { clock + self.pages.issue_cost.min(done - clock) } else { done }
     }
 
     /// An access of the current CPU that wrote has taken effect.
@@ -401,9 +411,12 @@ impl Engine {
     }
 
     /// The same for several words, each of which the current CPU has just looked at: it waits for a
-    /// write to one of their lines.
+    /// write to one of their lines, or for an interrupt, since what it waits for may need this CPU.
     pub(crate) fn spin_on_any(&mut self, looked: &[Touch]) -> Issue {
         let since = self.clock();
+        if !self.cpu().pending.is_empty() {
+            return Issue::Now;
+        }
         let mut lines: Vec<u32> = Vec::new();
         for one in looked {
             let Some(line) = self.line_of(one.address()) else { return Issue::Now };

@@ -195,6 +195,12 @@ impl Engine {
             // Never later than the end of its work, and not before it began to wait.
             let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
             self.entered(number, at);
+        } else if matches!(cpu.waits, Waits::Spin { .. }) && !cpu.spin_lines.is_empty() {
+            let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
+            for line in std::mem::take(&mut self.cpus[number as usize].spin_lines) {
+                self.spinners.remove(line, number);
+            }
+            self.entered(number, at);
         }
     }
 

@@ -13,6 +13,9 @@ use hitm_machine::{Config, CostSet, Costs, Machine, Random, Results, Simulated, 
 use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span, Time};
 
 const PAGE: usize = 4_096;
+/// More than any hit takes: accesses take their latency, as placed words do.
+const LATENCY: Span = Span::from_micros(1);
+
 /// In three pages.
 const WORDS: usize = 3 * PAGE / 8;
 
@@ -185,7 +188,7 @@ fn a_programs_memory_and_placed_words_give_the_same_results() {
         let through_the_seam = run(&placed, Rc::new(Placed(words)), seed);
         for look_ahead in [true, false] {
             let own = machine(cpus, Config { look_ahead, ..config() });
-            own.open_to_program();
+            own.open_to_program(LATENCY);
             let from_outside = run(&own, Rc::new(Foreign(Pages::new())), seed);
             assert!(through_the_seam == from_outside, "{cpus}, look-ahead {look_ahead}");
         }
@@ -228,7 +231,7 @@ fn outcomes(main: fn(u32, &Pages) -> Option<[u128; 2]>) -> Vec<[u128; 2]> {
     let mut all = Vec::new();
     for seed in 1..=40 {
         let machine = machine("package:2 core:1 pu:1", Config { seed, ..Config::default() });
-        machine.open_to_program();
+        machine.open_to_program(LATENCY);
         let pages = Rc::new(Pages::new());
         let seen = Rc::new(RefCell::new(Vec::new()));
         let (own, told) = (pages.clone(), seen.clone());
@@ -255,7 +258,7 @@ fn what_was_stored_before_a_flag_is_there_when_the_flag_is() {
     for store_flag in [store_atomic, store_volatile] as [fn(usize, usize, u128); 2] {
         for seed in 1..=40 {
             let machine = machine("package:2 core:2 pu:1", Config { seed, ..Config::default() });
-            machine.open_to_program();
+            machine.open_to_program(LATENCY);
             let pages = Rc::new(Pages::new());
             let own = pages.clone();
             let ended = machine.run(move |cpu| {
@@ -332,7 +335,7 @@ fn loads_see_the_parts_of_their_own_stores() {
 fn a_cpu_that_spins_on_two_words_is_woken_by_either() {
     for which in [0, 8] {
         let machine = machine("core:2 pu:1", Config::default());
-        machine.open_to_program();
+        machine.open_to_program(LATENCY);
         let own = Rc::new(Pages::new());
         let ended = machine.run(move |cpu| {
             let words = [own.address(0), own.address(8)];
