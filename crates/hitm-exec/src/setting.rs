@@ -11,9 +11,13 @@ const VARIABLE: &str = "HITM_EXEC";
 pub(crate) struct Setting {
     /// The machine, as `hitm` parses it.
     pub(crate) machine: String,
+    /// How many of its CPUs.
+    pub(crate) cpus: usize,
+    /// Parameters of the model that have other values than usual.
+    pub(crate) model: Vec<(String, f64)>,
     /// The name of the mitigation.
     pub(crate) mitigation: String,
-    /// `fifo` or `local-first`.
+    /// `fifo`, `local-first` or `local-first:K`.
     pub(crate) arbitration: String,
     /// The random seed.
     pub(crate) seed: u64,

@@ -210,16 +210,30 @@ extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
 }
 
 fn make(setting: &Setting) -> &'static Machine {
-    let topology = match hitm_topology::parse(&setting.machine) {
-        Ok(topology) => Arc::new(topology),
+    let whole = match hitm_topology::parse(&setting.machine) {
+        Ok(whole) => whole,
         Err(error) => refuse(&format!("machine `{}`: {error}", setting.machine)),
+    };
+    let topology = match whole.restrict(setting.cpus) {
+        Ok(topology) => Arc::new(topology),
+        Err(error) => refuse(&format!("machine `{}` with {} CPUs: {error}", setting.machine, setting.cpus)),
     };
     let mitigation = match Mitigation::parse(&setting.mitigation) {
         Ok(mitigation) => mitigation,
         Err(error) => refuse(&format!("mitigation `{}`: {error}", setting.mitigation)),
     };
-    let arbitration = if setting.arbitration == "fifo" { Arbitration::Fifo } else { Arbitration::LocalFirst };
-    let costs = Costs::of(&topology, CostSet::Linux);
+    let bound = setting.arbitration.strip_prefix("local-first:").and_then(|bound| bound.parse().ok());
+    let arbitration = match (setting.arbitration.as_str(), bound) {
+        ("fifo", _) => Arbitration::Fifo,
+        (_, Some(bound)) => Arbitration::Bounded(bound),
+        _ => Arbitration::LocalFirst,
+    };
+    let mut costs = Costs::of(&topology, CostSet::Linux);
+    for (name, value) in &setting.model {
+        if let Err(error) = costs.set(name, *value) {
+            refuse(&format!("parameter `{name}` of the model: {error}"));
+        }
+    }
     let config = Config {
         seed: setting.seed,
         arbitration,
