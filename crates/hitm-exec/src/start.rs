@@ -9,6 +9,7 @@ use hitm::{Handle, Mitigation};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{Platform, Span, Time};
 
+use crate::access::enter_call;
 use crate::futex::Futexes;
 use crate::heap::Heap;
 use crate::native::native;
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) from: Cell<Option<Time>>,
     /// When the last thread but one ended.
     pub(crate) until: Cell<Option<Time>>,
+    /// Whether the program has marked its measured stretch.
+    is_marked: Cell<bool>,
 }
 
 struct OnHost(OnceCell<Shared>);
@@ -257,6 +260,7 @@ fn make(setting: &Setting) -> &'static Machine {
         heap: Heap::default(),
         from: Cell::new(None),
         until: Cell::new(None),
+        is_marked: Cell::new(false),
     };
     if SHARED.0.set(shared).is_err() {
         refuse("the program's `main` was called twice");
@@ -264,10 +268,39 @@ fn make(setting: &Setting) -> &'static Machine {
     machine
 }
 
+/// The program says that the measured stretch begins (`hitm.h`).
+#[unsafe(no_mangle)]
+extern "C" fn hitm_begin() {
+    mark(|| {
+        Simulated::measure_from_now();
+        shared().from.set(Some(Simulated::now()));
+        shared().is_marked.set(true);
+    });
+}
+
+/// The program says that the measured stretch ends.
+#[unsafe(no_mangle)]
+extern "C" fn hitm_end() {
+    mark(|| {
+        Simulated::measure_until_now();
+        shared().until.set(Some(Simulated::now()));
+        shared().is_marked.set(true);
+    });
+}
+
+fn mark(f: impl FnOnce()) {
+    if let Some(thread) = thread::current() {
+        tls::on_host(|| {
+            enter_call(thread);
+            f();
+        });
+    }
+}
+
 /// The program's second thread is about to begin, if it is that.
 pub(crate) fn thread_begins() {
     let shared = shared();
-    if shared.from.get().is_none() {
+    if shared.from.get().is_none() && !shared.is_marked.get() {
         Simulated::measure_from_now();
         shared.from.set(Some(Simulated::now()));
     }
@@ -276,7 +309,7 @@ pub(crate) fn thread_begins() {
 /// A thread has ended.
 pub(crate) fn thread_ended(now: Time) {
     let shared = shared();
-    if shared.threads.alive() <= 1 {
+    if shared.threads.alive() <= 1 && !shared.is_marked.get() {
         shared.until.set(Some(now));
     }
 }

@@ -16,6 +16,9 @@ use crate::failure::Failure;
 const INSTRUMENT: &str = "-fsanitize=thread --param=tsan-distinguish-volatile=1 \
      --param=tsan-instrument-func-entry-exit=0 -fsanitize-coverage=trace-pc";
 
+/// The marks that a program may include.
+const HEADER: &str = include_str!("hitm.h");
+
 /// The file name of the runtime library.
 const LIBRARY: &str = "libhitm_exec.a";
 
@@ -58,8 +61,14 @@ pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<Exit
     let specs = files.path().join("hitm.specs");
     fs::write(&specs, format!("*cc1:\n+ {INSTRUMENT}\n\n")).map_err(cannot_write)?;
     assembler(files.path()).map_err(cannot_write)?;
+    fs::write(files.path().join("hitm.h"), HEADER).map_err(cannot_write)?;
     let mut command = Command::new(&compiler);
-    command.arg(prefixed("-specs=", &specs)).arg(prefixed("-B", files.path())).arg("-g").args(arguments);
+    command
+        .arg(prefixed("-specs=", &specs))
+        .arg(prefixed("-B", files.path()))
+        .arg("-g")
+        .args(arguments)
+        .arg(prefixed("-I", files.path()));
     let has = |options: &[&str]| arguments.iter().any(|given| options.iter().any(|option| given == option));
     let names_input = arguments.iter().any(|given| !given.to_string_lossy().starts_with('-'));
     if names_input && !has(&NO_LINK) && !has(&NO_PROGRAM) {

@@ -21,6 +21,16 @@ pub(crate) struct Names {
     units: Vec<Unit<Bytes>>,
     /// Global variables by address.
     variables: BTreeMap<u64, Variable>,
+    /// Structures and names of types.
+    types: Vec<NamedType>,
+}
+
+/// A type with a name.
+struct NamedType {
+    name: String,
+    size: u64,
+    unit: usize,
+    type_at: UnitOffset,
 }
 
 /// A global variable.
@@ -50,24 +60,34 @@ impl Names {
     pub(crate) fn of(path: &str) -> Self {
         let code = Loader::new(path).ok();
         let first = code.as_ref().map_or(0, Loader::relative_address_base);
-        let mut names = Self { code, first, dwarf: None, units: Vec::new(), variables: BTreeMap::new() };
+        let mut names =
+            Self { code, first, dwarf: None, units: Vec::new(), variables: BTreeMap::new(), types: Vec::new() };
         if let Some(dwarf) = fs::read(path).ok().and_then(|bytes| load(&bytes)) {
-            names.find_variables(&dwarf);
+            names.read_units(&dwarf);
             names.dwarf = Some(dwarf);
         }
         names
     }
 
-    fn find_variables(&mut self, dwarf: &Dwarf<Bytes>) {
+    fn read_units(&mut self, dwarf: &Dwarf<Bytes>) {
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             let Ok(unit) = dwarf.unit(header) else { continue };
             let number = self.units.len();
             let mut entries = unit.entries();
-            let mut found = Vec::new();
+            let (mut found, mut types) = (Vec::new(), Vec::new());
             while let Ok(Some(entry)) = entries.next_dfs() {
-                if entry.tag() != gimli::DW_TAG_variable {
-                    continue;
+                match entry.tag() {
+                    gimli::DW_TAG_variable => {}
+                    gimli::DW_TAG_structure_type
+                    | gimli::DW_TAG_class_type
+                    | gimli::DW_TAG_union_type
+                    | gimli::DW_TAG_typedef => {
+                        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
+                        types.extend(name.map(|name| (name, entry.offset())));
+                        continue;
+                    }
+                    _ => continue,
                 }
                 let Some(address) = entry.attr_value(gimli::DW_AT_location).and_then(|value| address_of(&value, &unit))
                 else {
@@ -86,6 +106,11 @@ impl Names {
                     continue;
                 };
                 found.push((address, name, type_at));
+            }
+            for (name, type_at) in types {
+                if let Some(size) = size_of_type(&unit, type_at, 0).filter(|&size| size > 0) {
+                    self.types.push(NamedType { name, size, unit: number, type_at });
+                }
             }
             for (address, name, type_at) in found {
                 let size = size_of_type(&unit, type_at, 0).unwrap_or(1).max(1);
@@ -130,36 +155,11 @@ impl Names {
     /// block names a structure whose size divides the block's.
     pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64) -> Option<(String, String)> {
         let source = fs::read_to_string(&maker.file).ok()?;
-        let line = source.lines().nth((maker.line as usize).checked_sub(1)?)?.to_owned();
-        let dwarf = self.dwarf.as_ref()?;
-        let mut best: Option<(usize, usize, UnitOffset, u64, String)> = None;
-        for (number, unit) in self.units.iter().enumerate() {
-            let mut entries = unit.entries();
-            while let Ok(Some(entry)) = entries.next_dfs() {
-                let is_named = matches!(
-                    entry.tag(),
-                    gimli::DW_TAG_structure_type
-                        | gimli::DW_TAG_class_type
-                        | gimli::DW_TAG_typedef
-                        | gimli::DW_TAG_union_type
-                );
-                if !is_named {
-                    continue;
-                }
-                let Some(name) = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name)) else {
-                    continue;
-                };
-                let Some(bytes) = size_of_type(unit, entry.offset(), 0).filter(|&bytes| bytes > 0 && size % bytes == 0)
-                else {
-                    continue;
-                };
-                // The longest name on the line: `node` is in `node_pool` too.
-                if has_word(&line, &name) && best.as_ref().is_none_or(|(length, ..)| name.len() > *length) {
-                    best = Some((name.len(), number, entry.offset(), bytes, name));
-                }
-            }
-        }
-        let (_, unit, type_at, bytes, name) = best?;
+        let line = source.lines().nth((maker.line as usize).checked_sub(1)?)?;
+        let fits = |named: &&NamedType| size % named.size == 0 && has_word(line, &named.name);
+        // The longest name on the line: `node` is in `node_pool` too.
+        let named = self.types.iter().filter(fits).max_by_key(|named| named.name.len())?;
+        let (unit, type_at, bytes, name) = (named.unit, named.type_at, named.size, named.name.clone());
         let field = self.field(unit, type_at, within % bytes);
         let index = if size > bytes { format!("[{}]", within / bytes) } else { String::new() };
         Some((name, format!("{index}{}{field}", if index.is_empty() || field.is_empty() { "" } else { "." })))
