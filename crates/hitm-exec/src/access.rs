@@ -4,14 +4,14 @@
 //! **Values.** The machine has store buffers, and lets a load see what its line held when it was
 //! filled. So the value that a CPU must see is not always the one in memory. Where it differs, the
 //! value is put into memory for the program's own load, and taken out at the thread's next call.
-//! Nothing else runs in between. In the same way a volatile store is taken out of memory at the next
-//! call, and the machine writes it when it takes effect. A plain store stays: a program without data
-//! races cannot tell.
+//! Nothing else runs in between. In the same way a volatile store is taken out of memory at the
+//! next call, and the machine writes it when it takes effect. A plain store stays: a program
+//! without data races cannot tell.
 //!
 //! **Spinning.** A load that sees the same value at the same place, with the same registers and the
-//! same stack frame as one turn before, and with no store in between, is in a loop that goes on until
-//! what it loads changes. Then the CPU waits for a write to one of the lines of the loop, instead of
-//! running its turns one by one.
+//! same stack frame as one turn before, and with no store in between, is in a loop that goes on
+//! until what it loads changes. Then the CPU waits for a write to one of the lines of the loop,
+//! instead of running its turns one by one.
 
 use std::cell::RefMut;
 
@@ -257,8 +257,8 @@ pub(crate) fn store_on_host(address: usize, size: Size, bits: u128, pc: usize) {
     }
 }
 
-/// A read-modify-write on the machine's side, of a call that has entered: `f` of what the word holds
-/// is stored, if it is another value. Returns what it held.
+/// A read-modify-write on the machine's side, of a call that has entered: `f` of what the word
+/// holds is stored, if it is another value. Returns what it held.
 pub(crate) fn update_on_host(address: usize, size: Size, pc: usize, f: impl FnOnce(u128) -> u128) -> u128 {
     program::read_modify_write(address, size, Site::Code(pc));
     let before = peek(address, size);

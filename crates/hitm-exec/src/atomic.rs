@@ -1,5 +1,5 @@
-//! Atomic operations of the program, in the thread sanitizer's ABI. Natively they are what they say;
-//! on a machine one host thread runs them, so the same instruction does.
+//! Atomic operations of the program, in the thread sanitizer's ABI. Natively they are what they
+//! say; on a machine one host thread runs them, so the same instruction does.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -9,7 +9,8 @@ use crate::access::{hitm_fence, load_atomic, read_modify_write, store_atomic};
 /// more than the plain instruction.
 const SEQ_CST: i32 = 5;
 
-/// The operations of one width: the entries in [`stubs`](crate::stubs) hand over the caller's address.
+/// The operations of one width: the entries in [`stubs`](crate::stubs) hand over the caller's
+/// address.
 macro_rules! operations {
     ($($word:ty, $atomic:ty: $load:ident $store:ident $exchange:ident $add:ident $sub:ident $and:ident $or:ident $xor:ident $nand:ident $compare:ident $compare_value:ident;)*) => {$(
         #[unsafe(no_mangle)]
@@ -24,7 +25,8 @@ macro_rules! operations {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $store(word: &$atomic, value: $word, order: i32, pc: usize) {
             if order == SEQ_CST {
-                // As the compiler does: an exchange.
+                // An exchange, as compilers do it.
+                // SAFETY: the caller's word and duty.
                 unsafe { $exchange(word, value, order, pc) };
             } else if !store_atomic(std::ptr::from_ref(word).expose_provenance(), size_of::<$word>(), value.into(), pc) {
                 word.store(value, Ordering::SeqCst);
@@ -36,6 +38,7 @@ macro_rules! operations {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $compare(word: &$atomic, expected: &mut $word, new: $word, pc: usize) -> i32 {
             read_modify_write(std::ptr::from_ref(word).expose_provenance(), size_of::<$word>(), pc);
+            // SeqCst: as above.
             match word.compare_exchange(*expected, new, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => 1,
                 Err(found) => {
@@ -48,6 +51,7 @@ macro_rules! operations {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $compare_value(word: &$atomic, expected: $word, new: $word, pc: usize) -> $word {
             read_modify_write(std::ptr::from_ref(word).expose_provenance(), size_of::<$word>(), pc);
+            // SeqCst: as above.
             word.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst).unwrap_or_else(|found| found)
         }
     )*};
@@ -55,6 +59,7 @@ macro_rules! operations {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(word: &$atomic, value: $word, _order: i32, pc: usize) -> $word {
             read_modify_write(std::ptr::from_ref(word).expose_provenance(), size_of::<$word>(), pc);
+            // SeqCst: the program may have asked for it.
             word.$operation(value, Ordering::SeqCst)
         }
     )*};
@@ -72,6 +77,7 @@ extern "C" fn __tsan_atomic_thread_fence(order: i32) {
     if order == SEQ_CST {
         hitm_fence();
     }
+    // SeqCst: the program may have asked for it.
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 

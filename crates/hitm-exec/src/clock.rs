@@ -13,8 +13,8 @@ use crate::start::shared;
 use crate::thread::{self, Thread, Wants, system_call};
 use crate::tls::on_host;
 
-/// The time of day when the machine starts: 2023-11-14 22:13:20 UTC. Any would do; the same in every
-/// run gives the same results.
+/// The time of day when the machine starts: 2023-11-14 22:13:20 UTC. Any would do; the same in
+/// every run gives the same results.
 const START_SECONDS: u64 = 1_700_000_000;
 
 /// A clock read without a system call (vDSO): 20 ns, as measured on x86-64 with the time-stamp
@@ -153,16 +153,16 @@ pub(crate) fn trap_time_stamps() {
     unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) };
 }
 
-/// Cycles of the time-stamp counter in a nanosecond: a usual clock of servers, which programs measure
-/// before they use it.
+/// Cycles of the time-stamp counter in a nanosecond: a usual clock of servers, which programs
+/// measure before they use it.
 const CYCLES_PER_NANO: f64 = 2.0;
 
 extern "C" fn on_fault(_signal: c_int, information: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel hands over a context.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let code: *const u8 = std::ptr::with_exposed_provenance(registers[libc::REG_RIP as usize] as usize);
-    // SAFETY: it was executed just now, and no instruction that faults here ends a page of code that
-    // is the last one.
+    // SAFETY: it was executed just now, and no instruction that faults here ends a page of code
+    // that is the last one.
     let bytes = unsafe { code.cast::<[u8; 3]>().read_unaligned() };
     let length = match bytes {
         [0x0f, 0x31, _] => 2,
@@ -171,7 +171,9 @@ extern "C" fn on_fault(_signal: c_int, information: *mut libc::siginfo_t, contex
     };
     let Some(thread) = thread::current().filter(|_| length > 0) else {
         // SAFETY: the kernel hands over the signal's information.
-        let address = unsafe { (*information).si_addr() };
+        let information = unsafe { &*information };
+        // SAFETY: this signal has an address.
+        let address = unsafe { information.si_addr() };
         let number = thread::current().map(|thread| thread.number);
         eprintln!("hitm: segmentation fault of the program: code {code:p}, address {address:p}, thread {number:?}");
         // The instruction faults again, and the process ends as it does natively.

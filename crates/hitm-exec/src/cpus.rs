@@ -117,7 +117,8 @@ unsafe extern "C" fn sched_getcpu() -> c_int {
 fn read_set(bytes: usize, set: *const u8) -> CpuSet {
     let cpus = shared().runtime.topology().cpus().min(8 * bytes);
     // SAFETY: the program's argument has so many bytes.
-    let is_in = |cpu: &usize| unsafe { *set.add(cpu / 8) } >> (cpu % 8) & 1 == 1;
+    let set = unsafe { std::slice::from_raw_parts(set, bytes) };
+    let is_in = |cpu: &usize| set[cpu / 8] >> (cpu % 8) & 1 == 1;
     (0..cpus).filter(is_in).map(|cpu| CpuId(cpu as u32)).collect()
 }
 
@@ -156,12 +157,12 @@ unsafe extern "C" fn sched_setaffinity(pid: c_int, bytes: usize, set: *const u8)
 fn write_set(thread: Option<&'static Thread>, bytes: usize, set: *mut u8) -> c_int {
     let Some(thread) = thread else { return ESRCH };
     // SAFETY: the program's argument has so many bytes.
-    unsafe { set.write_bytes(0, bytes) };
+    let set = unsafe { std::slice::from_raw_parts_mut(set, bytes) };
+    set.fill(0);
     let allowed = thread.cpus.borrow();
     for cpu in shared().runtime.topology().cpu_ids().filter(|cpu| cpu.index() < 8 * bytes) {
         if allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu)) {
-            // SAFETY: as above.
-            unsafe { *set.add(cpu.index() / 8) |= 1 << (cpu.index() % 8) };
+            set[cpu.index() / 8] |= 1 << (cpu.index() % 8);
         }
     }
     0

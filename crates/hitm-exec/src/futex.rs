@@ -1,8 +1,8 @@
 //! Waiting for a word of the program to change: what locks are made of.
 //!
-//! A wait and a wake are system calls: they cost what the machine's system calls cost, and wakeups go
-//! through the scheduler. The kernel's own table of waiters is the host's memory: its lines are not
-//! simulated.
+//! A wait and a wake are system calls: they cost what the machine's system calls cost, and wakeups
+//! go through the scheduler. The kernel's own table of waiters is the host's memory: its lines are
+//! not simulated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,8 +36,8 @@ pub(crate) enum Ended {
     TimedOut,
 }
 
-/// Waits until a wake at `address`, if the word there holds `expected`. All of this module is called
-/// on the machine's side.
+/// Waits until a wake at `address`, if the word there holds `expected`. All of this module is
+/// called on the machine's side.
 pub(crate) fn wait(
     thread: &'static Thread,
     address: usize,

@@ -1,5 +1,5 @@
-//! Locks of POSIX threads. They lie in the program's own objects, at the C library's offsets, so that
-//! false sharing with a lock is seen. Natively the C library's functions run.
+//! Locks of POSIX threads. They lie in the program's own objects, at the C library's offsets, so
+//! that false sharing with a lock is seen. Natively the C library's functions run.
 //!
 //! Offsets are those of glibc 2.36 on x86-64 (`struct_mutex.h`, `struct_rwlock.h` and others): they
 //! are part of its binary interface.
@@ -81,8 +81,8 @@ impl Mutex {
         store_on_host(self.0 + 12, 4, u128::from(before.wrapping_add_signed(users)), pc);
     }
 
-    /// Takes one more hold of a mutex that the thread has, if it is of a kind that tells. Returns the
-    /// result of the lock, if that was all.
+    /// Takes one more hold of a mutex that the thread has, if it is of a kind that tells. Returns
+    /// the result of the lock, if that was all.
     fn again(self, thread: &Thread, pc: usize, kind: u128) -> Option<c_int> {
         if kind == 0 || kind == 3 || self.owner(pc) != thread.tid {
             return None;
@@ -204,8 +204,8 @@ unsafe extern "C" fn hitm_spin_unlock(lock: usize, pc: usize) -> c_int {
     })
 }
 
-/// A condition variable. The C library has two groups of waiters; here there is one: a sequence at 0
-/// and the number of waiters at 4, on the same line.
+/// A condition variable. The C library has two groups of waiters; here there is one: a sequence at
+/// 0 and the number of waiters at 4, on the same line.
 fn wait_for_condition(
     thread: &'static Thread,
     condition: usize,
@@ -399,13 +399,15 @@ unsafe extern "C" fn hitm_sem_post(semaphore: usize, pc: usize) -> c_int {
 
 /// Sets `errno` of the program's thread. Called on the program's side.
 pub(crate) fn fail(error: c_int) -> c_int {
-    // SAFETY: it is the calling thread's own.
-    unsafe { *libc::__errno_location() = error };
+    // SAFETY: it returns the place of the calling thread's own.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *place = error };
     -1
 }
 
-/// A futex of the program's own (`FUTEX_WAIT`, `FUTEX_WAKE` and their forms with a bit set). Returns a
-/// negative error. On the program's side.
+/// A futex of the program's own (`FUTEX_WAIT`, `FUTEX_WAKE` and their forms with a bit set).
+/// Returns a negative error. On the program's side.
 pub(crate) fn system_futex(
     thread: &'static Thread,
     word: usize,

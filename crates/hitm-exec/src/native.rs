@@ -37,6 +37,7 @@ impl Native {
             unsafe { libc::dlvsym(libc::RTLD_NEXT, name, version) }
         };
         assert!(!found.is_null(), "the C library has no {:?}", self.name);
+        // Relaxed: as above.
         self.address.store(found, Ordering::Relaxed);
         found
     }

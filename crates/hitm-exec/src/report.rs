@@ -4,15 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use hitm_machine::Simulated;
+use hitm_machine::{Simulated, program};
 use hitm_memory::Platform;
 use hitm_report::convert;
 use hitm_report::functions::Functions;
 use hitm_report::result::Run;
 use serde::Serialize;
 
+use crate::access::enter;
 use crate::heap::Block;
 use crate::start::shared;
+use crate::thread;
 use crate::tls::on_host;
 
 /// Lines that are told: those that were waited for longest.
@@ -42,7 +44,14 @@ struct Told {
 }
 
 extern "C" fn at_exit() {
-    on_host(|| write(None));
+    let thread = thread::current();
+    on_host(|| {
+        if let Some(thread) = thread {
+            drop(enter(thread));
+            program::fence();
+        }
+        write(None);
+    });
 }
 
 /// Writes the report when the program exits.

@@ -35,8 +35,8 @@ pub(crate) struct Shared {
 
 struct OnHost(OnceCell<Shared>);
 
-// SAFETY: the machine's host thread alone uses it: the functions of this crate act for the program's
-// threads, which are coroutines on that thread, and leave other threads to the C library.
+// SAFETY: the machine's host thread alone uses it: the functions of this crate act for the
+// program's threads, which are coroutines on that thread, and leave other threads to the C library.
 unsafe impl Sync for OnHost {}
 
 static SHARED: OnHost = OnHost(OnceCell::new());
@@ -86,7 +86,9 @@ unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: 
     let main = (argc, argv, envp);
     let own = tls::base();
     // SAFETY: it reads the calling thread's id.
-    let (handle, tid) = unsafe { (libc::pthread_self() as usize, libc::getpid()) };
+    let handle = unsafe { libc::pthread_self() } as usize;
+    // SAFETY: it reads the process's id, which is the first thread's.
+    let tid = unsafe { libc::getpid() };
     let arguments = Box::leak(Box::new((setting, main, (own, tid, handle))));
     host_thread(64 << 20, run, std::ptr::from_mut(arguments).cast());
     park()
@@ -153,6 +155,7 @@ impl Lender {
             // Acquire: pairs with the Release in `lend`.
             let base = lender.base.load(Ordering::Acquire);
             if base != 0 {
+                // Relaxed: the Acquire above orders it.
                 return (base, lender.tid.load(Ordering::Relaxed) as i32, handle);
             }
             std::thread::yield_now();

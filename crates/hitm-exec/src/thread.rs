@@ -1,10 +1,10 @@
-//! Threads of the program: each is a coroutine in a task of the runtime, so the scheduler under it is
-//! `hitm-sched`.
+//! Threads of the program: each is a coroutine in a task of the runtime, so the scheduler under it
+//! is `hitm-sched`.
 //!
 //! **Protocol.** The task resumes the coroutine. The coroutine runs the program's code until the
-//! thread waits, yields, or may be preempted; then it suspends with what it [`Wants`], which the task
-//! awaits. While the machine is at other CPUs the coroutine is in the middle of a call: the machine
-//! suspends the CPU that it runs on, with both stacks.
+//! thread waits, yields, or may be preempted; then it suspends with what it [`Wants`], which the
+//! task awaits. While the machine is at other CPUs the coroutine is in the middle of a call: the
+//! machine suspends the CPU that it runs on, with both stacks.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -14,11 +14,11 @@ use std::task::{Poll, Waker};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
-use hitm_machine::Simulated;
+use hitm_machine::{Simulated, program};
 use hitm_memory::{Mode, PathCost, Platform, Time};
 use rustc_hash::FxHashMap;
 
-use crate::access::AccessState;
+use crate::access::{AccessState, enter};
 use crate::{report, start, tls};
 
 /// Why a coroutine suspends.
@@ -162,6 +162,9 @@ pub(crate) fn begin(
             CURRENT.set(thread);
             main()
         });
+        // Its last store takes effect behind those before it.
+        drop(enter(thread));
+        program::fence();
         thread.value.set(value);
     });
     let code = OnOneThread(code);
@@ -258,6 +261,8 @@ impl Thread {
     /// Lets the thread be preempted if it must be. Called on the machine's side.
     pub(crate) fn attend(&self) {
         if Simulated::interrupt_pending() {
+            // It may go on on another CPU, which does not see what waits in this one's buffer.
+            program::fence();
             self.leave(Wants::Checkpoint);
         }
     }

@@ -298,10 +298,10 @@ pub(crate) enum Stage {
 pub(crate) enum ValueIs {
     /// With the machine, which writes it.
     Held,
-    /// In memory already. A program's plain store is an instruction that cannot wait, so the machine
-    /// keeps its time and not its value. Other CPUs may see the value too early. A program without
-    /// data races cannot tell: whoever may read the word has synchronised with the store, and what
-    /// it synchronised by is a later store, or waited for this one.
+    /// In memory already. A program's plain store is an instruction that cannot wait, so the
+    /// machine keeps its time and not its value. Other CPUs may see the value too early. A program
+    /// without data races cannot tell: whoever may read the word has synchronised with the store,
+    /// and what it synchronised by is a later store, or waited for this one.
     Written,
     /// Not known: the program stores next, and then says what. Nothing else happens on the machine
     /// in between.

@@ -67,6 +67,24 @@ struct PathCosts {
     page_fault: u64,
 }
 
+impl PathCosts {
+    fn of(costs: &Costs, jitter: f64) -> Self {
+        Self {
+            system_call: picos(costs.paths.system_call.value),
+            switch: picos(costs.paths.switch.value),
+            interrupt_send: picos(costs.paths.interrupt_send.value),
+            interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
+            interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
+            least_delivery: least_delivery(costs, jitter),
+            idle_notice: picos(costs.paths.idle_notice.value),
+            interrupt_entry: picos(costs.paths.interrupt_entry.value),
+            idle_exit: picos(costs.family.idle_exit.value),
+            timer_slack: picos(costs.paths.timer_slack.value),
+            page_fault: picos(costs.paths.page_fault.value),
+        }
+    }
+}
+
 /// See [`PathCosts::least_delivery`].
 fn least_delivery(costs: &Costs, jitter: f64) -> u64 {
     let (interrupt, notice) = (costs.paths.interrupt_delivery.value, costs.paths.idle_notice.value);
@@ -143,19 +161,7 @@ impl Engine {
         let latencies = Latencies::new(&topology, &costs);
         let window = costs.structure.load_window.value as u32;
         let overlapped = costs.structure.overlapped_misses.value as u32;
-        let paths = PathCosts {
-            system_call: picos(costs.paths.system_call.value),
-            switch: picos(costs.paths.switch.value),
-            interrupt_send: picos(costs.paths.interrupt_send.value),
-            interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
-            interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
-            least_delivery: least_delivery(&costs, config.jitter),
-            idle_notice: picos(costs.paths.idle_notice.value),
-            interrupt_entry: picos(costs.paths.interrupt_entry.value),
-            idle_exit: picos(costs.family.idle_exit.value),
-            timer_slack: picos(costs.paths.timer_slack.value),
-            page_fault: picos(costs.paths.page_fault.value),
-        };
+        let paths = PathCosts::of(&costs, config.jitter);
         let follow_ups = costs.structure.follow_up_hits.value as u8;
         let mut directory = Directory::new(latencies, config.arbitration, follow_ups, config.seed);
         let has_capacity = config.capacity.is_some();

@@ -99,8 +99,8 @@ impl Machine {
     }
 
     /// Lets a program run here with its own memory: every address that no placed object has is the
-    /// program's. A load or store of the program that finds its line takes `issue`, or its latency if
-    /// that is less. See [`program`](crate::program).
+    /// program's. A load or store of the program that finds its line takes `issue`, or its latency
+    /// if that is less. See [`program`](crate::program).
     pub fn open_to_program(&self, issue: Span) {
         let pages = &mut self.world.engine.borrow_mut().pages;
         pages.are_open = true;

@@ -72,8 +72,8 @@ pub fn load(address: usize, size: usize, site: Site) -> Option<u128> {
     }
 }
 
-/// Stores `size` bytes of one line. Returns whether the machine keeps the value and writes it later:
-/// otherwise the program writes it now.
+/// Stores `size` bytes of one line. Returns whether the machine keeps the value and writes it
+/// later: otherwise the program writes it now.
 #[inline]
 pub fn store(address: usize, size: usize, value: Stored, site: Site) -> bool {
     let value = match value {

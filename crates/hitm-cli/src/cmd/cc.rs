@@ -8,13 +8,14 @@ use clap::Args;
 use crate::exec::compiler::{self, Language};
 use crate::failure::Failure;
 
-/// Compile a C program that `hitm exec` can run on a simulated machine.
+/// Compile a C or C++ program that `hitm exec` can run on a simulated machine.
 ///
-/// It takes the arguments of gcc and stands in its place: CC="hitm cc" make. The program also runs
-/// natively, when it is started by itself. HITM_CC names another gcc.
+/// It takes the arguments of gcc or g++ and stands in its place, as in `make CC="hitm cc"`. The
+/// program runs natively when it is started by itself. HITM_CC and HITM_CXX name other compilers of
+/// the GNU collection.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  CC=\"hitm cc\" make\n  hitm exec ./counter 64"
+    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm c++ -O2 queue.cc -o queue -pthread\n  hitm exec ./counter 64"
 )]
 pub(crate) struct Cc {
     /// The compiler's arguments.

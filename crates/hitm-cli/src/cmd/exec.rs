@@ -27,11 +27,14 @@ use crate::{output, print};
 
 /// Run a program on a simulated machine, and show its contended lines.
 ///
-/// The program is one that `hitm cc` or `hitm c++` compiled. It runs once for each mitigation of the
-/// scheduler under it and each random seed. What the first run prints is shown.
+/// The program is one that `hitm cc` or `hitm c++` compiled. It runs once for each mitigation of
+/// the scheduler under it and each random seed. What the first run prints is shown.
+///
+/// The time is that of the measured stretch: from the start of the second thread to the end of the
+/// last thread but one, or what the program marks. docs/your-program.md is the guide.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384\n\nThe time is that of the measured stretch: from the start of the second thread to the end of\nthe last thread but one. docs/your-program.md says what a result can tell and what it cannot."
+    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384"
 )]
 pub(crate) struct Exec {
     #[command(flatten)]
@@ -42,12 +45,12 @@ pub(crate) struct Exec {
     /// Number of random seeds.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), allow_negative_numbers = true)]
     seeds: u64,
-    /// What the program's sleeps are multiplied by. It shortens programs that measure for seconds.
-    /// What such a program computes from the length that it asked for is wrong then.
+    /// What the program's sleeps are multiplied by. It shortens programs that measure for seconds;
+    /// what they compute from the length that they asked for is wrong then.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, allow_negative_numbers = true)]
     sleep_scale: f64,
-    /// Nanoseconds of a load or store that finds its line. Several are under way at a time, so it is
-    /// less than their latency.
+    /// Nanoseconds of a load or store that finds its line. Several are under way at a time, so it
+    /// is less than their latency.
     #[arg(long, value_name = "NS", default_value_t = 0.2, value_parser = factor, allow_negative_numbers = true)]
     issue_ns: f64,
     /// Nanoseconds of the instructions of a basic block, its accesses not counted.

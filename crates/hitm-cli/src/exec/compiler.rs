@@ -158,7 +158,8 @@ pub(crate) fn assemble(arguments: &[OsString]) -> Result<ExitStatus, Failure> {
     command.status().map_err(|error| Failure::wanting(format!("assembler `as`: {error}; install binutils")))
 }
 
-/// The first instruction of inline assembly that accesses memory or orders accesses, with its place.
+/// The first instruction of inline assembly that accesses memory or orders accesses, with its
+/// place.
 fn unseen(assembly: &str) -> Option<(String, String)> {
     let mut place = None;
     for line in assembly.lines() {

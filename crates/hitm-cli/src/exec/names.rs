@@ -120,8 +120,8 @@ impl Names {
         }
     }
 
-    /// Returns function and place of the call that returns to `address`, the innermost function that
-    /// was inlined there first.
+    /// Returns function and place of the call that returns to `address`, the innermost function
+    /// that was inlined there first.
     pub(crate) fn code(&self, address: u64) -> Option<Code> {
         let loader = self.code.as_ref()?;
         // The call is before its return address.
@@ -156,7 +156,7 @@ impl Names {
     pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64) -> Option<(String, String)> {
         let source = fs::read_to_string(&maker.file).ok()?;
         let line = source.lines().nth((maker.line as usize).checked_sub(1)?)?;
-        let fits = |named: &&NamedType| size % named.size == 0 && has_word(line, &named.name);
+        let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(line, &named.name);
         // The longest name on the line: `node` is in `node_pool` too.
         let named = self.types.iter().filter(fits).max_by_key(|named| named.name.len())?;
         let (unit, type_at, bytes, name) = (named.unit, named.type_at, named.size, named.name.clone());

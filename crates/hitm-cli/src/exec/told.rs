@@ -35,8 +35,8 @@ struct Block {
 /// The object's name of a program's lines in what is told.
 const PROGRAM: &str = "program";
 
-/// Bytes below the top of a stack, or around the base of a thread's storage, that are taken to be of
-/// it: the usual limit of a stack, and a page.
+/// Bytes below the top of a stack, or around the base of a thread's storage, that are taken to be
+/// of it: the usual limit of a stack, and a page.
 const STACK: u64 = 8 << 20;
 const STORAGE: u64 = 4_096;
 

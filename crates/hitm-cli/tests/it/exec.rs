@@ -168,6 +168,34 @@ fn only_what_is_marked_is_measured() {
     assert!(!names.iter().any(|name| name.starts_with("before")), "{names:?}");
 }
 
+/// docs/your-program.md: its program is compiled, and its output is the program's.
+#[test]
+fn the_guide_is_followed() {
+    if !is_possible() {
+        return;
+    }
+    let page = fs::read_to_string(workspace("docs/your-program.md")).expect("the guide");
+    let block = |from: &str, start: &str| {
+        let text = from.split_once(start).expect("a block").1;
+        text.split_once("```").expect("its end").0.to_owned()
+    };
+    let folder = folder();
+    let source = block(&page, "```c\n");
+    fs::write(folder.path().join("counter.c"), &source).expect("there is room");
+    fs::write(folder.path().join("padded.c"), source.replace("    volatile long", "    _Alignas(64) volatile long"))
+        .expect("there is room");
+    let shown = block(&page, "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n");
+    let run = |words: &[&str]| end(hitm().current_dir(folder.path()).env("COLUMNS", "100").args(words));
+    let mut outputs = Vec::new();
+    for name in ["counter", "padded"] {
+        let ended = run(&["cc", "-O2", "-pthread", &format!("{name}.c"), "-o", name]);
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+        outputs.push(run(&["exec", "--lines", "1", &format!("./{name}"), "64"]).stdout);
+    }
+    assert_eq!(outputs[0], shown);
+    assert!(outputs[1].contains("baseline    local-first   6.0 "), "the page tells another time: {}", outputs[1]);
+}
+
 #[test]
 fn what_cannot_be_simulated_is_refused() {
     if !is_possible() {
