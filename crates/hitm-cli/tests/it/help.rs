@@ -58,7 +58,9 @@ fn examples_are_commands() {
             // What follows is for the shell, or for the reader.
             let command = example.split("  ").next().and_then(|text| text.split(['>', '|']).next()).unwrap_or(example);
             // With `--help` at its end nothing runs, but the options before it are parsed.
-            let help = stdout_of(&format!("{command} --help"));
+            // What follows a program or a compiler's name is theirs.
+            let verb = command.split(' ').next().filter(|verb| ["exec", "cc", "c++"].contains(verb));
+            let help = stdout_of(&format!("{} --help", verb.unwrap_or(command)));
             assert!(help.contains("Usage: hitm"), "{example}");
         }
     }
@@ -80,7 +82,9 @@ fn the_schema_is_the_committed_one() {
 fn completions_and_manual_pages_are_of_every_command() {
     let script = stdout_of("completions bash");
     let page = stdout_of("man");
-    for verb in ["run", "sweep", "list", "c2c", "compare", "validate", "layout", "schema", "completions", "man"] {
+    for verb in
+        ["run", "exec", "cc", "sweep", "list", "c2c", "compare", "validate", "layout", "schema", "completions", "man"]
+    {
         assert!(
             script.contains(&format!("hitm__subcmd__{verb}")) || script.contains(&format!("hitm__{verb}")),
             "{verb}"

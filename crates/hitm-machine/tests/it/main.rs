@@ -6,6 +6,7 @@ mod faults;
 mod idle;
 mod instructions;
 mod measured;
+mod program;
 mod stores;
 mod stream;
 mod threads;
