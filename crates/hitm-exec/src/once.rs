@@ -1,5 +1,5 @@
-//! What is done once, and what is done at a thread's end: `pthread_once`, keys of thread-specific data
-//! with their destructors, and destructors of C++ thread-local objects.
+//! What is done once, and what is done at a thread's end: `pthread_once`, keys of thread-specific
+//! data with their destructors, and destructors of C++ thread-local objects.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -62,8 +62,8 @@ pub(crate) struct Keys(RefCell<Vec<(c_uint, Destructor)>>);
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_key_create(key: *mut c_uint, destructor: Option<Destructor>) -> c_int {
     let create = native!(fn pthread_key_create(*mut c_uint, Option<Destructor>) -> c_int);
-    // SAFETY: the program's own call: its duty. A thread of the host that ends calls the destructor;
-    // those that lend their storage never do.
+    // SAFETY: the program's own call: its duty. A thread of the host that ends calls the
+    // destructor; those that lend their storage never do.
     let failed = unsafe { create(key, destructor) };
     if failed == 0
         && thread::current().is_some()
