@@ -12,6 +12,7 @@ use crate::access::enter_call;
 use crate::futex;
 use crate::locks::{call, fail, system_futex};
 use crate::native::native;
+use crate::once;
 use crate::start::{self, Lender, shared};
 use crate::thread::{self, Thread, Wants, system_call};
 use crate::tls::on_host;
@@ -54,7 +55,7 @@ pub(crate) fn create(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_join(handle: usize, value: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn pthread_join(handle: usize, value: *mut usize) -> c_int {
     call!(native!(fn pthread_join(usize, *mut usize) -> c_int)(handle, value), |thread| {
         let Some(joined) = shared().threads.of_handle(handle) else { return ESRCH };
         let key = std::ptr::from_ref(joined).addr();
@@ -80,12 +81,13 @@ unsafe extern "C" fn pthread_detach(handle: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_exit(value: usize) -> ! {
+pub(crate) unsafe extern "C" fn pthread_exit(value: usize) -> ! {
     let Some(thread) = thread::current() else {
         // SAFETY: the program's own call: its duty.
         unsafe { native!(fn pthread_exit(usize) -> ())(value) };
         unreachable!("the thread has ended")
     };
+    once::end_thread();
     on_host(|| {
         enter_call(thread);
         program::fence();
@@ -96,7 +98,7 @@ unsafe extern "C" fn pthread_exit(value: usize) -> ! {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sched_yield() -> c_int {
+pub(crate) unsafe extern "C" fn sched_yield() -> c_int {
     call!(native!(fn sched_yield() -> c_int)(), |thread| {
         program::fence();
         system_call(Simulated::settle);

@@ -17,6 +17,8 @@
 //! | [`access`], [`atomic`] | loads, stores and atomic operations, in the ABI of the thread sanitizer |
 //! | [`stubs`] | the entries of both, in assembly: they need the caller's address and registers |
 //! | [`futex`], [`locks`] | waiting, and what is made of it |
+//! | [`c11`] | threads of C11 |
+//! | [`once`] | what is done once, and at a thread's end |
 //! | [`clock`], [`cpus`], [`heap`] | time, CPUs, allocation |
 //! | [`report`] | what `hitm exec` is told at the end |
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
@@ -24,12 +26,14 @@
 
 mod access;
 mod atomic;
+mod c11;
 mod clock;
 mod cpus;
 mod futex;
 mod heap;
 mod locks;
 mod native;
+mod once;
 mod report;
 mod setting;
 mod start;

@@ -148,24 +148,24 @@ impl Mutex {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_mutex_lock(mutex: usize, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_mutex_lock(mutex: usize, pc: usize) -> c_int {
     call!(native!(fn pthread_mutex_lock(usize) -> c_int)(mutex), |thread| Mutex(mutex).lock(thread, None, pc))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_mutex_timedlock(mutex: usize, until: *const libc::timespec, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_mutex_timedlock(mutex: usize, until: *const libc::timespec, pc: usize) -> c_int {
     call!(native!(fn pthread_mutex_timedlock(usize, *const libc::timespec) -> c_int)(mutex, until), |thread| {
         Mutex(mutex).lock(thread, clock::deadline(until), pc)
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_mutex_trylock(mutex: usize, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_mutex_trylock(mutex: usize, pc: usize) -> c_int {
     call!(native!(fn pthread_mutex_trylock(usize) -> c_int)(mutex), |thread| Mutex(mutex).try_lock(thread, pc))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_mutex_unlock(mutex: usize, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_mutex_unlock(mutex: usize, pc: usize) -> c_int {
     call!(native!(fn pthread_mutex_unlock(usize) -> c_int)(mutex), |thread| Mutex(mutex).unlock(thread, pc))
 }
 
@@ -231,14 +231,14 @@ fn signal_condition(condition: usize, count: usize, pc: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_cond_wait(condition: usize, mutex: usize, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_cond_wait(condition: usize, mutex: usize, pc: usize) -> c_int {
     call!(native!(c"GLIBC_2.3.2" fn pthread_cond_wait(usize, usize) -> c_int)(condition, mutex), |thread| {
         wait_for_condition(thread, condition, mutex, None, pc)
     })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_cond_timedwait(
+pub(crate) unsafe extern "C" fn hitm_cond_timedwait(
     condition: usize,
     mutex: usize,
     until: *const libc::timespec,
@@ -253,7 +253,7 @@ unsafe extern "C" fn hitm_cond_timedwait(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_cond_signal(condition: usize, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_cond_signal(condition: usize, pc: usize) -> c_int {
     call!(native!(c"GLIBC_2.3.2" fn pthread_cond_signal(usize) -> c_int)(condition), |thread| {
         let _ = thread;
         signal_condition(condition, 1, pc)
@@ -261,7 +261,7 @@ unsafe extern "C" fn hitm_cond_signal(condition: usize, pc: usize) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_cond_broadcast(condition: usize, pc: usize) -> c_int {
+pub(crate) unsafe extern "C" fn hitm_cond_broadcast(condition: usize, pc: usize) -> c_int {
     call!(native!(c"GLIBC_2.3.2" fn pthread_cond_broadcast(usize) -> c_int)(condition), |thread| {
         let _ = thread;
         signal_condition(condition, usize::MAX, pc)
@@ -435,7 +435,7 @@ pub(crate) fn system_futex(
 
 /// Creates a thread.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_create(
+pub(crate) unsafe extern "C" fn pthread_create(
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
     main: extern "C" fn(*mut c_void) -> *mut c_void,

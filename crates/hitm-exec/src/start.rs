@@ -13,6 +13,7 @@ use crate::access::enter_call;
 use crate::futex::Futexes;
 use crate::heap::Heap;
 use crate::native::native;
+use crate::once::Keys;
 use crate::setting::Setting;
 use crate::thread::{self, Threads};
 use crate::{clock, report, tls};
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) threads: Threads,
     pub(crate) futexes: Futexes,
     pub(crate) heap: Heap,
+    pub(crate) keys: Keys,
     /// When the second thread began.
     pub(crate) from: Cell<Option<Time>>,
     /// When the last thread but one ended.
@@ -261,6 +263,7 @@ fn make(setting: &Setting) -> &'static Machine {
         threads: Threads::default(),
         futexes: Futexes::default(),
         heap: Heap::default(),
+        keys: Keys::default(),
         from: Cell::new(None),
         until: Cell::new(None),
         is_marked: Cell::new(false),

@@ -110,6 +110,16 @@ with_caller! {
     "pthread_rwlock_tryrdlock" => "hitm_rwlock_tryrdlock", "rsi";
     "pthread_rwlock_trywrlock" => "hitm_rwlock_trywrlock", "rsi";
     "pthread_rwlock_unlock" => "hitm_rwlock_unlock", "rsi";
+    "mtx_lock" => "hitm_mtx_lock", "rsi";
+    "mtx_trylock" => "hitm_mtx_trylock", "rsi";
+    "mtx_timedlock" => "hitm_mtx_timedlock", "rdx";
+    "mtx_unlock" => "hitm_mtx_unlock", "rsi";
+    "cnd_wait" => "hitm_cnd_wait", "rdx";
+    "cnd_timedwait" => "hitm_cnd_timedwait", "rcx";
+    "cnd_signal" => "hitm_cnd_signal", "rsi";
+    "cnd_broadcast" => "hitm_cnd_broadcast", "rsi";
+    "call_once" => "hitm_call_once", "rdx";
+    "pthread_once" => "hitm_once", "rdx";
     "sem_wait" => "hitm_sem_wait", "rsi";
     "sem_trywait" => "hitm_sem_trywait", "rsi";
     "sem_post" => "hitm_sem_post", "rsi";

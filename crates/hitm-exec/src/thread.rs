@@ -19,7 +19,7 @@ use hitm_memory::{Mode, PathCost, Platform, Time};
 use rustc_hash::FxHashMap;
 
 use crate::access::{AccessState, enter};
-use crate::{report, start, tls};
+use crate::{once, report, start, tls};
 
 /// Why a coroutine suspends.
 pub(crate) enum Wants {
@@ -160,7 +160,9 @@ pub(crate) fn begin(
         thread.waits_for.set("runs");
         let value = tls::with_base(thread.base, || {
             CURRENT.set(thread);
-            main()
+            let value = main();
+            once::end_thread();
+            value
         });
         // Its last store takes effect behind those before it.
         drop(enter(thread));

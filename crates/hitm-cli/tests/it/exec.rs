@@ -149,10 +149,24 @@ fn the_standard_library_of_cxx_works() {
         return;
     }
     let program = Program::new("threads.cc");
-    let expected = "sum 800, thrown 800, area 32\n";
+    let expected = "sum 800, thrown 800, area 32, ended 16\n";
     assert_eq!(program.natively(&[]), expected);
     let (ended, _) = program.simulated(&["--lines", "0"], &[]);
     assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
+}
+
+#[test]
+fn threads_of_c11_and_what_is_done_once_work() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("c11.c");
+    let expected = "sum 400, once 1, values ended 8, result 28\n";
+    assert_eq!(program.natively(&[]), expected);
+    for cpus in ["2", "480"] {
+        let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], &[]);
+        assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
+    }
 }
 
 #[test]

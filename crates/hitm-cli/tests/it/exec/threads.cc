@@ -10,6 +10,13 @@
 #include <vector>
 
 static thread_local int depth;
+static std::atomic<int> ended{0};
+
+struct Last {
+    int value = 1;
+    ~Last() { ended += value; }
+};
+static thread_local Last last;
 
 struct Base {
     virtual ~Base() = default;
@@ -30,6 +37,7 @@ int main() {
         threads.emplace_back([&, number] {
             for (int round = 0; round < 100; round++) {
                 depth++;
+                last.value = 2;
                 std::shared_lock<std::shared_mutex> reader(shared);
                 sum += 1;
             }
@@ -48,5 +56,5 @@ int main() {
         });
     for (auto &thread : threads)
         thread.join();
-    std::printf("sum %d, thrown %d, area %d\n", sum.load(), thrown.load(), area.load());
+    std::printf("sum %d, thrown %d, area %d, ended %d\n", sum.load(), thrown.load(), area.load(), ended.load());
 }
