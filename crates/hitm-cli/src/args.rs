@@ -213,6 +213,11 @@ impl MachineArgs {
         Ok(policies)
     }
 
+    /// Returns the parameters of `--model`.
+    pub(crate) fn model(&self) -> &[(String, f64)] {
+        &self.model
+    }
+
     /// Returns the options that only a simulated machine uses, and whether each was given.
     pub(crate) fn simulated_only(&self) -> [(&'static str, bool); 2] {
         [("--arbitration", !self.arbitration.is_empty()), ("--model", !self.model.is_empty())]

@@ -9,6 +9,7 @@ mod campaign;
 mod cases;
 mod cmd;
 mod convert;
+mod exec;
 mod failure;
 mod interrupt;
 mod native;
@@ -43,6 +44,7 @@ struct Hitm {
 const EXAMPLES: &str = "\
 Examples:
   hitm run ffmpeg                          a published experiment, on 480 CPUs
+  hitm cc -O2 counter.c -o counter         your own program; then: hitm exec ./counter 64
   hitm run ffmpeg --host native            the same workload on this machine
   hitm run probe mask --scope llc          the cost of a bitmap split by LLC
   hitm layout root_domain --mitigation all

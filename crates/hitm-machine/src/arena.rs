@@ -41,6 +41,12 @@ impl Extent {
     /// No lines.
     pub(crate) const EMPTY: Self = Self { base: 0, bytes: 0 };
 
+    /// Whether there are no lines.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.bytes == 0
+    }
+
     /// The line of an address; none outside the arena.
     #[inline]
     pub(crate) fn line_of(self, address: usize) -> Option<u32> {
@@ -150,6 +156,19 @@ impl Arena {
         let mut arenas = ARENAS.lock().unwrap_or_else(PoisonError::into_inner);
         arenas.entry(self.extent.base).or_insert_with(|| (self.clone(), 0)).1 += 1;
         (memory, first_line, used)
+    }
+
+    /// Takes `lines` line numbers for memory that is not the arena's: a page of a program. Returns
+    /// the first, and how many lines there are now.
+    pub(crate) fn adopt(&self, name: &str, lines: u32) -> (u32, u32) {
+        let mut inner = self.inner();
+        let first_line = inner.used_lines;
+        inner.used_lines += lines;
+        let object = inner.objects.len() as u32;
+        inner.objects.push(Object { name: name.to_owned(), index: None, first_line, fields: Vec::new() });
+        let end = inner.used_lines as usize;
+        inner.object_of.resize(end, object);
+        (first_line, inner.used_lines)
     }
 
     /// Reads the objects that stood last on their lines, and the index of the one on each line.

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::panic::Location;
 use std::ptr::NonNull;
 
 use hitm_memory::{Interrupts, LINE, Mode};
@@ -10,6 +9,7 @@ use hitm_memory::{Interrupts, LINE, Mode};
 use crate::account::Part;
 use crate::coherence::{AccessId, Kind};
 use crate::random::Random;
+use crate::site::Site;
 
 /// What a CPU waits for.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +17,9 @@ pub(crate) enum Waits {
     /// It runs, or its turn is entered.
     Nothing,
     /// A line.
-    Line { line: u32, site: &'static Location<'static>, since: u64 },
-    /// A write to a line.
-    Spin { line: u32, offset: usize, site: &'static Location<'static>, since: u64 },
+    Line { line: u32, site: Site, since: u64 },
+    /// A write to a line, or to one of several: see [`Cpu::spin_lines`].
+    Spin { line: u32, offset: usize, site: Site, since: u64 },
     /// Its own stores.
     StoreBuffer { since: u64 },
     /// The end of its work, or an interrupt.
@@ -27,7 +27,7 @@ pub(crate) enum Waits {
     /// An interrupt.
     Interrupt { since: u64 },
     /// To be unparked.
-    Park { address: usize, site: &'static Location<'static>, since: u64 },
+    Park { address: usize, site: Site, since: u64 },
 }
 
 /// One virtual CPU. Times are picoseconds.
@@ -53,6 +53,8 @@ pub(crate) struct Cpu {
     /// Where its clock stands once the access that it waits for is done.
     pub(crate) resume_clock: u64,
     pub(crate) waits: Waits,
+    /// The lines that it spins on, where it spins on several.
+    pub(crate) spin_lines: Vec<u32>,
     /// When the interrupts and timers that have been sent or set and have not come will.
     pub(crate) interrupts_due: Vec<u64>,
     /// Counts settings of the timer, so that an old expiry is told from the present one.
@@ -69,6 +71,7 @@ impl Cpu {
             resume_clock: 0,
             mode: Mode::Kernel,
             waits: Waits::Nothing,
+            spin_lines: Vec::new(),
             spinning: false,
             pending: Interrupts::NONE,
             noticed: Interrupts::NONE,
@@ -290,6 +293,32 @@ pub(crate) enum Stage {
     Granted(u64),
 }
 
+/// Where the value of a store is until the store takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueIs {
+    /// With the machine, which writes it.
+    Held,
+    /// In memory already. A program's plain store is an instruction that cannot wait, so the
+    /// machine keeps its time and not its value. Other CPUs may see the value too early. A program
+    /// without data races cannot tell: whoever may read the word has synchronised with the store,
+    /// and what it synchronised by is a later store, or waited for this one.
+    Written,
+    /// Not known: the program stores next, and then says what. Nothing else happens on the machine
+    /// in between.
+    Late,
+}
+
+/// What the stores of a CPU say of the bytes that it loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forward {
+    /// The youngest store with one of the bytes has all of them: these.
+    Bits(u128),
+    /// It has all of them, and they are in memory.
+    Memory,
+    /// It has a part of them. x86 waits until it has taken effect.
+    Part,
+}
+
 /// A plain store that has been issued and has not taken effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Store {
@@ -297,6 +326,7 @@ pub(crate) struct Store {
     pub(crate) word: NonNull<u8>,
     pub(crate) size: usize,
     pub(crate) value: u128,
+    pub(crate) value_is: ValueIs,
     /// Who asks for the line, should it have gone when this store's turn comes.
     pub(crate) access: AccessId,
     pub(crate) kernel: bool,
@@ -306,6 +336,19 @@ pub(crate) struct Store {
     pub(crate) not_before: u64,
     /// Its memory was freed: nothing is to be written.
     pub(crate) freed: bool,
+}
+
+impl Store {
+    /// Whether it writes one of the `size` bytes at `address`.
+    fn overlaps(&self, address: usize, size: usize) -> bool {
+        let start = self.word.addr().get();
+        start < address + size && address < start + self.size && !self.freed
+    }
+}
+
+/// The `size` low bytes of `bits`.
+fn low_bytes(bits: u128, size: usize) -> u128 {
+    bits & u128::MAX >> (u128::BITS - 8 * size as u32)
 }
 
 /// Plain stores in the order in which they were issued, and in which they take effect.
@@ -354,11 +397,36 @@ impl StoreBuffer {
         self.stores.iter().any(|store| store.line == line && !store.freed)
     }
 
-    /// The value of the last store to `address` that has not taken effect.
+    /// What the stores that have not taken effect say of the `size` bytes at `address`.
     #[inline]
-    pub(crate) fn forward(&self, address: usize) -> Option<u128> {
-        let last = self.stores.iter().rev().find(|store| store.word.addr().get() == address && !store.freed);
-        last.map(|store| store.value)
+    pub(crate) fn forward(&self, address: usize, size: usize) -> Option<Forward> {
+        let store = self.stores.iter().rev().find(|store| store.overlaps(address, size))?;
+        let start = store.word.addr().get();
+        if address < start || start + store.size < address + size {
+            return Some(Forward::Part);
+        }
+        Some(match store.value_is {
+            ValueIs::Held => Forward::Bits(low_bytes(store.value >> (8 * (address - start)), size)),
+            ValueIs::Written | ValueIs::Late => Forward::Memory,
+        })
+    }
+
+    /// Calls `write` with each store that holds a value for one of the `size` bytes at `address`:
+    /// it is written now and not when the store takes effect.
+    pub(crate) fn write_early(&mut self, address: usize, size: usize, mut write: impl FnMut(&Store)) {
+        for store in &mut self.stores {
+            if store.value_is == ValueIs::Held && store.overlaps(address, size) {
+                write(store);
+                store.value_is = ValueIs::Written;
+            }
+        }
+    }
+
+    /// The value of the youngest store, which was not known, is `bits`.
+    pub(crate) fn value_came(&mut self, bits: u128) {
+        let store = self.stores.back_mut().expect("the store whose value was awaited");
+        debug_assert_eq!(store.value_is, ValueIs::Late);
+        (store.value, store.value_is) = (bits, ValueIs::Held);
     }
 
     /// A store is issued.
@@ -445,7 +513,8 @@ mod tests {
 
     fn store(line: u32, word: &mut u64, value: u64, stage: Stage, not_before: u64) -> Store {
         let word = NonNull::from(word).cast();
-        Store { line, word, size: 8, value: value.into(), access: 0, kernel: true, stage, not_before, freed: false }
+        let (value, value_is) = (value.into(), ValueIs::Held);
+        Store { line, word, size: 8, value, value_is, access: 0, kernel: true, stage, not_before, freed: false }
     }
 
     #[test]
@@ -457,13 +526,17 @@ mod tests {
         stores.push(store(3, &mut words[0], 7, Stage::Asked, 100));
         stores.push(store(4, &mut words[1], 8, Stage::Follows, 0));
         stores.push(store(3, &mut words[0], 9, Stage::Follows, 0));
-        assert_eq!((stores.forward(first), stores.forward(second)), (Some(9), Some(8)));
+        let forward = |stores: &StoreBuffer, address| stores.forward(address, 8);
+        let bits = |bits| Some(Forward::Bits(bits));
+        assert_eq!((forward(&stores, first), forward(&stores, second)), (bits(9), bits(8)));
+        assert_eq!(stores.forward(first + 4, 4), bits(0), "a part of a store");
+        assert_eq!(stores.forward(first + 4, 8), Some(Forward::Part), "two stores have it");
         assert!(!stores.any_due(99) && !stores.is_due(4, 99), "in order: nothing before the first");
         assert!(stores.is_due(4, 100));
         stores.granted(3, 150);
         assert_eq!(stores.pop().map(|store| store.stage), Some(Stage::Granted(150)));
-        assert_eq!(stores.forward(first), Some(9));
+        assert_eq!(forward(&stores, first), bits(9));
         stores.forget(first, first + 8, |line| assert_eq!(line, 3));
-        assert_eq!((stores.forward(first), stores.len()), (None, 2), "freed, but its turn still comes");
+        assert_eq!((forward(&stores, first), stores.len()), (None, 2), "freed, but its turn still comes");
     }
 }

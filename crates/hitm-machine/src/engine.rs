@@ -33,6 +33,7 @@ use crate::costs::Costs;
 use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::event_queue::{Event, EventQueue, NEVER, TurnKey};
 use crate::faults::{FaultState, Preempted};
+use crate::pages::{LINES_PER_PAGE, Pages};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
@@ -66,6 +67,24 @@ struct PathCosts {
     page_fault: u64,
 }
 
+impl PathCosts {
+    fn of(costs: &Costs, jitter: f64) -> Self {
+        Self {
+            system_call: picos(costs.paths.system_call.value),
+            switch: picos(costs.paths.switch.value),
+            interrupt_send: picos(costs.paths.interrupt_send.value),
+            interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
+            interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
+            least_delivery: least_delivery(costs, jitter),
+            idle_notice: picos(costs.paths.idle_notice.value),
+            interrupt_entry: picos(costs.paths.interrupt_entry.value),
+            idle_exit: picos(costs.family.idle_exit.value),
+            timer_slack: picos(costs.paths.timer_slack.value),
+            page_fault: picos(costs.paths.page_fault.value),
+        }
+    }
+}
+
 /// See [`PathCosts::least_delivery`].
 fn least_delivery(costs: &Costs, jitter: f64) -> u64 {
     let (interrupt, notice) = (costs.paths.interrupt_delivery.value, costs.paths.idle_notice.value);
@@ -84,8 +103,11 @@ pub(crate) struct Engine {
     pub(crate) arena: Arc<Arena>,
     /// Where the arena's lines lie.
     extent: Extent,
-    /// The same unless caches have sizes; then nothing.
-    unsized_extent: Extent,
+    /// The same while `find` is asked for accesses. Nothing where caches have sizes, and after the
+    /// measurement.
+    quick_extent: Extent,
+    /// The lines of a program that brings its own memory.
+    pub(crate) pages: Pages,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
     pub(crate) races: Option<Races>,
@@ -139,19 +161,7 @@ impl Engine {
         let latencies = Latencies::new(&topology, &costs);
         let window = costs.structure.load_window.value as u32;
         let overlapped = costs.structure.overlapped_misses.value as u32;
-        let paths = PathCosts {
-            system_call: picos(costs.paths.system_call.value),
-            switch: picos(costs.paths.switch.value),
-            interrupt_send: picos(costs.paths.interrupt_send.value),
-            interrupt_delivery: picos(costs.paths.interrupt_delivery.value),
-            interrupt_delivery_other_package: picos(costs.paths.interrupt_delivery_other_package.value),
-            least_delivery: least_delivery(&costs, config.jitter),
-            idle_notice: picos(costs.paths.idle_notice.value),
-            interrupt_entry: picos(costs.paths.interrupt_entry.value),
-            idle_exit: picos(costs.family.idle_exit.value),
-            timer_slack: picos(costs.paths.timer_slack.value),
-            page_fault: picos(costs.paths.page_fault.value),
-        };
+        let paths = PathCosts::of(&costs, config.jitter);
         let follow_ups = costs.structure.follow_up_hits.value as u8;
         let mut directory = Directory::new(latencies, config.arbitration, follow_ups, config.seed);
         let has_capacity = config.capacity.is_some();
@@ -198,12 +208,42 @@ impl Engine {
             costs,
             topology,
             extent: arena.extent(),
-            unsized_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
+            quick_extent: if has_capacity { Extent::EMPTY } else { arena.extent() },
+            pages: Pages::default(),
             arena,
             cpus,
             event_queue,
             paths,
         }
+    }
+
+    /// The line of an address; none where no object of the machine and no touched page of a
+    /// program lies.
+    #[inline]
+    fn line_of(&mut self, address: usize) -> Option<u32> {
+        self.extent.line_of(address).or_else(|| self.pages.line_of(address))
+    }
+
+    /// The same, and none where [`find`](Self::find) is not asked.
+    #[inline]
+    fn quick_line_of(&mut self, address: usize) -> Option<u32> {
+        self.quick_extent.line_of(address).or_else(|| self.quick_line_in_page(address))
+    }
+
+    // Not inline: most machines have no program, and the common case is shorter without it.
+    #[inline(never)]
+    fn quick_line_in_page(&mut self, address: usize) -> Option<u32> {
+        if self.quick_extent.is_empty() { None } else { self.pages.line_of(address) }
+    }
+
+    /// The current CPU is the first that touches the page of `address`, which is a program's: the
+    /// page gets lines, at home on this CPU's package.
+    pub(crate) fn adopt_page(&mut self, address: usize) {
+        let (first, used) = self.arena.adopt("program", LINES_PER_PAGE);
+        self.pages.adopt(address, first);
+        let latencies = self.directory.latencies();
+        let home = latencies.package_of(latencies.domain_of(latencies.core_of(self.current)));
+        self.directory.grow(used as usize, home as u16);
     }
 
     fn cpu(&mut self) -> &mut Cpu {
@@ -236,8 +276,8 @@ impl Engine {
     /// The memory in `start..end` is freed: stores to it that have not taken effect never will.
     pub(crate) fn forget_stores(&mut self, start: usize, end: usize) {
         let mut lines = start / LINE..end.div_ceil(LINE);
-        let quiet = |line: usize| self.arena.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
-        if lines.all(quiet) {
+        let mut quiet = |line: usize| self.line_of(line * LINE).is_none_or(|line| !self.directory.is_asked_for(line));
+        if lines.all(&mut quiet) {
             return;
         }
         let directory = &mut self.directory;
@@ -312,6 +352,8 @@ impl Engine {
         // The last picosecond is part of it, and what begins now is not.
         self.measured.1 = self.clock().saturating_sub(1);
         self.measured.0 = self.measured.0.min(self.measured.1);
+        // A program that says so again goes back to accesses that count.
+        self.quick_extent = if self.directory.has_capacity() { Extent::EMPTY } else { self.extent };
     }
 
     /// Books the current CPU's time up to `until`, and moves its clock there.

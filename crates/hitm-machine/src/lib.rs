@@ -44,6 +44,8 @@ mod event_queue;
 mod faults;
 mod histogram;
 mod machine;
+mod pages;
+pub mod program;
 mod race;
 mod random;
 mod records;
@@ -66,6 +68,7 @@ pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
 pub use results::{AccessResult, Invalidation, Levels, LineResult, Place, PlaceResult, Results, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
+pub use site::Site;
 
 /// The functions of this crate.
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

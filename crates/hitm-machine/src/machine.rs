@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use corosensei::{Coroutine, CoroutineResult};
-use hitm_memory::Time;
+use hitm_memory::{Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 use crate::clock::Clock;
@@ -96,6 +96,21 @@ impl Machine {
     #[must_use]
     pub fn with_clock(self, clock: Arc<Clock>) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Lets a program run here with its own memory: every address that no placed object has is the
+    /// program's. A load or store of the program that finds its line takes `issue`, or its latency
+    /// if that is less. See [`program`](crate::program).
+    pub fn open_to_program(&self, issue: Span) {
+        let pages = &mut self.world.engine.borrow_mut().pages;
+        pages.are_open = true;
+        pages.issue_cost = issue.as_picos();
+    }
+
+    /// Returns the address of a line of the results, if it is a line of a program.
+    #[must_use]
+    pub fn address_of(&self, line: u32) -> Option<usize> {
+        self.world.engine.borrow().pages.address_of(line)
     }
 
     /// Runs `f` with this as the thread's machine: the objects that it makes are placed here, and

@@ -8,13 +8,11 @@
 //! the next. So an access only leaves a note; notes are counted many at a time, when the host can
 //! fetch what they need side by side instead of letting each access wait for it.
 
-use std::panic::Location;
-
 use rustc_hash::FxHashMap;
 
 use crate::coherence::{AccessId, Distance, Kind, Miss, NO_ACCESS};
 use crate::histogram::Histogram;
-use crate::site::{SiteId, Sites};
+use crate::site::{Site, SiteId, Sites};
 
 const NONE: u32 = u32::MAX;
 
@@ -163,7 +161,7 @@ impl Misses {
 /// A hit that is not counted yet.
 #[derive(Clone, Copy, Debug)]
 struct HitNote {
-    site: &'static Location<'static>,
+    site: Site,
     line: u32,
     offset: u8,
     kind: Kind,
@@ -230,13 +228,13 @@ impl Records {
 
     /// What tells an access from others of its line.
     #[inline]
-    pub(crate) fn identify(&mut self, site: &'static Location<'static>, address: usize, kind: Kind) -> AccessId {
+    pub(crate) fn identify(&mut self, site: Site, address: usize, kind: Kind) -> AccessId {
         Key::new(self.sites.id(site), (address % hitm_memory::LINE) as u8, kind).0
     }
 
     /// Counts a hit on `line`.
     #[inline]
-    pub(crate) fn hit(&mut self, line: u32, site: &'static Location<'static>, address: usize, kind: Kind) {
+    pub(crate) fn hit(&mut self, line: u32, site: Site, address: usize, kind: Kind) {
         self.hits_noted.push(HitNote { site, line, offset: (address % hitm_memory::LINE) as u8, kind });
         if self.hits_noted.len() == NOTES {
             self.count_hits();
@@ -380,7 +378,7 @@ mod tests {
     #[test]
     fn accesses_of_a_line_stay_apart() {
         let mut records = Records::new();
-        let here = Location::caller();
+        let here = Site::Code(1);
         let offsets: Vec<usize> = (0..12).collect();
         for offset in offsets {
             let id = records.identify(here, 64 + offset, Kind::Load);

@@ -11,13 +11,14 @@ use crate::coherence::{AccessId, Distance, Kind, Moves};
 use crate::engine::{Engine, Served};
 use crate::histogram::Histogram;
 use crate::records::{Access, Invalidation as Recorded, Misses, Records};
-use crate::site::SiteId;
+use crate::site::{Site, SiteId};
 use crate::world::shorten;
 
 /// A place in the source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The file, from the crate's folder on.
+    /// The file, from the crate's folder on. For code of a program it is the address of the
+    /// instruction, such as `0x401136`, and line and column are 0.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -86,7 +87,7 @@ pub struct LineResult {
     pub index: Option<usize>,
     /// Which line of the object, from 0.
     pub line: u32,
-    /// The line's address in the simulated memory.
+    /// The line's address in the simulated memory; that of the host for a line of a program.
     pub address: u64,
     /// The accesses, by offset, place and kind.
     pub accesses: Vec<AccessResult>,
@@ -250,6 +251,9 @@ impl LineResult {
     }
 }
 
+/// Bytes of a line.
+const LINE: u64 = hitm_memory::LINE as u64;
+
 impl Results {
     /// Returns line `line`, from 0, of `object`, if an access to it missed.
     #[must_use]
@@ -337,7 +341,10 @@ impl Results {
                 object: object.name.clone(),
                 index: object.index,
                 line: line - object.first_line,
-                address: PRINTED_BASE + u64::from(line) * hitm_memory::LINE as u64,
+                address: engine
+                    .pages
+                    .address_of(line)
+                    .map_or(PRINTED_BASE + u64::from(line) * LINE, |address| address as u64),
                 accesses,
             }
         });
@@ -496,9 +503,16 @@ impl<'a> Names<'a> {
         if let Some(Some(known)) = self.places.get(index) {
             return known.clone();
         }
-        let place = self.engine.records.sites().place(site);
-        let (file, path) = (self.once(&shorten(place.file())), self.once(place.file()));
-        let place = Place { file, line: place.line(), column: place.column(), path };
+        let place = match self.engine.records.sites().place(site) {
+            Site::Source(place) => {
+                let (file, path) = (self.once(&shorten(place.file())), self.once(place.file()));
+                Place { file, line: place.line(), column: place.column(), path }
+            }
+            code @ Site::Code(_) => {
+                let file = self.once(&code.to_string());
+                Place { path: file.clone(), file, line: 0, column: 0 }
+            }
+        };
         self.places.resize(self.places.len().max(index + 1), None);
         self.places[index] = Some(place.clone());
         place

@@ -14,9 +14,11 @@ use hitm_topology::CpuId;
 
 use crate::arena;
 use crate::coherence::Kind;
+use crate::cpu::ValueIs;
 use crate::engine::{Engine, Issue, Touch};
 use crate::race::Races;
-use crate::world::{Site, on_cpu, with_world};
+use crate::site::Site;
+use crate::world::{SourcePlace, on_cpu, with_world};
 
 /// The simulated machine that this thread runs.
 ///
@@ -64,16 +66,29 @@ pub struct SimulatedPlain<T: Word>(T::Std);
 const VALUE: Ordering = Ordering::Relaxed;
 
 #[inline]
-fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site) -> Touch {
+fn touch_of<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: SourcePlace) -> Touch {
     let value = value.map_or(0, T::to_bits);
-    Touch { word: NonNull::from(word).cast(), size: size_of::<T>(), kind, value, site }
+    Touch {
+        word: NonNull::from(word).cast(),
+        size: size_of::<T>(),
+        kind,
+        value,
+        value_is: ValueIs::Held,
+        site: Site::Source(site),
+    }
 }
 
 /// Reports an access to the machine, and then to the race detector, if there is one, by `watch`.
 /// Returns what the machine says of the value: `Now` outside a machine, where accesses cost
 /// nothing.
 #[inline]
-fn touch<T: Word, W>(word: &W, kind: Kind, value: Option<T>, site: Site, watch: impl FnOnce(&mut Races, u32)) -> Issue {
+fn touch<T: Word, W>(
+    word: &W,
+    kind: Kind,
+    value: Option<T>,
+    site: SourcePlace,
+    watch: impl FnOnce(&mut Races, u32),
+) -> Issue {
     let issued = on_cpu(|world, cpu| {
         let issued = world.touch(&touch_of(word, kind, value, world.site(site)));
         world.watch(|races| watch(races, cpu));
@@ -96,7 +111,7 @@ impl<T: Word> SimulatedAtomic<T> {
 
     /// A read-modify-write is about to take effect.
     #[inline]
-    fn touch_rmw(&self, order: Ordering, site: Site) {
+    fn touch_rmw(&self, order: Ordering, site: SourcePlace) {
         let _now = touch::<T, _>(self, Kind::Rmw, None, site, |races, cpu| {
             races.load(cpu, self.address(), acquires(order));
             races.store(cpu, self.address(), order, true);
@@ -104,7 +119,7 @@ impl<T: Word> SimulatedAtomic<T> {
     }
 
     #[inline]
-    fn load_at(&self, order: Ordering, site: Site) -> T {
+    fn load_at(&self, order: Ordering, site: SourcePlace) -> T {
         let watch = |races: &mut Races, cpu| races.load(cpu, self.address(), acquires(order));
         let issued = touch::<T, _>(self, Kind::Load, None, site, watch);
         value_of(&self.0, issued)
@@ -218,14 +233,14 @@ impl Memory for Simulated {
 
     type Atomic<T: Word> = SimulatedAtomic<T>;
     type Plain<T: Word> = SimulatedPlain<T>;
-    type Site = Site;
+    type Site = SourcePlace;
 
     #[track_caller]
-    fn site() -> Site {
+    fn site() -> SourcePlace {
         Location::caller()
     }
 
-    fn at<R>(site: Site, f: impl FnOnce() -> R) -> R {
+    fn at<R>(site: SourcePlace, f: impl FnOnce() -> R) -> R {
         // `f` must run once, inside or outside.
         let mut f = Some(f);
         let inside = with_world(|world| world.at(site, f.take().expect("not run yet")));

@@ -1,8 +1,41 @@
 //! Places in the source, as small numbers.
 
+use std::fmt;
 use std::panic::Location;
 
 use rustc_hash::FxHashMap;
+
+use crate::world::shorten;
+
+/// The code that makes an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// A place in the source of code that is generic over the memory.
+    Source(&'static Location<'static>),
+    /// An address in the code of a [program](crate::program). What made the program's accesses known
+    /// turns it into a place.
+    Code(usize),
+}
+
+impl Site {
+    /// What tells it from other sites: code and places lie at different addresses.
+    #[inline]
+    fn address(self) -> usize {
+        match self {
+            Self::Source(place) => std::ptr::from_ref(place).addr(),
+            Self::Code(address) => address,
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source(place) => write!(f, "{}:{}", shorten(place.file()), place.line()),
+            Self::Code(address) => write!(f, "{address:#x}"),
+        }
+    }
+}
 
 /// A place in the source.
 pub(crate) type SiteId = u32;
@@ -19,7 +52,7 @@ pub(crate) struct Sites {
     cache: Box<[(usize, SiteId)]>,
     by_pointer: FxHashMap<usize, SiteId>,
     by_place: FxHashMap<(&'static str, u32, u32), SiteId>,
-    places: Vec<&'static Location<'static>>,
+    places: Vec<Site>,
 }
 
 impl Default for Sites {
@@ -37,35 +70,38 @@ impl Sites {
     /// The number of a place. One place may have several addresses: one in each unit that it was
     /// compiled into.
     #[inline]
-    pub(crate) fn id(&mut self, place: &'static Location<'static>) -> SiteId {
-        let pointer = std::ptr::from_ref(place).addr();
+    pub(crate) fn id(&mut self, site: Site) -> SiteId {
+        let pointer = site.address();
         // A place is 24 bytes: neighbours get different entries.
         let entry = pointer / 8 % CACHE;
         let (known, id) = self.cache[entry];
         if known == pointer {
             return id;
         }
-        let id = self.find(pointer, place);
+        let id = self.find(pointer, site);
         self.cache[entry] = (pointer, id);
         id
     }
 
     #[cold]
-    fn find(&mut self, pointer: usize, place: &'static Location<'static>) -> SiteId {
+    fn find(&mut self, pointer: usize, site: Site) -> SiteId {
         if let Some(&id) = self.by_pointer.get(&pointer) {
             return id;
         }
         let next = self.places.len() as SiteId;
-        let id = *self.by_place.entry((place.file(), place.line(), place.column())).or_insert(next);
+        let id = match site {
+            Site::Source(place) => *self.by_place.entry((place.file(), place.line(), place.column())).or_insert(next),
+            Site::Code(_) => next,
+        };
         if id == next {
-            self.places.push(place);
+            self.places.push(site);
         }
         self.by_pointer.insert(pointer, id);
         id
     }
 
     /// The place of a number.
-    pub(crate) fn place(&self, id: SiteId) -> &'static Location<'static> {
+    pub(crate) fn place(&self, id: SiteId) -> Site {
         self.places[id as usize]
     }
 }

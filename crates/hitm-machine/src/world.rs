@@ -13,8 +13,10 @@ use hitm_memory::{PathCost, Span, Time};
 use crate::cpu::Waits;
 use crate::engine::{Engine, Issue, Step, Touch};
 use crate::race::Races;
+use crate::site::Site;
 
-pub(crate) type Site = &'static Location<'static>;
+/// A place in the source of code that is generic over the memory.
+pub(crate) type SourcePlace = &'static Location<'static>;
 
 /// The way from a CPU's coroutine back to the main loop.
 type WayBack = NonNull<Yielder<(), ()>>;
@@ -32,7 +34,7 @@ pub(crate) struct World {
     yielders: Box<[Cell<Option<WayBack>>]>,
     /// The place that stands for all accesses of the current CPU at present. While a CPU is not
     /// current, its own is on its stack.
-    site: Cell<Option<Site>>,
+    site: Cell<Option<SourcePlace>>,
 }
 
 thread_local! {
@@ -100,7 +102,7 @@ impl World {
 
     /// The place that an access at `caller` is counted for.
     #[inline]
-    pub(crate) fn site(&self, caller: Site) -> Site {
+    pub(crate) fn site(&self, caller: SourcePlace) -> SourcePlace {
         self.site.get().unwrap_or(caller)
     }
 
@@ -128,6 +130,22 @@ impl World {
             let issued = self.engine.borrow_mut().issue(touch);
             match issued {
                 Issue::Later => self.suspend(),
+                Issue::Unknown => {
+                    let mut engine = self.engine.borrow_mut();
+                    let is_programs = engine.pages.are_open;
+                    assert!(
+                        is_programs,
+                        "{}: a word of the simulated world is outside the machine's memory",
+                        touch.site
+                    );
+                    drop(engine);
+                    // Pages get their lines in the order of simulated time.
+                    self.settle();
+                    engine = self.engine.borrow_mut();
+                    if engine.pages.line_of(touch.address()).is_none() {
+                        engine.adopt_page(touch.address());
+                    }
+                }
                 Issue::Drain => {
                     self.suspend();
                     self.engine.borrow_mut().stores_drained();
@@ -158,7 +176,7 @@ impl World {
 
     /// What the current CPU has stored takes effect before it goes on, and no later load was under
     /// way before.
-    fn serialize(&self) {
+    pub(crate) fn serialize(&self) {
         let step = self.engine.borrow_mut().serialize();
         if step == Step::Suspend {
             self.suspend();
@@ -186,6 +204,21 @@ impl World {
     pub(crate) fn spin_on(&self, looked: &Touch) {
         let issued = loop {
             let issued = self.engine.borrow_mut().spin_on(looked);
+            if issued != Issue::Later {
+                break issued;
+            }
+            self.suspend();
+        };
+        if issued == Issue::Wait {
+            self.suspend();
+            self.engine.borrow_mut().spun();
+        }
+    }
+
+    /// Waits until the line of one of several words is written that were looked at.
+    pub(crate) fn spin_on_any(&self, looked: &[Touch]) {
+        let issued = loop {
+            let issued = self.engine.borrow_mut().spin_on_any(looked);
             if issued != Issue::Later {
                 break issued;
             }
@@ -253,8 +286,8 @@ impl World {
         self.engine.borrow_mut().end_idle();
     }
 
-    pub(crate) fn park(&self, address: usize, caller: Site) {
-        self.engine.borrow_mut().begin_park(address, caller);
+    pub(crate) fn park(&self, address: usize, caller: SourcePlace) {
+        self.engine.borrow_mut().begin_park(address, Site::Source(caller));
         self.suspend();
         self.engine.borrow_mut().end_park();
     }
@@ -264,7 +297,7 @@ impl World {
     }
 
     /// Runs `f` with `site` as the place of every access of the current CPU.
-    pub(crate) fn at<R>(&self, site: Site, f: impl FnOnce() -> R) -> R {
+    pub(crate) fn at<R>(&self, site: SourcePlace, f: impl FnOnce() -> R) -> R {
         if self.current.get().is_none() {
             return f();
         }
@@ -295,17 +328,16 @@ impl World {
     /// What a CPU waits for, in words.
     pub(crate) fn describe_wait(&self, cpu: u32) -> String {
         let engine = self.engine.borrow();
-        let place = |site: Site| format!("{}:{}", shorten(site.file()), site.line());
         let micros = |since: u64| since as f64 * 1e-6;
         match engine.cpus[cpu as usize].waits {
             _ if engine.cpus[cpu as usize].finished => "finished".to_owned(),
             Waits::Nothing => "runs".to_owned(),
             Waits::Line { line, site, since } => {
-                format!("waits for {} at {} since {:.3} us", engine.arena.name(line, 0), place(site), micros(since))
+                format!("waits for {} at {} since {:.3} us", engine.arena.name(line, 0), site, micros(since))
             }
             Waits::Spin { line, offset, site, since } => {
                 let word = engine.arena.name(line, offset);
-                format!("spins on {word} at {} since {:.3} us", place(site), micros(since))
+                format!("spins on {word} at {} since {:.3} us", site, micros(since))
             }
             Waits::StoreBuffer { since } => format!("waits for its stores since {:.3} us", micros(since)),
             Waits::Compute { until, .. } => format!("computes until {:.3} us", micros(until)),
@@ -313,7 +345,7 @@ impl World {
             Waits::Park { address, site, since } => {
                 let line = engine.arena.line_of(address).unwrap_or(0);
                 let word = engine.arena.name(line, address % hitm_memory::LINE);
-                format!("is parked on {word} at {} since {:.3} us: nobody unparked it", place(site), micros(since))
+                format!("is parked on {word} at {} since {:.3} us: nobody unparked it", site, micros(since))
             }
         }
     }

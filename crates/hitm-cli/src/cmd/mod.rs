@@ -1,8 +1,10 @@
 //! The verbs, one file per verb.
 
 mod c2c;
+mod cc;
 mod compare;
 mod completions;
+mod exec;
 mod layout;
 mod list;
 mod man;
@@ -14,6 +16,7 @@ mod validate;
 
 use clap::Subcommand;
 
+use crate::exec::compiler::Language;
 use crate::failure::Failure;
 
 /// What to do.
@@ -21,6 +24,16 @@ use crate::failure::Failure;
 pub(crate) enum Command {
     /// Run a workload on a simulated machine or on this one.
     Run(run::Run),
+    /// Run your own program on a simulated machine, and show its contended lines.
+    Exec(Box<exec::Exec>),
+    /// Compile a C program that `exec` can run; takes the arguments of gcc.
+    Cc(cc::Cc),
+    /// Compile a C++ program that `exec` can run; takes the arguments of g++.
+    #[command(name = "c++")]
+    Cxx(cc::Cc),
+    /// Assemble what the compiler under `cc` wrote.
+    #[command(hide = true)]
+    Assemble(cc::Assemble),
     /// Run a workload on growing numbers of CPUs: its scaling curve.
     Sweep(sweep::Sweep),
     /// List workloads, machines, mitigations and objects.
@@ -45,6 +58,10 @@ impl Command {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self {
             Self::Run(run) => run.run(),
+            Self::Exec(exec) => exec.run(),
+            Self::Cc(cc) => cc.run(Language::C),
+            Self::Cxx(cc) => cc.run(Language::Cxx),
+            Self::Assemble(assemble) => assemble.run(),
             Self::Sweep(sweep) => sweep.run(),
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),

@@ -9,6 +9,7 @@ mod compare;
 mod cyclic;
 mod documents;
 mod errors;
+mod exec;
 mod failures;
 mod hackbench;
 mod help;

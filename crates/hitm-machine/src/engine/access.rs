@@ -1,6 +1,5 @@
 //! Accesses: what a CPU finds, what it asks for, and who spins.
 
-use std::panic::Location;
 use std::ptr::NonNull;
 
 use hitm_memory::{LINE, Mode};
@@ -8,10 +7,12 @@ use hitm_memory::{LINE, Mode};
 use super::stores::read_word;
 use super::{Engine, Step};
 use crate::account::Part;
+use crate::arena::Extent;
 use crate::coherence::{AccessId, Kind, Outcome, Request};
-use crate::cpu::{LineBytes, Waits};
+use crate::cpu::{Forward, LineBytes, ValueIs, Waits};
 use crate::event_queue::Event;
 use crate::faults::Preempted;
+use crate::site::Site;
 
 /// What becomes of an access that is issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum Issue {
     /// Its own stores come first: issue it again when the CPU is resumed and has called
     /// [`Engine::stores_drained`].
     Drain,
+    /// The address is neither an object's nor, so far, a program's: see [`Engine::adopt_page`].
+    Unknown,
     /// The line is on its way: when the CPU is resumed and has called [`Engine::granted`], as
     /// `Now`.
     Wait,
@@ -41,7 +44,9 @@ pub(crate) struct Touch {
     pub(crate) kind: Kind,
     /// What a plain store writes, or who spins has seen.
     pub(crate) value: u128,
-    pub(crate) site: &'static Location<'static>,
+    /// Where the value of a store is.
+    pub(crate) value_is: ValueIs,
+    pub(crate) site: Site,
 }
 
 impl Touch {
@@ -60,8 +65,9 @@ impl Engine {
     /// line and has nothing to do with the CPU's stores. Whether it was that.
     #[inline]
     pub(crate) fn find(&mut self, touch: &Touch) -> bool {
-        // Where caches have sizes nothing is there: `issue` asks which level has it.
-        let Some(line) = self.unsized_extent.line_of(touch.address()) else { return false };
+        // Where caches have sizes nothing is there: `issue` asks which level has it. After the
+        // measurement nothing is there either.
+        let Some(line) = self.quick_line_of(touch.address()) else { return self.find_over(touch) };
         let kind = touch.kind;
         let cpu = &self.cpus[self.current as usize];
         let clock = cpu.clock;
@@ -79,9 +85,33 @@ impl Engine {
         true
     }
 
+    /// The common case of [`issue_over`](Self::issue_over), with the same result. Whether it was
+    /// that.
+    #[inline]
+    fn find_over(&mut self, touch: &Touch) -> bool {
+        let cpu = &self.cpus[self.current as usize];
+        let is_over = self.is_over(cpu.clock) && self.is_over(self.ahead.horizon());
+        if !is_over || !cpu.stores.is_empty() || self.is_stuck() {
+            return false;
+        }
+        self.accesses_without_progress += 1;
+        let takes = self.directory.latencies().cost_of_hit(touch.kind);
+        let cpu = &mut self.cpus[self.current as usize];
+        cpu.window.clear();
+        cpu.clock += takes;
+        if touch.kind.is_write()
+            && !self.spinners.is_empty()
+            && let Some(line) = self.line_of(touch.address())
+        {
+            self.wake_spinners(line, self.clock());
+        }
+        true
+    }
+
     /// The current CPU finds `line` at `clock`, and goes on at `done`.
     #[inline]
     fn found(&mut self, touch: &Touch, line: u32, clock: u64, done: u64) {
+        let done = if let Site::Code(_) = touch.site { self.issued(touch.kind, clock, done) } else { done };
         self.hit(touch, line, done);
         if touch.kind.is_write() {
             if !self.acts_at(clock) {
@@ -90,6 +120,15 @@ impl Engine {
             self.wrote_line(line, done);
             self.took_effect(touch.kind);
         }
+    }
+
+    /// When a CPU goes on after a program's access that finds its line. Ordinary loads and stores
+    /// overlap with what follows: they take what their issue costs. A read-modify-write, and an
+    /// access that waits for its line to be filled, take their latency.
+    fn issued(&self, kind: Kind, clock: u64, done: u64) -> u64 {
+        let latencies = self.directory.latencies();
+        let is_plain = kind != Kind::Rmw && done == clock + latencies.cost_of_hit(kind);
+        if is_plain { clock + self.pages.issue_cost.min(done - clock) } else { done }
     }
 
     /// An access of the current CPU that wrote has taken effect.
@@ -101,11 +140,17 @@ impl Engine {
         }
     }
 
+    /// The current CPU executes instructions for `picos`.
+    #[inline]
+    pub(crate) fn execute(&mut self, picos: u64) {
+        let until = self.clock() + picos;
+        let part = self.cpu().part_of_access(Part::User);
+        self.advance(until, part);
+    }
+
     /// Issues an access of the current CPU.
     pub(crate) fn issue(&mut self, touch: &Touch) -> Issue {
-        let Some(line) = self.extent.line_of(touch.address()) else {
-            panic!("{}: a word of the simulated world is outside the machine's memory", touch.site);
-        };
+        let Some(line) = self.line_of(touch.address()) else { return Issue::Unknown };
         if self.is_stuck() {
             // Lets the machine see it: a CPU that only touches what it has would never be left.
             self.resume_at(self.clock());
@@ -135,11 +180,16 @@ impl Engine {
             return self.store_behind(touch, line, early, free);
         }
         if touch.kind == Kind::Load
-            && let Some(value) = self.cpu().stores.forward(touch.address())
+            && let Some(forward) = self.cpu().stores.forward(touch.address(), touch.size)
         {
+            if forward == Forward::Part {
+                let step = self.drain_stores();
+                debug_assert_eq!(step, Step::Suspend, "it waits for a store");
+                return Issue::Drain;
+            }
             let part = self.cpu().part_of_access(Part::Hits);
             self.advance(clock + self.directory.latencies().load_hit, part);
-            return Issue::Forwarded(value);
+            return if let Forward::Bits(value) = forward { Issue::Forwarded(value) } else { Issue::Now };
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);
         let done = if free { Some(clock + cost) } else { self.look_up(touch.kind, line, clock) };
@@ -179,6 +229,8 @@ impl Engine {
         if self.drain_stores() == Step::Suspend {
             return Issue::Drain;
         }
+        // From now on `find` leaves all accesses to `find_over`.
+        self.quick_extent = Extent::EMPTY;
         self.cpu().window.clear();
         let done = clock + self.directory.latencies().cost_of_hit(touch.kind);
         self.hit(touch, line, done);
@@ -321,6 +373,11 @@ impl Engine {
     fn wake_spinners(&mut self, line: u32, now: u64) {
         let Some(waiting) = self.spinners.take(line) else { return };
         for &cpu in &waiting {
+            for other in std::mem::take(&mut self.cpus[cpu as usize].spin_lines) {
+                if other != line {
+                    self.spinners.remove(other, cpu);
+                }
+            }
             let wakes = self.cpus[cpu as usize].clock.max(now);
             self.entered(cpu, wakes);
         }
@@ -333,7 +390,7 @@ impl Engine {
     /// told, or when the word was written: it looks again.
     pub(crate) fn spin_on(&mut self, looked: &Touch) -> Issue {
         let Touch { site, .. } = *looked;
-        let Some(line) = self.extent.line_of(looked.address()) else {
+        let Some(line) = self.line_of(looked.address()) else {
             panic!("{site}: a word of the simulated world is outside the machine's memory");
         };
         let since = self.clock();
@@ -350,6 +407,40 @@ impl Engine {
         }
         self.wait_for(Waits::Spin { line, offset: looked.address() % LINE, site, since });
         self.spinners.add(line, self.current);
+        Issue::Wait
+    }
+
+    /// The same for several words, each of which the current CPU has just looked at: it waits for a
+    /// write to one of their lines, or for an interrupt, since what it waits for may need this CPU.
+    pub(crate) fn spin_on_any(&mut self, looked: &[Touch]) -> Issue {
+        let since = self.clock();
+        if !self.cpu().pending.is_empty() {
+            return Issue::Now;
+        }
+        let mut lines: Vec<u32> = Vec::new();
+        for one in looked {
+            let Some(line) = self.line_of(one.address()) else { return Issue::Now };
+            match self.sees_writes(one, line, since) {
+                Some(true) => {}
+                Some(false) => {
+                    self.cpu().window.clear();
+                    return Issue::Now;
+                }
+                None => {
+                    self.resume_at(since);
+                    return Issue::Later;
+                }
+            }
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        let Some((&line, first)) = lines.first().zip(looked.first()) else { return Issue::Now };
+        self.wait_for(Waits::Spin { line, offset: first.address() % LINE, site: first.site, since });
+        for &line in &lines {
+            self.spinners.add(line, self.current);
+        }
+        self.cpu().spin_lines = lines;
         Issue::Wait
     }
 

@@ -1,8 +1,6 @@
 //! What takes a CPU time but no line: paths of the kernel, work, interrupts, timers, idling and
 //! parking.
 
-use std::panic::Location;
-
 use hitm_memory::{Interrupts, PathCost, Span, Time};
 
 use super::{Engine, Step};
@@ -11,6 +9,7 @@ use crate::coherence::Distance;
 use crate::cpu::Waits;
 use crate::event_queue::Event;
 use crate::faults::{Late, Preempted};
+use crate::site::Site;
 
 /// An interrupt whose sender had stores that had not taken effect. It does not arrive before they
 /// have: a local interrupt controller that is written to like memory takes its place behind them,
@@ -196,6 +195,12 @@ impl Engine {
             // Never later than the end of its work, and not before it began to wait.
             let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
             self.entered(number, at);
+        } else if matches!(cpu.waits, Waits::Spin { .. }) && !cpu.spin_lines.is_empty() {
+            let at = time.max(cpu.clock).min(self.event_queue.time_of(number));
+            for line in std::mem::take(&mut self.cpus[number as usize].spin_lines) {
+                self.spinners.remove(line, number);
+            }
+            self.entered(number, at);
         }
     }
 
@@ -258,7 +263,7 @@ impl Engine {
     }
 
     /// The current CPU sleeps until it is unparked.
-    pub(crate) fn begin_park(&mut self, address: usize, site: &'static Location<'static>) {
+    pub(crate) fn begin_park(&mut self, address: usize, site: Site) {
         self.accesses_without_progress = 0;
         let since = self.clock();
         self.wait_for(Waits::Park { address, site, since });

@@ -50,6 +50,18 @@ impl Spinners {
         Some(waiting)
     }
 
+    /// `cpu` waits for `line` no more.
+    pub(super) fn remove(&mut self, line: u32, cpu: u32) {
+        let Some(waiting) = self.waiting.get_mut(&line) else { return };
+        waiting.retain(|&other| other != cpu);
+        if waiting.is_empty()
+            && let Some(list) = self.waiting.remove(&line)
+        {
+            self.counts[line as usize % COUNTS] -= 1;
+            self.empty.push(list);
+        }
+    }
+
     /// A list that was taken and has been read.
     pub(super) fn give_back(&mut self, mut list: Vec<u32>) {
         list.clear();
@@ -72,6 +84,14 @@ mod tests {
         assert_eq!(spinners.take(0), Some(vec![3, 1]));
         assert_eq!(spinners.take(0), None);
         assert_eq!(spinners.take(other), Some(vec![4]));
+        assert!(spinners.is_empty());
+        spinners.add(7, 1);
+        spinners.add(7, 2);
+        spinners.remove(7, 1);
+        spinners.remove(8, 1);
+        assert_eq!(spinners.take(7), Some(vec![2]));
+        spinners.add(7, 3);
+        spinners.remove(7, 3);
         assert!(spinners.is_empty());
     }
 }

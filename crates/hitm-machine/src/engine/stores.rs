@@ -11,56 +11,43 @@
 //! looks ahead of it.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use hitm_memory::Mode;
-use portable_atomic::AtomicU128;
 
 use super::{Engine, Issue, Step, Touch};
 use crate::account::Part;
 use crate::coherence::{AccessId, Kind, Request};
-use crate::cpu::{Stage, Store, Waits};
+use crate::cpu::{Stage, Store, ValueIs, Waits};
 use crate::event_queue::Event;
 
 /// Writes a word whose store takes effect now.
 fn write_word(word: NonNull<u8>, size: usize, value: u128) {
-    // Relaxed: one host thread runs the machine; the atomics are there because the words are.
-    let order = Ordering::Relaxed;
-    match size {
-        // SAFETY: the word is a live atomic of this size: `Engine::forget_stores` marks stores to
-        // memory that is freed.
-        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.store(value as u8, order),
-        // SAFETY: as above.
-        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.store(value as u16, order),
-        // SAFETY: as above.
-        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.store(value as u32, order),
-        // SAFETY: as above.
-        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.store(value as u64, order),
-        // SAFETY: as above.
-        16 => unsafe { AtomicU128::from_ptr(word.as_ptr().cast()) }.store(value, order),
-        _ => unreachable!("a word has 1, 2, 4, 8 or 16 bytes"),
-    }
+    let bytes = value.to_le_bytes();
+    // SAFETY: the word is a live one of this size, an atomic of ours or memory of a program:
+    // `Engine::forget_stores` marks stores to memory that is freed. One host thread runs the
+    // machine, so nothing else reads or writes it meanwhile.
+    unsafe { word.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), size) };
 }
 
 /// What a word holds.
 ///
 /// # Safety
-/// It is a live atomic of this size.
+/// It is a live word of this size, at most 16 bytes.
+#[inline]
 pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
-    // Relaxed: as in `write_word`.
-    let order = Ordering::Relaxed;
+    // A size that is known is one instruction.
     match size {
-        // SAFETY: the caller's duty.
-        1 => unsafe { AtomicU8::from_ptr(word.as_ptr()) }.load(order).into(),
-        // SAFETY: the caller's duty.
-        2 => unsafe { AtomicU16::from_ptr(word.as_ptr().cast()) }.load(order).into(),
-        // SAFETY: the caller's duty.
-        4 => unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }.load(order).into(),
-        // SAFETY: the caller's duty.
-        8 => unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }.load(order).into(),
-        // SAFETY: the caller's duty.
-        16 => unsafe { AtomicU128::from_ptr(word.as_ptr().cast()) }.load(order),
-        _ => unreachable!("a word has 1, 2, 4, 8 or 16 bytes"),
+        // SAFETY: the caller's duty; one host thread runs the machine, so nothing writes it
+        // meanwhile.
+        4 => unsafe { word.cast::<u32>().read_unaligned() }.into(),
+        // SAFETY: as above.
+        8 => unsafe { word.cast::<u64>().read_unaligned() }.into(),
+        _ => {
+            let mut bytes = [0; size_of::<u128>()];
+            // SAFETY: as above.
+            unsafe { word.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
+            u128::from_le_bytes(bytes)
+        }
     }
 }
 
@@ -133,8 +120,25 @@ impl Engine {
             self.directory.announce(line);
         }
         let kernel = self.cpu().mode == Mode::Kernel;
-        let Touch { word, size, value, .. } = *touch;
-        self.cpu().stores.push(Store { line, word, size, value, access, kernel, stage, not_before, freed: false });
+        let Touch { word, size, value, value_is, .. } = *touch;
+        if value_is == ValueIs::Written {
+            // The program writes it at once: what it stored there before must not come after.
+            self.cpu()
+                .stores
+                .write_early(touch.address(), size, |store| write_word(store.word, store.size, store.value));
+        }
+        self.cpu().stores.push(Store {
+            line,
+            word,
+            size,
+            value,
+            value_is,
+            access,
+            kernel,
+            stage,
+            not_before,
+            freed: false,
+        });
     }
 
     /// Sends the request of a store of CPU `number`; returns when it arrives.
@@ -172,7 +176,9 @@ impl Engine {
                 if !stores.asked_for(store.line) {
                     self.directory.conclude(store.line);
                 }
-                write_word(store.word, store.size, store.value);
+                if store.value_is == ValueIs::Held {
+                    write_word(store.word, store.size, store.value);
+                }
                 self.wrote_line(store.line, now);
             }
         }

@@ -30,7 +30,8 @@ fn all<T: Send>(threads: u32, work: impl Fn(u32) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Gives the CPU away in some rounds: the threads meet even where there are fewer CPUs than threads.
+/// Gives the CPU away in some rounds: the threads meet even where there are fewer CPUs than
+/// threads.
 fn let_others_run(round: u32) {
     if round.is_multiple_of(16) {
         thread::yield_now();

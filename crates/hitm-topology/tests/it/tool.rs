@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// Says on stderr that a part of the tests is skipped. The harness counts the test as passed; it
 /// would also hide the line if it were printed by `println!`.
 pub(crate) fn skip(why: &str) {
-    // A closed stderr hides the line from nobody who reads it.
+    // Where stderr is closed, there is no reader.
     _ = writeln!(io::stderr(), "skipped: {why}");
 }
 

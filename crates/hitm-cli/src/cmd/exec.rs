@@ -1,0 +1,285 @@
+//! `hitm exec`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clap::Args;
+use hitm_machine::Arbitration;
+use hitm_report::columns::{Align, Columns, short};
+use hitm_report::relative::relate;
+use hitm_report::result::{Metric, ResultFile, Run};
+use hitm_report::statistics;
+use hitm_sched::mitigation::Mitigation;
+use hitm_topology::Topology;
+use serde::Serialize;
+
+use crate::args::{HostArg, MachineArgs, OutputArgs, each_once};
+use crate::exec::told::Told;
+use crate::failure::Failure;
+use crate::record::{empty_file, machine_of};
+use crate::terminal::fitted;
+use crate::{output, print};
+
+/// Run a program on a simulated machine, and show its contended lines.
+///
+/// The program is one that `hitm cc` or `hitm c++` compiled. It runs once for each mitigation of
+/// the scheduler under it and each random seed. What the first run prints is shown.
+///
+/// The time is that of the measured stretch: from the start of the second thread to the end of the
+/// last thread but one, or what the program marks. docs/your-program.md is the guide.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384"
+)]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Mitigations of the scheduler under the program, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "baseline")]
+    mitigation: Vec<String>,
+    /// Number of random seeds.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), allow_negative_numbers = true)]
+    seeds: u64,
+    /// What the program's sleeps are multiplied by. It shortens programs that measure for seconds;
+    /// what they compute from the length that they asked for is wrong then.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, allow_negative_numbers = true)]
+    sleep_scale: f64,
+    /// Nanoseconds of a load or store that finds its line. Several are under way at a time, so it
+    /// is less than their latency.
+    #[arg(long, value_name = "NS", default_value_t = 0.2, value_parser = factor, allow_negative_numbers = true)]
+    issue_ns: f64,
+    /// Nanoseconds of the instructions of a basic block, its accesses not counted.
+    #[arg(long, value_name = "NS", default_value_t = 0.3, value_parser = factor, allow_negative_numbers = true)]
+    block_ns: f64,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// The program and its arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("give a number from 0 on".to_owned()) }
+}
+
+/// What a program is told of its run: see `hitm-exec/src/setting.rs`.
+#[derive(Serialize)]
+struct Setting<'a> {
+    machine: &'a str,
+    cpus: usize,
+    mitigation: &'a str,
+    arbitration: &'a str,
+    model: &'a [(String, f64)],
+    seed: u64,
+    output: &'a str,
+    sleep_scale: f64,
+    issue_ns: f64,
+    block_ns: f64,
+}
+
+/// The runs of one row: a machine, a policy and a mitigation.
+struct Case {
+    whole: String,
+    topology: std::sync::Arc<Topology>,
+    arbitration: Arbitration,
+    mitigation: Mitigation,
+}
+
+impl Exec {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        each_once("--mitigation", &self.mitigation)?;
+        let target = output::target("--json", self.output.json.as_deref())?;
+        let cases = self.cases()?;
+        let seeds = self.machine.seeds(self.seeds);
+        let begin = Instant::now();
+        let told = self.told(&cases, &seeds)?;
+        let mut file = empty_file();
+        for case in &cases {
+            if file.machines.iter().all(|machine| machine.name != case.topology.name()) {
+                let costs = self.machine.costs(&case.topology)?;
+                file.machines.push(machine_of(HostArg::Simulated, &case.topology, &costs));
+            }
+        }
+        let each = told.chunks_exact(seeds.len());
+        file.runs = cases.iter().zip(each).map(|(case, told)| self.row(case, &seeds, told, begin)).collect();
+        relate(&mut file.runs);
+        let text = format!("{}{}", self.table(&file, &told), self.output.lines_of(&file));
+        let printed = print(&fitted(&text));
+        target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)
+    }
+
+    fn cases(&self) -> Result<Vec<Case>, Failure> {
+        let mut cases = Vec::new();
+        let mitigations: Vec<Mitigation> = self
+            .mitigation
+            .iter()
+            .map(|name| {
+                Mitigation::parse(name).map_err(|error| Failure::new(format!("--mitigation `{name}`: {error}")))
+            })
+            .collect::<Result<_, _>>()?;
+        for (whole, parts) in self.machine.sizes(HostArg::Simulated, &|whole| vec![whole.cpus()])? {
+            for topology in parts {
+                for &arbitration in &self.machine.arbitrations()? {
+                    for mitigation in &mitigations {
+                        let (topology, mitigation) = (topology.clone(), mitigation.clone());
+                        cases.push(Case { whole: whole.name().to_owned(), topology, arbitration, mitigation });
+                    }
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    /// Runs each case with each random seed; case by case.
+    fn told(&self, cases: &[Case], seeds: &[u64]) -> Result<Vec<Told>, Failure> {
+        let jobs: Vec<(&Case, u64)> =
+            cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))).collect();
+        let done: Vec<Mutex<Option<Result<Told, Failure>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    // Relaxed: only the number matters.
+                    while let Some((index, &(case, seed))) =
+                        Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, jobs.get(index)?)))
+                    {
+                        let told = self.one(case, seed, index == 0);
+                        *done[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(told);
+                    }
+                });
+            }
+        });
+        let ended = done.into_iter().map(|slot| slot.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
+        ended.map(|told| told.expect("every job has run")).collect()
+    }
+
+    fn one(&self, case: &Case, seed: u64, is_first: bool) -> Result<Told, Failure> {
+        let program = self.program[0].to_string_lossy();
+        let fail = |why: String| Failure::wanting(format!("program `{program}`: {why}"));
+        let file = tempfile::NamedTempFile::new().map_err(|error| fail(format!("a file for its result: {error}")))?;
+        let output = file.path().to_string_lossy();
+        let setting = Setting {
+            machine: &case.whole,
+            cpus: case.topology.cpus(),
+            mitigation: case.mitigation.name(),
+            arbitration: &case.arbitration.name(),
+            model: self.machine.model(),
+            seed,
+            output: &output,
+            sleep_scale: self.sleep_scale,
+            issue_ns: self.issue_ns,
+            block_ns: self.block_ns,
+        };
+        let setting = serde_json::to_string(&setting).map_err(|error| fail(error.to_string()))?;
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).env("HITM_EXEC", setting);
+        if !is_first {
+            command.stdout(Stdio::null());
+        }
+        let status = command.status().map_err(|error| {
+            Failure::new(format!("program `{program}`: {error}; give a program that `hitm cc` made"))
+        })?;
+        let text = fs::read_to_string(file.path()).map_err(|error| fail(error.to_string()))?;
+        if text.is_empty() {
+            return Err(if status.success() {
+                Failure::new(format!(
+                    "program `{program}`: it does not run on a simulated machine; compile and link it with `hitm cc`"
+                ))
+            } else {
+                fail(format!("it ended with {status} and told no result"))
+            });
+        }
+        let mut told =
+            Told::read(&text).map_err(|error| fail(format!("{error}; link it again with this `hitm cc`")))?;
+        if let Some(stalled) = &told.stalled {
+            return Err(fail(stalled.clone()));
+        }
+        if !status.success() {
+            eprintln!("hitm: program `{program}` ended with {status}");
+        }
+        told.name();
+        Ok(told)
+    }
+
+    fn row(&self, case: &Case, seeds: &[u64], told: &[Told], begin: Instant) -> Run {
+        let micros: Vec<f64> = told.iter().map(|told| 1e6 * told.measured_seconds.unwrap_or(told.seconds)).collect();
+        let mean = statistics::mean(&micros);
+        let first = &told[0];
+        let words: Vec<String> = self.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let mut notes = vec![format!("{} threads", first.threads)];
+        if first.measured_seconds.is_none() {
+            notes.push("it made no second thread: nothing was measured but the time".to_owned());
+        }
+        if self.sleep_scale != 1.0 {
+            notes.push(format!("sleeps were multiplied by {}", self.sleep_scale));
+        }
+        Run {
+            workload: words.join(" "),
+            mitigation: case.mitigation.name().to_owned(),
+            host: "simulated".to_owned(),
+            machine: case.topology.name().to_owned(),
+            arbitration: case.arbitration.name().into_owned(),
+            coherence: "full".to_owned(),
+            seed: seeds[0],
+            seeds: seeds.to_vec(),
+            wall_seconds: begin.elapsed().as_secs_f64(),
+            metric: Metric {
+                name: "time".to_owned(),
+                value: mean.value,
+                interval: mean.interval,
+                unit: "us".to_owned(),
+                better: "lower".to_owned(),
+            },
+            simulated_seconds: first.measured_seconds.unwrap_or(first.seconds),
+            notes,
+            ..first.run.clone()
+        }
+    }
+
+    fn table(&self, file: &ResultFile, told: &[Told]) -> String {
+        let mut text = String::new();
+        for machine in &file.machines {
+            let first = &file.runs[0];
+            text += &format!(
+                "{}, simulated on {} ({} CPUs), {} threads\n",
+                first.workload, machine.name, machine.cpus, told[0].threads
+            );
+            let mut columns = Columns::new(&[
+                ("mitigation", Align::Left),
+                ("arbitration", Align::Left),
+                ("time\n[us]", Align::Right),
+                ("±95 %", Align::Right),
+                ("over the\nbaseline", Align::Right),
+                ("accesses", Align::Right),
+                ("misses", Align::Right),
+                ("kernel\nshare", Align::Right),
+                ("idle", Align::Right),
+            ]);
+            for run in file.runs.iter().filter(|run| run.machine == machine.name) {
+                columns.row(vec![
+                    run.mitigation.clone(),
+                    run.arbitration.clone(),
+                    format!("{:.1}", run.metric.value),
+                    if run.seeds.len() > 1 { format!("{:.1}", run.metric.interval) } else { "-".to_owned() },
+                    run.relative.map_or_else(|| "-".to_owned(), |relative| format!("{relative:.3}")),
+                    short(run.accesses as f64),
+                    short(run.misses as f64),
+                    format!("{:.3}", run.kernel_share),
+                    format!("{:.3}", run.idle_share),
+                ]);
+            }
+            text += &columns.render(crate::terminal::width());
+            text.push('\n');
+        }
+        let notes = file.runs[0].notes.iter().skip(1).map(|note| format!("{note}\n"));
+        text.extend(notes);
+        text
+    }
+}

@@ -1,0 +1,329 @@
+//! Names of a program's code and data, from its debug information (DWARF).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+
+use addr2line::Loader;
+use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, RunTimeEndian, Unit, UnitOffset};
+use object::{Object, ObjectSection};
+
+type Bytes = EndianRcSlice<RunTimeEndian>;
+
+/// Names of one executable. Addresses are offsets from its first byte.
+pub(crate) struct Names {
+    /// Code; none if the file cannot be read.
+    code: Option<Loader>,
+    /// The address of the first byte, as the file has it: 0 where it may be loaded anywhere.
+    first: u64,
+    dwarf: Option<Dwarf<Bytes>>,
+    units: Vec<Unit<Bytes>>,
+    /// Global variables by address.
+    variables: BTreeMap<u64, Variable>,
+    /// Structures and names of types.
+    types: Vec<NamedType>,
+}
+
+/// A type with a name.
+struct NamedType {
+    name: String,
+    size: u64,
+    unit: usize,
+    type_at: UnitOffset,
+}
+
+/// A global variable.
+struct Variable {
+    name: String,
+    size: u64,
+    unit: usize,
+    type_at: UnitOffset,
+}
+
+/// A place in the program's code.
+#[derive(Clone, Debug)]
+pub(crate) struct Code {
+    pub(crate) function: String,
+    /// File name and line.
+    pub(crate) location: String,
+    /// The file as the compiler named it.
+    file: String,
+    line: u32,
+}
+
+/// The depth of types within types that is followed; deeper ones are not named.
+const DEPTH: usize = 32;
+
+impl Names {
+    /// Reads the debug information of the executable at `path`. What it lacks has no names.
+    pub(crate) fn of(path: &str) -> Self {
+        let code = Loader::new(path).ok();
+        let first = code.as_ref().map_or(0, Loader::relative_address_base);
+        let mut names =
+            Self { code, first, dwarf: None, units: Vec::new(), variables: BTreeMap::new(), types: Vec::new() };
+        if let Some(dwarf) = fs::read(path).ok().and_then(|bytes| load(&bytes)) {
+            names.read_units(&dwarf);
+            names.dwarf = Some(dwarf);
+        }
+        names
+    }
+
+    fn read_units(&mut self, dwarf: &Dwarf<Bytes>) {
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            let Ok(unit) = dwarf.unit(header) else { continue };
+            let number = self.units.len();
+            let mut entries = unit.entries();
+            let (mut found, mut types) = (Vec::new(), Vec::new());
+            while let Ok(Some(entry)) = entries.next_dfs() {
+                match entry.tag() {
+                    gimli::DW_TAG_variable => {}
+                    gimli::DW_TAG_structure_type
+                    | gimli::DW_TAG_class_type
+                    | gimli::DW_TAG_union_type
+                    | gimli::DW_TAG_typedef => {
+                        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
+                        types.extend(name.map(|name| (name, entry.offset())));
+                        continue;
+                    }
+                    _ => continue,
+                }
+                let Some(address) = entry.attr_value(gimli::DW_AT_location).and_then(|value| address_of(&value, &unit))
+                else {
+                    continue;
+                };
+                // A definition may refer to its declaration for name and type.
+                let declared = match entry.attr_value(gimli::DW_AT_specification) {
+                    Some(AttributeValue::UnitRef(at)) => unit.entry(at).ok(),
+                    _ => None,
+                };
+                let attribute = |name| {
+                    entry.attr_value(name).or_else(|| declared.as_ref().and_then(|declared| declared.attr_value(name)))
+                };
+                let name = attribute(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name));
+                let (Some(name), Some(AttributeValue::UnitRef(type_at))) = (name, attribute(gimli::DW_AT_type)) else {
+                    continue;
+                };
+                found.push((address, name, type_at));
+            }
+            for (name, type_at) in types {
+                if let Some(size) = size_of_type(&unit, type_at, 0).filter(|&size| size > 0) {
+                    self.types.push(NamedType { name, size, unit: number, type_at });
+                }
+            }
+            for (address, name, type_at) in found {
+                let size = size_of_type(&unit, type_at, 0).unwrap_or(1).max(1);
+                self.variables.insert(address, Variable { name, size, unit: number, type_at });
+            }
+            self.units.push(unit);
+        }
+    }
+
+    /// Returns function and place of the call that returns to `address`, the innermost function
+    /// that was inlined there first.
+    pub(crate) fn code(&self, address: u64) -> Option<Code> {
+        let loader = self.code.as_ref()?;
+        // The call is before its return address.
+        let probe = address.wrapping_add(self.first).checked_sub(1)?;
+        let mut frames = loader.find_frames(probe).ok()?;
+        if let Ok(Some(frame)) = frames.next() {
+            let function =
+                frame.function.as_ref().and_then(|function| function.demangle().ok().map(|name| name.into_owned()));
+            if let (Some(function), Some(place)) = (function, frame.location) {
+                let (file, line) = (place.file.unwrap_or("?"), place.line.unwrap_or(0));
+                let short = Path::new(file).file_name().map_or_else(|| file.into(), |name| name.to_string_lossy());
+                return Some(Code { function, location: format!("{short}:{line}"), file: file.to_owned(), line });
+            }
+        }
+        let function = loader.find_symbol(probe)?.to_owned();
+        Some(Code { function, location: "?".to_owned(), file: String::new(), line: 0 })
+    }
+
+    /// Returns the variable at `address`: name, first byte, and the field in it.
+    pub(crate) fn variable(&self, address: u64) -> Option<(String, u64, String)> {
+        let address = address.wrapping_add(self.first);
+        let (&start, variable) = self.variables.range(..=address).next_back()?;
+        if address >= start + variable.size {
+            return None;
+        }
+        let field = self.field(variable.unit, variable.type_at, address - start);
+        Some((variable.name.clone(), start - self.first, field))
+    }
+
+    /// Returns the type and the field of a byte of a heap block, if the source line that made the
+    /// block names a structure whose size divides the block's.
+    pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64) -> Option<(String, String)> {
+        let source = fs::read_to_string(&maker.file).ok()?;
+        let line = source.lines().nth((maker.line as usize).checked_sub(1)?)?;
+        let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(line, &named.name);
+        // The longest name on the line: `node` is in `node_pool` too.
+        let named = self.types.iter().filter(fits).max_by_key(|named| named.name.len())?;
+        let (unit, type_at, bytes, name) = (named.unit, named.type_at, named.size, named.name.clone());
+        let field = self.field(unit, type_at, within % bytes);
+        let index = if size > bytes { format!("[{}]", within / bytes) } else { String::new() };
+        Some((name, format!("{index}{}{field}", if index.is_empty() || field.is_empty() { "" } else { "." })))
+    }
+
+    /// Returns the path to byte `offset` of a value of a type, as C writes it: `stats[3].packets`.
+    fn field(&self, unit: usize, type_at: UnitOffset, offset: u64) -> String {
+        let mut path = String::new();
+        if let Some(dwarf) = &self.dwarf {
+            walk(dwarf, &self.units[unit], type_at, offset, &mut path, 0);
+        }
+        path.trim_start_matches('.').to_owned()
+    }
+}
+
+/// Whether `name` is a word of `line`.
+fn has_word(line: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(name)
+        .any(|(at, _)| !line[..at].ends_with(is_part) && !line[at + name.len()..].starts_with(is_part))
+}
+
+fn load(bytes: &[u8]) -> Option<Dwarf<Bytes>> {
+    let file = object::File::parse(bytes).ok()?;
+    let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let section = |id: gimli::SectionId| -> Result<Bytes, gimli::Error> {
+        let section = file.section_by_name(id.name());
+        let data = section.and_then(|section| section.uncompressed_data().ok()).unwrap_or_default();
+        Ok(Bytes::new(Rc::from(&*data), endian))
+    };
+    Dwarf::load(section).ok()
+}
+
+fn text(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: AttributeValue<Bytes>) -> Option<String> {
+    let text = dwarf.attr_string(unit, value).ok()?;
+    gimli::Reader::to_string_lossy(&text).ok().map(std::borrow::Cow::into_owned)
+}
+
+/// The address of a location that is one.
+fn address_of(value: &AttributeValue<Bytes>, unit: &Unit<Bytes>) -> Option<u64> {
+    let AttributeValue::Exprloc(expression) = value else { return None };
+    let mut evaluation = expression.clone().evaluation(unit.encoding());
+    let mut state = evaluation.evaluate().ok()?;
+    while let EvaluationResult::RequiresRelocatedAddress(address) = state {
+        state = evaluation.resume_with_relocated_address(address).ok()?;
+    }
+    if !matches!(state, EvaluationResult::Complete) {
+        return None;
+    }
+    match evaluation.result().first()?.location {
+        Location::Address { address } => Some(address),
+        _ => None,
+    }
+}
+
+fn number(value: Option<AttributeValue<Bytes>>) -> Option<u64> {
+    value?.udata_value()
+}
+
+fn type_of(entry: &gimli::DebuggingInformationEntry<Bytes>) -> Option<UnitOffset> {
+    match entry.attr_value(gimli::DW_AT_type)? {
+        AttributeValue::UnitRef(at) => Some(at),
+        _ => None,
+    }
+}
+
+fn size_of_type(unit: &Unit<Bytes>, at: UnitOffset, depth: usize) -> Option<u64> {
+    let entry = unit.entry(at).ok()?;
+    if let Some(size) = number(entry.attr_value(gimli::DW_AT_byte_size)) {
+        return Some(size);
+    }
+    if depth == DEPTH {
+        return None;
+    }
+    let inner = type_of(&entry).and_then(|inner| size_of_type(unit, inner, depth + 1));
+    if entry.tag() == gimli::DW_TAG_array_type {
+        Some(inner? * counts(unit, at).iter().product::<u64>())
+    } else {
+        inner
+    }
+}
+
+/// The numbers of elements of an array, by dimension.
+fn counts(unit: &Unit<Bytes>, at: UnitOffset) -> Vec<u64> {
+    let mut counts = Vec::new();
+    let Ok(mut tree) = unit.entries_tree(Some(at)) else { return counts };
+    let Ok(root) = tree.root() else { return counts };
+    let mut children = root.children();
+    while let Ok(Some(child)) = children.next() {
+        let entry = child.entry();
+        if entry.tag() == gimli::DW_TAG_subrange_type {
+            let count = number(entry.attr_value(gimli::DW_AT_count));
+            let last = number(entry.attr_value(gimli::DW_AT_upper_bound));
+            counts.push(count.or(last.map(|last| last.wrapping_add(1))).unwrap_or(0));
+        }
+    }
+    counts
+}
+
+/// A member of a structure: name, first byte, type.
+type Member = (Option<String>, u64, UnitOffset);
+
+fn members(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset) -> Vec<Member> {
+    let mut members = Vec::new();
+    let Ok(mut tree) = unit.entries_tree(Some(at)) else { return members };
+    let Ok(root) = tree.root() else { return members };
+    let mut children = root.children();
+    while let Ok(Some(child)) = children.next() {
+        let entry = child.entry();
+        if matches!(entry.tag(), gimli::DW_TAG_member | gimli::DW_TAG_inheritance)
+            && let Some(type_at) = type_of(entry)
+        {
+            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
+            let start = number(entry.attr_value(gimli::DW_AT_data_member_location)).unwrap_or(0);
+            members.push((name, start, type_at));
+        }
+    }
+    members
+}
+
+/// Appends the path to byte `offset` of a type to `path`.
+fn walk(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset, offset: u64, path: &mut String, depth: usize) {
+    let Ok(entry) = unit.entry(at) else { return };
+    if depth == DEPTH {
+        return;
+    }
+    match entry.tag() {
+        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+            let inside = |&(_, start, type_at): &Member| {
+                let size = size_of_type(unit, type_at, 0).unwrap_or(0);
+                (start..start + size).contains(&offset)
+            };
+            if let Some((name, start, type_at)) = members(dwarf, unit, at).into_iter().find(inside) {
+                if let Some(name) = name {
+                    path.push('.');
+                    path.push_str(&name);
+                }
+                return walk(dwarf, unit, type_at, offset - start, path, depth + 1);
+            }
+        }
+        gimli::DW_TAG_array_type => {
+            let Some(element) = type_of(&entry) else { return };
+            let size = size_of_type(unit, element, 0).unwrap_or(0).max(1);
+            let counts = counts(unit, at);
+            let mut index = offset / size;
+            let mut indices = Vec::new();
+            for &count in counts.iter().rev() {
+                indices.push(index % count.max(1));
+                index /= count.max(1);
+            }
+            for index in indices.iter().rev() {
+                path.push_str(&format!("[{index}]"));
+            }
+            return walk(dwarf, unit, element, offset % size, path, depth + 1);
+        }
+        gimli::DW_TAG_pointer_type | gimli::DW_TAG_base_type | gimli::DW_TAG_enumeration_type => {}
+        _ => {
+            // A name or a qualifier of another type.
+            if let Some(inner) = type_of(&entry) {
+                return walk(dwarf, unit, inner, offset, path, depth + 1);
+            }
+        }
+    }
+    if offset > 0 {
+        path.push_str(&format!("+{offset}"));
+    }
+}

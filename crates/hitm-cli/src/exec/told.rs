@@ -1,0 +1,194 @@
+//! What a program's run tells (`hitm-exec/src/report.rs` writes it), with names in place of
+//! addresses.
+
+use hitm_report::result::{InvalidatedBy, Line, Run, Site};
+use serde::Deserialize;
+
+use super::names::Names;
+
+/// What one run tells.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) run: Run,
+    pub(crate) threads: usize,
+    pub(crate) stalled: Option<String>,
+    /// Simulated seconds from the start of the program to its end.
+    pub(crate) seconds: f64,
+    /// From the start of the second thread to the end of the last thread but one.
+    pub(crate) measured_seconds: Option<f64>,
+    executable: String,
+    base: u64,
+    heap: Vec<Block>,
+    /// By thread: the top of its stack, and the base of its thread-local storage.
+    threads_at: Vec<(u64, u64)>,
+}
+
+/// A block of the program's heap.
+#[derive(Debug, Deserialize)]
+struct Block {
+    address: u64,
+    size: u64,
+    pc: u64,
+    number: u64,
+}
+
+/// The object's name of a program's lines in what is told.
+const PROGRAM: &str = "program";
+
+/// Bytes below the top of a stack, or around the base of a thread's storage, that are taken to be
+/// of it: the usual limit of a stack, and a page.
+const STACK: u64 = 8 << 20;
+const STORAGE: u64 = 4_096;
+
+/// What lies at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// A variable, or where a block of the heap was made.
+    object: String,
+    /// The first byte of the object.
+    start: u64,
+    /// The field in it.
+    field: String,
+}
+
+impl Told {
+    /// Reads a program's report.
+    ///
+    /// # Errors
+    /// When it is none of this version.
+    pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Replaces addresses by the names that `names` has.
+    pub(crate) fn name(&mut self) {
+        let names = Names::of(&self.executable);
+        let mut lines = std::mem::take(&mut self.run.lines);
+        for line in &mut lines {
+            if line.object == PROGRAM {
+                self.name_line(&names, line);
+            } else {
+                // A program's access may have invalidated the machine's own line, and the other way
+                // round; each has its own lines, so only sites need names.
+                line.fields.iter_mut().flat_map(|field| &mut field.sites).for_each(|site| self.name_site(&names, site));
+            }
+        }
+        self.run.lines = lines;
+        for (part, share) in std::mem::take(&mut self.run.kernel_parts) {
+            *self.run.kernel_parts.entry(part).or_insert(0.0) += share;
+        }
+    }
+
+    fn name_line(&self, names: &Names, line: &mut Line) {
+        let address = u64::from_str_radix(line.address.trim_start_matches("0x"), 16).unwrap_or(0);
+        // What the first field that was touched belongs to is the line's object.
+        let places: Vec<Place> =
+            line.fields.iter().map(|field| self.place(names, address + u64::from(field.offset % 64))).collect();
+        let Some(first) = places.first() else { return };
+        line.object.clone_from(&first.object);
+        line.index = None;
+        line.line = ((address.max(first.start) - first.start) / 64) as u32;
+        let name_of = |named: &str| -> Option<String> {
+            // `+N`: the byte of the page.
+            let byte: u64 = named.strip_prefix('+')?.parse().ok()?;
+            let place = self.place(names, address - address % 4_096 + byte);
+            Some(if place.object == first.object { place.field } else { format!("{}.{}", place.object, place.field) })
+        };
+        for (field, place) in line.fields.iter_mut().zip(&places) {
+            let shown = if place.object == first.object {
+                place.field.clone()
+            } else {
+                format!("{}.{}", place.object, place.field)
+            };
+            field.field = shown.trim_end_matches('.').to_owned();
+            let at = address + u64::from(field.offset % 64);
+            field.offset = (at - first.start.min(at)) as u32;
+            field.sites.iter_mut().for_each(|site| self.name_site(names, site));
+            let all = field.sites.iter_mut().flat_map(|site| &mut site.invalidated_by).chain(&mut field.invalidated_by);
+            for by in all {
+                if let Some(name) = name_of(&by.field) {
+                    by.field = name.trim_end_matches('.').to_owned();
+                }
+                self.name_code(names, &mut by.function, &mut by.location);
+            }
+        }
+        merge(line);
+    }
+
+    fn name_site(&self, names: &Names, site: &mut Site) {
+        self.name_code(names, &mut site.function, &mut site.location);
+        for InvalidatedBy { function, location, .. } in &mut site.invalidated_by {
+            self.name_code(names, function, location);
+        }
+    }
+
+    /// Names the code at a location like `0x401136:0`, if it is that.
+    fn name_code(&self, names: &Names, function: &mut String, location: &mut String) {
+        let Some(pc) = location.strip_prefix("0x").and_then(|rest| rest.split(':').next()) else { return };
+        let Ok(pc) = u64::from_str_radix(pc, 16) else { return };
+        if let Some(code) = names.code(pc.wrapping_sub(self.base)) {
+            (*function, *location) = (code.function, code.location);
+        }
+    }
+
+    fn place(&self, names: &Names, address: u64) -> Place {
+        if let Some((object, start, field)) = names.variable(address.wrapping_sub(self.base)) {
+            return Place { object, start: start + self.base, field };
+        }
+        if let Some(block) =
+            self.heap.iter().find(|block| (block.address..block.address + block.size.max(1)).contains(&address))
+        {
+            let within = address - block.address;
+            let maker = names.code(block.pc.wrapping_sub(self.base));
+            let (object, field) = match &maker {
+                Some(code) => {
+                    let typed = names.block_field(code, block.size, within);
+                    let (type_name, field) = typed.unwrap_or_else(|| (String::new(), format!("+{within}")));
+                    let what = if type_name.is_empty() { "block".to_owned() } else { type_name };
+                    (format!("{what} of {} {} #{}", code.function, code.location, block.number), field)
+                }
+                None => (format!("block #{}", block.number), format!("+{within}")),
+            };
+            return Place { object, start: block.address, field };
+        }
+        for (number, &(stack, storage)) in self.threads_at.iter().enumerate() {
+            if address < stack && stack - address < STACK {
+                return Place {
+                    object: format!("stack of thread {number}"),
+                    start: address & !63,
+                    field: format!("-{}", stack - address),
+                };
+            }
+            if address.abs_diff(storage) < STORAGE {
+                let (object, start) = (format!("thread-local storage of thread {number}"), address & !63);
+                let field = if address < storage {
+                    format!("-{}", storage - address)
+                } else {
+                    format!("+{}", address - storage)
+                };
+                return Place { object, start, field };
+            }
+        }
+        Place {
+            object: format!("memory at {:#x}", address & !63),
+            start: address & !63,
+            field: format!("+{}", address % 64),
+        }
+    }
+}
+
+/// Joins neighbouring fields that got one name: the bytes of a word that was accessed in parts.
+fn merge(line: &mut Line) {
+    line.fields.dedup_by(|later, earlier| {
+        let same = later.field == earlier.field;
+        if same {
+            earlier.hitm_local += later.hitm_local;
+            earlier.hitm_remote += later.hitm_remote;
+            earlier.loads += later.loads;
+            earlier.stores += later.stores;
+            earlier.sites.append(&mut later.sites);
+            earlier.invalidated_by.append(&mut later.invalidated_by);
+        }
+        same
+    });
+}

@@ -1,0 +1,259 @@
+//! Programs that `hitm cc` compiles: natively and on simulated machines.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use expect_test::expect;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::command::{Ended, end, folder, hitm, read_checked, workspace};
+use crate::tool;
+
+/// Builds the runtime library beside the command, once. Whether programs can be compiled here at
+/// all: that needs Linux on x86-64 and gcc. In CI it is an error if they cannot.
+fn is_possible() -> bool {
+    static POSSIBLE: OnceLock<bool> = OnceLock::new();
+    *POSSIBLE.get_or_init(|| {
+        if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            tool::skip("programs are compiled on Linux on x86-64 only");
+            return false;
+        }
+        if !tool::runs("g++", &["--version"], true) {
+            return false;
+        }
+        let built = Path::new(env!("CARGO_BIN_EXE_hitm")).parent().expect("a folder");
+        let target = built.parent().expect("the target folder");
+        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+        cargo.args(["build", "--locked", "-p", "hitm-exec", "--target-dir"]).arg(target).current_dir(workspace("."));
+        if built.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("cargo runs").success(), "the runtime library is built");
+        true
+    })
+}
+
+/// A program of this folder, compiled.
+struct Program {
+    folder: TempDir,
+    file: PathBuf,
+}
+
+impl Program {
+    fn new(source: &str) -> Self {
+        let folder = folder();
+        let file = folder.path().join("program");
+        let verb = if source.ends_with(".cc") { "c++" } else { "cc" };
+        let source = workspace("crates/hitm-cli/tests/it/exec").join(source);
+        let ended = end(hitm().args([verb, "-O2", "-pthread", "-o"]).arg(&file).arg(source));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "it compiles");
+        Self { folder, file }
+    }
+
+    /// Runs it natively.
+    fn natively(&self, words: &[&str]) -> String {
+        let output = Command::new(&self.file).args(words).output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs it on a machine.
+    fn simulated(&self, options: &[&str], words: &[&str]) -> (Ended, Value) {
+        let json = self.folder.path().join("result.json");
+        let ended = end(hitm().arg("exec").args(options).arg("--json").arg(&json).arg(&self.file).args(words));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
+        (ended, read_checked(&json, "run"))
+    }
+}
+
+/// The fields of a run's lines: `object.field`.
+fn fields(run: &Value) -> Vec<String> {
+    let of_line = |line: &Value| {
+        let object = line["object"].as_str().unwrap().to_owned();
+        let names = line["fields"].as_array().unwrap().clone();
+        names.into_iter().map(move |field| format!("{object}.{}", field["field"].as_str().unwrap()))
+    };
+    run["lines"].as_array().unwrap().iter().flat_map(of_line).collect()
+}
+
+#[test]
+fn contended_fields_have_the_programs_names() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("counters.c");
+    let (ended, file) = program.simulated(&["--lines", "3"], &["16"]);
+    assert!(ended.stdout.starts_with("16 threads, 80000 rounds, total 80000\n"), "{}", ended.stdout);
+    let run = &file["runs"][0];
+    let names = fields(run);
+    for name in ["shared.slots[0].packets", "shared.slots[7].bytes", "shared.total"] {
+        assert!(names.iter().any(|known| known == name), "{name} is not in {names:#?}");
+    }
+    // Of the heap: the type is that of the line that allocates.
+    let heap = names.iter().find(|name| name.starts_with("node of main counters.c:") && name.ends_with("[3].value"));
+    assert!(heap.is_some(), "{names:#?}");
+    assert!(names.iter().any(|name| name.starts_with("rq")), "the scheduler's lines are there too: {names:#?}");
+    // Who invalidates whom.
+    let of_slots = |line: &&Value| line["object"] == "shared" && line["line"] == 0;
+    let line = run["lines"].as_array().unwrap().iter().find(of_slots).unwrap();
+    let site = line["fields"].as_array().unwrap().iter().flat_map(|field| field["sites"].as_array().unwrap());
+    let site = site.max_by_key(|site| site["misses"].as_u64()).unwrap();
+    assert_eq!(site["function"], "count", "{site:#}");
+    assert!(site["location"].as_str().unwrap().starts_with("counters.c:2"), "{site:#}");
+    assert!(site["invalidated_by"][0]["field"].as_str().unwrap().starts_with("slots["), "{site:#}");
+}
+
+#[test]
+fn a_program_gives_the_same_bytes_each_time() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("counters.c");
+    let options = ["--machine", "epyc-9654-2x96", "--cpus", "24", "--mitigation", "baseline,shipped", "--seeds", "2"];
+    let told = || {
+        let (ended, mut file) = program.simulated(&options, &["40"]);
+        for run in file["runs"].as_array_mut().unwrap() {
+            run["wall_seconds"] = 0.into();
+        }
+        (ended.stdout, file.to_string())
+    };
+    let first = told();
+    assert!(first.0.contains("on epyc-9654-2x96"), "{}", first.0);
+    assert!(first == told(), "the same command gives the same results");
+}
+
+#[test]
+fn locks_exclude_and_waits_end_on_every_scheduler() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("locks.c");
+    let expected = "400 400 400 400 400, turn 8, serial 1, slept yes, busy mutex yes\n";
+    assert_eq!(program.natively(&[]), expected);
+    for mitigation in ["baseline", "shipped"] {
+        // Also with more threads than CPUs.
+        for cpus in ["2", "4", "480"] {
+            for seed in ["1", "2"] {
+                let options = ["--cpus", cpus, "--mitigation", mitigation, "--seed", seed, "--lines", "0"];
+                let (ended, _) = program.simulated(&options, &[]);
+                assert!(ended.stdout.starts_with(expected), "{mitigation} on {cpus}: {}", ended.stdout);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_standard_library_of_cxx_works() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("threads.cc");
+    let expected = "sum 800, thrown 800, area 32, ended 16\n";
+    assert_eq!(program.natively(&[]), expected);
+    let (ended, _) = program.simulated(&["--lines", "0"], &[]);
+    assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
+}
+
+#[test]
+fn threads_of_c11_and_what_is_done_once_work() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("c11.c");
+    let expected = "sum 400, once 1, values ended 8, result 28\n";
+    assert_eq!(program.natively(&[]), expected);
+    for cpus in ["2", "480"] {
+        let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], &[]);
+        assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn only_what_is_marked_is_measured() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("marks.c");
+    assert_eq!(program.natively(&[]), "");
+    let (_, file) = program.simulated(&[], &[]);
+    let names = fields(&file["runs"][0]);
+    assert!(names.iter().any(|name| name.starts_with("between")), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("before")), "{names:?}");
+}
+
+/// docs/your-program.md: its program is compiled, and its output is the program's.
+#[test]
+fn the_guide_is_followed() {
+    if !is_possible() {
+        return;
+    }
+    let page = fs::read_to_string(workspace("docs/your-program.md")).expect("the guide");
+    let block = |from: &str, start: &str| {
+        let text = from.split_once(start).expect("a block").1;
+        text.split_once("```").expect("its end").0.to_owned()
+    };
+    let folder = folder();
+    let source = block(&page, "```c\n");
+    fs::write(folder.path().join("counter.c"), &source).expect("there is room");
+    fs::write(folder.path().join("padded.c"), source.replace("    volatile long", "    _Alignas(64) volatile long"))
+        .expect("there is room");
+    let shown = block(&page, "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n");
+    let run = |words: &[&str]| end(hitm().current_dir(folder.path()).env("COLUMNS", "100").args(words));
+    let mut outputs = Vec::new();
+    for name in ["counter", "padded"] {
+        let ended = run(&["cc", "-O2", "-pthread", &format!("{name}.c"), "-o", name]);
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+        outputs.push(run(&["exec", "--lines", "1", &format!("./{name}"), "64"]).stdout);
+    }
+    assert_eq!(outputs[0], shown);
+    assert!(outputs[1].contains("baseline    local-first   6.0 "), "the page tells another time: {}", outputs[1]);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let compile = |name: &str, text: &str| {
+        fs::write(folder.path().join(format!("{name}.c")), text).expect("there is room");
+        let source = format!("{name}.c");
+        end(hitm().current_dir(folder.path()).args(["cc", "-O1", "-pthread", &source, "-o", name]))
+    };
+    let assembly = compile(
+        "assembly",
+        "int main(int n, char **w) { __asm__ volatile(\"lock; incl %0\" : \"+m\"(n)); return n; }\n",
+    );
+    assert_eq!(assembly.status, Some(1));
+    expect![[r#"
+        hitm: assembly.c:1: inline assembly that accesses memory, which the machine would not see: `lock`; use the compiler's __atomic functions, or set HITM_UNSEEN_OK=1 to leave it out of the simulation
+    "#]]
+    .assert_eq(assembly.stderr.split_inclusive('\n').next().unwrap());
+    let fork = compile("fork", "#include <unistd.h>\nint main(void) { return fork() == 0; }\n");
+    assert_eq!(fork.status, Some(0), "{fork:?}");
+    let ended = end(hitm().current_dir(folder.path()).args(["exec", "./fork"]));
+    assert_eq!(ended.status, Some(1));
+    expect![[r#"
+        hitm: the program calls fork: a child process cannot be simulated; run it without
+        hitm: program `./fork`: it ended with exit status: 2 and told no result
+    "#]]
+    .assert_eq(&ended.stderr);
+    let ended = end(hitm().args(["exec", "/bin/true"]));
+    assert_eq!(ended.status, Some(2));
+    expect![[r#"
+        hitm: program `/bin/true`: it does not run on a simulated machine; compile and link it with `hitm cc`
+    "#]]
+    .assert_eq(&ended.stderr);
+    let deadlock = compile(
+        "deadlock",
+        "#include <pthread.h>\nint main(void) { pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; pthread_mutex_lock(&m); \
+         pthread_mutex_lock(&m); return 0; }\n",
+    );
+    assert_eq!(deadlock.status, Some(0), "{deadlock:?}");
+    let ended = end(hitm().current_dir(folder.path()).args(["exec", "./deadlock"]));
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.stderr.contains("deadlock") && ended.stderr.contains("thread 0: a mutex"), "{}", ended.stderr);
+}

@@ -1,0 +1,93 @@
+//! Threads of C11: the C library's are those of POSIX threads under other names, and so are ours.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{EBUSY, ENOMEM, ETIMEDOUT, timespec};
+
+use crate::cpus::{pthread_exit, pthread_join, sched_yield};
+use crate::locks::{
+    hitm_cond_broadcast, hitm_cond_signal, hitm_cond_timedwait, hitm_cond_wait, hitm_mutex_lock, hitm_mutex_timedlock,
+    hitm_mutex_trylock, hitm_mutex_unlock, pthread_create,
+};
+use crate::once::hitm_once;
+
+/// `thrd_busy`, `thrd_error`, `thrd_nomem` and `thrd_timedout` of glibc's `threads.h`.
+fn result(error: c_int) -> c_int {
+    match error {
+        0 => 0,
+        EBUSY => 1,
+        ENOMEM => 3,
+        ETIMEDOUT => 4,
+        _ => 2,
+    }
+}
+
+/// What a thread of C11 runs.
+struct Start {
+    main: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+}
+
+extern "C" fn begin(start: *mut c_void) -> *mut c_void {
+    // SAFETY: `thrd_create` leaked it for this thread.
+    let start = unsafe { Box::from_raw(start.cast::<Start>()) };
+    std::ptr::without_provenance_mut((start.main)(start.argument) as isize as usize)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn thrd_create(
+    handle: *mut usize,
+    main: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+) -> c_int {
+    let start = Box::into_raw(Box::new(Start { main, argument }));
+    // SAFETY: the program's own call: its duty. `begin` takes this argument.
+    result(unsafe { pthread_create(handle, std::ptr::null(), begin, start.cast()) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn thrd_join(handle: usize, value: *mut c_int) -> c_int {
+    let mut ended = 0;
+    // SAFETY: as above.
+    let failed = unsafe { pthread_join(handle, &raw mut ended) };
+    // SAFETY: the program's argument: null or a place.
+    if let Some(value) = unsafe { value.as_mut() } {
+        *value = ended as c_int;
+    }
+    result(failed)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn thrd_exit(value: c_int) -> ! {
+    // SAFETY: the program's own call.
+    unsafe { pthread_exit(value as isize as usize) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn thrd_yield() {
+    // SAFETY: the program's own call.
+    unsafe { sched_yield() };
+}
+
+/// The calls that are those of POSIX threads, with the caller's address as the last argument.
+macro_rules! same {
+    ($($name:ident($($argument:ident: $kind:ty),*) => $function:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind,)* pc: usize) -> c_int {
+            // SAFETY: the program's own call: its duty.
+            result(unsafe { $function($($argument,)* pc) })
+        }
+    )*};
+}
+
+same! {
+    hitm_mtx_lock(mutex: usize) => hitm_mutex_lock;
+    hitm_mtx_trylock(mutex: usize) => hitm_mutex_trylock;
+    hitm_mtx_timedlock(mutex: usize, until: *const timespec) => hitm_mutex_timedlock;
+    hitm_mtx_unlock(mutex: usize) => hitm_mutex_unlock;
+    hitm_cnd_wait(condition: usize, mutex: usize) => hitm_cond_wait;
+    hitm_cnd_timedwait(condition: usize, mutex: usize, until: *const timespec) => hitm_cond_timedwait;
+    hitm_cnd_signal(condition: usize) => hitm_cond_signal;
+    hitm_cnd_broadcast(condition: usize) => hitm_cond_broadcast;
+    hitm_call_once(word: usize, initialise: extern "C" fn()) => hitm_once;
+}

@@ -1,0 +1,42 @@
+//! The runtime library of programs that `hitm cc` compiles.
+//!
+//! **Two lives.** A program that `hitm exec` starts runs on a simulated machine. Started by itself
+//! it runs natively: every function here then does what the C library's does.
+//!
+//! **One host thread.** The whole machine, with all threads of the program, runs on one thread of
+//! the host, which [`start`] makes. A thread of the program is a coroutine ([`thread`]) in a task
+//! of the runtime `hitm`, so the scheduler under the program is `hitm-sched`.
+//!
+//! **Thread-local storage.** Each thread of the program has the thread-local storage of a host
+//! thread that is parked for its sake ([`tls`]). So `errno`, `__thread` and the C library's own
+//! variables are right without a change to either. The functions here run with the storage of the
+//! machine's own host thread: they enter by [`tls::on_host`].
+//!
+//! | module | what of the program it is |
+//! |---|---|
+//! | [`access`], [`atomic`] | loads, stores and atomic operations, in the ABI of the thread sanitizer |
+//! | [`stubs`] | the entries of both, in assembly: they need the caller's address and registers |
+//! | [`futex`], [`locks`] | waiting, and what is made of it |
+//! | [`c11`] | threads of C11 |
+//! | [`once`] | what is done once, and at a thread's end |
+//! | [`clock`], [`cpus`], [`heap`] | time, CPUs, allocation |
+//! | [`report`] | what `hitm exec` is told at the end |
+#![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod access;
+mod atomic;
+mod c11;
+mod clock;
+mod cpus;
+mod futex;
+mod heap;
+mod locks;
+mod native;
+mod once;
+mod report;
+mod setting;
+mod start;
+mod stubs;
+mod thread;
+mod tls;

@@ -1,0 +1,122 @@
+//! What `hitm exec` is told at the end: what the machine counted, in the form of a result file, and
+//! what only this process knows of addresses. `hitm exec` finds the names, from the program's debug
+//! information.
+
+use std::collections::BTreeMap;
+
+use hitm_machine::{Simulated, program};
+use hitm_memory::Platform;
+use hitm_report::convert;
+use hitm_report::functions::Functions;
+use hitm_report::result::Run;
+use serde::Serialize;
+
+use crate::access::enter;
+use crate::heap::Block;
+use crate::start::shared;
+use crate::thread;
+use crate::tls::on_host;
+
+/// Lines that are told: those that were waited for longest.
+const LINES: usize = 100;
+
+/// See `hitm-cli/src/exec/told.rs`, which reads it.
+#[derive(Serialize)]
+struct Told {
+    run: Run,
+    threads: usize,
+    stalled: Option<String>,
+    /// Simulated seconds from the start of the program to its end.
+    seconds: f64,
+    /// From the start of the second thread to the end of the last thread but one.
+    measured_seconds: Option<f64>,
+    /// Times that a thread waited in place of a loop.
+    spins: u64,
+    /// Basic blocks that ran.
+    blocks: u64,
+    /// The program's file, and where its first byte lies in memory.
+    executable: String,
+    base: usize,
+    /// The blocks of the heap that have one of the lines.
+    heap: Vec<Block>,
+    /// By thread: the top of its stack, and the base of its thread-local storage.
+    threads_at: Vec<(usize, usize)>,
+}
+
+extern "C" fn at_exit() {
+    let thread = thread::current();
+    on_host(|| {
+        if let Some(thread) = thread {
+            drop(enter(thread));
+            program::fence();
+        }
+        write(None);
+    });
+}
+
+/// Writes the report when the program exits.
+pub(crate) fn register() {
+    // SAFETY: the function may run at any exit.
+    unsafe { libc::atexit(at_exit) };
+}
+
+/// Writes the report; `stalled` is why the machine stopped, if it did.
+pub(crate) fn write(stalled: Option<&str>) {
+    let shared = shared();
+    // The C library's clocks may read the time-stamp counter.
+    // SAFETY: it sets a flag of the calling thread.
+    unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_ENABLE) };
+    let now = Simulated::now();
+    let results = shared.machine.results();
+    let functions =
+        Functions::of(&[hitm_memory::FUNCTIONS, hitm_machine::FUNCTIONS, hitm_sched::FUNCTIONS, hitm::FUNCTIONS]);
+    let run = convert::run(&results, &functions, LINES);
+    let (mut spins, mut blocks, mut threads_at) = (0, 0, Vec::new());
+    shared.threads.each(|thread| {
+        // A thread that is in the middle of a call has its state borrowed.
+        if let Ok(state) = thread.access.try_borrow() {
+            spins += state.spins;
+            blocks += state.blocks;
+        }
+        threads_at.push((thread.stack.get(), thread.base));
+    });
+    let mut heap: BTreeMap<usize, Block> = BTreeMap::new();
+    for line in &run.lines {
+        let address = usize::from_str_radix(line.address.trim_start_matches("0x"), 16).unwrap_or(0);
+        for byte in (address..address + hitm_memory::LINE).step_by(8) {
+            heap.extend(shared.heap.find(byte).map(|block| (block.address, block)));
+        }
+    }
+    let executable =
+        std::fs::read_link("/proc/self/exe").map_or_else(|_| String::new(), |path| path.display().to_string());
+    let told = Told {
+        run,
+        threads: shared.threads.count(),
+        stalled: stalled.map(str::to_owned),
+        seconds: now.as_secs_f64(),
+        measured_seconds: shared.from.get().map(|from| shared.until.get().unwrap_or(now).since(from).as_secs_f64()),
+        spins,
+        blocks,
+        base: base_of(&executable),
+        executable,
+        heap: heap.into_values().collect(),
+        threads_at,
+    };
+    let path = &shared.setting.output;
+    let written =
+        serde_json::to_string(&told).map_err(std::io::Error::from).and_then(|text| std::fs::write(path, text));
+    if let Err(error) = written {
+        eprintln!("hitm: {path}: {error}; the run's result is lost");
+    }
+}
+
+/// Where the first byte of the executable lies.
+fn base_of(executable: &str) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let first = maps.lines().find(|line| {
+        let mut words = line.split_whitespace();
+        words.nth(2) == Some("00000000") && words.nth(2) == Some(executable)
+    });
+    let start = first.and_then(|line| line.split('-').next());
+    start.and_then(|start| usize::from_str_radix(start, 16).ok()).unwrap_or(0)
+}

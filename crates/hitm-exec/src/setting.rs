@@ -1,0 +1,45 @@
+//! What `hitm exec` asks of the program's run.
+
+use serde::Deserialize;
+
+/// The variable of the environment with the setting, as JSON. A program that is started without it
+/// runs natively.
+const VARIABLE: &str = "HITM_EXEC";
+
+/// One run.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Setting {
+    /// The machine, as `hitm` parses it.
+    pub(crate) machine: String,
+    /// How many of its CPUs.
+    pub(crate) cpus: usize,
+    /// Parameters of the model that have other values than usual.
+    pub(crate) model: Vec<(String, f64)>,
+    /// The name of the mitigation.
+    pub(crate) mitigation: String,
+    /// `fifo`, `local-first` or `local-first:K`.
+    pub(crate) arbitration: String,
+    /// The random seed.
+    pub(crate) seed: u64,
+    /// The file that [`report`](crate::report) writes.
+    pub(crate) output: String,
+    /// What the program's sleeps are multiplied by.
+    pub(crate) sleep_scale: f64,
+    /// Nanoseconds of a load or store that finds its line.
+    pub(crate) issue_ns: f64,
+    /// Nanoseconds of the instructions of a basic block, without its accesses.
+    pub(crate) block_ns: f64,
+}
+
+impl Setting {
+    /// The setting of this process. `None` if it runs natively.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn of_process() -> Result<Option<Self>, serde_json::Error> {
+        if std::env::var("HITM_MACHINE").is_ok_and(|machine| machine == "off") {
+            return Ok(None);
+        }
+        std::env::var(VARIABLE).ok().map(|text| serde_json::from_str(&text)).transpose()
+    }
+}

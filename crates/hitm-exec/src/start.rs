@@ -1,0 +1,321 @@
+//! The start of a program: natively, or on a machine that this makes.
+
+use std::cell::{Cell, OnceCell};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hitm::{Handle, Mitigation};
+use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
+use hitm_memory::{Platform, Span, Time};
+
+use crate::access::enter_call;
+use crate::futex::Futexes;
+use crate::heap::Heap;
+use crate::native::native;
+use crate::once::Keys;
+use crate::setting::Setting;
+use crate::thread::{self, Threads};
+use crate::{clock, report, tls};
+
+/// What the functions of this crate share. One host thread uses it.
+pub(crate) struct Shared {
+    pub(crate) setting: Setting,
+    pub(crate) machine: &'static Machine,
+    pub(crate) runtime: Handle<Simulated>,
+    pub(crate) threads: Threads,
+    pub(crate) futexes: Futexes,
+    pub(crate) heap: Heap,
+    pub(crate) keys: Keys,
+    /// When the second thread began.
+    pub(crate) from: Cell<Option<Time>>,
+    /// When the last thread but one ended.
+    pub(crate) until: Cell<Option<Time>>,
+    /// Whether the program has marked its measured stretch.
+    is_marked: Cell<bool>,
+}
+
+struct OnHost(OnceCell<Shared>);
+
+// SAFETY: the machine's host thread alone uses it: the functions of this crate act for the
+// program's threads, which are coroutines on that thread, and leave other threads to the C library.
+unsafe impl Sync for OnHost {}
+
+static SHARED: OnHost = OnHost(OnceCell::new());
+
+/// What the functions share.
+///
+/// # Panics
+/// Before the machine is made.
+pub(crate) fn shared() -> &'static Shared {
+    SHARED.0.get().expect("the program runs on a machine")
+}
+
+unsafe extern "C" {
+    /// The program's `main`: the linker renames it.
+    fn __real_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+}
+
+type MainArguments = (c_int, *const *const c_char, *const *const c_char);
+
+/// Accesses of no access by this many CPUs in a row end a run as a livelock. A program may touch
+/// its own data for long without a call: this is a minute of the host.
+const LIVELOCK_AFTER: u64 = 2_000_000_000;
+
+/// The stack of the program's first thread, as Linux's usual limit has it.
+const MAIN_STACK: usize = 8 << 20;
+
+/// Ends the process with a message.
+pub(crate) fn refuse(what: &str) -> ! {
+    eprintln!("hitm: {what}");
+    // SAFETY: it ends the process.
+    unsafe { libc::_exit(2) }
+}
+
+/// Stands for the program's `main`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+    let setting = match Setting::of_process() {
+        // SAFETY: the arguments of `main`.
+        Ok(None) => return unsafe { __real_main(argc, argv, envp) },
+        Ok(Some(setting)) => setting,
+        Err(error) => refuse(&format!("HITM_EXEC: {error}; start the program by `hitm exec`")),
+    };
+    if !tls::is_settable() {
+        refuse("this kernel does not let a program set its FS base (Linux 5.9 or later does), which threads need");
+    }
+    same_addresses(argv, envp);
+    let main = (argc, argv, envp);
+    let own = tls::base();
+    // SAFETY: it reads the calling thread's id.
+    let handle = unsafe { libc::pthread_self() } as usize;
+    // SAFETY: it reads the process's id, which is the first thread's.
+    let tid = unsafe { libc::getpid() };
+    let arguments = Box::leak(Box::new((setting, main, (own, tid, handle))));
+    host_thread(64 << 20, run, std::ptr::from_mut(arguments).cast());
+    park()
+}
+
+/// The same addresses in every run: starts the program again without randomisation, once.
+fn same_addresses(argv: *const *const c_char, envp: *const *const c_char) {
+    // SAFETY: it asks for the present value.
+    let now = unsafe { libc::personality(0xffff_ffff) };
+    if now < 0 || now & libc::ADDR_NO_RANDOMIZE != 0 {
+        return;
+    }
+    // SAFETY: it sets a flag of this process.
+    if unsafe { libc::personality((now | libc::ADDR_NO_RANDOMIZE) as _) } >= 0 {
+        // SAFETY: the arguments of `main`. It returns if it fails; then the program goes on.
+        unsafe { libc::execve(c"/proc/self/exe".as_ptr(), argv.cast(), envp.cast()) };
+    }
+    eprintln!("hitm: addresses are randomised here; results may differ from run to run");
+}
+
+/// Waits for ever.
+fn park() -> ! {
+    loop {
+        // SAFETY: it waits for a signal.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Starts a thread of the host.
+pub(crate) fn host_thread(
+    stack: usize,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> usize {
+    let create = native!(fn pthread_create(*mut usize, *const c_void, extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
+    // SAFETY: zeroes are a value of this type, which the next call sets.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: it sets the attributes.
+    unsafe { libc::pthread_attr_init(&raw mut attributes) };
+    // SAFETY: they are set.
+    unsafe { libc::pthread_attr_setstacksize(&raw mut attributes, stack) };
+    let mut handle = 0;
+    // SAFETY: `main` takes this argument.
+    let failed = unsafe { create(&raw mut handle, (&raw const attributes).cast(), main, argument) };
+    if failed != 0 {
+        refuse(&format!("the host has no room for another thread: error {failed}"));
+    }
+    handle
+}
+
+/// A thread of the host that lends its thread-local storage to a thread of the program.
+pub(crate) struct Lender {
+    base: AtomicUsize,
+    tid: AtomicUsize,
+}
+
+impl Lender {
+    /// Makes one. Returns base, thread id and handle.
+    pub(crate) fn start() -> (usize, i32, usize) {
+        let lender: &'static Self = Box::leak(Box::new(Self { base: AtomicUsize::new(0), tid: AtomicUsize::new(0) }));
+        // The storage itself is at the top of the stack.
+        let handle = host_thread(256 << 10, Self::lend, std::ptr::from_ref(lender).cast_mut().cast());
+        loop {
+            // Acquire: pairs with the Release in `lend`.
+            let base = lender.base.load(Ordering::Acquire);
+            if base != 0 {
+                // Relaxed: the Acquire above orders it.
+                return (base, lender.tid.load(Ordering::Relaxed) as i32, handle);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    extern "C" fn lend(lender: *mut c_void) -> *mut c_void {
+        // SAFETY: `start` leaked it.
+        let lender = unsafe { &*lender.cast::<Self>() };
+        // SAFETY: it reads the thread's id.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+        // Relaxed: the Release below publishes it.
+        lender.tid.store(tid as usize, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `start`.
+        lender.base.store(tls::base(), Ordering::Release);
+        park()
+    }
+}
+
+/// The machine's host thread.
+extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
+    // SAFETY: `__wrap_main` leaked it.
+    let (setting, main, identity) = unsafe { &*arguments.cast::<(Setting, MainArguments, (usize, i32, usize))>() };
+    tls::adopt_host();
+    let machine = make(setting);
+    let (main, identity) = (*main, *identity);
+    report::register();
+    clock::trap_time_stamps();
+    let ended = machine.run(move |cpu| {
+        let runtime = &shared().runtime;
+        if cpu.index() == 0 {
+            let code = move || {
+                let (argc, argv, envp) = main;
+                // SAFETY: the arguments of `main`.
+                let status = unsafe { __real_main(argc, argv, envp) };
+                // SAFETY: as the C library does when `main` returns.
+                unsafe { libc::exit(status) }
+            };
+            if let Err(error) = thread::begin(runtime, identity, MAIN_STACK, None, code) {
+                refuse(&format!("no memory for the first thread: {error}"));
+            }
+        }
+        runtime.run_cpu(cpu);
+    });
+    if let Err(stalled) = ended {
+        let mut text = format!("{stalled}");
+        shared().threads.each(|thread| {
+            if !thread.has_ended.get() {
+                text += &format!("\n  thread {}: {}", thread.number, thread.waits_for.get());
+            }
+        });
+        report::write(Some(&text));
+        eprintln!("hitm: {text}");
+        // SAFETY: it ends the process.
+        unsafe { libc::_exit(3) }
+    }
+    park()
+}
+
+fn make(setting: &Setting) -> &'static Machine {
+    let whole = match hitm_topology::parse(&setting.machine) {
+        Ok(whole) => whole,
+        Err(error) => refuse(&format!("machine `{}`: {error}", setting.machine)),
+    };
+    let topology = match whole.restrict(setting.cpus) {
+        Ok(topology) => Arc::new(topology),
+        Err(error) => refuse(&format!("machine `{}` with {} CPUs: {error}", setting.machine, setting.cpus)),
+    };
+    let mitigation = match Mitigation::parse(&setting.mitigation) {
+        Ok(mitigation) => mitigation,
+        Err(error) => refuse(&format!("mitigation `{}`: {error}", setting.mitigation)),
+    };
+    let bound = setting.arbitration.strip_prefix("local-first:").and_then(|bound| bound.parse().ok());
+    let arbitration = match (setting.arbitration.as_str(), bound) {
+        ("fifo", _) => Arbitration::Fifo,
+        (_, Some(bound)) => Arbitration::Bounded(bound),
+        _ => Arbitration::LocalFirst,
+    };
+    let mut costs = Costs::of(&topology, CostSet::Linux);
+    for (name, value) in &setting.model {
+        if let Err(error) = costs.set(name, *value) {
+            refuse(&format!("parameter `{name}` of the model: {error}"));
+        }
+    }
+    let config = Config {
+        seed: setting.seed,
+        arbitration,
+        livelock_after: LIVELOCK_AFTER,
+        // From when the second thread begins.
+        measure_from: Span::from_picos(u64::MAX),
+        ..Config::default()
+    };
+    let machine: &'static Machine = Box::leak(Box::new(Machine::new(topology.clone(), costs, config)));
+    machine.open_to_program(Span::from_nanos_f64(setting.issue_ns));
+    // Every CPU of the machine may have an arena of the allocator, as on such a machine.
+    // SAFETY: it sets a parameter of the allocator.
+    unsafe { libc::mallopt(libc::M_ARENA_MAX, 8 * topology.cpus() as c_int) };
+    let runtime = machine.enter(|| Handle::new(mitigation.scheduler::<Simulated>(topology.clone()), None));
+    let shared = Shared {
+        setting: setting.clone(),
+        machine,
+        runtime,
+        threads: Threads::default(),
+        futexes: Futexes::default(),
+        heap: Heap::default(),
+        keys: Keys::default(),
+        from: Cell::new(None),
+        until: Cell::new(None),
+        is_marked: Cell::new(false),
+    };
+    if SHARED.0.set(shared).is_err() {
+        refuse("the program's `main` was called twice");
+    }
+    machine
+}
+
+/// The program says that the measured stretch begins (`hitm.h`).
+#[unsafe(no_mangle)]
+extern "C" fn hitm_begin() {
+    mark(|| {
+        Simulated::measure_from_now();
+        shared().from.set(Some(Simulated::now()));
+        shared().is_marked.set(true);
+    });
+}
+
+/// The program says that the measured stretch ends.
+#[unsafe(no_mangle)]
+extern "C" fn hitm_end() {
+    mark(|| {
+        Simulated::measure_until_now();
+        shared().until.set(Some(Simulated::now()));
+        shared().is_marked.set(true);
+    });
+}
+
+fn mark(f: impl FnOnce()) {
+    if let Some(thread) = thread::current() {
+        tls::on_host(|| {
+            enter_call(thread);
+            f();
+        });
+    }
+}
+
+/// The program's second thread is about to begin, if it is that.
+pub(crate) fn thread_begins() {
+    let shared = shared();
+    if shared.from.get().is_none() && !shared.is_marked.get() {
+        Simulated::measure_from_now();
+        shared.from.set(Some(Simulated::now()));
+    }
+}
+
+/// A thread has ended.
+pub(crate) fn thread_ended(now: Time) {
+    let shared = shared();
+    if shared.threads.alive() <= 1 && !shared.is_marked.get() {
+        shared.until.set(Some(now));
+    }
+}

@@ -1,0 +1,155 @@
+//! The entries that need their caller's address or registers, in assembly. Each hands the address
+//! over as one more argument and jumps on. An entry for loads also pushes the registers that a call
+//! keeps, and hands over where they are.
+
+use std::arch::global_asm;
+
+/// Entries of loads: address; then the caller, the registers, and the size in bytes.
+macro_rules! loads {
+    ($($name:literal => $function:literal $size:literal;)*) => {$(global_asm!(
+        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
+        "mov rsi, [rsp]",
+        "push r15", "push r14", "push r13", "push r12", "push rbp", "push rbx",
+        "mov rdx, rsp",
+        concat!("mov ecx, ", $size),
+        "sub rsp, 8",
+        concat!("call ", $function),
+        "add rsp, 8",
+        "pop rbx", "pop rbp", "pop r12", "pop r13", "pop r14", "pop r15",
+        "ret",
+    );)*};
+}
+
+loads! {
+    "__tsan_read1" => "hitm_load" 1;
+    "__tsan_read2" => "hitm_load" 2;
+    "__tsan_read4" => "hitm_load" 4;
+    "__tsan_read8" => "hitm_load" 8;
+    "__tsan_read16" => "hitm_load" 16;
+    "__tsan_unaligned_read2" => "hitm_load" 2;
+    "__tsan_unaligned_read4" => "hitm_load" 4;
+    "__tsan_unaligned_read8" => "hitm_load" 8;
+    "__tsan_unaligned_read16" => "hitm_load" 16;
+    "__tsan_volatile_read1" => "hitm_load" 1;
+    "__tsan_volatile_read2" => "hitm_load" 2;
+    "__tsan_volatile_read4" => "hitm_load" 4;
+    "__tsan_volatile_read8" => "hitm_load" 8;
+    "__tsan_volatile_read16" => "hitm_load" 16;
+    "__tsan_unaligned_volatile_read2" => "hitm_load" 2;
+    "__tsan_unaligned_volatile_read4" => "hitm_load" 4;
+    "__tsan_unaligned_volatile_read8" => "hitm_load" 8;
+    "__tsan_unaligned_volatile_read16" => "hitm_load" 16;
+    "__tsan_vptr_read" => "hitm_load" 8;
+    "__tsan_atomic8_load" => "hitm_load8" 1;
+    "__tsan_atomic16_load" => "hitm_load16" 2;
+    "__tsan_atomic32_load" => "hitm_load32" 4;
+    "__tsan_atomic64_load" => "hitm_load64" 8;
+}
+
+/// Entries of stores: address; then the caller and the size in bytes.
+macro_rules! stores {
+    ($($name:literal => $function:literal $size:literal;)*) => {$(global_asm!(
+        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
+        "mov rsi, [rsp]",
+        concat!("mov edx, ", $size),
+        concat!("jmp ", $function),
+    );)*};
+}
+
+stores! {
+    "__tsan_write1" => "hitm_store" 1;
+    "__tsan_write2" => "hitm_store" 2;
+    "__tsan_write4" => "hitm_store" 4;
+    "__tsan_write8" => "hitm_store" 8;
+    "__tsan_write16" => "hitm_store" 16;
+    "__tsan_unaligned_write2" => "hitm_store" 2;
+    "__tsan_unaligned_write4" => "hitm_store" 4;
+    "__tsan_unaligned_write8" => "hitm_store" 8;
+    "__tsan_unaligned_write16" => "hitm_store" 16;
+    "__tsan_volatile_write1" => "hitm_store_volatile" 1;
+    "__tsan_volatile_write2" => "hitm_store_volatile" 2;
+    "__tsan_volatile_write4" => "hitm_store_volatile" 4;
+    "__tsan_volatile_write8" => "hitm_store_volatile" 8;
+    "__tsan_volatile_write16" => "hitm_store_volatile" 16;
+    "__tsan_unaligned_volatile_write2" => "hitm_store_volatile" 2;
+    "__tsan_unaligned_volatile_write4" => "hitm_store_volatile" 4;
+    "__tsan_unaligned_volatile_write8" => "hitm_store_volatile" 8;
+    "__tsan_unaligned_volatile_write16" => "hitm_store_volatile" 16;
+    "__tsan_vptr_update" => "hitm_store" 8;
+}
+
+/// Entries that hand over the caller in the register of the first argument that is free.
+macro_rules! with_caller {
+    ($($name:expr => $function:expr, $register:literal;)*) => {$(global_asm!(
+        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
+        concat!("mov ", $register, ", [rsp]"),
+        concat!("jmp ", $function),
+    );)*};
+}
+
+with_caller! {
+    "__tsan_read_range" => "hitm_load_range", "rdx";
+    "__tsan_write_range" => "hitm_store_range", "rdx";
+    "__tsan_memcpy" => "hitm_memmove", "rcx";
+    "__tsan_memmove" => "hitm_memmove", "rcx";
+    "__tsan_memset" => "hitm_memset", "rcx";
+    "pthread_mutex_lock" => "hitm_mutex_lock", "rsi";
+    "pthread_mutex_trylock" => "hitm_mutex_trylock", "rsi";
+    "pthread_mutex_timedlock" => "hitm_mutex_timedlock", "rdx";
+    "pthread_mutex_unlock" => "hitm_mutex_unlock", "rsi";
+    "pthread_spin_lock" => "hitm_spin_lock", "rsi";
+    "pthread_spin_trylock" => "hitm_spin_trylock", "rsi";
+    "pthread_spin_unlock" => "hitm_spin_unlock", "rsi";
+    "pthread_cond_wait" => "hitm_cond_wait", "rdx";
+    "pthread_cond_timedwait" => "hitm_cond_timedwait", "rcx";
+    "pthread_cond_signal" => "hitm_cond_signal", "rsi";
+    "pthread_cond_broadcast" => "hitm_cond_broadcast", "rsi";
+    "pthread_barrier_wait" => "hitm_barrier_wait", "rsi";
+    "pthread_rwlock_rdlock" => "hitm_rwlock_rdlock", "rsi";
+    "pthread_rwlock_wrlock" => "hitm_rwlock_wrlock", "rsi";
+    "pthread_rwlock_tryrdlock" => "hitm_rwlock_tryrdlock", "rsi";
+    "pthread_rwlock_trywrlock" => "hitm_rwlock_trywrlock", "rsi";
+    "pthread_rwlock_unlock" => "hitm_rwlock_unlock", "rsi";
+    "mtx_lock" => "hitm_mtx_lock", "rsi";
+    "mtx_trylock" => "hitm_mtx_trylock", "rsi";
+    "mtx_timedlock" => "hitm_mtx_timedlock", "rdx";
+    "mtx_unlock" => "hitm_mtx_unlock", "rsi";
+    "cnd_wait" => "hitm_cnd_wait", "rdx";
+    "cnd_timedwait" => "hitm_cnd_timedwait", "rcx";
+    "cnd_signal" => "hitm_cnd_signal", "rsi";
+    "cnd_broadcast" => "hitm_cnd_broadcast", "rsi";
+    "call_once" => "hitm_call_once", "rdx";
+    "pthread_once" => "hitm_once", "rdx";
+    "sem_wait" => "hitm_sem_wait", "rsi";
+    "sem_trywait" => "hitm_sem_trywait", "rsi";
+    "sem_post" => "hitm_sem_post", "rsi";
+    "malloc" => "hitm_malloc", "rsi";
+    "calloc" => "hitm_calloc", "rdx";
+    "realloc" => "hitm_realloc", "rdx";
+    "aligned_alloc" => "hitm_aligned_alloc", "rdx";
+    "memalign" => "hitm_aligned_alloc", "rdx";
+    "posix_memalign" => "hitm_posix_memalign", "rcx";
+}
+
+/// Atomic operations of one width: address, value and order, then the caller; of a compare-exchange
+/// address, expected and new value, then the caller in place of the orders, which x86 does not tell
+/// apart.
+macro_rules! atomics {
+    ($($bits:literal)*) => {$(
+        with_caller! {
+            concat!("__tsan_atomic", $bits, "_store") => concat!("hitm_store", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_exchange") => concat!("hitm_swap", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_fetch_add") => concat!("hitm_add", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_fetch_sub") => concat!("hitm_sub", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_fetch_and") => concat!("hitm_and", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_fetch_or") => concat!("hitm_or", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_fetch_xor") => concat!("hitm_xor", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_fetch_nand") => concat!("hitm_nand", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_compare_exchange_strong") => concat!("hitm_compare", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_compare_exchange_weak") => concat!("hitm_compare", $bits), "rcx";
+            concat!("__tsan_atomic", $bits, "_compare_exchange_val") => concat!("hitm_value", $bits), "rcx";
+        }
+    )*};
+}
+
+atomics! { "8" "16" "32" "64" }

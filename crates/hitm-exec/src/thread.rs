@@ -1,0 +1,296 @@
+//! Threads of the program: each is a coroutine in a task of the runtime, so the scheduler under it
+//! is `hitm-sched`.
+//!
+//! **Protocol.** The task resumes the coroutine. The coroutine runs the program's code until the
+//! thread waits, yields, or may be preempted; then it suspends with what it [`Wants`], which the
+//! task awaits. While the machine is at other CPUs the coroutine is in the middle of a call: the
+//! machine suspends the CPU that it runs on, with both stacks.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::{Poll, Waker};
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
+use hitm_machine::{Simulated, program};
+use hitm_memory::{Mode, PathCost, Platform, Time};
+use rustc_hash::FxHashMap;
+
+use crate::access::{AccessState, enter};
+use crate::{once, report, start, tls};
+
+/// Why a coroutine suspends.
+pub(crate) enum Wants {
+    /// To be woken by [`Thread::wake`], or at a time.
+    Wake(Option<Time>),
+    /// To let its equals run.
+    Yield,
+    /// To be preempted if it must be.
+    Checkpoint,
+    /// To run on these CPUs.
+    Cpus(CpuSet),
+    /// To have this priority.
+    Priority(Priority),
+    /// To end.
+    Exit,
+}
+
+type Way = Yielder<(), Wants>;
+type Code = Coroutine<(), Wants, (), DefaultStack>;
+
+/// A thread of the program.
+pub(crate) struct Thread {
+    /// In the order of creation, from 0.
+    pub(crate) number: usize,
+    /// The base of its thread-local storage.
+    pub(crate) base: usize,
+    /// Its id for the program.
+    pub(crate) tid: i32,
+    /// The top of its stack.
+    pub(crate) stack: Cell<usize>,
+    /// What accesses keep between calls.
+    pub(crate) access: RefCell<AccessState>,
+    /// The way back to its task.
+    way: Cell<*const Way>,
+    woken: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    /// What it waits for, for the report of a deadlock.
+    pub(crate) waits_for: Cell<&'static str>,
+    pub(crate) has_ended: Cell<bool>,
+    /// What it returned.
+    pub(crate) value: Cell<usize>,
+    /// Its task, once that is made.
+    task: RefCell<Option<JoinHandle<Simulated, ()>>>,
+    /// The CPUs that it may run on, if the program said so.
+    pub(crate) cpus: RefCell<Option<CpuSet>>,
+}
+
+thread_local! {
+    /// The thread of the program that has this storage; null for the host's threads.
+    static CURRENT: Cell<*const Thread> = const { Cell::new(std::ptr::null()) };
+}
+
+/// All threads of the program, which live as long as the process.
+#[derive(Default)]
+pub(crate) struct Threads {
+    all: RefCell<Vec<&'static Thread>>,
+    by_handle: RefCell<FxHashMap<usize, &'static Thread>>,
+    alive: Cell<usize>,
+}
+
+impl Threads {
+    /// How many there have been.
+    pub(crate) fn count(&self) -> usize {
+        self.all.borrow().len()
+    }
+
+    /// How many have not ended.
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.get()
+    }
+
+    /// The thread of a `pthread_t`.
+    pub(crate) fn of_handle(&self, handle: usize) -> Option<&'static Thread> {
+        self.by_handle.borrow().get(&handle).copied()
+    }
+
+    /// The thread of an id.
+    pub(crate) fn of_tid(&self, tid: i32) -> Option<&'static Thread> {
+        self.all.borrow().iter().find(|thread| thread.tid == tid).copied()
+    }
+
+    /// Calls `f` with each.
+    pub(crate) fn each(&self, f: impl FnMut(&&'static Thread)) {
+        self.all.borrow().iter().for_each(f);
+    }
+}
+
+/// The calling thread of the program; none where the program runs natively and on the host's own
+/// threads.
+#[inline]
+pub(crate) fn current() -> Option<&'static Thread> {
+    let thread = CURRENT.get();
+    // SAFETY: `begin` leaks threads.
+    unsafe { thread.as_ref() }
+}
+
+/// A coroutine may go from one CPU of the machine to another: all are on one host thread.
+struct OnOneThread<T>(T);
+
+// SAFETY: the machine and all that runs on it have one host thread, which alone polls tasks.
+unsafe impl<T> Send for OnOneThread<T> {}
+
+/// Starts a thread that runs `main` with the thread-local storage at `base`, on a stack of
+/// `stack_bytes`. `handle` is its `pthread_t`.
+///
+/// # Errors
+/// When the host has no memory for the stack.
+pub(crate) fn begin(
+    runtime: &Handle<Simulated>,
+    (base, tid, handle): (usize, i32, usize),
+    stack_bytes: usize,
+    cpus: Option<CpuSet>,
+    main: impl FnOnce() -> usize + 'static,
+) -> std::io::Result<&'static Thread> {
+    let threads = &start::shared().threads;
+    let stack = DefaultStack::new(stack_bytes)?;
+    let top = corosensei::stack::Stack::base(&stack).get();
+    let thread: &'static Thread = Box::leak(Box::new(Thread {
+        number: threads.count(),
+        base,
+        tid,
+        stack: Cell::new(top),
+        access: RefCell::new(AccessState::new(top)),
+        way: Cell::new(std::ptr::null()),
+        woken: Cell::new(false),
+        waker: RefCell::new(None),
+        waits_for: Cell::new("its start"),
+        has_ended: Cell::new(false),
+        value: Cell::new(0),
+        task: RefCell::new(None),
+        cpus: RefCell::new(cpus.clone()),
+    }));
+    threads.all.borrow_mut().push(thread);
+    threads.by_handle.borrow_mut().insert(handle, thread);
+    threads.alive.set(threads.alive.get() + 1);
+    let code = Code::with_stack(stack, move |way: &Way, ()| {
+        thread.way.set(way);
+        thread.waits_for.set("runs");
+        let value = tls::with_base(thread.base, || {
+            CURRENT.set(thread);
+            let value = main();
+            once::end_thread();
+            value
+        });
+        // Its last store takes effect behind those before it.
+        drop(enter(thread));
+        program::fence();
+        thread.value.set(value);
+    });
+    let code = OnOneThread(code);
+    let own = runtime.clone();
+    let options = SpawnOptions { priority: Priority::fair(0), cpus, ..SpawnOptions::default() };
+    let task = async move {
+        let code = code;
+        drive(&own, thread, code.0).await;
+    };
+    let task = runtime.spawn(options, OnOneThreadFuture(Box::pin(task)));
+    *thread.task.borrow_mut() = Some(task);
+    Ok(thread)
+}
+
+/// A future that is polled on one host thread.
+struct OnOneThreadFuture(std::pin::Pin<Box<dyn Future<Output = ()>>>);
+
+// SAFETY: as for `OnOneThread`.
+unsafe impl Send for OnOneThreadFuture {}
+
+impl Future for OnOneThreadFuture {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+/// Runs a thread from its first instruction to its last.
+async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: Code) {
+    loop {
+        match code.resume(()) {
+            CoroutineResult::Return(()) | CoroutineResult::Yield(Wants::Exit) => break,
+            CoroutineResult::Yield(Wants::Wake(until)) => thread.wait(runtime, until).await,
+            CoroutineResult::Yield(Wants::Yield) => runtime.yield_now().await,
+            CoroutineResult::Yield(Wants::Checkpoint) => runtime.checkpoint().await,
+            CoroutineResult::Yield(Wants::Cpus(cpus)) => {
+                runtime.set_cpus(&cpus);
+                // It leaves the CPU if it must.
+                runtime.checkpoint().await;
+            }
+            CoroutineResult::Yield(Wants::Priority(priority)) => {
+                runtime.set_priority(priority);
+                runtime.checkpoint().await;
+            }
+        }
+    }
+    // The stack of a thread that exits in the middle of its code is not unwound, as in C.
+    std::mem::forget(code);
+    thread.has_ended.set(true);
+    let threads = &start::shared().threads;
+    threads.alive.set(threads.alive.get() - 1);
+    start::thread_ended(Simulated::now());
+    crate::futex::wake_all(std::ptr::from_ref(thread).addr());
+    if threads.alive() == 0 {
+        report::write(None);
+        // SAFETY: the process ends as it does when its last thread exits.
+        unsafe { libc::exit(0) };
+    }
+}
+
+impl Thread {
+    /// Suspends the calling coroutine, which is this thread's, on the machine's side.
+    pub(crate) fn leave(&self, wants: Wants) {
+        // SAFETY: the way back is that of the coroutine that runs, which is on its stack.
+        let way = unsafe { &*self.way.get() };
+        way.suspend(wants);
+    }
+
+    async fn wait(&self, runtime: &Handle<Simulated>, until: Option<Time>) {
+        let mut sleep = pin!(until.map(|until| runtime.sleep_until(until)));
+        poll_fn(|context| {
+            if self.woken.take() {
+                return Poll::Ready(());
+            }
+            *self.waker.borrow_mut() = Some(context.waker().clone());
+            match sleep.as_mut().as_pin_mut() {
+                Some(sleep) => sleep.poll(context),
+                None => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Ends the wait of a thread that [`Wants::Wake`], or its next one.
+    pub(crate) fn wake(&self) {
+        self.woken.set(true);
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Lets the thread be preempted if it must be. Called on the machine's side.
+    pub(crate) fn attend(&self) {
+        if Simulated::interrupt_pending() {
+            // It may go on on another CPU, which does not see what waits in this one's buffer.
+            program::fence();
+            self.leave(Wants::Checkpoint);
+        }
+    }
+}
+
+impl Thread {
+    /// Changes the CPUs of another thread.
+    pub(crate) fn set_cpus(&self, cpus: &CpuSet) {
+        if let Some(task) = &*self.task.borrow() {
+            start::shared().runtime.set_cpus_of(task, cpus);
+        }
+    }
+
+    /// Changes the priority of another thread.
+    pub(crate) fn set_priority(&self, priority: Priority) {
+        if let Some(task) = &*self.task.borrow() {
+            start::shared().runtime.set_priority_of(task, priority);
+        }
+    }
+}
+
+/// Runs `f` in the kernel: its time is kernel time, and a system call is charged.
+pub(crate) fn system_call<R>(f: impl FnOnce() -> R) -> R {
+    let mode = Simulated::enter(Mode::Kernel);
+    Simulated::charge(PathCost::SystemCall);
+    let result = f();
+    Simulated::enter(mode);
+    result
+}

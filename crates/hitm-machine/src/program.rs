@@ -1,0 +1,133 @@
+//! A program that runs on the machine with its own memory.
+//!
+//! Code that is generic over [`Memory`](hitm_memory::Memory) has words that report each access. A
+//! program that was compiled as it is has ordinary memory, and calls that its compiler put before
+//! each access. These functions are what the calls do. All of them act for the CPU whose code runs,
+//! and panic outside a machine's CPU.
+//!
+//! A page of the program gets its lines at its first touch: see [`Machine::open_to_program`].
+//!
+//! [`Machine::open_to_program`]: crate::Machine::open_to_program
+
+use std::ptr::NonNull;
+
+use hitm_memory::LINE;
+
+use crate::coherence::Kind;
+use crate::cpu::ValueIs;
+use crate::engine::{Issue, Touch};
+use crate::site::Site;
+use crate::world::{World, on_cpu};
+
+/// The value of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// These bits: the machine writes them when the store takes effect. Bits beyond the size are 0.
+    Bits(u128),
+    /// The program writes it before anything else happens on the machine, and other CPUs may see it
+    /// from then on. This is for plain stores: a program without data races cannot tell.
+    ByProgram,
+    /// The program writes it before its next call, puts back what was there, and says what it wrote
+    /// by [`value_came`]. This is for volatile stores, which other CPUs may watch.
+    Later,
+}
+
+/// A word that a CPU has looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Its address.
+    pub address: usize,
+    /// Its size in bytes.
+    pub size: usize,
+    /// What it held.
+    pub bits: u128,
+    /// The place in the program.
+    pub site: Site,
+}
+
+/// What is said by a call outside a machine's CPU.
+const NO_CPU: &str = "a program's accesses are made on a CPU of the machine";
+
+/// Of an access that stores nothing by itself.
+const NO_VALUE: (u128, ValueIs) = (0, ValueIs::Held);
+
+fn touch(address: usize, size: usize, kind: Kind, (value, value_is): (u128, ValueIs), site: Site) -> Touch {
+    debug_assert!(address % LINE + size <= LINE, "an access lies in one line");
+    let word = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).expect("no program touches address 0");
+    Touch { word, size, kind, value, value_is, site }
+}
+
+fn with_cpu<R>(f: impl FnOnce(&World) -> R) -> R {
+    on_cpu(|world, _| f(world)).expect(NO_CPU)
+}
+
+/// Loads `size` bytes of one line. Returns when they may be read: `None` where memory has them,
+/// otherwise the bits.
+#[inline]
+pub fn load(address: usize, size: usize, site: Site) -> Option<u128> {
+    let touch = touch(address, size, Kind::Load, NO_VALUE, site);
+    match with_cpu(|world| world.touch(&touch)) {
+        Issue::Forwarded(bits) => Some(bits),
+        _ => None,
+    }
+}
+
+/// Stores `size` bytes of one line. Returns whether the machine keeps the value and writes it
+/// later: otherwise the program writes it now.
+#[inline]
+pub fn store(address: usize, size: usize, value: Stored, site: Site) -> bool {
+    let value = match value {
+        Stored::Bits(bits) => (bits, ValueIs::Held),
+        Stored::ByProgram => (0, ValueIs::Written),
+        Stored::Later => (0, ValueIs::Late),
+    };
+    with_cpu(|world| world.touch(&touch(address, size, Kind::Store, value, site))) == Issue::Buffered
+}
+
+/// The value of the last store, which was made with [`Stored::Later`] and which the machine keeps.
+pub fn value_came(bits: u128) {
+    on_cpu(|world, cpu| world.engine.borrow_mut().cpus[cpu as usize].stores.value_came(bits)).expect(NO_CPU);
+}
+
+/// A read-modify-write of `size` bytes of one line. Returns when it takes effect: the program reads
+/// and writes before anything else happens on the machine.
+#[inline]
+pub fn read_modify_write(address: usize, size: usize, site: Site) {
+    let _now = with_cpu(|world| world.touch(&touch(address, size, Kind::Rmw, NO_VALUE, site)));
+}
+
+/// A full fence.
+pub fn fence() {
+    with_cpu(World::serialize);
+}
+
+/// Waits until the line of one of these words is written: the CPU has looked at them one after the
+/// other, and goes round until one of them changes. Returns at once if one has changed meanwhile.
+pub fn spin(seen: &[Seen]) {
+    let touch_of = |seen: &Seen| touch(seen.address, seen.size, Kind::Load, (seen.bits, ValueIs::Held), seen.site);
+    let looked: Vec<Touch> = seen.iter().map(touch_of).collect();
+    on_cpu(|world, cpu| {
+        world.set_spinning(cpu, true);
+        world.spin_on_any(&looked);
+        world.set_spinning(cpu, false);
+    })
+    .expect(NO_CPU);
+}
+
+/// The CPU executes instructions for `picos` picoseconds.
+#[inline]
+pub fn execute(picos: u64) {
+    with_cpu(|world| world.engine.borrow_mut().execute(picos));
+}
+
+/// The memory in `start..end` is given back: stores to it that have not taken effect never will.
+pub fn forget(start: usize, end: usize) {
+    with_cpu(|world| world.engine.borrow_mut().forget_stores(start, end));
+}
+
+/// The number of the CPU whose code runs; none outside.
+#[inline]
+#[must_use]
+pub fn cpu() -> Option<u32> {
+    on_cpu(|_, cpu| cpu)
+}

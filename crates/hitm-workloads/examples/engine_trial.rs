@@ -1,0 +1,53 @@
+//! Throw-away: hashes of results and times.
+use hitm::{Handle, Mitigation};
+use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
+use hitm_memory::Span;
+use hitm_workloads::ffmpeg::{self, Ffmpeg, Profile};
+use hitm_workloads::meter::Window;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let number = |at: usize, usual: u64| args.get(at).map_or(usual, |text| text.parse().unwrap());
+    let (cpus, warm, measured, seed) = (number(1, 480), number(2, 500), number(3, 500), number(4, 1));
+    let name = args.get(5).map_or("baseline", String::as_str);
+    let whole = hitm_topology::parse("gnr-2x120").unwrap();
+    let topology = Arc::new(whole.restrict(cpus as usize).unwrap());
+    let begin = Instant::now();
+    let window = Window { warm_up: Span::from_micros(warm), measured: Span::from_micros(measured) };
+    let config = Config {
+        seed,
+        measure_from: window.warm_up,
+        measure_until: window.warm_up + window.measured,
+        ..Config::default()
+    };
+    let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
+    let mitigation = Mitigation::parse(name).unwrap();
+    let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology.clone()), None));
+    let workload = ffmpeg::Config { profile: Profile::X264, scale: false, burst_factor: 0.0624, seed, window };
+    let started = Arc::new(Mutex::new(None));
+    let (handle, slot) = (runtime.clone(), started.clone());
+    machine
+        .run(move |cpu| {
+            if cpu.index() == 0 {
+                *slot.lock().unwrap() = Some(Ffmpeg::start(&handle, workload));
+            }
+            handle.run_cpu(cpu);
+        })
+        .unwrap();
+    let ran = begin.elapsed().as_secs_f64();
+    let results = machine.results();
+    let named = begin.elapsed().as_secs_f64();
+    let mut hasher = DefaultHasher::new();
+    if std::env::var_os("NO_HASH").is_none() {
+        format!("{results:?} {:?}", runtime.scheduler().stats().sums()).hash(&mut hasher);
+    }
+    drop((machine, runtime));
+    println!(
+        "{cpus} {warm}+{measured} seed {seed} {name}: hash {:016x}, {} accesses, run {ran:.3} s, results {:.3} s",
+        hasher.finish(),
+        results.totals.accesses(),
+        named - ran
+    );
+}
