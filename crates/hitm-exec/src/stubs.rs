@@ -123,12 +123,53 @@ with_caller! {
     "sem_wait" => "hitm_sem_wait", "rsi";
     "sem_trywait" => "hitm_sem_trywait", "rsi";
     "sem_post" => "hitm_sem_post", "rsi";
-    "malloc" => "hitm_malloc", "rsi";
-    "calloc" => "hitm_calloc", "rdx";
-    "realloc" => "hitm_realloc", "rdx";
-    "aligned_alloc" => "hitm_aligned_alloc", "rdx";
-    "memalign" => "hitm_aligned_alloc", "rdx";
-    "posix_memalign" => "hitm_posix_memalign", "rcx";
+}
+
+/// Entries that hand over the caller and the frame pointer, in the registers of the first two
+/// arguments that are free.
+macro_rules! with_frame {
+    ($($name:literal => $function:literal, $caller:literal, $frame:literal;)*) => {$(global_asm!(
+        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
+        concat!("mov ", $caller, ", [rsp]"),
+        concat!("mov ", $frame, ", rbp"),
+        concat!("jmp ", $function),
+    );)*};
+}
+
+with_frame! {
+    "malloc" => "hitm_malloc", "rsi", "rdx";
+    "calloc" => "hitm_calloc", "rdx", "rcx";
+    "realloc" => "hitm_realloc", "rdx", "rcx";
+    "aligned_alloc" => "hitm_aligned_alloc", "rdx", "rcx";
+    "memalign" => "hitm_aligned_alloc", "rdx", "rcx";
+    "posix_memalign" => "hitm_posix_memalign", "rcx", "r8";
+}
+
+/// `operator new`: the C++ library's own would be the caller of `malloc`. Without memory it throws,
+/// as from the place of the call. A program in C has no use for it, so what throws may be missing.
+macro_rules! operators_new {
+    ($($name:literal => $function:literal, $before:literal, $caller:literal, $frame:literal;)*) => {$(global_asm!(
+        ".weak _ZSt17__throw_bad_allocv",
+        concat!(".globl ", $name), concat!(".type ", $name, ", @function"), concat!($name, ":"),
+        $before,
+        concat!("mov ", $caller, ", [rsp]"),
+        concat!("mov ", $frame, ", rbp"),
+        "sub rsp, 8",
+        concat!("call ", $function),
+        "add rsp, 8",
+        "test rax, rax",
+        "je 2f",
+        "ret",
+        "2: jmp _ZSt17__throw_bad_allocv@PLT",
+    );)*};
+}
+
+operators_new! {
+    "_Znwm" => "hitm_malloc", "", "rsi", "rdx";
+    "_Znam" => "hitm_malloc", "", "rsi", "rdx";
+    // Size and alignment come in the other order.
+    "_ZnwmSt11align_val_t" => "hitm_aligned_alloc", "xchg rdi, rsi", "rdx", "rcx";
+    "_ZnamSt11align_val_t" => "hitm_aligned_alloc", "xchg rdi, rsi", "rdx", "rcx";
 }
 
 /// Atomic operations of one width: address, value and order, then the caller; of a compare-exchange

@@ -44,6 +44,6 @@ impl Assemble {
 }
 
 /// Ends as the compiler did: it has said why.
-fn ended(status: ExitStatus) -> Result<(), Failure> {
+pub(super) fn ended(status: ExitStatus) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { std::process::exit(status.code().unwrap_or(1)) }
 }

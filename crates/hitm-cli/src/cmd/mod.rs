@@ -1,6 +1,7 @@
 //! The verbs, one file per verb.
 
 mod c2c;
+mod cargo;
 mod cc;
 mod compare;
 mod completions;
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     /// Compile a C++ program that `exec` can run; takes the arguments of g++.
     #[command(name = "c++")]
     Cxx(cc::Cc),
+    /// Run cargo, so that `exec` can run the Rust program.
+    Cargo(cargo::Cargo),
     /// Assemble what the compiler under `cc` wrote.
     #[command(hide = true)]
     Assemble(cc::Assemble),
@@ -61,6 +64,7 @@ impl Command {
             Self::Exec(exec) => exec.run(),
             Self::Cc(cc) => cc.run(Language::C),
             Self::Cxx(cc) => cc.run(Language::Cxx),
+            Self::Cargo(cargo) => cargo.run(),
             Self::Assemble(assemble) => assemble.run(),
             Self::Sweep(sweep) => sweep.run(),
             Self::List(list) => list.run(),

@@ -4,23 +4,21 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use tempfile::TempDir;
 
+use super::library;
 use crate::failure::Failure;
 
 /// What the compiler proper gets, and the driver does not: with the driver's own flag it would link
-/// the sanitizer's library.
-const INSTRUMENT: &str = "-fsanitize=thread --param=tsan-distinguish-volatile=1 \
+/// the sanitizer's library. The report finds who asked for a block of the heap by frame pointers.
+const INSTRUMENT: &str = "-fno-omit-frame-pointer -fsanitize=thread --param=tsan-distinguish-volatile=1 \
      --param=tsan-instrument-func-entry-exit=0 -fsanitize-coverage=trace-pc";
 
 /// The marks that a program may include.
 const HEADER: &str = include_str!("hitm.h");
-
-/// The file name of the runtime library.
-const LIBRARY: &str = "libhitm_exec.a";
 
 /// Options with which the compiler links nothing.
 const NO_LINK: [&str; 8] = ["-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--version", "-v"];
@@ -46,14 +44,20 @@ impl Language {
     }
 }
 
+/// Refuses where programs cannot run on a simulated machine.
+pub(super) fn possible() -> Result<(), Failure> {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Ok(());
+    }
+    Err(Failure::new("programs run on a simulated machine on Linux on x86-64 only; use the crate `hitm`"))
+}
+
 /// Compiles, links, or both, as `arguments` say.
 ///
 /// # Errors
 /// When there is no compiler or no runtime library.
 pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<ExitStatus, Failure> {
-    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Err(Failure::new("programs run on a simulated machine on Linux on x86-64 only; use the crate `hitm`"));
-    }
+    possible()?;
     let compiler = language.compiler();
     let shown = compiler.to_string_lossy().into_owned();
     let files = TempDir::new().map_err(|error| Failure::wanting(format!("a folder for the compiler: {error}")))?;
@@ -72,8 +76,8 @@ pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<Exit
     let has = |options: &[&str]| arguments.iter().any(|given| options.iter().any(|option| given == option));
     let names_input = arguments.iter().any(|given| !given.to_string_lossy().starts_with('-'));
     if names_input && !has(&NO_LINK) && !has(&NO_PROGRAM) {
-        // The library may be in the place of a language's other files: it has no type of its own.
-        command.args(["-x", "none", "-Wl,--wrap=main"]).arg(library()?).args(["-lpthread", "-ldl", "-lm"]);
+        // After `-x c`, the driver would take the object for a source.
+        command.args(["-x", "none", "-Wl,--wrap=main"]).arg(library::object()?).args(["-lpthread", "-ldl", "-lm"]);
     }
     command.status().map_err(|error| {
         Failure::wanting(format!("compiler `{shown}`: {error}; install gcc, or name one in HITM_CC or HITM_CXX"))
@@ -86,23 +90,6 @@ fn prefixed(option: &str, path: &Path) -> OsString {
     text
 }
 
-/// The runtime library: beside this program, where `cargo build` puts both.
-fn library() -> Result<PathBuf, Failure> {
-    if let Some(given) = std::env::var_os("HITM_LIBRARY") {
-        return Ok(given.into());
-    }
-    let own =
-        std::env::current_exe().map_err(|error| Failure::wanting(format!("the path of this program: {error}")))?;
-    let folder = own.parent().unwrap_or(Path::new("."));
-    let places = [folder.join(LIBRARY), folder.join("../lib").join(LIBRARY), folder.join("..").join(LIBRARY)];
-    places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
-        Failure::wanting(format!(
-            "{LIBRARY} is not beside {}; make it by `cargo build --release -p hitm-exec`, or name it in HITM_LIBRARY",
-            own.display()
-        ))
-    })
-}
-
 /// Puts an assembler before the usual one: it looks at inline assembly first.
 fn assembler(folder: &Path) -> io::Result<()> {
     let own = std::env::current_exe()?;
@@ -112,14 +99,14 @@ fn assembler(folder: &Path) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn make_executable(file: &Path) -> io::Result<()> {
+pub(super) fn make_executable(file: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(file, fs::Permissions::from_mode(0o755))
 }
 
 /// [`compile`] has refused before.
 #[cfg(not(unix))]
-fn make_executable(_: &Path) -> io::Result<()> {
+pub(super) fn make_executable(_: &Path) -> io::Result<()> {
     Ok(())
 }
 

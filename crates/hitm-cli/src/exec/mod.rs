@@ -1,5 +1,8 @@
-//! What `hitm exec` and `hitm cc` share: the program's run as it tells it, and names for addresses.
+//! What `hitm exec`, `hitm cc` and `hitm cargo` share: the compilers, the runtime library, the
+//! program's run as it tells it, and names for addresses.
 
+pub(crate) mod cargo;
 pub(crate) mod compiler;
+mod library;
 pub(crate) mod names;
 pub(crate) mod told;

@@ -50,6 +50,8 @@ pub(crate) struct Code {
     /// The file as the compiler named it.
     file: String,
     line: u32,
+    /// Whether it is of the language's own library.
+    pub(crate) is_library: bool,
 }
 
 /// The depth of types within types that is followed; deeper ones are not named.
@@ -120,24 +122,31 @@ impl Names {
         }
     }
 
-    /// Returns function and place of the call that returns to `address`, the innermost function
-    /// that was inlined there first.
+    /// Returns function and place of the call that returns to `address`: the innermost function
+    /// that was inlined there and is not of the language's library.
     pub(crate) fn code(&self, address: u64) -> Option<Code> {
         let loader = self.code.as_ref()?;
         // The call is before its return address.
         let probe = address.wrapping_add(self.first).checked_sub(1)?;
         let mut frames = loader.find_frames(probe).ok()?;
-        if let Ok(Some(frame)) = frames.next() {
+        let mut innermost = None;
+        while let Ok(Some(frame)) = frames.next() {
             let function =
                 frame.function.as_ref().and_then(|function| function.demangle().ok().map(|name| name.into_owned()));
-            if let (Some(function), Some(place)) = (function, frame.location) {
-                let (file, line) = (place.file.unwrap_or("?"), place.line.unwrap_or(0));
-                let short = Path::new(file).file_name().map_or_else(|| file.into(), |name| name.to_string_lossy());
-                return Some(Code { function, location: format!("{short}:{line}"), file: file.to_owned(), line });
+            let (Some(function), Some(place)) = (function, frame.location) else { continue };
+            let (file, line) = (place.file.unwrap_or("?"), place.line.unwrap_or(0));
+            let short = Path::new(file).file_name().map_or_else(|| file.into(), |name| name.to_string_lossy());
+            let (location, is_library) = (format!("{short}:{line}"), is_library(file));
+            let code = Code { function, location, file: file.to_owned(), line, is_library };
+            if !is_library {
+                return Some(code);
             }
+            innermost = innermost.or(Some(code));
         }
-        let function = loader.find_symbol(probe)?.to_owned();
-        Some(Code { function, location: "?".to_owned(), file: String::new(), line: 0 })
+        innermost.or_else(|| {
+            let function = loader.find_symbol(probe)?.to_owned();
+            Some(Code { function, location: "?".to_owned(), file: String::new(), line: 0, is_library: true })
+        })
     }
 
     /// Returns the variable at `address`: name, first byte, and the field in it.
@@ -159,10 +168,72 @@ impl Names {
         let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(line, &named.name);
         // The longest name on the line: `node` is in `node_pool` too.
         let named = self.types.iter().filter(fits).max_by_key(|named| named.name.len())?;
-        let (unit, type_at, bytes, name) = (named.unit, named.type_at, named.size, named.name.clone());
+        Some(self.element(named.name.clone(), (named.unit, named.type_at), size, named.size, within))
+    }
+
+    /// Returns the type and the field of a byte of a heap block, if a function around its
+    /// allocation is generic over a type whose size divides the block's. `pcs` are the callers, the
+    /// innermost first.
+    pub(crate) fn block_of(&self, pcs: impl Iterator<Item = u64>, size: u64, within: u64) -> Option<(String, String)> {
+        let loader = self.code.as_ref()?;
+        for pc in pcs {
+            let probe = pc.wrapping_add(self.first).wrapping_sub(1);
+            let Some(unit) = self.unit_at(probe) else { continue };
+            let mut frames = loader.find_frames(probe).ok()?;
+            while let Ok(Some(frame)) = frames.next() {
+                let is_library = frame.location.and_then(|place| place.file).is_some_and(is_library);
+                for type_at in frame
+                    .dw_die_offset
+                    .map_or_else(Vec::new, |at| parameters(&self.units[unit], gimli::ReaderOffset::into_u64(at.0)))
+                {
+                    let bytes = size_of_type(&self.units[unit], type_at, 0).filter(|&bytes| bytes > 0);
+                    if let Some(bytes) = bytes.filter(|&bytes| size.is_multiple_of(bytes)) {
+                        let name = self.type_name(unit, type_at)?;
+                        return Some(self.element(name, (unit, type_at), size, bytes, within));
+                    }
+                }
+                if !is_library {
+                    // A function of the program may be generic over anything.
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// The name of a type, and the path to byte `within` of an array of them that has `size` bytes.
+    fn element(
+        &self,
+        name: String,
+        (unit, type_at): (usize, UnitOffset),
+        size: u64,
+        bytes: u64,
+        within: u64,
+    ) -> (String, String) {
         let field = self.field(unit, type_at, within % bytes);
         let index = if size > bytes { format!("[{}]", within / bytes) } else { String::new() };
-        Some((name, format!("{index}{}{field}", if index.is_empty() || field.is_empty() { "" } else { "." })))
+        let dot = if index.is_empty() || field.is_empty() || field.starts_with('+') { "" } else { "." };
+        (name, format!("{index}{dot}{field}"))
+    }
+
+    fn type_name(&self, unit: usize, type_at: UnitOffset) -> Option<String> {
+        let (dwarf, unit) = (self.dwarf.as_ref()?, &self.units[unit]);
+        let entry = unit.entry(type_at).ok()?;
+        text(dwarf, unit, entry.attr_value(gimli::DW_AT_name)?)
+    }
+
+    /// The unit with the code at an address of the file.
+    fn unit_at(&self, address: u64) -> Option<usize> {
+        let dwarf = self.dwarf.as_ref()?;
+        self.units.iter().position(|unit| {
+            let mut has = false;
+            if let Ok(mut ranges) = dwarf.unit_ranges(unit) {
+                while let Ok(Some(range)) = ranges.next() {
+                    has |= (range.begin..range.end).contains(&address);
+                }
+            }
+            has
+        })
     }
 
     /// Returns the path to byte `offset` of a value of a type, as C writes it: `stats[3].packets`.
@@ -173,6 +244,47 @@ impl Names {
         }
         path.trim_start_matches('.').to_owned()
     }
+}
+
+/// Whether a source file is of the library of Rust or C++: as it was compiled, or as it is
+/// installed.
+fn is_library(file: &str) -> bool {
+    let of_rust = file.starts_with("/rustc/") || file.contains("/lib/rustlib/src/");
+    of_rust || (file.contains("/include/") && file.contains("/c++/"))
+}
+
+/// What a function is generic over, in the order of its parameters.
+fn parameters(unit: &Unit<Bytes>, function: u64) -> Vec<UnitOffset> {
+    let mut at = UnitOffset(function as usize);
+    let mut types = Vec::new();
+    // An inlined function refers to its definition, and that to its declaration.
+    for _ in 0..3 {
+        let Ok(mut tree) = unit.entries_tree(Some(at)) else { break };
+        let Ok(root) = tree.root() else { break };
+        let next = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification]
+            .into_iter()
+            .find_map(|attribute| root.entry().attr_value(attribute));
+        let mut children = root.children();
+        while let Ok(Some(child)) = children.next() {
+            if child.entry().tag() == gimli::DW_TAG_template_type_parameter {
+                types.extend(type_of(child.entry()));
+            }
+        }
+        match next {
+            Some(AttributeValue::UnitRef(origin)) if types.is_empty() => at = origin,
+            _ => break,
+        }
+    }
+    types
+}
+
+/// Whether a structure is a wrapper of the language's library around one value, whose own fields
+/// say nothing.
+fn is_wrapper(name: &str) -> bool {
+    let of_rust = ["Atomic<", "UnsafeCell<", "Cell<", "SyncUnsafeCell<", "atomic<"];
+    let integer = name.strip_prefix("Atomic").map(|rest| rest.trim_start_matches(['I', 'U']));
+    of_rust.iter().any(|begin| name.starts_with(begin))
+        || integer.is_some_and(|rest| matches!(rest, "8" | "16" | "32" | "64" | "128" | "size" | "Bool" | "Ptr"))
 }
 
 /// Whether `name` is a word of `line`.
@@ -288,6 +400,10 @@ fn walk(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, at: UnitOffset, offset: u64, p
     }
     match entry.tag() {
         gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, unit, name));
+            if offset == 0 && name.is_some_and(|name| is_wrapper(&name)) {
+                return;
+            }
             let inside = |&(_, start, type_at): &Member| {
                 let size = size_of_type(unit, type_at, 0).unwrap_or(0);
                 (start..start + size).contains(&offset)

@@ -28,7 +28,8 @@ pub(crate) struct Told {
 struct Block {
     address: u64,
     size: u64,
-    pc: u64,
+    /// The code that asked for it, and its callers; 0 where none is known.
+    pcs: Vec<u64>,
     number: u64,
 }
 
@@ -87,7 +88,7 @@ impl Told {
         let Some(first) = places.first() else { return };
         line.object.clone_from(&first.object);
         line.index = None;
-        line.line = ((address.max(first.start) - first.start) / 64) as u32;
+        line.line = ((address - (first.start & !63).min(address)) / 64) as u32;
         let name_of = |named: &str| -> Option<String> {
             // `+N`: the byte of the page.
             let byte: u64 = named.strip_prefix('+')?.parse().ok()?;
@@ -139,15 +140,15 @@ impl Told {
             self.heap.iter().find(|block| (block.address..block.address + block.size.max(1)).contains(&address))
         {
             let within = address - block.address;
-            let maker = names.code(block.pc.wrapping_sub(self.base));
-            let (object, field) = match &maker {
-                Some(code) => {
-                    let typed = names.block_field(code, block.size, within);
-                    let (type_name, field) = typed.unwrap_or_else(|| (String::new(), format!("+{within}")));
-                    let what = if type_name.is_empty() { "block".to_owned() } else { type_name };
-                    (format!("{what} of {} {} #{}", code.function, code.location, block.number), field)
-                }
-                None => (format!("block #{}", block.number), format!("+{within}")),
+            let pcs = || block.pcs.iter().filter(|&&pc| pc > self.base).map(|pc| pc - self.base);
+            let codes: Vec<_> = pcs().filter_map(|pc| names.code(pc)).collect();
+            let maker = codes.iter().find(|code| !code.is_library).or(codes.first());
+            let typed =
+                names.block_of(pcs(), block.size, within).or_else(|| names.block_field(maker?, block.size, within));
+            let (what, field) = typed.unwrap_or_else(|| ("block".to_owned(), format!("+{within}")));
+            let object = match maker {
+                Some(code) => format!("{what} of {} {} #{}", code.function, code.location, block.number),
+                None => format!("{what} #{}", block.number),
             };
             return Place { object, start: block.address, field };
         }

@@ -157,6 +157,74 @@ fn the_standard_library_of_cxx_works() {
     assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
 }
 
+/// A program in Rust.
+const THREADS: &str = include_str!("exec/threads.rs");
+
+/// The toolchain that CI installs.
+const NIGHTLY: &str = "nightly-2026-05-20";
+
+/// Runs `hitm cargo` in the folder of a package.
+fn cargo(folder: &Path, arguments: &[&str]) -> Ended {
+    guided(folder, &[&["cargo"], arguments].concat())
+}
+
+/// Makes a package. `None` where there is no nightly toolchain.
+fn package(name: &str, source: &str) -> Option<TempDir> {
+    if !is_possible() || !tool::runs("rustc", &[&format!("+{NIGHTLY}"), "--version"], true) {
+        return None;
+    }
+    let folder = folder();
+    let manifest = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n");
+    fs::create_dir(folder.path().join("src")).expect("there is room");
+    fs::write(folder.path().join("Cargo.toml"), manifest).expect("there is room");
+    fs::write(folder.path().join("src/main.rs"), source).expect("there is room");
+    Some(folder)
+}
+
+#[test]
+fn programs_in_rust_run() {
+    let Some(folder) = package("app", THREADS) else { return };
+    let ended = cargo(folder.path(), &["build", "--release", "--quiet"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let file = folder.path().join("target/hitm/x86_64-unknown-linux-gnu/release/app");
+    let program = Program { folder, file };
+    let expected = "800 800, 80 32 1600, 1 panicked, slept true\n";
+    assert_eq!(program.natively(&[]), expected);
+    for mitigation in ["baseline", "shipped"] {
+        let (ended, file) = program.simulated(&["--cpus", "24", "--mitigation", mitigation], &[]);
+        assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
+        let names = fields(&file["runs"][0]);
+        // A static, and a block that a function of the standard library made for the program.
+        for (begin, field) in [
+            ("STATS.", ".hits"),
+            ("ArcInner<std::sync::poison::mutex::Mutex<u64>> of app::main main.rs:", ".data.inner.futex"),
+        ] {
+            let is_named = names.iter().any(|name| name.starts_with(begin) && name.ends_with(field));
+            assert!(is_named, "{begin} {field} is not in {names:#?}");
+        }
+    }
+}
+
+#[test]
+fn cargo_runs_and_tests_on_a_machine() {
+    let Some(folder) = package("app", THREADS) else { return };
+    let ended = cargo(folder.path(), &["--exec", "--cpus 12 --lines 0", "run", "--quiet"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.starts_with("800 800, ") && ended.stdout.contains("(12 CPUs)"), "{}", ended.stdout);
+    let ended = cargo(folder.path(), &["--exec", "--cpus 12 --lines 0", "test", "--quiet"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("1 passed") && ended.stdout.contains("(12 CPUs)"), "{}", ended.stdout);
+    let nowhere = cargo(tempfile::tempdir().expect("a folder").path(), &["build"]);
+    assert_eq!(nowhere.status, Some(2));
+    assert!(nowhere.stderr.starts_with("hitm: cargo: could not find `Cargo.toml` in"), "{}", nowhere.stderr);
+    let ended = end(hitm().env("HITM_RUST", "none-of-these").args(["cargo", "build"]));
+    assert_eq!(ended.status, Some(1));
+    expect![[r#"
+        hitm: programs in Rust need a nightly toolchain: `rustup toolchain install nightly`, or name one in HITM_RUST
+    "#]]
+    .assert_eq(&ended.stderr);
+}
+
 #[test]
 fn threads_of_c11_and_what_is_done_once_work() {
     if !is_possible() {
@@ -184,32 +252,63 @@ fn only_what_is_marked_is_measured() {
     assert!(!names.iter().any(|name| name.starts_with("before")), "{names:?}");
 }
 
-/// docs/your-program.md: its program is compiled, and its output is the program's.
+/// A block of docs/your-program.md: what comes after `start`.
+fn of_the_guide(start: &str) -> String {
+    let page = fs::read_to_string(workspace("docs/your-program.md")).expect("the guide");
+    let text = page.split_once(start).expect("a block").1;
+    text.split_once("```").expect("its end").0.to_owned()
+}
+
+/// Runs the command as the guide does.
+fn guided(folder: &Path, words: &[&str]) -> Ended {
+    let mut command = hitm();
+    command.current_dir(folder).env_remove("CARGO_TARGET_DIR").env("COLUMNS", "100").env("HITM_RUST", NIGHTLY);
+    end(command.args(words))
+}
+
+/// docs/your-program.md: its programs are compiled, and their output is what it shows.
 #[test]
 fn the_guide_is_followed() {
     if !is_possible() {
         return;
     }
-    let page = fs::read_to_string(workspace("docs/your-program.md")).expect("the guide");
-    let block = |from: &str, start: &str| {
-        let text = from.split_once(start).expect("a block").1;
-        text.split_once("```").expect("its end").0.to_owned()
-    };
     let folder = folder();
-    let source = block(&page, "```c\n");
-    fs::write(folder.path().join("counter.c"), &source).expect("there is room");
-    fs::write(folder.path().join("padded.c"), source.replace("    volatile long", "    _Alignas(64) volatile long"))
-        .expect("there is room");
-    let shown = block(&page, "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n");
-    let run = |words: &[&str]| end(hitm().current_dir(folder.path()).env("COLUMNS", "100").args(words));
+    let source = of_the_guide("```c\n");
+    let sources = [
+        ("cc", "counter.c", source.clone()),
+        ("cc", "padded.c", source.replace("    volatile long", "    _Alignas(64) volatile long")),
+        ("c++", "queue.cc", of_the_guide("```cpp\n")),
+    ];
     let mut outputs = Vec::new();
-    for name in ["counter", "padded"] {
-        let ended = run(&["cc", "-O2", "-pthread", &format!("{name}.c"), "-o", name]);
+    for (verb, file, text) in sources {
+        fs::write(folder.path().join(file), text).expect("there is room");
+        let name = file.split_once('.').expect("a file type").0;
+        let ended = guided(folder.path(), &[verb, "-O2", "-pthread", file, "-o", name]);
         assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
-        outputs.push(run(&["exec", "--lines", "1", &format!("./{name}"), "64"]).stdout);
+        let program = format!("./{name}");
+        let cpus: &[&str] = if verb == "cc" { &[] } else { &["--cpus", "64"] };
+        let words = [&["exec"], cpus, &["--lines", "1", &program, "64"]].concat();
+        outputs.push(guided(folder.path(), &words).stdout);
     }
-    assert_eq!(outputs[0], shown);
+    let shown = "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n";
+    assert_eq!(outputs[0], of_the_guide(shown));
     assert!(outputs[1].contains("baseline    local-first   6.0 "), "the page tells another time: {}", outputs[1]);
+    assert_eq!(outputs[2], of_the_guide("$ hitm exec --cpus 64 --lines 1 ./queue 64\n"));
+}
+
+#[test]
+fn the_guide_is_followed_in_rust() {
+    let Some(folder) = package("hits", &of_the_guide("```rust\n")) else { return };
+    let ended = guided(folder.path(), &["cargo", "build", "--release", "--quiet"]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let start = "hitm exec --cpus 64 --lines 1 target/hitm/x86_64-unknown-linux-gnu/release/hits 64";
+    let words: Vec<&str> = start.split(' ').skip(1).collect();
+    let (seen, shown) = (guided(folder.path(), &words).stdout, of_the_guide(&format!("$ {start}\n")));
+    // Thread-local values lie elsewhere with a runtime library of another size, as in a debug
+    // build, and share other lines: the last digits of the whole time may differ.
+    let of_lines = |text: &str| text.split_once("simulated: ").expect("the lines").1.to_owned();
+    assert_eq!(of_lines(&seen), of_lines(&shown));
+    assert!(seen.starts_with("6400 hits\n"), "{seen}");
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! The runtime library, as a program is linked with it: one object that shows no other names than
+//! those that a program may call.
+//!
+//! The library is written in Rust, so its archive has Rust's standard library in it. A program in
+//! Rust has that too, perhaps of another version, and a program in C may have its own `fmax`. So
+//! all names are made local but those that the crate `hitm-exec` itself defines for C.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSymbol};
+
+use crate::failure::Failure;
+
+/// The file name of the archive that cargo makes.
+const ARCHIVE: &str = "libhitm_exec.a";
+
+/// What the names of the archive's members begin with that are of the crate itself.
+const OWN_MEMBERS: &[u8] = b"hitm_exec-";
+
+/// Beginnings of names that Rust's compiler gives to what is not for C.
+const MANGLED: [&str; 6] = ["_R", "_ZN", "anon.", "DW.ref.", "rust_", "__rust"];
+
+/// Returns the object that a program is linked with. It is made when the archive is newer.
+///
+/// # Errors
+/// When there is no archive, or the linker's tools fail.
+pub(crate) fn object() -> Result<PathBuf, Failure> {
+    let archive = archive()?;
+    let object = archive.with_extension("o");
+    let time = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
+    if time(&object).is_none_or(|made| time(&archive).is_some_and(|archive| archive > made)) {
+        make(&archive, &object)?;
+    }
+    Ok(object)
+}
+
+/// The archive: beside this program, where `cargo build` puts both.
+fn archive() -> Result<PathBuf, Failure> {
+    if let Some(given) = std::env::var_os("HITM_LIBRARY") {
+        return Ok(given.into());
+    }
+    let own =
+        std::env::current_exe().map_err(|error| Failure::wanting(format!("the path of this program: {error}")))?;
+    let folder = own.parent().unwrap_or(Path::new("."));
+    let places = [folder.join(ARCHIVE), folder.join("../lib").join(ARCHIVE), folder.join("..").join(ARCHIVE)];
+    places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
+        Failure::wanting(format!(
+            "{ARCHIVE} is not beside {}; make it by `cargo build --release -p hitm-exec`, or name it in HITM_LIBRARY",
+            own.display()
+        ))
+    })
+}
+
+fn make(archive: &Path, object: &Path) -> Result<(), Failure> {
+    let fail = |what: &Path, why: &dyn std::fmt::Display| Failure::wanting(format!("{}: {why}", what.display()));
+    let bytes = fs::read(archive).map_err(|error| fail(archive, &error))?;
+    let names = names(&bytes).map_err(|error| fail(archive, &error))?;
+    let folder = object.parent().unwrap_or(Path::new("."));
+    // Several compilers may run at a time: each makes its own file and moves it to its place.
+    let files = tempfile::Builder::new().prefix(".hitm").tempdir_in(folder).map_err(|error| fail(folder, &error))?;
+    let (list, whole) = (files.path().join("names"), files.path().join("hitm_exec.o"));
+    fs::write(&list, names.into_iter().collect::<Vec<_>>().join("\n")).map_err(|error| fail(&list, &error))?;
+    let join = ["-r", "--force-group-allocation", "--whole-archive", "-o"].map(OsStr::new);
+    call("ld", join.into_iter().chain([whole.as_os_str(), archive.as_os_str()]))?;
+    // Weak: a program may have a `malloc` of its own.
+    let of_list = |option: &str| {
+        let mut text = OsString::from(option);
+        text.push(&list);
+        text
+    };
+    let (keep, weaken) = (of_list("--keep-global-symbols="), of_list("--weaken-symbols="));
+    call("objcopy", [&*keep, &*weaken, whole.as_os_str()].into_iter())?;
+    fs::rename(&whole, object).map_err(|error| fail(object, &error))
+}
+
+/// What the crate itself defines for C.
+fn names(archive: &[u8]) -> object::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for member in ArchiveFile::parse(archive)?.members() {
+        let member = member?;
+        if !member.name().starts_with(OWN_MEMBERS) {
+            continue;
+        }
+        let file = object::File::parse(member.data(archive)?)?;
+        let defined = file.symbols().filter(|symbol| symbol.is_global() && !symbol.is_undefined());
+        let shown = defined.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+        names.extend(shown.filter(|name| !MANGLED.iter().any(|begin| name.starts_with(begin))));
+    }
+    Ok(names)
+}
+
+/// Runs a tool of the linker.
+fn call<'a>(tool: &str, arguments: impl Iterator<Item = &'a OsStr>) -> Result<(), Failure> {
+    let output = Command::new(tool)
+        .args(arguments)
+        .output()
+        .map_err(|error| Failure::wanting(format!("tool `{tool}`: {error}; install binutils")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::wanting(format!("tool `{tool}`: {}", said.lines().next().unwrap_or("it failed"))))
+}
