@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use hitm_machine::{Arbitration, Coherence, CostSet, Costs};
 use hitm_memory::Span;
 use hitm_report::c2c::{self, Layout};
-use hitm_report::result::ResultFile;
+use hitm_report::result::Run;
 use hitm_sched::mitigation::OBJECTS;
 use hitm_topology::Topology;
 
@@ -283,9 +283,9 @@ impl OutputArgs {
     }
 
     /// Returns the line report of the file's first run; empty for a native run and for no lines.
-    pub(crate) fn lines_of(&self, file: &ResultFile) -> String {
+    pub(crate) fn lines_of(&self, run: Option<&Run>) -> String {
         let lines = self.lines.unwrap_or(LINES_SHOWN);
-        match file.runs.first().filter(|run| run.host == "simulated" && lines > 0) {
+        match run.filter(|run| run.host == "simulated" && lines > 0) {
             Some(first) => format!("\n{}", c2c::render(first, lines, self.layout.unwrap_or_default().into())),
             None => String::new(),
         }
@@ -307,10 +307,10 @@ pub(crate) fn arbitration(text: &str) -> Result<Arbitration, String> {
 
 /// Numbers of CPUs: one, or the members of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CpuCounts(Vec<usize>);
+pub(crate) struct CpuCounts(pub(crate) Vec<usize>);
 
 /// Parses a number of CPUs, or a range: its ends and the powers of two between them.
-fn cpu_counts(text: &str) -> Result<CpuCounts, String> {
+pub(crate) fn cpu_counts(text: &str) -> Result<CpuCounts, String> {
     let number = |text: &str| text.parse::<usize>().map_err(|error| error.to_string());
     let Some((first, last)) = text.split_once("..") else { return Ok(CpuCounts(vec![number(text)?])) };
     let (first, last) = (number(first)?, number(last)?);

@@ -19,9 +19,9 @@ pub fn relative(mitigation: &str, figure: Mean, baseline: Mean) -> Mean {
     if is_baseline(mitigation) { Mean { value: 1.0, interval: 0.0 } } else { ratio(figure, baseline) }
 }
 
-/// Sets each run's figure relative to the baseline's of its machine, policy and profile.
+/// Sets each run's figure relative to the baseline's of its workload, machine, policy and profile.
 pub fn relate(runs: &mut [Run]) {
-    let key = |run: &Run| (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+    let key = |run: &Run| (run.workload.clone(), run.machine.clone(), run.arbitration.clone(), run.profile.clone());
     let mean = |run: &Run| Mean { value: run.metric.value, interval: run.metric.interval };
     let baselines: Vec<_> =
         runs.iter().filter(|run| is_baseline(&run.mitigation)).map(|run| (key(run), mean(run))).collect();

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,14 +12,17 @@ use std::time::Instant;
 use clap::Args;
 use hitm_machine::Arbitration;
 use hitm_report::columns::{Align, Columns, short};
+use hitm_report::plot::{Plot, Series};
 use hitm_report::relative::relate;
 use hitm_report::result::{Metric, ResultFile, Run};
 use hitm_report::statistics;
+use hitm_report::sweep::quoted;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
 use serde::Serialize;
 
-use crate::args::{HostArg, MachineArgs, OutputArgs, each_once};
+use super::sweep::drawn;
+use crate::args::{CpuCounts, HostArg, MachineArgs, OutputArgs, cpu_counts, each_once};
 use crate::exec::told::Told;
 use crate::failure::Failure;
 use crate::record::{empty_file, machine_of};
@@ -34,7 +38,7 @@ use crate::{output, print};
 /// last thread but one, or what the program marks. docs/your-program.md is the guide.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384"
+    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384\n  hitm exec --sweep 1..480 --plot curve.svg ./counter {N}"
 )]
 pub(crate) struct Exec {
     #[command(flatten)]
@@ -56,6 +60,16 @@ pub(crate) struct Exec {
     /// Nanoseconds of the instructions of a basic block, its accesses not counted.
     #[arg(long, value_name = "NS", default_value_t = 0.3, value_parser = factor, allow_negative_numbers = true)]
     block_ns: f64,
+    /// Run the program for each of these numbers, which stand where `{N}` is in its arguments.
+    /// Several are separated by commas; `1..480` stands for 1, the powers of two between, and 480.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
+    sweep: Vec<CpuCounts>,
+    /// Write the times to this file as comma-separated values.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw the times over the numbers of `--sweep` into this file, as SVG.
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    plot: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
     /// The program and its arguments.
@@ -67,6 +81,9 @@ fn factor(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("give a number from 0 on".to_owned()) }
 }
+
+/// What a number of the sweep is put for.
+const PLACE: &str = "{N}";
 
 /// What a program is told of its run: see `hitm-exec/src/setting.rs`.
 #[derive(Serialize)]
@@ -83,8 +100,12 @@ struct Setting<'a> {
     block_ns: f64,
 }
 
-/// The runs of one row: a machine, a policy and a mitigation.
+/// The runs of one row: a number of the sweep, a machine, a policy and a mitigation.
 struct Case {
+    /// The program and its arguments.
+    words: Vec<OsString>,
+    /// What stands for `{N}` in them.
+    number: Option<usize>,
     whole: String,
     topology: std::sync::Arc<Topology>,
     arbitration: Arbitration,
@@ -95,6 +116,8 @@ impl Exec {
     pub(crate) fn run(self) -> Result<(), Failure> {
         each_once("--mitigation", &self.mitigation)?;
         let target = output::target("--json", self.output.json.as_deref())?;
+        let csv = output::target("--csv", self.csv.as_deref())?;
+        let plot = output::target("--plot", self.plot.as_deref())?;
         let cases = self.cases()?;
         let seeds = self.machine.seeds(self.seeds);
         let begin = Instant::now();
@@ -109,9 +132,45 @@ impl Exec {
         let each = told.chunks_exact(seeds.len());
         file.runs = cases.iter().zip(each).map(|(case, told)| self.row(case, &seeds, told, begin)).collect();
         relate(&mut file.runs);
-        let text = format!("{}{}", self.table(&file, &told), self.output.lines_of(&file));
-        let printed = print(&fitted(&text));
-        target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)
+        // Of a sweep, the lines are those of its last number.
+        let last = cases.iter().position(|case| case.number == cases[cases.len() - 1].number).unwrap_or(0);
+        let table = self.table(&file, &cases, told[0].threads);
+        let text = format!("{table}{}", self.output.lines_of(file.runs.get(last)));
+        let curve = self.curve(&file, &cases);
+        let written = [
+            print(&fitted(&text)),
+            target.map_or(Ok(()), |target| target.write(&file.write())),
+            csv.map_or(Ok(()), |target| target.write(&self.csv(&file, &cases))),
+            match (plot, &self.plot) {
+                (Some(target), Some(path)) => drawn(&curve, path)?.map_or(Ok(()), |text| target.write(&text)),
+                _ => Ok(()),
+            },
+        ];
+        written.into_iter().collect()
+    }
+
+    /// The numbers of the sweep; one `None` if there is none.
+    fn numbers(&self) -> Result<Vec<Option<usize>>, Failure> {
+        let numbers: Vec<usize> = self.sweep.iter().flat_map(|CpuCounts(numbers)| numbers).copied().collect();
+        each_once("--sweep", &numbers)?;
+        let is_placed = self.program[1..].iter().any(|word| word.to_string_lossy().contains(PLACE));
+        match (numbers.is_empty(), is_placed) {
+            (true, _) => Ok(vec![None]),
+            (false, true) => Ok(numbers.into_iter().map(Some).collect()),
+            (false, false) => Err(Failure::new(format!(
+                "--sweep: no argument of the program has `{PLACE}` in it; write it where the number goes: `{} {PLACE}`",
+                self.program[0].to_string_lossy()
+            ))),
+        }
+    }
+
+    /// The program's words with a number in its place.
+    fn words(&self, number: Option<usize>) -> Vec<OsString> {
+        let placed = |word: &OsString| match (number, word.to_str()) {
+            (Some(number), Some(text)) => text.replace(PLACE, &number.to_string()).into(),
+            _ => word.clone(),
+        };
+        self.program.iter().map(placed).collect()
     }
 
     fn cases(&self) -> Result<Vec<Case>, Failure> {
@@ -123,13 +182,21 @@ impl Exec {
                 Mitigation::parse(name).map_err(|error| Failure::new(format!("--mitigation `{name}`: {error}")))
             })
             .collect::<Result<_, _>>()?;
-        for (whole, parts) in self.machine.sizes(HostArg::Simulated, &|whole| vec![whole.cpus()])? {
-            for topology in parts {
-                for &arbitration in &self.machine.arbitrations()? {
-                    for mitigation in &mitigations {
-                        let (topology, mitigation) = (topology.clone(), mitigation.clone());
-                        cases.push(Case { whole: whole.name().to_owned(), topology, arbitration, mitigation });
-                    }
+        let machines = self.machine.sizes(HostArg::Simulated, &|whole| vec![whole.cpus()])?;
+        let arbitrations = self.machine.arbitrations()?;
+        for number in self.numbers()? {
+            for (whole, topology) in
+                machines.iter().flat_map(|(whole, parts)| parts.iter().map(move |part| (whole, part)))
+            {
+                for &arbitration in &arbitrations {
+                    cases.extend(mitigations.iter().map(|mitigation| Case {
+                        words: self.words(number),
+                        number,
+                        whole: whole.name().to_owned(),
+                        topology: topology.clone(),
+                        arbitration,
+                        mitigation: mitigation.clone(),
+                    }));
                 }
             }
         }
@@ -178,8 +245,8 @@ impl Exec {
             block_ns: self.block_ns,
         };
         let setting = serde_json::to_string(&setting).map_err(|error| fail(error.to_string()))?;
-        let mut command = Command::new(&self.program[0]);
-        command.args(&self.program[1..]).env("HITM_EXEC", setting);
+        let mut command = Command::new(&case.words[0]);
+        command.args(&case.words[1..]).env("HITM_EXEC", setting);
         if !is_first {
             command.stdout(Stdio::null());
         }
@@ -212,7 +279,7 @@ impl Exec {
         let micros: Vec<f64> = told.iter().map(|told| 1e6 * told.measured_seconds.unwrap_or(told.seconds)).collect();
         let mean = statistics::mean(&micros);
         let first = &told[0];
-        let words: Vec<String> = self.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> = case.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let mut notes = vec![format!("{} threads", first.threads)];
         if first.measured_seconds.is_none() {
             notes.push("it made no second thread: nothing was measured but the time".to_owned());
@@ -243,15 +310,18 @@ impl Exec {
         }
     }
 
-    fn table(&self, file: &ResultFile, told: &[Told]) -> String {
+    /// The command as it was given.
+    fn shown(&self) -> String {
+        self.program.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn table(&self, file: &ResultFile, cases: &[Case], threads: usize) -> String {
+        let is_sweep = !self.sweep.is_empty();
         let mut text = String::new();
         for machine in &file.machines {
-            let first = &file.runs[0];
-            text += &format!(
-                "{}, simulated on {} ({} CPUs), {} threads\n",
-                first.workload, machine.name, machine.cpus, told[0].threads
-            );
-            let mut columns = Columns::new(&[
+            let threads = if is_sweep { String::new() } else { format!(", {threads} threads") };
+            text += &format!("{}, simulated on {} ({} CPUs){threads}\n", self.shown(), machine.name, machine.cpus);
+            let mut heads = vec![
                 ("mitigation", Align::Left),
                 ("arbitration", Align::Left),
                 ("time\n[us]", Align::Right),
@@ -261,9 +331,13 @@ impl Exec {
                 ("misses", Align::Right),
                 ("kernel\nshare", Align::Right),
                 ("idle", Align::Right),
-            ]);
-            for run in file.runs.iter().filter(|run| run.machine == machine.name) {
-                columns.row(vec![
+            ];
+            if is_sweep {
+                heads.insert(0, ("N", Align::Right));
+            }
+            let mut columns = Columns::new(&heads);
+            for (run, case) in file.runs.iter().zip(cases).filter(|(run, _)| run.machine == machine.name) {
+                let mut cells = vec![
                     run.mitigation.clone(),
                     run.arbitration.clone(),
                     format!("{:.1}", run.metric.value),
@@ -273,7 +347,11 @@ impl Exec {
                     short(run.misses as f64),
                     format!("{:.3}", run.kernel_share),
                     format!("{:.3}", run.idle_share),
-                ]);
+                ];
+                if let Some(number) = case.number {
+                    cells.insert(0, number.to_string());
+                }
+                columns.row(cells);
             }
             text += &columns.render(crate::terminal::width());
             text.push('\n');
@@ -281,5 +359,56 @@ impl Exec {
         let notes = file.runs[0].notes.iter().skip(1).map(|note| format!("{note}\n"));
         text.extend(notes);
         text
+    }
+
+    /// The times as comma-separated values with a head. Missing values are empty.
+    fn csv(&self, file: &ResultFile, cases: &[Case]) -> String {
+        let mut text = "program,N,machine,arbitration,mitigation,time_us,interval,relative,relative_interval,\
+                        kernel_share,idle_share,accesses,misses\n"
+            .to_owned();
+        for (run, case) in file.runs.iter().zip(cases) {
+            let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+            let cells = [
+                quoted(&self.shown()),
+                case.number.map_or_else(String::new, |number| number.to_string()),
+                quoted(&run.machine),
+                run.arbitration.clone(),
+                run.mitigation.clone(),
+                run.metric.value.to_string(),
+                if run.seeds.len() > 1 { run.metric.interval.to_string() } else { String::new() },
+                optional(run.relative),
+                optional(run.relative_interval),
+                run.kernel_share.to_string(),
+                run.idle_share.to_string(),
+                run.accesses.to_string(),
+                run.misses.to_string(),
+            ];
+            text += &(cells.join(",") + "\n");
+        }
+        text
+    }
+
+    /// The times over the numbers of the sweep, one curve per machine, policy and mitigation.
+    fn curve(&self, file: &ResultFile, cases: &[Case]) -> Plot {
+        let mut series: Vec<Series> = Vec::new();
+        let several = |of: fn(&Run) -> &str| file.runs.iter().any(|run| of(run) != of(&file.runs[0]));
+        let (policies, machines) = (several(|run| &run.arbitration), several(|run| &run.machine));
+        for (run, case) in file.runs.iter().zip(cases) {
+            let mut name = run.mitigation.clone();
+            for part in [policies.then_some(&run.arbitration), machines.then_some(&run.machine)].into_iter().flatten() {
+                name += &format!(", {part}");
+            }
+            let point = (case.number.unwrap_or(0) as f64, run.metric.value);
+            match series.iter_mut().find(|series| series.name == name) {
+                Some(series) => series.points.push(point),
+                None => series.push(Series { name, points: vec![point], circles: false }),
+            }
+        }
+        Plot {
+            title: format!("{}, simulated", self.shown()),
+            x_label: "N".to_owned(),
+            y_label: "time [us]".to_owned(),
+            series,
+        }
     }
 }

@@ -157,6 +157,41 @@ fn the_standard_library_of_cxx_works() {
     assert!(ended.stdout.starts_with(expected), "{}", ended.stdout);
 }
 
+#[test]
+fn a_sweep_is_a_curve() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("counters.c");
+    let (csv, plot) = (program.folder.path().join("curve.csv"), program.folder.path().join("curve.svg"));
+    let (csv, plot) = (csv.to_str().expect("a path"), plot.to_str().expect("a path"));
+    let options =
+        ["--cpus", "16", "--mitigation", "baseline,shipped", "--sweep", "2..8", "--seeds", "2", "--lines", "1"];
+    let options = [&options[..], &["--csv", csv, "--plot", plot]].concat();
+    let (ended, file) = program.simulated(&options, &["{N}"]);
+    // What the first run prints; then a row for each number and mitigation.
+    assert!(ended.stdout.starts_with("2 threads, "), "{}", ended.stdout);
+    let runs = file["runs"].as_array().expect("runs");
+    let shown: Vec<_> = runs
+        .iter()
+        .map(|run| (run["workload"].as_str().unwrap().rsplit(' ').next().unwrap(), run["mitigation"].as_str().unwrap()))
+        .collect();
+    let expected = ["2", "4", "8"].map(|number| [(number, "baseline"), (number, "shipped")]);
+    assert_eq!(shown, expected.concat());
+    // Each is related to the baseline of its own number.
+    let relative = |run: &Value| run["metric"]["value"].as_f64().unwrap() / run["relative"].as_f64().unwrap();
+    for pair in runs.chunks(2) {
+        assert!((relative(&pair[0]) / relative(&pair[1]) - 1.0).abs() < 1e-9, "{pair:#?}");
+    }
+    let text = fs::read_to_string(csv).expect("values");
+    assert_eq!(text.lines().count(), 7, "{text}");
+    assert!(text.lines().nth(6).unwrap().contains(" {N},8,gnr-2x120@16,local-first,shipped,"), "{text}");
+    assert!(fs::read_to_string(plot).expect("a curve").contains("<svg"));
+    let ended = end(hitm().args(["exec", "--sweep", "1..4"]).arg(&program.file).arg("4"));
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("--sweep: no argument of the program has `{N}` in it"), "{}", ended.stderr);
+}
+
 /// A program in Rust.
 const THREADS: &str = include_str!("exec/threads.rs");
 

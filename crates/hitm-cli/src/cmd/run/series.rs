@@ -223,7 +223,7 @@ impl SeriesArgs {
             }
         }
         // The wide form of the line report is not fitted to the terminal.
-        fitted(&text) + &self.output.lines_of(file)
+        fitted(&text) + &self.output.lines_of(file.runs.first())
     }
 
     /// Runs every case with its random seeds, and with more seeds while intervals are too wide and

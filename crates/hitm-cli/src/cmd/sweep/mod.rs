@@ -332,6 +332,10 @@ fn points(family: &Family, runs: &[Finished]) -> Vec<Point> {
     all.iter().map(point).collect()
 }
 
-fn drawn(plot: &Plot, path: &Path) -> Result<Option<String>, Failure> {
+/// Draws a plot. `None` if it has no curve.
+///
+/// # Errors
+/// When it cannot be drawn for the file at `path`.
+pub(super) fn drawn(plot: &Plot, path: &Path) -> Result<Option<String>, Failure> {
     plot.render().map_err(|error| Failure::new(format!("--plot `{}`: {error}; leave it out", path.display())))
 }
