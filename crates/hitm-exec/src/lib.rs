@@ -20,6 +20,7 @@
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
 //! | [`clock`], [`cpus`], [`heap`] | time, CPUs, allocation |
+//! | [`place`] | where its variables lie |
 //! | [`report`] | what `hitm exec` is told at the end |
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -34,6 +35,7 @@ mod heap;
 mod locks;
 mod native;
 mod once;
+mod place;
 mod report;
 mod setting;
 mod start;

@@ -16,7 +16,7 @@ use crate::native::native;
 use crate::once::Keys;
 use crate::setting::Setting;
 use crate::thread::{self, Threads};
-use crate::{clock, report, tls};
+use crate::{clock, place, report, tls};
 
 /// What the functions of this crate share. One host thread uses it.
 pub(crate) struct Shared {
@@ -75,6 +75,7 @@ pub(crate) fn refuse(what: &str) -> ! {
 /// Stands for the program's `main`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+    place::keep();
     let setting = match Setting::of_process() {
         // SAFETY: the arguments of `main`.
         Ok(None) => return unsafe { __real_main(argc, argv, envp) },
