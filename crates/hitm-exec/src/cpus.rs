@@ -13,6 +13,7 @@ use crate::futex;
 use crate::locks::{call, fail, system_futex};
 use crate::native::native;
 use crate::once;
+use crate::random;
 use crate::start::{self, Lender, shared};
 use crate::thread::{self, Thread, Wants, system_call};
 use crate::tls::on_host;
@@ -262,6 +263,15 @@ unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: us
             libc::SYS_sched_yield => {
                 // SAFETY: it is the call's own function.
                 return unsafe { sched_yield() }.into();
+            }
+            libc::SYS_getrandom => {
+                let buffer = std::ptr::with_exposed_provenance_mut(a);
+                on_host(|| {
+                    enter_call(thread);
+                    // SAFETY: the program's buffer.
+                    unsafe { random::fill(buffer, b) };
+                });
+                return b as c_long;
             }
             libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
                 start::refuse("the program makes a process or a thread by a raw system call: not simulated")

@@ -19,7 +19,7 @@
 //! | [`futex`], [`locks`] | waiting, and what is made of it |
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
-//! | [`clock`], [`cpus`], [`heap`] | time, CPUs, allocation |
+//! | [`clock`], [`cpus`], [`heap`], [`random`] | time, CPUs, allocation, random numbers |
 //! | [`place`] | where its variables lie |
 //! | [`report`] | what `hitm exec` is told at the end |
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
@@ -36,6 +36,7 @@ mod locks;
 mod native;
 mod once;
 mod place;
+mod random;
 mod report;
 mod setting;
 mod start;

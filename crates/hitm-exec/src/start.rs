@@ -1,6 +1,6 @@
 //! The start of a program: natively, or on a machine that this makes.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hitm::{Handle, Mitigation};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{Platform, Span, Time};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::access::enter_call;
 use crate::futex::Futexes;
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) futexes: Futexes,
     pub(crate) heap: Heap,
     pub(crate) keys: Keys,
+    /// What the program asks the system for.
+    pub(crate) random: RefCell<Xoshiro256PlusPlus>,
     /// When the second thread began.
     pub(crate) from: Cell<Option<Time>>,
     /// When the last thread but one ended.
@@ -265,6 +269,7 @@ fn make(setting: &Setting) -> &'static Machine {
         futexes: Futexes::default(),
         heap: Heap::default(),
         keys: Keys::default(),
+        random: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(setting.seed)),
         from: Cell::new(None),
         until: Cell::new(None),
         is_marked: Cell::new(false),

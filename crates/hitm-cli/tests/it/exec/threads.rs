@@ -1,6 +1,7 @@
 //! The standard library's threads, locks, channels, panics and thread-local values.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, RwLock, mpsc};
@@ -66,6 +67,9 @@ fn main() {
     let (hits, misses) = (STATS.hits.load(Ordering::Relaxed), STATS.misses.load(Ordering::Relaxed));
     let (total, list) = (*total.lock().unwrap(), list.read().unwrap().len());
     println!("{hits} {misses}, {total} {list} {rounds}, {panics} panicked, slept {slept}");
+    // In an order that the system's random numbers decide.
+    let set: HashSet<u32> = (0..32).collect();
+    println!("{:?}", set.iter().collect::<Vec<_>>());
 }
 
 #[test]
