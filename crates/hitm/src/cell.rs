@@ -172,6 +172,15 @@ impl<P: Platform> Cell<P> {
         self.leave.store(leave as u8, Ordering::Relaxed);
     }
 
+    /// Notes that the task was woken by its own poll. If the poll ends without another reason, the
+    /// task goes behind tasks of its priority, as a thread does that blocks and is woken (POSIX,
+    /// `SCHED_FIFO`). It would be polled for ever ahead of them otherwise.
+    pub(crate) fn wakes_itself(&self) {
+        // Relaxed: as in `set_leave`. Its own poll calls this.
+        let (block, behind) = (Leave::Block as u8, Leave::Yield as u8);
+        _ = self.leave.compare_exchange(block, behind, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// Returns the remainder of the task's turn.
     pub(crate) fn slice(&self) -> Span {
         // Relaxed: as in `set_leave`; the run queue's lock orders accesses from different CPUs.

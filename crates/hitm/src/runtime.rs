@@ -242,7 +242,14 @@ impl<P: Platform> Inner<P> {
 
     /// Wakes a task as `wake` does, from a CPU that is in the kernel already.
     pub(crate) fn wake_here(&self, cell: &Cell<P>) {
-        let hint = if self.host.is_cpu() { self.locals[P::current_cpu().index()].hint() } else { WakeHint::None };
+        let mut hint = WakeHint::None;
+        if self.host.is_cpu() {
+            let local = &self.locals[P::current_cpu().index()];
+            hint = local.hint();
+            if local.running() == Some(cell.id) {
+                cell.wakes_itself();
+            }
+        }
         if self.operations.wake_with(cell.id, hint)
             && let (Some(roles), Some(role)) = (&self.roles, cell.role)
         {

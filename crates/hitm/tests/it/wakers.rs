@@ -3,17 +3,22 @@
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use hitm::{Handle, Span};
+use hitm::{Handle, Priority, Span, SpawnOptions};
 
 use crate::host::Host;
-use crate::stage::{Gate, HIGH, joined, on_first_cpu, pinned, until_it_waits};
+use crate::stage::{Gate, HIGH, SAME, joined, on_first_cpu, pinned, until_it_waits};
 use crate::waits::{WAITS, Wait, Yard};
+
+/// Polls of a task after which its equals are taken to be starved.
+const STARVED: usize = 1_000;
 
 every_host!(
     a_future_that_wakes_itself_is_polled_again,
+    a_task_that_wakes_itself_lets_its_equals_run,
     a_late_wakeup_hurts_nobody,
     spurious_wakeups_end_no_wait,
     combinators_poll_what_was_woken,
@@ -42,6 +47,34 @@ async fn a_future_that_wakes_itself_is_polled_again<H: Host>(handle: Handle<H>) 
         polls
     });
     assert_eq!(joined(task).await, often);
+}
+
+/// Tasks wait for an equal by waking themselves, as `futures_lite::future::yield_now` and hyper do.
+/// Both are queued when the first one runs.
+async fn a_task_that_wakes_itself_lets_its_equals_run<H: Host>(handle: Handle<H>) {
+    on_first_cpu(&handle, |handle| async move {
+        for priority in [Priority::fifo(SAME), Priority::round_robin(SAME), Priority::fair(0)] {
+            let options = || SpawnOptions { priority, ..pinned(SAME) };
+            let has_run = Arc::new(AtomicBool::new(false));
+            let (seen, set) = (has_run.clone(), has_run);
+            let mut polls = 0;
+            let first = handle.spawn(
+                options(),
+                poll_fn(move |context| {
+                    polls += 1;
+                    if seen.load(Ordering::Relaxed) || polls == STARVED {
+                        return Poll::Ready(polls);
+                    }
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }),
+            );
+            let second = handle.spawn(options(), async move { set.store(true, Ordering::Relaxed) });
+            joined(second).await;
+            assert_eq!(joined(first).await, 2, "polls of {priority:?}");
+        }
+    })
+    .await;
 }
 
 /// Returns the waker of the polling task.
