@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use hitm_machine::{Arbitration, Coherence, CostSet, Costs};
 use hitm_memory::Span;
 use hitm_report::c2c::{self, Layout};
-use hitm_report::result::Run;
+use hitm_report::result::{Host, Run};
 use hitm_sched::mitigation::OBJECTS;
 use hitm_topology::Topology;
 
@@ -285,7 +285,7 @@ impl OutputArgs {
     /// Returns the line report of the file's first run; empty for a native run and for no lines.
     pub(crate) fn lines_of(&self, run: Option<&Run>) -> String {
         let lines = self.lines.unwrap_or(LINES_SHOWN);
-        match run.filter(|run| run.host == "simulated" && lines > 0) {
+        match run.filter(|run| run.host == Host::Simulated && lines > 0) {
             Some(first) => format!("\n{}", c2c::render(first, lines, self.layout.unwrap_or_default().into())),
             None => String::new(),
         }

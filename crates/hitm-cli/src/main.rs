@@ -8,7 +8,6 @@ mod args;
 mod campaign;
 mod cases;
 mod cmd;
-mod convert;
 mod exec;
 mod failure;
 mod interrupt;

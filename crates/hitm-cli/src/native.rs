@@ -9,7 +9,7 @@ use hitm_machine::{CostSet, Costs};
 use hitm_memory::{Span, Time};
 use hitm_report::latency::Latency;
 use hitm_report::relative::relate;
-use hitm_report::result::{ResultFile, Run};
+use hitm_report::result::{Host, ResultFile, Run};
 use hitm_sched::mitigation::Mitigation;
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -90,7 +90,7 @@ impl Case {
             profile: workload.profile(),
             load: workload.load(),
             mitigation: mitigation.to_owned(),
-            host: "native".to_owned(),
+            host: Host::Native,
             machine: self.topology.name().to_owned(),
             seed: self.seeds[0],
             seeds: self.seeds.clone(),

@@ -86,7 +86,7 @@ pub(crate) fn costs(results: &Results, operations: &[(Count, u64)], functions: &
                 touched.add(did);
             }
         }
-        (times > 0).then(|| each(operation.name, times as f64, &touched))
+        (times > 0).then(|| each(results, operation.name, times as f64, &touched))
     };
     OPERATIONS.iter().filter_map(cost).collect()
 }
@@ -97,17 +97,18 @@ pub(crate) fn ids(results: &Results, units: f64) -> Option<OperationCost> {
     for (_, did) in results.places.iter().filter(|(place, _)| place.file.starts_with(IDS)) {
         touched.add(did);
     }
-    (units > 0.0).then(|| each("ids", units, &touched))
+    (units > 0.0).then(|| each(results, "ids", units, &touched))
 }
 
 /// Returns the mean over `times` operations.
-fn each(name: &str, times: f64, touched: &PlaceResult) -> OperationCost {
+fn each(results: &Results, name: &str, times: f64, touched: &PlaceResult) -> OperationCost {
+    let misses = &touched.misses;
     OperationCost {
         name: name.to_owned(),
         times: times.round() as u64,
         accesses: touched.accesses as f64 / times,
-        misses: touched.misses as f64 / times,
-        cycles: touched.cycles / times,
+        misses: misses.count() as f64 / times,
+        cycles: results.cycles(misses.wait) / times,
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use hitm::RoleCounts;
 use hitm_machine::{Arbitration, Costs, Results};
 use hitm_memory::Span;
-use hitm_report::result::{self, Machine, ResultFile, Role, Run, SCHEMA};
+use hitm_report::functions::Functions;
+use hitm_report::result::{self, Host, Machine, ResultFile, Role, Run, SCHEMA};
 use hitm_sched::journal::Conservation;
 use hitm_sched::stats::Count;
 use hitm_topology::Topology;
@@ -29,20 +30,35 @@ pub(crate) fn empty_file() -> ResultFile {
     }
 }
 
+/// Lines per run that a result file keeps.
+pub(crate) const LINES_KEPT: usize = 100;
+
+/// Returns the functions of all crates whose code runs on the machine.
+pub(crate) fn functions() -> Functions {
+    Functions::of(&[
+        hitm_memory::FUNCTIONS,
+        hitm_machine::FUNCTIONS,
+        hitm_sched::FUNCTIONS,
+        hitm::FUNCTIONS,
+        hitm_workloads::FUNCTIONS,
+        include!(concat!(env!("OUT_DIR"), "/functions.rs")),
+    ])
+}
+
 /// The fields of a group that the reordering moves. The real-time class reads them when a task
 /// changes its CPU.
 const MOVED: [&str; 2] = ["rt_se", "rt_rq"];
 
-/// Returns the cycles that CPUs waited for these fields.
-pub(crate) fn task_group_cycles(results: &Results) -> f64 {
+/// Returns the picoseconds that CPUs waited for these fields.
+pub(crate) fn task_group_wait(results: &Results) -> u64 {
     let of_groups = results.lines.iter().filter(|line| line.object == "task_group");
     let moved = of_groups.flat_map(|line| &line.accesses).filter(|access| MOVED.contains(&&*access.field));
-    moved.map(|access| access.cycles).fold(0.0, |sum, cycles| sum + cycles)
+    moved.map(|access| access.misses().wait).sum()
 }
 
-/// Returns `cycles` as a share of all cycles that were not idle.
-pub(crate) fn share_of_busy(results: &Results, cycles: f64) -> f64 {
-    cycles / (results.busy() as f64 * 1e-3 * results.clock_ghz).max(1.0)
+/// Returns a time as a share of all that was not idle.
+pub(crate) fn share_of_busy(results: &Results, picos: u64) -> f64 {
+    results.cycles(picos) / results.cycles(results.busy()).max(1.0)
 }
 
 /// Options that results do not depend on: output files, and the number of host threads.
@@ -107,10 +123,10 @@ pub(crate) fn machine_of(host: HostArg, topology: &Topology, costs: &Costs) -> M
 /// Returns `run` with the entries about its host.
 pub(crate) fn on_host(host: HostArg, arbitration: Arbitration, coherence: CoherenceArg, run: Run) -> Run {
     let (host, arbitration, coherence) = match host {
-        HostArg::Simulated => ("simulated", arbitration.name().into_owned(), coherence.name()),
-        HostArg::Native => ("native", String::new(), ""),
+        HostArg::Simulated => (Host::Simulated, arbitration.name().into_owned(), coherence.name()),
+        HostArg::Native => (Host::Native, String::new(), ""),
     };
-    Run { host: host.to_owned(), arbitration, coherence: coherence.to_owned(), ..run }
+    Run { host, arbitration, coherence: coherence.to_owned(), ..run }
 }
 
 /// Prints the finished runs by `render`, writes them to `target`, and returns the failures. A file
@@ -172,6 +188,13 @@ pub(crate) fn pairs_per_unit(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_have_functions() {
+        let text = include_str!("../../hitm-sched/src/cpupri.rs");
+        let line = text.lines().position(|line| line.contains(".fetch_add(1, COUNT_ENTERED)")).expect("the add") + 1;
+        assert_eq!(functions().known("hitm-sched/src/cpupri.rs", line as u32), Some("set_level"));
+    }
 
     #[test]
     fn a_command_is_kept_without_what_changes_no_result() {

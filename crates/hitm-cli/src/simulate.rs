@@ -16,7 +16,7 @@ use hitm_workloads::meter::Window;
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
-use crate::record::task_group_cycles;
+use crate::record::task_group_wait;
 use crate::workload::{Stretch, Workload};
 
 /// A run of a workload.
@@ -52,8 +52,8 @@ pub(crate) struct Outcome {
     /// Of all seeds; see [`Running::latencies`](crate::workload::Running::latencies).
     pub(crate) latencies: Vec<Span>,
     pub(crate) results: Results,
-    /// Cycles that CPUs waited for the fields of groups that a mitigation moves.
-    pub(crate) task_group_cycles: f64,
+    /// Picoseconds that CPUs waited for the fields of groups that a mitigation moves.
+    pub(crate) task_group_wait: u64,
     pub(crate) operations: Vec<(Count, u64)>,
     /// Counts of the measured stretch.
     pub(crate) measured: Vec<(Count, u64)>,
@@ -76,7 +76,7 @@ impl Outcome {
         self.bursts.extend(other.bursts);
         self.latencies.extend(other.latencies);
         self.results.merge(&other.results);
-        self.task_group_cycles += other.task_group_cycles;
+        self.task_group_wait += other.task_group_wait;
         self.operations.extend(other.operations);
         self.measured.extend(other.measured);
         self.conservation.extend(other.conservation);
@@ -186,7 +186,7 @@ impl Case {
             seconds: until.since(from).as_secs_f64(),
             bursts: vec![running.bursts()],
             latencies: running.latencies(),
-            task_group_cycles: task_group_cycles(&results),
+            task_group_wait: task_group_wait(&results),
             results,
             operations: stats.sums(),
             measured: stats.sums_between(),

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use hitm_machine::{Simulated, program};
 use hitm_memory::Platform;
-use hitm_report::convert;
 use hitm_report::functions::Functions;
 use hitm_report::result::Run;
 use serde::Serialize;
@@ -70,7 +69,7 @@ pub(crate) fn write(stalled: Option<&str>) {
     let results = shared.machine.results();
     let functions =
         Functions::of(&[hitm_memory::FUNCTIONS, hitm_machine::FUNCTIONS, hitm_sched::FUNCTIONS, hitm::FUNCTIONS]);
-    let run = convert::run(&results, &functions, LINES);
+    let run = Run::counted(&results, &functions, LINES);
     let (mut spins, mut blocks, mut threads_at) = (0, 0, Vec::new());
     shared.threads.each(|thread| {
         // A thread that is in the middle of a call has its state borrowed.
@@ -82,7 +81,7 @@ pub(crate) fn write(stalled: Option<&str>) {
     });
     let mut heap: BTreeMap<usize, Block> = BTreeMap::new();
     for line in &run.lines {
-        let address = usize::from_str_radix(line.address.trim_start_matches("0x"), 16).unwrap_or(0);
+        let address = line.address.0.unwrap_or(0) as usize;
         for byte in (address..address + hitm_memory::LINE).step_by(8) {
             heap.extend(shared.heap.find(byte).map(|block| (block.address, block)));
         }

@@ -88,7 +88,7 @@ fn main() {
         println!(
             "  whole machine: {:6.2} M accesses/s, {:5.2} M misses/s, {:.2} switches an access",
             millions(accesses) / seconds,
-            millions(totals.misses) / seconds,
+            millions(totals.misses.count()) / seconds,
             totals.resumes as f64 / accesses as f64
         );
         let bare = bare::seconds(480, totals.resumes, accesses, table_bytes);

@@ -22,7 +22,6 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
-pub(crate) use self::levels::Served;
 use self::paths::Behind;
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
@@ -30,6 +29,7 @@ use crate::arena::{Arena, Extent};
 use crate::coherence::{Directory, Grant, Kind, Latencies, Request};
 use crate::config::{Coherence, Config};
 use crate::costs::Costs;
+use crate::counts::Levels;
 use crate::cpu::{Cpu, LoadWindow, Waits};
 use crate::event_queue::{Event, EventQueue, NEVER, TurnKey};
 use crate::faults::{FaultState, Preempted};
@@ -143,8 +143,8 @@ pub(crate) struct Engine {
     /// Times that a CPU was resumed.
     pub(crate) resumes: u64,
     grants: Vec<Grant>,
-    /// What served accesses, where caches have sizes.
-    pub(crate) served: Served,
+    /// What served the accesses that level 1 did not serve, where caches have sizes.
+    pub(crate) served: Levels,
     /// When the run before ended on the last CPU.
     ended_at: u64,
     pub(crate) faults: Option<FaultState>,
@@ -198,7 +198,7 @@ impl Engine {
             accesses_without_progress: 0,
             resumes: 0,
             grants: Vec::new(),
-            served: Served::default(),
+            served: Levels::default(),
             ended_at: 0,
             faults: config.faults.map(|faults| FaultState::new(faults, config.seed, topology.cpus())),
             store_places: costs.structure.store_buffer.value as usize,

@@ -28,7 +28,7 @@
 //! machine.run(move |_cpu| { shared[0].fetch_add(1, Ordering::Relaxed); }).unwrap();
 //! assert_eq!(counter[0].load(Ordering::Relaxed), 80);
 //! let results = machine.results();
-//! assert_eq!(results.line("counter", 0).unwrap().sum(|access| access.transfers), 79);
+//! assert_eq!(results.line("counter", 0).unwrap().misses().transfers, 79);
 //! ```
 
 mod account;
@@ -36,8 +36,10 @@ mod arena;
 mod capacity;
 mod clock;
 pub mod coherence;
+mod collect;
 mod config;
 mod costs;
+mod counts;
 mod cpu;
 mod engine;
 mod event_queue;
@@ -61,12 +63,13 @@ pub use clock::Clock;
 pub use coherence::{Arbitration, Distance, Kind, Latencies};
 pub use config::{Coherence, Config};
 pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, families};
+pub use counts::{Hitm, Levels, Misses, Moves};
 pub use event_queue::TIME_END;
 pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
-pub use results::{AccessResult, Invalidation, Levels, LineResult, Place, PlaceResult, Results, Totals};
+pub use results::{AccessResult, Invalidation, LineResult, Missed, Place, PlaceResult, Results, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
 pub use site::Site;
 

@@ -11,7 +11,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::coherence::{AccessId, Distance, Kind, Miss, NO_ACCESS};
-use crate::histogram::Histogram;
+use crate::results::Missed;
 use crate::site::{Site, SiteId, Sites};
 
 const NONE: u32 = u32::MAX;
@@ -132,30 +132,11 @@ impl Slots {
 
 /// The misses of one access.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Misses {
-    pub(crate) misses: u64,
-    /// Misses answered by a core that had modified the line, in this package and in others.
-    pub(crate) hitm_local: u64,
-    pub(crate) hitm_remote: u64,
-    /// Grants that took the line from other cores.
-    pub(crate) transfers: u64,
-    /// Picoseconds waited by misses, and the part of it that was booked as kernel time.
-    pub(crate) wait: u64,
-    pub(crate) kernel_wait: u64,
-    /// Picoseconds waited by the HITMs, in this package and in others.
-    pub(crate) hitm_local_wait: u64,
-    pub(crate) hitm_remote_wait: u64,
-    pub(crate) waits: Histogram,
-    pub(crate) distances: [u64; Distance::ALL.len()],
+pub(crate) struct Record {
+    /// All but the invalidators, which are counted apart.
+    pub(crate) missed: Missed,
     /// The CPUs that missed, 64 a word.
     cpus: Vec<u64>,
-}
-
-impl Misses {
-    /// How many CPUs missed.
-    pub(crate) fn cpus(&self) -> u32 {
-        self.cpus.iter().map(|word| word.count_ones()).sum()
-    }
 }
 
 /// A hit that is not counted yet.
@@ -199,7 +180,7 @@ pub(crate) struct Access<'a> {
     pub(crate) kind: Kind,
     pub(crate) site: SiteId,
     pub(crate) hits: u64,
-    pub(crate) misses: Option<&'a Misses>,
+    pub(crate) record: Option<&'a Record>,
 }
 
 /// All accesses of a machine.
@@ -207,7 +188,7 @@ pub(crate) struct Access<'a> {
 pub(crate) struct Records {
     sites: Sites,
     slots: Slots,
-    misses: Vec<Misses>,
+    records: Vec<Record>,
     /// How often, and picoseconds waited.
     invalidations: FxHashMap<Invalidation, (u64, u64)>,
     hits_noted: Vec<HitNote>,
@@ -219,7 +200,7 @@ impl Records {
         Self {
             sites: Sites::default(),
             slots: Slots::new(),
-            misses: Vec::new(),
+            records: Vec::new(),
             invalidations: FxHashMap::default(),
             hits_noted: Vec::with_capacity(NOTES),
             misses_noted: Vec::with_capacity(NOTES),
@@ -279,11 +260,11 @@ impl Records {
         for (note, record) in noted.iter().zip(&mut records) {
             *record = self.record_of(note.line, note.key);
         }
-        let all = &self.misses;
+        let all = &self.records;
         let touched = records[..noted.len()].iter().map(|&record| all[record as usize].touch());
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
         for (note, record) in noted.iter().zip(records) {
-            self.misses[record as usize].add(note);
+            self.records[record as usize].add(note);
             if note.invalidator != NO_ACCESS {
                 let invalidation = Invalidation { line: note.line, victim: note.key.0, invalidator: note.invalidator };
                 let sum = self.invalidations.entry(invalidation).or_default();
@@ -295,13 +276,13 @@ impl Records {
     }
 
     fn record_of(&mut self, line: u32, key: Key) -> u32 {
-        let next = self.misses.len() as u32;
+        let next = self.records.len() as u32;
         let slot = self.slots.of(line, key);
         if slot.record != NONE {
             return slot.record;
         }
         slot.record = next;
-        self.misses.push(Misses::default());
+        self.records.push(Record::default());
         next
     }
 
@@ -310,7 +291,7 @@ impl Records {
         let used = self.slots.places.iter().filter(|slot| slot.key != Key::EMPTY);
         used.map(|slot| Access {
             hits: u64::from(slot.hits),
-            misses: self.misses.get(slot.record as usize),
+            record: self.records.get(slot.record as usize),
             ..Self::access(slot.line, slot.key.0)
         })
     }
@@ -318,7 +299,7 @@ impl Records {
     /// An access to `line`, without its counts.
     pub(crate) fn access<'a>(line: u32, id: AccessId) -> Access<'a> {
         let key = Key(id);
-        Access { id, line, offset: key.offset(), kind: key.kind(), site: key.site(), hits: 0, misses: None }
+        Access { id, line, offset: key.offset(), kind: key.kind(), site: key.site(), hits: 0, record: None }
     }
 
     pub(crate) fn sites(&self) -> &Sites {
@@ -334,10 +315,10 @@ impl Records {
     }
 }
 
-impl Misses {
+impl Record {
     /// Reads what [`add`](Self::add) is about to change.
     fn touch(&self) -> u64 {
-        self.misses ^ self.waits.touch() ^ self.cpus.first().copied().unwrap_or(0)
+        self.missed.misses.wait ^ self.missed.waits.touch() ^ self.cpus.first().copied().unwrap_or(0)
     }
 
     fn add(&mut self, note: &Note) {
@@ -346,27 +327,29 @@ impl Misses {
         if word >= self.cpus.len() {
             self.cpus.resize(word + 1, 0);
         }
-        self.cpus[word] |= 1 << (cpu % 64);
-        self.misses += 1;
-        self.wait += wait;
-        self.kernel_wait += if note.kernel { wait } else { 0 };
-        self.waits.record(wait);
-        self.distances[distance as usize] += 1;
+        let bit = 1 << (cpu % 64);
+        self.missed.cpus += u32::from(self.cpus[word] & bit == 0);
+        self.cpus[word] |= bit;
+        self.missed.waits.record(wait);
+        let misses = &mut self.missed.misses;
+        misses.distances[distance as usize] += 1;
+        misses.wait += wait;
+        misses.kernel_wait += if note.kernel { wait } else { 0 };
         if note.dirty {
             match distance {
                 Distance::OtherPackage => {
-                    self.hitm_remote += 1;
-                    self.hitm_remote_wait += wait;
+                    misses.hitm.remote += 1;
+                    misses.hitm_wait.remote += wait;
                 }
                 _ => {
-                    self.hitm_local += 1;
-                    self.hitm_local_wait += wait;
+                    misses.hitm.local += 1;
+                    misses.hitm_wait.local += wait;
                 }
             }
         }
         // What stood in a level 3 was no core's.
         if note.key.kind().is_write() && distance.is_cache() && !note.level_3 {
-            self.transfers += 1;
+            misses.transfers += 1;
         }
     }
 }

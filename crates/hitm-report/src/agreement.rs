@@ -8,7 +8,7 @@ use crate::result::{ResultFile, Run};
 /// Returns whether the run's mitigation is better, worse, or neither by more than the interval.
 fn conclusion(run: &Run) -> Option<Ordering> {
     let (relative, interval) = run.relative.zip(run.relative_interval).filter(|(relative, _)| relative.is_finite())?;
-    let better = if run.metric.better == "lower" { 1.0 - relative } else { relative - 1.0 };
+    let better = run.metric.better.gain(relative - 1.0);
     Some(if better.abs() <= interval { Ordering::Equal } else { better.total_cmp(&0.0) })
 }
 
@@ -17,7 +17,7 @@ fn conclusion(run: &Run) -> Option<Ordering> {
 pub fn note_undetermined(file: &mut ResultFile) {
     let key = |run: &Run| {
         let Run { workload, profile, host, machine, coherence, mitigation, .. } = run;
-        [workload, profile, host, machine, coherence, mitigation].map(Clone::clone)
+        ([workload, profile, machine, coherence, mitigation].map(Clone::clone), *host)
     };
     let notes: Vec<Option<String>> = file
         .runs
@@ -44,11 +44,12 @@ pub fn note_undetermined(file: &mut ResultFile) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Better;
     use crate::result::Metric;
 
     fn run(arbitration: &str, relative: f64) -> Run {
         let metric =
-            Metric { name: "rate".into(), value: 1.0, interval: 0.0, unit: "1/s".into(), better: "higher".into() };
+            Metric { name: "rate".into(), value: 1.0, interval: 0.0, unit: "1/s".into(), better: Better::Higher };
         Run {
             arbitration: arbitration.into(),
             mitigation: "m".into(),

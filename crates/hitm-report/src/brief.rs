@@ -4,6 +4,8 @@
 //! functions wait for it, and which store invalidated the waiter's copy. `perf c2c`'s own columns
 //! are in [`crate::c2c`].
 
+use hitm_machine::Kind;
+
 use crate::c2c;
 use crate::columns::{Align, Columns, short};
 use crate::result::{Field, Line, Site};
@@ -44,10 +46,10 @@ fn table(lines: &[Line], all: f64) -> String {
             shortened(&format!("{}, {}", line.name(), line.line)),
             percent(line.waited(), all),
             short(line.waited() / (line.misses as f64).max(1.0)),
-            short(line.hitm_local as f64),
-            short(line.hitm_remote as f64),
-            short(line.loads as f64),
-            short(line.stores as f64),
+            short(line.hitm.local as f64),
+            short(line.hitm.remote as f64),
+            short(line.touched.loads as f64),
+            short(line.touched.stores as f64),
         ]);
     }
     columns.render(usize::MAX)
@@ -106,8 +108,11 @@ fn places_left(line: &Line, is_listed: impl Fn(&Site) -> bool) -> usize {
 }
 
 /// Returns the kind of access as the reader knows it.
-fn kind(site: &Site) -> &str {
-    if site.kind == "rmw" { "RMW" } else { &site.kind }
+fn kind(site: &Site) -> &'static str {
+    match site.kind {
+        Some(Kind::Rmw) => "RMW",
+        kind => kind.map_or("", Kind::name),
+    }
 }
 
 /// Returns a name of at most [`NAME_MAX`] characters: the middle of a longer one is left out.

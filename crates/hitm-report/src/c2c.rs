@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use crate::brief;
-use crate::convert::UNKNOWN;
+use crate::line::UNKNOWN;
 use crate::result::{Field, InvalidatedBy, Line, Run, Site};
 
 /// The form of the report.
@@ -74,14 +74,6 @@ fn title(text: &mut String, title: &str) {
     push(text, "#");
 }
 
-fn is_load(site: &Site) -> bool {
-    site.kind != "store"
-}
-
-fn is_store(site: &Site) -> bool {
-    site.kind != "load"
-}
-
 fn sum(line: &Line, what: impl Fn(&Site) -> u64) -> u64 {
     line.fields.iter().flat_map(|field| &field.sites).map(what).sum()
 }
@@ -105,14 +97,14 @@ fn cache_line_table(text: &mut String, lines: &[Line]) {
          .......  .......  .......  .......  .......  .......  ........  .......  ........  .......  ........  ........  \
          ............",
     );
-    let all: u64 = lines.iter().map(|line| line.hitm_local + line.hitm_remote).sum();
+    let all: u64 = lines.iter().map(|line| line.hitm.both()).sum();
     for (index, line) in lines.iter().enumerate() {
-        let hitm = line.hitm_local + line.hitm_remote;
+        let hitm = line.hitm.both();
         let share = 100.0 * hitm as f64 / all.max(1) as f64;
-        let store_hits = sum(line, |site| if is_store(site) { site.hits } else { 0 });
-        let store_misses = sum(line, |site| if is_store(site) { site.misses } else { 0 });
-        let load_hits = sum(line, |site| if is_load(site) { site.hits } else { 0 });
-        let load = |what: fn(&Site) -> u64| sum(line, |site| if is_load(site) { what(site) } else { 0 });
+        let store_hits = sum(line, |site| if site.is_store() { site.hits } else { 0 });
+        let store_misses = sum(line, |site| if site.is_store() { site.misses } else { 0 });
+        let load_hits = sum(line, |site| if site.is_load() { site.hits } else { 0 });
+        let load = |what: fn(&Site) -> u64| sum(line, |site| if site.is_load() { what(site) } else { 0 });
         push(
             text,
             &format!(
@@ -122,18 +114,18 @@ fn cache_line_table(text: &mut String, lines: &[Line]) {
                 line.address,
                 "N/A",
                 line.misses,
-                line.hitm_local,
-                line.hitm_remote,
-                line.loads + line.stores,
-                line.loads,
-                line.stores,
+                line.hitm.local,
+                line.hitm.remote,
+                line.touched.loads + line.touched.stores,
+                line.touched.loads,
+                line.touched.stores,
                 0,
                 0,
                 0,
                 load(|site| site.clean.0),
-                load(|site| site.hitm_local),
+                load(|site| site.hitm.local),
                 load(|site| site.clean.1),
-                load(|site| site.hitm_remote),
+                load(|site| site.hitm.remote),
                 load(|site| site.memory.0),
                 load(|site| site.memory.1),
                 line.name(),
@@ -189,16 +181,16 @@ fn pareto(text: &mut String, lines: &[Line]) {
          ................................  .........",
     );
     for (number, line) in lines.iter().enumerate() {
-        let hits = sum(line, |site| if is_store(site) { site.hits } else { 0 });
-        let misses = sum(line, |site| if is_store(site) { site.misses } else { 0 });
+        let hits = sum(line, |site| if site.is_store() { site.hits } else { 0 });
+        let misses = sum(line, |site| if site.is_store() { site.misses } else { 0 });
         let rule = format!("  {}", "-".repeat(61));
         push(text, &rule);
         push(
             text,
             &format!(
                 "{number:>7}  {:>7}  {:>7}  {hits:>7}  {misses:>7}  {:>7}  {:>18}  {}, line {}",
-                line.hitm_remote,
-                line.hitm_local,
+                line.hitm.remote,
+                line.hitm.local,
                 0,
                 line.address,
                 line.name(),
@@ -210,7 +202,7 @@ fn pareto(text: &mut String, lines: &[Line]) {
             if site.misses == 0 && site.hits == 0 {
                 continue;
             }
-            let store = |count: u64| if is_store(site) { count } else { 0 };
+            let store = |count: u64| if site.is_store() { count } else { 0 };
             let (remote, local, load) = site.cycles;
             push(
                 text,
@@ -218,8 +210,8 @@ fn pareto(text: &mut String, lines: &[Line]) {
                     "{:>8} {:>7.2}%  {:>6.2}%  {:>6.2}%  {:>6.2}%  {:>6.2}%  {:>18}  {:>4}  {:>6}  {remote:>8.0}  \
                      {local:>8.0}  {load:>8.0}  {:>7}  {:>8}  {:<30}  {:<34}  {:<32}  {}",
                     "",
-                    percent(site.hitm_remote, line.hitm_remote),
-                    percent(site.hitm_local, line.hitm_local),
+                    percent(site.hitm.remote, line.hitm.remote),
+                    percent(site.hitm.local, line.hitm.local),
                     percent(store(site.hits), hits),
                     percent(store(site.misses), misses),
                     0.0,
@@ -251,18 +243,18 @@ fn mail(text: &mut String, lines: &[Line]) {
     push(text, "Rmt     Lcl     Store  Data   Load   Total  Symbol");
     push(text, "Hitm%   Hitm%   L1 Hit% offset cycles records");
     for line in lines {
-        let hits = sum(line, |site| if is_store(site) { site.hits } else { 0 });
+        let hits = sum(line, |site| if site.is_store() { site.hits } else { 0 });
         push(text, rule);
         let mut head = String::new();
-        write!(head, "{:<7} {:<7} {hits:<6} {}", line.hitm_remote, line.hitm_local, line.address).expect("a string");
+        write!(head, "{:<7} {:<7} {hits:<6} {}", line.hitm.remote, line.hitm.local, line.address).expect("a string");
         push(text, &format!("{head}  {}, line {}", line.name(), line.line));
         push(text, rule);
         for (field, site) in places(line).filter(|(_, site)| site.misses > 0) {
-            let stores = if is_store(site) { site.hits } else { 0 };
+            let stores = if site.is_store() { site.hits } else { 0 };
             let row = format!(
                 "{:<7} {:<7} {:<6} {:<6} {:<6.0} {:<7} {:<24}  {}",
-                format!("{:.2}%", percent(site.hitm_remote, line.hitm_remote)),
-                format!("{:.2}%", percent(site.hitm_local, line.hitm_local)),
+                format!("{:.2}%", percent(site.hitm.remote, line.hitm.remote)),
+                format!("{:.2}%", percent(site.hitm.local, line.hitm.local)),
                 format!("{:.2}%", percent(stores, hits)),
                 format!("{:#x}", field.offset % 64),
                 site.cycles.2,

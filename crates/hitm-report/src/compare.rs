@@ -20,7 +20,7 @@ mod differs;
 mod mail;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ use serde_json::Value;
 pub use costs::{Change, Cost};
 
 use crate::json::json_text;
-use crate::result::{Metric, ResultFile, Run};
+use crate::result::{Address, Better, Host, Metric, ResultFile, Run};
 
 /// The written form's name and number. New versions only add keys.
 pub const SCHEMA: &str = "hitm-compare/2";
@@ -87,8 +87,8 @@ pub struct Key {
     pub workload: String,
     /// The program that the workload models. Empty in earlier files, which matches any.
     pub profile: String,
-    /// `simulated` or `native`.
-    pub host: String,
+    /// What it ran on.
+    pub host: Host,
     /// The machine.
     pub machine: String,
     /// The arbitration policy; empty natively.
@@ -298,7 +298,7 @@ fn figures_of(run: &Run, other: &Run) -> Value {
         run.wakes.clear();
     }
     for line in &mut run.lines {
-        line.address.clear();
+        line.address = Address::default();
         for field in &mut line.fields {
             let sites = &mut field.sites;
             sites.iter_mut().for_each(|site| site.location.clear());
@@ -320,7 +320,7 @@ fn same_metric(before: &Metric, after: &Metric) -> bool {
 }
 
 fn metric(before: &Metric, after: &Metric) -> Judged {
-    let better = if same_metric(before, after) { before.better.as_str() } else { "" };
+    let better = if same_metric(before, after) { Some(before.better) } else { None };
     judge(&after.name, &after.unit, better, (before.value, before.interval), (after.value, after.interval))
 }
 
@@ -330,7 +330,7 @@ fn relative(before: &Run, after: &Run) -> Option<Judged> {
         // The baseline over itself says nothing.
         return None;
     }
-    let better = if same_metric(&before.metric, &after.metric) { before.metric.better.as_str() } else { "" };
+    let better = if same_metric(&before.metric, &after.metric) { Some(before.metric.better) } else { None };
     Some(judge("relative", "", better, of(before)?, of(after)?))
 }
 
@@ -358,14 +358,10 @@ fn is_sound(value: f64, interval: f64) -> bool {
 const INTERVAL_MAX: f64 = 100.0;
 
 /// Judges two means with half the widths of their intervals.
-fn judge(name: &str, unit: &str, better: &str, before: (f64, f64), after: (f64, f64)) -> Judged {
+fn judge(name: &str, unit: &str, better: Option<Better>, before: (f64, f64), after: (f64, f64)) -> Judged {
     let difference = after.0 - before.0;
     let interval = before.1.hypot(after.1);
-    let gain = match better {
-        "higher" => difference,
-        "lower" => -difference,
-        _ => f64::NAN,
-    };
+    let gain = better.map_or(f64::NAN, |better| better.gain(difference));
     let is_sound = is_sound(before.0, before.1) && is_sound(after.0, after.1);
     let verdict = match gain {
         gain if gain.is_nan() || !is_sound => Verdict::NotComparable,
@@ -482,7 +478,7 @@ impl Comparison {
     /// Returns the number of judged figures by verdict: `simulated: 2 worse, 1 better, 3 within the
     /// 95 % interval`.
     fn heading(&self) -> String {
-        let hosts: std::collections::BTreeSet<&str> = self.pairs.iter().map(|pair| pair.key.host.as_str()).collect();
+        let hosts: BTreeSet<String> = self.pairs.iter().map(|pair| pair.key.host.to_string()).collect();
         format!("{}: {}\n", hosts.into_iter().collect::<Vec<_>>().join(" and "), self.counts())
     }
 
@@ -557,12 +553,12 @@ impl Key {
         if !self.profile.is_empty() {
             text.push_str(&format!(" ({})", self.profile));
         }
-        match self.host.as_str() {
-            "simulated" => text.push_str(&format!(
+        match self.host {
+            Host::Simulated => text.push_str(&format!(
                 " simulated on {}, arbitration {}, coherence {}",
                 self.machine, self.arbitration, self.coherence
             )),
-            _ => text.push_str(&format!(" measured natively on {}", self.machine)),
+            Host::Native => text.push_str(&format!(" measured natively on {}", self.machine)),
         }
         text
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::{Align, Columns};
 use crate::relative::is_baseline;
-use crate::result::{ResultFile, Run};
+use crate::result::{Host, ResultFile, Run};
 
 /// The name of the runs whose areas are looked up by CPU.
 pub const PER_CPU: &str = "per-cpu";
@@ -65,9 +65,9 @@ fn heading(file: &ResultFile, run: &Run) -> String {
     let note =
         file.machines.iter().find(|machine| machine.name == run.machine).and_then(|machine| machine.note.as_ref());
     let note = note.map_or_else(String::new, |note| format!("note: {note}\n"));
-    match run.host.as_str() {
-        "native" => format!("{}, measured here on {}, hitm {version}\n", run.workload, run.machine),
-        _ => format!(
+    match run.host {
+        Host::Native => format!("{}, measured here on {}, hitm {version}\n", run.workload, run.machine),
+        Host::Simulated => format!(
             "{}, simulated on {}, seeds {:?}, arbitration {}, hitm {version}\n{note}",
             run.workload, run.machine, run.seeds, run.arbitration
         ),

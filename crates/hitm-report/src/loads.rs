@@ -4,7 +4,7 @@ use crate::columns::{Align, Columns, short};
 use crate::latency::{self, Unit};
 use crate::published::{Key, On, Quantity, figure};
 use crate::reordered;
-use crate::result::{Conservation, ResultFile, Run};
+use crate::result::{Better, Conservation, Host, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
 use crate::summary;
 
@@ -26,7 +26,7 @@ pub(crate) fn is_of(run: &Run) -> bool {
 pub fn render(file: &ResultFile, width: usize) -> String {
     let key = |run: &Run| {
         let Run { workload, host, machine, arbitration, coherence, .. } = run;
-        [workload.clone(), host.clone(), machine.clone(), arbitration.clone(), coherence.clone()]
+        (*host, [workload, machine, arbitration, coherence].map(Clone::clone))
     };
     let runs: Vec<&Run> = file.runs.iter().filter(|run| is_of(run)).collect();
     let sets = runs.chunk_by(|one, other| key(one) == key(other));
@@ -80,7 +80,7 @@ impl<'a> Table<'a> {
         let mut text = summary::heading(file, first);
         text.push_str(&summary::calibration(file, first));
         let (name, unit) = (first.metric.name.replace('_', " "), &first.metric.unit);
-        let lower = if first.metric.better == "lower" { "; lower is better" } else { "" };
+        let lower = if first.metric.better == Better::Lower { "; lower is better" } else { "" };
         text.push_str(&format!("\n{name}: {unit}, then over that of {} ±95 %{lower}\n", self.mitigations[0]));
         text.push_str(&self.metrics());
         text.push_str(&self.latencies());
@@ -88,7 +88,7 @@ impl<'a> Table<'a> {
         text.push_str(&reordered::render(self.loads.iter().copied(), self.width));
         text.push_str("\nCPUs examined per placed task\n");
         text.push_str(&self.each(|run| per_place(run, "probe")));
-        if first.host == "simulated" {
+        if first.host == Host::Simulated {
             text.push_str("\nmisses and cycles per placed task\n");
             text.push_str(&self.each(|run| {
                 let cost = run.cost("place")?;
@@ -220,7 +220,7 @@ mod tests {
             profile: profile.to_owned(),
             mitigation: mitigation.to_owned(),
             machine: "clx-2x20".to_owned(),
-            host: "simulated".to_owned(),
+            host: Host::Simulated,
             arbitration: "local-first".to_owned(),
             coherence: "full".to_owned(),
             seeds: vec![1],
@@ -249,7 +249,7 @@ mod tests {
             metric: Metric {
                 name: "wakeup_latency_p99".into(),
                 unit: "us".into(),
-                better: "lower".into(),
+                better: Better::Lower,
                 ..run("", "", value).metric
             },
             ..run("1 message thread", mitigation, value)

@@ -3,7 +3,7 @@
 
 use crate::columns::{Align, Columns};
 use crate::reordered;
-use crate::result::{Conservation, ResultFile, Run};
+use crate::result::{Conservation, Host, ResultFile, Run};
 
 /// The workload's name.
 pub const WORKLOAD: &str = "hackbench";
@@ -54,7 +54,7 @@ pub fn render(file: &ResultFile, width: usize) -> String {
             let lost =
                 |text: fn(&Conservation) -> String| run.conservation.as_ref().map_or_else(|| "-".to_owned(), text);
             let placing = run.cost("place");
-            let is_simulated = run.host == "simulated";
+            let is_simulated = run.host == Host::Simulated;
             let idle = if is_simulated { format!("{:.3}", run.idle_share) } else { "-".to_owned() };
             columns.row(vec![
                 run.mitigation.clone(),
@@ -90,7 +90,7 @@ mod tests {
             workload: WORKLOAD.to_owned(),
             mitigation: mitigation.to_owned(),
             machine: "clx-2x20".to_owned(),
-            host: "simulated".to_owned(),
+            host: Host::Simulated,
             arbitration: "local-first".to_owned(),
             profile: "threads over pipes, 1 group of 20 and 20".to_owned(),
             metric: Metric { value: seconds, interval: 0.001, ..Metric::default() },

@@ -2,7 +2,7 @@
 //! LLC, per core or per CPU?".
 
 use crate::columns::{Align, Columns};
-use crate::result::{Machine, Probe, ResultFile, Run, Side};
+use crate::result::{Host, Machine, Probe, ResultFile, Run, Side};
 
 /// The runs of one table, with the same machine and arbitration, in order.
 type Group<'a> = Vec<(&'a Run, &'a Probe)>;
@@ -36,7 +36,7 @@ fn heading(file: &ResultFile, group: &Group<'_>) -> String {
         parts.map(|(&count, noun)| plural(count, noun)).join(", ")
     };
     let (shape, version) = (machine.map(shape).unwrap_or_default(), &file.version);
-    let first = if run.host == "native" {
+    let first = if run.host == Host::Native {
         format!("{}, measured here on {} ({shape}), hitm {version}\n", run.workload, run.machine)
     } else {
         format!(
@@ -44,7 +44,7 @@ fn heading(file: &ResultFile, group: &Group<'_>) -> String {
             run.workload, run.machine, run.seeds, run.arbitration
         )
     };
-    let note = machine.filter(|_| run.host != "native").and_then(|machine| machine.note.as_ref());
+    let note = machine.filter(|_| run.host != Host::Native).and_then(|machine| machine.note.as_ref());
     first + &note.map_or(String::new(), |note| format!("note: {note}\n")) + &format!("{}\n", probe.what)
 }
 

@@ -26,10 +26,9 @@ pub(crate) fn render<'a>(loads: impl IntoIterator<Item = &'a [&'a Run]>, width: 
         any = true;
         let metric = |run: &Run| Mean { value: run.metric.value, interval: run.metric.interval };
         let change = ratio(metric(after), metric(before));
-        let sign = if before.metric.better == "lower" { -1.0 } else { 1.0 };
         columns.row(vec![
             load[0].profile.clone(),
-            format!("{:+.1} ±{:.1}", 100.0 * sign * (change.value - 1.0), 100.0 * change.interval),
+            format!("{:+.1} ±{:.1}", 100.0 * before.metric.better.gain(change.value - 1.0), 100.0 * change.interval),
             published.join(", "),
         ]);
     }
@@ -50,25 +49,26 @@ fn published_of(run: &Run) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Better;
     use crate::result::Metric;
 
     #[test]
     fn what_is_lower_may_be_better() {
-        let run = |mitigation: &str, value: f64, better: &str, workload: &str, load: &str, profile: &str| Run {
+        let run = |mitigation: &str, value: f64, better: Better, workload: &str, load: &str, profile: &str| Run {
             workload: workload.to_owned(),
             mitigation: mitigation.to_owned(),
             machine: "icx-2x40".to_owned(),
             profile: profile.to_owned(),
             load: Some(load.parse().unwrap()),
-            metric: Metric { value, interval: 0.0, better: better.to_owned(), ..Metric::default() },
+            metric: Metric { value, interval: 0.0, better, ..Metric::default() },
             ..Run::default()
         };
-        let load = |better: &str, workload: &str, load: &str, profile: &str| {
+        let load = |better: Better, workload: &str, load: &str, profile: &str| {
             [run(BEFORE, 100.0, better, workload, load, profile), run(AFTER, 98.0, better, workload, load, profile)]
         };
         let (late, replies) = (
-            load("lower", "schbench", "message-threads-8-depth-1", "8 message threads, in a group"),
-            load("higher", "netperf", "rr-clients-80-depth-1", "rr, 80 clients, in a group"),
+            load(Better::Lower, "schbench", "message-threads-8-depth-1", "8 message threads, in a group"),
+            load(Better::Higher, "netperf", "rr-clients-80-depth-1", "rr, 80 clients, in a group"),
         );
         let [late, replies] = [&late, &replies].map(|load| load.iter().collect::<Vec<_>>());
         expect_test::expect![[r#"

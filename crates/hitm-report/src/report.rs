@@ -7,8 +7,8 @@ use hitm_functions::Table;
 use hitm_machine::{LineResult, Results};
 
 use crate::c2c::{self, Layout};
-use crate::convert;
 use crate::functions::Functions;
+use crate::line::Line;
 
 /// The default number of lines in a report.
 const LINES: usize = 10;
@@ -111,7 +111,8 @@ impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |line: &&LineResult| self.object.as_ref().is_none_or(|object| line.object == *object);
         let hottest = self.results.hottest(usize::MAX).into_iter().filter(shown).take(self.lines);
-        let lines = convert::lines(hottest, self.results.clock_ghz, &self.functions);
-        f.write_str(&c2c::render_lines(&self.title, &lines, convert::cycles_waited(self.results), self.layout))
+        let lines: Vec<Line> = hottest.map(|line| Line::of(self.results, line, &self.functions)).collect();
+        let waited = self.results.cycles(self.results.waited());
+        f.write_str(&c2c::render_lines(&self.title, &lines, waited, self.layout))
     }
 }

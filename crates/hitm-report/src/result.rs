@@ -3,13 +3,17 @@
 //! New versions only add keys. In a simulated run only `wall_seconds` depends on the host.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use hitm_machine::Results;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::functions::Functions;
 use crate::id_bursts::Bursts;
 use crate::json::json_text;
 use crate::latency::Latency;
+pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Site, Touched};
 use crate::load::Load;
 use crate::published::Published;
 use crate::relative::is_baseline;
@@ -95,6 +99,48 @@ pub struct Calibration {
     pub trials: Vec<(f64, f64)>,
 }
 
+/// What a run ran on.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Host {
+    /// A simulated machine.
+    #[default]
+    Simulated,
+    /// The threads of this machine.
+    Native,
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Simulated { "simulated" } else { "native" })
+    }
+}
+
+/// Which of two values of a metric is better.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// The higher one.
+    #[default]
+    Higher,
+    /// The lower one.
+    Lower,
+}
+
+impl Better {
+    /// Returns how much better a value is that is larger by `difference`.
+    #[must_use]
+    pub fn gain(self, difference: f64) -> f64 {
+        if self == Self::Higher { difference } else { -difference }
+    }
+}
+
+impl fmt::Display for Better {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Higher { "higher" } else { "lower" })
+    }
+}
+
 /// A figure that a run is judged by.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Metric {
@@ -110,8 +156,8 @@ pub struct Metric {
     pub interval: f64,
     /// The unit.
     pub unit: String,
-    /// `higher` or `lower`.
-    pub better: String,
+    /// Which of two values is better.
+    pub better: Better,
 }
 
 /// One run: a workload under one mitigation on one machine, over one or more seeds.
@@ -128,8 +174,8 @@ pub struct Run {
     pub load: Option<Load>,
     /// The mitigation.
     pub mitigation: String,
-    /// `simulated` or `native`.
-    pub host: String,
+    /// What it ran on.
+    pub host: Host,
     /// The machine.
     pub machine: String,
     /// The arbitration policy; empty natively.
@@ -212,23 +258,25 @@ pub struct Run {
     pub bursts: Option<Bursts>,
 }
 
-impl Site {
-    /// Returns the cycles that all CPUs together waited here.
-    #[must_use]
-    pub fn waited(&self) -> f64 {
-        self.misses as f64 * self.cycles.2
-    }
-}
-
-impl Line {
-    /// Returns the cycles that all CPUs together waited for the line.
-    #[must_use]
-    pub fn waited(&self) -> f64 {
-        self.fields.iter().flat_map(|field| &field.sites).map(Site::waited).sum()
-    }
-}
-
 impl Run {
+    /// Returns a run with what a machine counted: sums, the kernel's share and its parts, and the
+    /// `most` lines that were waited for longest.
+    #[must_use]
+    pub fn counted(results: &Results, functions: &Functions, most: usize) -> Self {
+        let hottest = results.hottest(most).into_iter();
+        Self {
+            kernel_share: results.account.kernel_share(),
+            idle_share: results.account.idle_share(),
+            kernel_parts: results.kernel_parts(),
+            accesses: results.totals.accesses(),
+            misses: results.totals.misses.count(),
+            switches: results.totals.resumes,
+            cycles_waited: results.cycles(results.waited()),
+            lines: hottest.map(|line| Line::of(results, line, functions)).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Returns the cycles that all CPUs together waited for lines; for earlier files, for the lines
     /// that are kept.
     #[must_use]
@@ -339,127 +387,6 @@ pub struct Role {
     pub migrations: f64,
 }
 
-/// The cycles of loads that missed, read-modify-writes included.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct CyclesPerLoad {
-    /// The mean.
-    pub mean: f64,
-    /// The median.
-    pub p50: f64,
-    /// The 99th percentile.
-    pub p99: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-/// A line of an object.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Line {
-    /// The object.
-    pub object: String,
-    /// The index, where there are several objects.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<usize>,
-    /// The line of the object, from 0.
-    pub line: u32,
-    /// The address, as a hexadecimal number.
-    #[serde(default)]
-    pub address: String,
-    /// Loads, read-modify-writes included.
-    pub loads: u64,
-    /// Stores, read-modify-writes included.
-    pub stores: u64,
-    /// Accesses that missed.
-    pub misses: u64,
-    /// Grants that invalidated other cores' copies.
-    pub ownership_transfers: u64,
-    /// Misses answered by a core of the same package that had modified the line.
-    pub hitm_local: u64,
-    /// Misses answered by a core of another package that had modified the line.
-    pub hitm_remote: u64,
-    /// Cycles per load.
-    pub cycles_per_load: CyclesPerLoad,
-    /// The fields, in order of offset.
-    pub fields: Vec<Field>,
-}
-
-/// A field of a line.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Field {
-    /// Its name.
-    pub field: String,
-    /// Bytes from the start of the object.
-    pub offset: u32,
-    /// As in [`Line`].
-    pub hitm_local: u64,
-    /// As in [`Line`].
-    pub hitm_remote: u64,
-    /// As in [`Line`].
-    pub loads: u64,
-    /// As in [`Line`].
-    pub stores: u64,
-    /// The places in the source, the longest waits first.
-    pub sites: Vec<Site>,
-    /// The stores that invalidated the copy, most frequent first.
-    #[serde(alias = "stolen_by")]
-    pub invalidated_by: Vec<InvalidatedBy>,
-}
-
-/// A place in the source.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Site {
-    /// The function.
-    pub function: String,
-    /// File and line.
-    pub location: String,
-    /// Its share of the line's misses.
-    pub share: f64,
-    /// `load`, `store` or `rmw`.
-    #[serde(default)]
-    pub kind: String,
-    /// Accesses that hit.
-    #[serde(default)]
-    pub hits: u64,
-    /// Accesses that missed.
-    #[serde(default)]
-    pub misses: u64,
-    /// Local HITMs.
-    #[serde(default)]
-    pub hitm_local: u64,
-    /// Remote HITMs.
-    #[serde(default)]
-    pub hitm_remote: u64,
-    /// Misses that a cache answered without a modified copy: same package, other package.
-    #[serde(default)]
-    pub clean: (u64, u64),
-    /// Misses that memory answered: same package, other package.
-    #[serde(default)]
-    pub memory: (u64, u64),
-    /// Mean cycles of remote HITMs, local HITMs and all misses.
-    #[serde(default)]
-    pub cycles: (f64, f64, f64),
-    /// CPUs that missed.
-    #[serde(default)]
-    pub cpus: u32,
-    /// The stores that invalidated the copy when this place missed.
-    #[serde(default, alias = "stolen_by")]
-    pub invalidated_by: Vec<InvalidatedBy>,
-}
-
-/// A store or read-modify-write that invalidated copies of a line.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct InvalidatedBy {
-    /// The field that was written.
-    pub field: String,
-    /// The function that wrote it.
-    pub function: String,
-    /// File and line.
-    #[serde(default)]
-    pub location: String,
-    /// Its share of the invalidations.
-    pub share: f64,
-}
-
 /// Reads `null`, which JSON has in place of not-a-number.
 fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
@@ -469,8 +396,8 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 #[derive(Debug)]
 pub struct ReadError(String);
 
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
@@ -552,17 +479,6 @@ impl ResultFile {
     #[must_use]
     pub fn write(&self) -> String {
         json_text(self)
-    }
-}
-
-impl Line {
-    /// Returns the object's name with its index.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self.index {
-            Some(index) => format!("{}[{index}]", self.object),
-            None => self.object.clone(),
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::columns::{Align, Columns, short};
 use crate::measured::{MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, measured_role};
 use crate::published::{NAMED_LINES, NamedLine, Place};
-use crate::result::{Line, Machine, ResultFile, Role, Run};
+use crate::result::{Host, Line, Machine, ResultFile, Role, Run};
 use crate::{latency, loads};
 
 /// Returns the runs of a file in groups that share workload, host, machine, arbitration and
@@ -13,7 +13,7 @@ fn groups(file: &ResultFile) -> Vec<Vec<&Run>> {
     let mut groups: Vec<Vec<&Run>> = Vec::new();
     let key = |run: &Run| {
         let Run { workload, host, machine, arbitration, coherence, .. } = run;
-        [workload.clone(), host.clone(), machine.clone(), arbitration.clone(), coherence.clone()]
+        (*host, [workload, machine, arbitration, coherence].map(Clone::clone))
     };
     for run in file.runs.iter().filter(|run| !loads::is_of(run)) {
         match groups.iter_mut().find(|group| key(group[0]) == key(run)) {
@@ -42,7 +42,7 @@ pub fn render(file: &ResultFile, width: usize) -> String {
         if first.workload == "pi_stress" {
             text.push_str(&inversions(&group, width));
         }
-        if first.host != "simulated" {
+        if first.host != Host::Simulated {
             text.push_str(&operations(&group, width));
         }
         let late: Vec<_> =
@@ -70,12 +70,12 @@ pub(crate) fn heading(file: &ResultFile, run: &Run) -> String {
         ];
         format!(" ({})", shape.map(|(count, what)| counted(count, what)).join(", "))
     });
-    let mut text = match run.host.as_str() {
-        "simulated" => format!(
+    let mut text = match run.host {
+        Host::Simulated => format!(
             "{} simulated on {}{shape}, seeds {:?}, arbitration {}, coherence {}, hitm {}\n",
             run.workload, run.machine, run.seeds, run.arbitration, run.coherence, file.version
         ),
-        _ => format!(
+        Host::Native => format!(
             "{} measured natively on {}{shape}, seeds {:?}, hitm {}\n",
             run.workload, run.machine, run.seeds, file.version
         ),
@@ -129,7 +129,7 @@ fn table(group: &[&Run], unknown: Option<&Machine>, width: usize) -> String {
         ("idle", Align::Right),
     ];
     let lined: Vec<String> = NAMED_LINES.iter().map(|line| format!("cycles per load\n{}", line.heading)).collect();
-    let simulated = first.host == "simulated";
+    let simulated = first.host == Host::Simulated;
     let named = if simulated && first.workload == "ffmpeg" { &NAMED_LINES[..] } else { &[] };
     heads.extend(lined.iter().take(named.len()).map(|head| (head.as_str(), Align::Right)));
     heads.push(("bytes of\nroot domain", Align::Right));

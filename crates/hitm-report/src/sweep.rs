@@ -248,6 +248,7 @@ pub fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Better;
 
     fn sweep() -> Sweep {
         let point = |cpus: usize, mitigation: &str, value: f64, relative: f64| Point {
@@ -260,7 +261,7 @@ mod tests {
                 value,
                 interval: value / 100.0,
                 unit: "1/s".to_owned(),
-                better: "higher".to_owned(),
+                better: Better::Higher,
             },
             relative: Some(relative),
             relative_interval: Some(0.01),

@@ -73,13 +73,13 @@ fn main() {
     println!(
         "  {:.1} M accesses, {:.1} M misses, {seconds:.2} s",
         millions(totals.accesses()),
-        millions(totals.misses)
+        millions(totals.misses.count())
     );
     let rate = |count: u64| millions(count) / seconds;
     println!(
         "  {:.2} M accesses/s, {:.2} M misses/s, {:.2} M switches/s on one host core",
         rate(totals.accesses()),
-        rate(totals.misses),
+        rate(totals.misses.count()),
         rate(totals.resumes)
     );
     println!("  {:.2} switches an access", totals.resumes as f64 / totals.accesses() as f64);

@@ -14,7 +14,7 @@ use hitm_machine::Arbitration;
 use hitm_report::columns::{Align, Columns, short};
 use hitm_report::plot::{Plot, Series};
 use hitm_report::relative::relate;
-use hitm_report::result::{Metric, ResultFile, Run};
+use hitm_report::result::{Better, Host, Metric, ResultFile, Run};
 use hitm_report::statistics;
 use hitm_report::sweep::quoted;
 use hitm_sched::mitigation::Mitigation;
@@ -290,7 +290,7 @@ impl Exec {
         Run {
             workload: words.join(" "),
             mitigation: case.mitigation.name().to_owned(),
-            host: "simulated".to_owned(),
+            host: Host::Simulated,
             machine: case.topology.name().to_owned(),
             arbitration: case.arbitration.name().into_owned(),
             coherence: "full".to_owned(),
@@ -302,7 +302,7 @@ impl Exec {
                 value: mean.value,
                 interval: mean.interval,
                 unit: "us".to_owned(),
-                better: "lower".to_owned(),
+                better: Better::Lower,
             },
             simulated_seconds: first.measured_seconds.unwrap_or(first.seconds),
             notes,

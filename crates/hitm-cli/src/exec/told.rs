@@ -81,7 +81,7 @@ impl Told {
     }
 
     fn name_line(&self, names: &Names, line: &mut Line) {
-        let address = u64::from_str_radix(line.address.trim_start_matches("0x"), 16).unwrap_or(0);
+        let address = line.address.0.unwrap_or(0);
         // What the first field that was touched belongs to is the line's object.
         let places: Vec<Place> =
             line.fields.iter().map(|field| self.place(names, address + u64::from(field.offset % 64))).collect();
@@ -183,10 +183,8 @@ fn merge(line: &mut Line) {
     line.fields.dedup_by(|later, earlier| {
         let same = later.field == earlier.field;
         if same {
-            earlier.hitm_local += later.hitm_local;
-            earlier.hitm_remote += later.hitm_remote;
-            earlier.loads += later.loads;
-            earlier.stores += later.stores;
+            earlier.hitm += later.hitm;
+            earlier.touched += later.touched;
             earlier.sites.append(&mut later.sites);
             earlier.invalidated_by.append(&mut later.invalidated_by);
         }

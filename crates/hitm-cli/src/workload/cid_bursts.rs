@@ -10,7 +10,7 @@ use hitm_memory::{Native, Span};
 use hitm_report::id_bursts::{self, Bursts, Kind, PER_CPU};
 use hitm_report::load::{self, Load};
 use hitm_report::published::{Key, On, Quantity, figure};
-use hitm_report::result::{ResultFile, Run};
+use hitm_report::result::{Better, ResultFile, Run};
 use hitm_report::statistics::{self, Mean};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::{CpuId, Scope, Topology};
@@ -209,7 +209,7 @@ impl Workload for Area {
     }
 
     fn merit(&self) -> Merit {
-        Merit { name: "nanoseconds_a_burst", unit: "ns", each: 1.0, better: "lower" }
+        Merit { name: "nanoseconds_a_burst", unit: "ns", each: 1.0, better: Better::Lower }
     }
 
     fn complete(&self, run: &mut Run, ended: &Ended<'_>) {

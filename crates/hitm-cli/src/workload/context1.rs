@@ -94,7 +94,7 @@ impl Context1 {
         let config = self.config(PAIRS, Span::from_nanos_f64(work), &case.topology, fit.setting);
         let trial = Case { workload: Arc::new(Config { depth: 1, ..config }), ..case.clone() };
         let outcome = run_one(&trial, fit.progress)?;
-        Ok(share_of_busy(&outcome.results, outcome.task_group_cycles))
+        Ok(share_of_busy(&outcome.results, outcome.task_group_wait))
     }
 
     /// Returns the work with which the baseline's share is the published one. The share falls as

@@ -8,7 +8,7 @@ use hitm_machine::Simulated;
 use hitm_memory::{Native, Span, Time};
 use hitm_report::load::{Kind, Load};
 use hitm_report::messaging;
-use hitm_report::result::{ResultFile, Run};
+use hitm_report::result::{Better, ResultFile, Run};
 use hitm_report::statistics::{self, Mean};
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
@@ -175,7 +175,7 @@ impl Workload for Groups {
     }
 
     fn merit(&self) -> Merit {
-        Merit { name: "seconds", unit: "s", each: 1.0, better: "lower" }
+        Merit { name: "seconds", unit: "s", each: 1.0, better: Better::Lower }
     }
 
     fn complete(&self, run: &mut Run, ended: &Ended<'_>) {

@@ -10,7 +10,7 @@ use hitm::Roles;
 use hitm_memory::Span;
 use hitm_report::load::{self, Kind};
 use hitm_report::published::{self, Citation, Key, On, Quantity};
-use hitm_report::result::{Calibration, Metric};
+use hitm_report::result::{Better, Calibration, Metric};
 use hitm_report::statistics::mean_of_batches;
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
@@ -209,9 +209,13 @@ impl Workload for Config {
 
     fn merit(&self) -> Merit {
         match self.test {
-            Test::Tbench => Merit { name: "throughput", unit: "MB/s", each: COUNTED_BYTES * 1e-6, better: "higher" },
+            Test::Tbench => {
+                Merit { name: "throughput", unit: "MB/s", each: COUNTED_BYTES * 1e-6, better: Better::Higher }
+            }
             Test::RequestReply => Merit::rate("transactions_per_second"),
-            Test::Stream(bytes) => Merit { name: "sent", unit: "Mbit/s", each: bytes as f64 * 8e-6, better: "higher" },
+            Test::Stream(bytes) => {
+                Merit { name: "sent", unit: "Mbit/s", each: bytes as f64 * 8e-6, better: Better::Higher }
+            }
         }
     }
 

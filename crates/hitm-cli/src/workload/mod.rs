@@ -30,7 +30,7 @@ use hitm_machine::{Costs, Simulated};
 use hitm_memory::{Native, Span, Time};
 use hitm_report::load::Load;
 use hitm_report::published::{self as figures, Key, On, Published, Quantity};
-use hitm_report::result::{Calibration, Metric, ResultFile, Run};
+use hitm_report::result::{Better, Calibration, Metric, ResultFile, Run};
 use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_report::{latency, loads, summary};
 use hitm_sched::mitigation::Mitigation;
@@ -174,13 +174,13 @@ pub(crate) struct Merit {
     pub(crate) unit: &'static str,
     /// The unit's amount per work unit.
     pub(crate) each: f64,
-    pub(crate) better: &'static str,
+    pub(crate) better: Better,
 }
 
 impl Merit {
     /// A rate of work units: more is better.
     pub(crate) const fn rate(name: &'static str) -> Self {
-        Self { name, unit: "1/s", each: 1.0, better: "higher" }
+        Self { name, unit: "1/s", each: 1.0, better: Better::Higher }
     }
 }
 
@@ -367,7 +367,7 @@ impl dyn Workload {
             value: mean.value * each,
             interval: mean.interval * each,
             unit: unit.to_owned(),
-            better: better.to_owned(),
+            better,
         }
     }
 }

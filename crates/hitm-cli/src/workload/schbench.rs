@@ -7,6 +7,7 @@ use hitm::Roles;
 use hitm_memory::Span;
 use hitm_report::latency::{self, percentile};
 use hitm_report::load::{Kind, Load};
+use hitm_report::result::Better;
 use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
@@ -140,7 +141,7 @@ impl Workload for Config {
     }
 
     fn merit(&self) -> Merit {
-        Merit { name: "wakeup_latency_p99", unit: "us", each: 1.0, better: "lower" }
+        Merit { name: "wakeup_latency_p99", unit: "us", each: 1.0, better: Better::Lower }
     }
 
     starts!(schbench::Schbench::start);

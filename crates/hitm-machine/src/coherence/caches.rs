@@ -8,6 +8,7 @@
 //! `directory/capacity.rs`.
 
 use crate::capacity::{CacheSize, Capacity};
+use crate::counts::Moves;
 
 /// One cache. A set is the lines in it, the one used longest ago first; it has memory once a line
 /// came.
@@ -101,17 +102,6 @@ struct Core {
     idle: u32,
     /// When the last of them began to.
     idle_since: u64,
-}
-
-/// How often lines changed places, over a whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moves {
-    /// From a core to level 3.
-    pub(crate) fallen: u64,
-    /// From level 3 to memory.
-    pub(crate) lost: u64,
-    /// Cores that put all that they had into level 3.
-    pub(crate) flushes: u64,
 }
 
 /// All caches of a machine.

@@ -56,6 +56,9 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 mod caches;
 mod copies;
 mod directory;
@@ -64,12 +67,13 @@ mod line;
 mod queue;
 
 pub use caches::Level;
-pub(crate) use caches::Moves;
 pub use directory::Directory;
 pub use latency::{Distance, Latencies};
 
 /// The effect of an access on its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, JsonSchema, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "AccessKind")]
 pub enum Kind {
     /// Reads it.
     Load,
@@ -84,6 +88,22 @@ impl Kind {
     #[must_use]
     pub fn is_write(self) -> bool {
         self != Self::Load
+    }
+
+    /// Returns the name in reports: `load`, `store` or `rmw`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Store => "store",
+            Self::Rmw => "rmw",
+        }
+    }
+
+    /// Returns whether the access reads the line.
+    #[must_use]
+    pub fn is_read(self) -> bool {
+        self != Self::Store
     }
 }
 

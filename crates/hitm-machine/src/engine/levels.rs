@@ -9,18 +9,6 @@ use crate::coherence::{Distance, Grant, Kind, Level};
 /// Bytes of a page: the smallest of x86, which Linux gives out one at a time.
 const PAGE: usize = 4 << 10;
 
-/// Accesses that level 1 did not serve, by what did, in the measured stretch.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Served {
-    pub(crate) level_2: u64,
-    /// The LLC domain's own level 3, and those of others.
-    pub(crate) level_3: u64,
-    pub(crate) other_level_3: u64,
-    /// Caches of other cores, or of another thread of the core.
-    pub(crate) cores: u64,
-    pub(crate) memory: u64,
-}
-
 impl Engine {
     /// When the current CPU goes on after an access that finds its `line` at `clock`.
     #[inline]

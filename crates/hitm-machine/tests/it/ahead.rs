@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hitm_machine::{
-    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, FaultCounts, Faults, Levels, Machine, Random, Simulated,
+    Arbitration, CacheSize, Capacity, Config, CostSet, Costs, FaultCounts, Faults, Levels, Machine, Moves, Random,
+    Simulated,
 };
 use hitm_memory::{AtomicWord, Field, Interrupts, Memory, PlacedSlice, Platform, Span, Time};
 use hitm_topology::CpuId;
@@ -257,7 +258,8 @@ fn random_programs_see_the_same_from_small_caches() {
         let [ahead, in_turn] = check(Setting { shape, faults, capacity: Some(small(seed)) }, seed);
         let levels = ahead.levels.expect("caches have sizes");
         let saved = in_turn.resumes - ahead.resumes.min(in_turn.resumes);
-        let Levels { level_2, level_3, other_level_3, fallen, lost, flushes, .. } = levels;
+        let Levels { level_2, level_3, other_level_3, moves, .. } = levels;
+        let Moves { fallen, lost, flushes } = moves;
         for (total, count) in
             came.borrow_mut().iter_mut().zip([level_2, level_3, other_level_3, fallen, lost, flushes, saved])
         {

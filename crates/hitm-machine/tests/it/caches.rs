@@ -154,8 +154,8 @@ fn a_core_finds_its_own_lines_level_by_level() {
             14.0 + 2.5,
         ],
     );
-    let Levels { level_1, level_2, level_3, cores, memory, lost, .. } = levels;
-    assert_eq!((level_1, level_2, level_3, cores, memory, lost), (1, 4, 6, 0, 7, 0));
+    let Levels { level_1, level_2, level_3, cores, memory, moves, .. } = levels;
+    assert_eq!((level_1, level_2, level_3, cores, memory, moves.lost), (1, 4, 6, 0, 7, 0));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_level_3_has_no_room_for_is_in_memory() {
         &[14.0 * 109.5, 16.5, 109.5, 109.5],
     );
     assert_eq!((levels.level_3, levels.memory), (1, 16));
-    assert!(levels.lost >= 2, "{levels:?}");
+    assert!(levels.moves.lost >= 2, "{levels:?}");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_core_that_idled_for_long_has_put_all_into_level_3() {
         &[2.0 * 109.5, 2.0 * 1.1, 2.0 * 14.0, 31.882 + 2.5, 116.823, 116.941 + 2.5],
     );
     assert_eq!((levels.other_level_3, levels.level_3), (1, 2));
-    assert!(levels.flushes >= 2, "{levels:?}");
+    assert!(levels.moves.flushes >= 2, "{levels:?}");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_thread_at_work_keeps_its_cores_caches() {
         ],
         &[109.5, 40_000.0, 1.1, 14.0],
     );
-    assert_eq!(levels.flushes, 1, "{levels:?}");
+    assert_eq!(levels.moves.flushes, 1, "{levels:?}");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn memory_that_is_used_anew_is_in_no_cache() {
         machine.enter(|| drop(lines));
     }
     let levels = machine.results().totals.levels.expect("caches have sizes");
-    assert_eq!((levels.memory, levels.level_3, levels.lost), (24, 0, 0));
+    assert_eq!((levels.memory, levels.level_3, levels.moves.lost), (24, 0, 0));
 }
 
 #[test]

@@ -123,8 +123,9 @@ fn machine(cpus: &str, config: Config) -> Machine {
 fn counts(results: &Results) -> String {
     let line = |line: &hitm_machine::LineResult| {
         let access = |access: &hitm_machine::AccessResult| {
-            let by: Vec<u64> = access.invalidated_by.iter().map(|by| by.times).collect();
-            (access.offset, access.kind, access.hits, access.misses, access.distances, access.cycles, access.cpus, by)
+            let missed = access.missed.clone().unwrap_or_default();
+            let by: Vec<u64> = missed.invalidated_by.iter().map(|by| by.times).collect();
+            (access.offset, access.kind, access.hits, missed.misses, missed.cpus, by)
         };
         format!("{:?}", line.accesses.iter().map(access).collect::<Vec<_>>())
     };

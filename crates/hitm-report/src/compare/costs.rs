@@ -88,10 +88,10 @@ impl Sum {
     }
 
     fn add_field(&mut self, field: &Field) {
-        self.hitm += field.hitm_local + field.hitm_remote;
+        self.hitm += field.hitm.both();
         for site in &field.sites {
             self.misses += site.misses;
-            if site.kind != "store" {
+            if site.is_load() {
                 self.loads += site.misses;
                 self.cycles += site.misses as f64 * site.cycles.2;
             }

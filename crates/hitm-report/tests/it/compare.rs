@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use expect_test::{expect, expect_file};
 use hitm_report::compare::{Comparison, THRESHOLD, Verdict, compare};
-use hitm_report::result::{Field, Line, Machine, Metric, ResultFile, Run, SCHEMA, Site};
+use hitm_report::result::{Better, Field, Host, Line, Machine, Metric, ResultFile, Run, SCHEMA, Site};
 use proptest::prelude::*;
 
 fn metric(value: f64, interval: f64) -> Metric {
-    let (name, unit, better) = ("frames_per_second".into(), "1/s".into(), "higher".into());
+    let (name, unit, better) = ("frames_per_second".into(), "1/s".into(), Better::Higher);
     Metric { name, value, interval, unit, better }
 }
 
@@ -17,7 +17,7 @@ fn run(mitigation: &str, value: f64, interval: f64) -> Run {
     Run {
         workload: "ffmpeg".into(),
         mitigation: mitigation.into(),
-        host: "simulated".into(),
+        host: Host::Simulated,
         machine: "core:4".into(),
         arbitration: "fifo".into(),
         coherence: "full".into(),
@@ -47,10 +47,8 @@ fn line(object: &str, line: u32, field: &str, misses: u64, cycles: f64) -> Line 
     line.fields.push(Field {
         field: field.into(),
         offset: line.line * 64,
-        hitm_local: misses,
-        hitm_remote: 0,
-        loads: misses,
-        stores: 0,
+        hitm: line.hitm,
+        touched: line.touched,
         sites: vec![site],
         invalidated_by: Vec::new(),
     });
@@ -64,22 +62,21 @@ fn compared(before: &ResultFile, after: &ResultFile) -> Comparison {
 #[test]
 fn a_difference_counts_beyond_both_intervals_together() {
     // Intervals of 3 and 4 combine to 5.
-    let check = |better: &str, after: f64, expect: Verdict| {
+    let check = |better: Better, after: f64, expect: Verdict| {
         let of = |value: f64, interval: f64| {
             let mut run = run("all", value, interval);
-            run.metric.better = better.into();
+            run.metric.better = better;
             file(vec![run])
         };
         let judged = compared(&of(100.0, 3.0), &of(after, 4.0)).pairs[0].judged[0].clone();
         assert_eq!((judged.verdict, judged.interval), (expect, 5.0), "{better} {after}");
     };
-    check("higher", 105.0, Verdict::Within);
-    check("higher", 105.1, Verdict::Better);
-    check("higher", 95.0, Verdict::Within);
-    check("higher", 94.9, Verdict::Worse);
-    check("lower", 105.1, Verdict::Worse);
-    check("lower", 94.9, Verdict::Better);
-    check("", 94.9, Verdict::NotComparable);
+    check(Better::Higher, 105.0, Verdict::Within);
+    check(Better::Higher, 105.1, Verdict::Better);
+    check(Better::Higher, 95.0, Verdict::Within);
+    check(Better::Higher, 94.9, Verdict::Worse);
+    check(Better::Lower, 105.1, Verdict::Worse);
+    check(Better::Lower, 94.9, Verdict::Better);
 }
 
 #[test]
@@ -286,7 +283,7 @@ prop_compose! {
         lines in prop::collection::vec(any_line(), 0..12), machine in "[a-z]{1,60}") -> Run {
         let mut run = Run { kernel_share, lines, simulated_seconds: seconds, ..run(&format!("mitigation-{name}"), value, interval) };
         if lower {
-            run.metric.better = "lower".into();
+            run.metric.better = Better::Lower;
         }
         run.operations = [("wake".to_owned(), 3), (machine, 5)].into();
         (run.relative, run.relative_interval) = relative.unzip();

@@ -90,9 +90,9 @@ impl Bench {
             let count: &mut Accesses =
                 counts.entry((line.object.clone(), line.index.unwrap_or(0), line.line)).or_default();
             for access in &line.accesses {
-                let all = access.hits + access.misses;
+                let (all, misses) = (access.count(), access.misses().count());
                 let rmws = if access.kind == Kind::Rmw { all } else { 0 };
-                count.add(Accesses { all, misses: access.misses, rmws });
+                count.add(Accesses { all, misses, rmws });
             }
         }
         counts

@@ -71,7 +71,7 @@ fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
     let results = bench.machine.results();
     objects.map(|object| {
         let lines = results.lines.iter().filter(|line| line.object == object);
-        lines.map(|line| line.sum(|access| access.misses)).sum::<u64>() as f64 / f64::from(TASKS * cpus / 2)
+        lines.map(|line| line.misses().count()).sum::<u64>() as f64 / f64::from(TASKS * cpus / 2)
     })
 }
 

@@ -36,8 +36,8 @@ impl Bench {
                     Kind::Store => stores,
                     Kind::Rmw => rmws,
                 };
-                *kind += access.hits + access.misses;
-                *transfers += access.transfers;
+                *kind += access.count();
+                *transfers += access.misses().transfers;
             }
         }
         counts
@@ -93,7 +93,10 @@ impl Bench {
         let results = self.machine.results();
         let lines = results.lines.iter().filter(|line| line.object == object);
         let accesses = lines.flat_map(|line| &line.accesses);
-        accesses.filter(|access| access.kind == Kind::Load && &*access.field == field).map(|access| access.misses).sum()
+        accesses
+            .filter(|access| access.kind == Kind::Load && &*access.field == field)
+            .map(|access| access.misses().count())
+            .sum()
     }
 }
 

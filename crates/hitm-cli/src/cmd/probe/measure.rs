@@ -6,7 +6,7 @@ use std::time::Instant;
 use hitm_lab::{Output, Program, Setting, mean_nanos};
 use hitm_machine::{Arbitration, Config, Costs, Kind};
 use hitm_memory::Span;
-use hitm_report::result::{Metric, Probe, Run, Side};
+use hitm_report::result::{Better, Metric, Probe, Run, Side};
 use hitm_report::statistics::{Mean, mean, ratio};
 use hitm_topology::{CpuId, Topology};
 use hitm_workloads::probe::{Measured, Roles, Share};
@@ -84,7 +84,7 @@ impl Case {
 fn affordable(pilot: &Output) -> Span {
     let lasted = pilot.measured.iter().map(|measured| measured.span).max().unwrap_or_default();
     let Some(results) = &pilot.results else { return lasted };
-    let cost = results.totals.accesses() as f64 + MISS * results.totals.misses as f64;
+    let cost = results.totals.accesses() as f64 + MISS * results.totals.misses.count() as f64;
     lasted.scale(ACCESSES / cost.max(1.0))
 }
 
@@ -98,7 +98,7 @@ impl Outcome {
             own.clone()
                 .map(|line| {
                     line.sum(|access| match kind(access.kind) {
-                        true => access.misses + if hits { access.hits } else { 0 },
+                        true => access.misses().count() + if hits { access.hits } else { 0 },
                         false => 0,
                     })
                 })
@@ -205,7 +205,7 @@ fn row(plan: &Plan, variant: &Variant, outcomes: &[Outcome]) -> Run {
             value: metric.value,
             interval: metric.interval,
             unit: "ns".to_owned(),
-            better: "lower".to_owned(),
+            better: Better::Lower,
         },
         kernel_share: f64::NAN,
         simulated_seconds: outcomes

@@ -8,7 +8,7 @@ use hitm_machine::{Arbitration, Capacity, Costs};
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
 use hitm_report::relative::relate;
-use hitm_report::result::{ResultFile, Run as RunResult};
+use hitm_report::result::{Host, ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::mitigation::Mitigation;
 use hitm_topology::Topology;
@@ -16,10 +16,9 @@ use hitm_topology::Topology;
 use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
 use crate::cases::CaseArgs;
-use crate::convert::{self, LINES_KEPT};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::record::{self, empty_file, machine_of, pairs_per_unit, per_unit, share_of_busy};
+use crate::record::{self, LINES_KEPT, empty_file, functions, machine_of, pairs_per_unit, per_unit, share_of_busy};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
 use crate::workload::{Chosen, Command, Ended, Fit, Program, Setting, Workload};
@@ -294,20 +293,21 @@ impl SeriesArgs {
         notes.extend(case.workload.task_group_note(
             &case.topology,
             &case.mitigation,
-            share_of_busy(results, outcome.task_group_cycles),
+            share_of_busy(results, outcome.task_group_wait),
         ));
         let (words, all) = outcome.bytes;
         let units = case.workload.units(metric, measured, outcome.latencies.len());
-        let mut told = convert::run(results, &outcome.measured);
+        let functions = functions();
+        let mut costs = operations::costs(results, &outcome.measured, &functions);
         if case.workload.has_ids() {
-            told.costs.extend(operations::ids(results, units));
+            costs.extend(operations::ids(results, units));
         }
         let mut run = RunResult {
             workload: case.workload.name().to_owned(),
             profile: case.workload.profile(),
             load: case.workload.load(),
             mitigation: case.mitigation_name().to_owned(),
-            host: "simulated".to_owned(),
+            host: Host::Simulated,
             machine: case.topology.name().to_owned(),
             arbitration: case.arbitration.name().into_owned(),
             coherence: case.coherence.name().to_owned(),
@@ -323,8 +323,9 @@ impl SeriesArgs {
             wakes: pairs_per_unit(outcome.wakes.iter().copied(), units),
             latency: Latency::of(&outcome.latencies, case.workload.percents()),
             conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
+            costs,
             notes,
-            ..told
+            ..RunResult::counted(results, &functions, LINES_KEPT)
         };
         let (topology, mitigation, seeds) = (&*case.topology, case.mitigation_name(), outcome.seeds.len());
         let ended = Ended { host: HostArg::Simulated, topology, mitigation, seeds, bursts: &outcome.bursts };

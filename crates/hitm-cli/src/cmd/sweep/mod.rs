@@ -125,7 +125,7 @@ fn finished(case: &Case, outcome: &Outcome) -> Finished {
         kernel: Part::ALL.into_iter().filter(|part| part.is_kernel()).map(|part| account[part]).sum(),
         busy: account.busy(),
         idle: account[Part::Idle],
-        misses: outcome.results.totals.misses,
+        misses: outcome.results.totals.misses.count(),
     }
 }
 

@@ -1,0 +1,189 @@
+//! Makes [`Results`] of an engine's records: finds names for numbers.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::arena::Object;
+use crate::coherence::AccessId;
+use crate::counts::{Levels, Misses};
+use crate::engine::Engine;
+use crate::records::{Access, Invalidation as Recorded, Records};
+use crate::results::{AccessResult, Invalidation, LineResult, Place, PlaceResult, Results, Totals};
+use crate::site::{Site, SiteId};
+use crate::world::shorten;
+
+/// The first address of the simulated memory in reports: like a kernel's direct map.
+const PRINTED_BASE: u64 = 0xff11_0000_0000_0000;
+
+/// Bytes of a line.
+const LINE: u64 = hitm_memory::LINE as u64;
+
+impl Results {
+    /// Returns the counts of `engine`'s records.
+    pub(crate) fn of(engine: &Engine) -> Self {
+        engine.arena.read(|objects, object_of| Self::with_names(engine, objects, object_of))
+    }
+
+    fn with_names(engine: &Engine, objects: &[Object], object_of: &[u32]) -> Self {
+        let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
+        let mut waits_by_object: FxHashMap<&str, u64> = FxHashMap::default();
+        let mut missed_on = vec![false; object_of.len()];
+        let mut by_site: FxHashMap<SiteId, PlaceResult> = FxHashMap::default();
+        for access in engine.records.accesses() {
+            let misses = access.record.map_or_else(Misses::default, |record| record.missed.misses);
+            totals.add(access.kind, access.hits, &misses);
+            by_site
+                .entry(access.site)
+                .or_default()
+                .add(&PlaceResult { accesses: access.hits + misses.count(), misses });
+            if access.record.is_some() {
+                missed_on[access.line as usize] = true;
+                let object = &objects[object_of[access.line as usize] as usize];
+                *waits_by_object.entry(&object.name).or_default() += misses.kernel_wait;
+            }
+        }
+        totals.levels = levels(engine, totals.accesses());
+        let waited = waits_by_object.into_iter().filter(|&(_, wait)| wait > 0);
+        let line_waits = waited.map(|(name, wait)| (name.to_owned(), wait)).collect();
+        // Most lines are only ever touched by one core.
+        let is_told =
+            |access: &Access<'_>| missed_on[access.line as usize] && (access.hits > 0 || access.record.is_some());
+        let mut told: Vec<Access<'_>> = engine.records.accesses().filter(is_told).collect();
+        told.sort_unstable_by_key(|access| (access.line, access.id));
+        let mut names = Names::new(engine, objects, object_of);
+        let lines = told.chunk_by(|one, other| one.line == other.line).map(|accesses| {
+            let line = accesses[0].line;
+            let object = &objects[object_of[line as usize] as usize];
+            let mut accesses: Vec<AccessResult> = accesses.iter().map(|access| names.access(access)).collect();
+            accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
+            LineResult {
+                object: object.name.clone(),
+                index: object.index,
+                line: line - object.first_line,
+                address: engine
+                    .pages
+                    .address_of(line)
+                    .map_or(PRINTED_BASE + u64::from(line) * LINE, |address| address as u64),
+                accesses,
+            }
+        });
+        let lines = lines.collect();
+        let touched = by_site.into_iter().filter(|(_, touched)| touched.accesses > 0);
+        Self {
+            clock_ghz: engine.costs.family.clock_ghz.value,
+            account: engine.account.clone(),
+            line_waits,
+            totals,
+            lines,
+            places: touched.map(|(site, touched)| (names.place(site), touched)).collect(),
+        }
+    }
+}
+
+/// Returns what served the accesses of a run, if its caches have sizes.
+fn levels(engine: &Engine, accesses: u64) -> Option<Levels> {
+    let moves = engine.directory.moves()?;
+    let Levels { level_2, level_3, other_level_3, cores, memory, .. } = engine.served;
+    let level_1 = accesses - (level_2 + level_3 + other_level_3 + cores + memory);
+    Some(Levels { level_1, moves, ..engine.served })
+}
+
+/// A field's name and its place in the source.
+type Named = (Arc<str>, Arc<Place>);
+
+/// Converts numbers to names.
+struct Names<'a> {
+    engine: &'a Engine,
+    objects: &'a [Object],
+    /// The object of each line.
+    object_of: &'a [u32],
+    /// The name of each file and field, once: there are many accesses and few names.
+    known: FxHashSet<Arc<str>>,
+    /// By number.
+    places: Vec<Option<Arc<Place>>>,
+    /// By line and byte.
+    fields: FxHashMap<(u32, u8), Arc<str>>,
+    /// Sorted; with times and picoseconds.
+    invalidations: Vec<(Recorded, (u64, u64))>,
+}
+
+impl<'a> Names<'a> {
+    fn new(engine: &'a Engine, objects: &'a [Object], object_of: &'a [u32]) -> Self {
+        let invalidations = engine.records.invalidations();
+        let (known, places, fields) = (FxHashSet::default(), Vec::new(), FxHashMap::default());
+        Self { engine, objects, object_of, known, places, fields, invalidations }
+    }
+
+    fn once(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(name) {
+            return known.clone();
+        }
+        let name: Arc<str> = name.into();
+        self.known.insert(name.clone());
+        name
+    }
+
+    fn place(&mut self, site: SiteId) -> Arc<Place> {
+        let index = site as usize;
+        if let Some(Some(known)) = self.places.get(index) {
+            return known.clone();
+        }
+        let place = match self.engine.records.sites().place(site) {
+            Site::Source(place) => {
+                let (file, path) = (self.once(&shorten(place.file())), self.once(place.file()));
+                Place { file, line: place.line(), column: place.column(), path }
+            }
+            code @ Site::Code(_) => {
+                let file = self.once(&code.to_string());
+                Place { path: file.clone(), file, line: 0, column: 0 }
+            }
+        };
+        let place = Arc::new(place);
+        self.places.resize(self.places.len().max(index + 1), None);
+        self.places[index] = Some(place.clone());
+        place
+    }
+
+    fn field(&mut self, line: u32, offset: u8) -> Arc<str> {
+        if let Some(known) = self.fields.get(&(line, offset)) {
+            return known.clone();
+        }
+        let object = &self.objects[self.object_of[line as usize] as usize];
+        let within = (line - object.first_line) as usize * hitm_memory::LINE + usize::from(offset);
+        let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
+        let field = self.once(&field);
+        self.fields.insert((line, offset), field.clone());
+        field
+    }
+
+    fn name(&mut self, access: &Access<'_>) -> Named {
+        (self.field(access.line, access.offset), self.place(access.site))
+    }
+
+    /// Returns the invalidators of the copies of `line` that an access missed: the invalidator, how
+    /// often, and picoseconds.
+    fn invalidations_from(&self, line: u32, victim: AccessId) -> Vec<(AccessId, u64, u64)> {
+        let first = self
+            .invalidations
+            .partition_point(|(invalidation, _)| (invalidation.line, invalidation.victim) < (line, victim));
+        let own = self.invalidations[first..]
+            .iter()
+            .take_while(|(invalidation, _)| (invalidation.line, invalidation.victim) == (line, victim));
+        own.map(|&(invalidation, (times, wait))| (invalidation.invalidator, times, wait)).collect()
+    }
+
+    fn access(&mut self, access: &Access<'_>) -> AccessResult {
+        let (field, place) = self.name(access);
+        let missed = access.record.map(|record| {
+            let mut missed = record.missed.clone();
+            for (invalidator, times, wait) in self.invalidations_from(access.line, access.id) {
+                let (field, place) = self.name(&Records::access(access.line, invalidator));
+                missed.invalidated_by.push(Invalidation { field, place, times, wait });
+            }
+            missed.invalidated_by.sort_by(Invalidation::order);
+            Box::new(missed)
+        });
+        AccessResult { field, offset: u32::from(access.offset), kind: access.kind, place, hits: access.hits, missed }
+    }
+}

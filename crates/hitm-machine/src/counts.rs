@@ -1,0 +1,157 @@
+//! What is counted of accesses that miss. The records of a run, its results and the reports made of
+//! them use these types, so each counter is declared once.
+
+use std::iter::Sum;
+use std::ops::AddAssign;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::coherence::Distance;
+
+/// Misses answered by a core that had modified the line, by its package: their number, or the time
+/// that they waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema, Serialize)]
+#[serde(default)]
+pub struct Hitm {
+    /// Misses answered by a core of the same package that had modified the line.
+    #[serde(rename = "hitm_local")]
+    pub local: u64,
+    /// Misses answered by a core of another package that had modified the line.
+    #[serde(rename = "hitm_remote")]
+    pub remote: u64,
+}
+
+impl Hitm {
+    /// Returns the sum over packages.
+    #[must_use]
+    pub fn both(self) -> u64 {
+        self.local + self.remote
+    }
+}
+
+impl AddAssign for Hitm {
+    fn add_assign(&mut self, other: Self) {
+        self.local += other.local;
+        self.remote += other.remote;
+    }
+}
+
+/// Counts of misses: of one access, of a place in the source, or of a whole run. Times are
+/// picoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misses {
+    /// By the distance of the copy that answered, in the order of [`Distance::ALL`].
+    pub distances: [u64; Distance::ALL.len()],
+    /// Their number by the answering package, where a core had modified the line.
+    pub hitm: Hitm,
+    /// Grants that took the line from other cores.
+    pub transfers: u64,
+    /// The time waited.
+    pub wait: u64,
+    /// The part of it that was booked as kernel time.
+    pub kernel_wait: u64,
+    /// The time waited by the HITMs.
+    pub hitm_wait: Hitm,
+}
+
+impl Misses {
+    /// Returns the number of misses.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.distances.iter().sum()
+    }
+
+    /// Returns the misses that a copy at `distance` answered.
+    #[must_use]
+    pub fn at(&self, distance: Distance) -> u64 {
+        self.distances[distance as usize]
+    }
+
+    /// Returns the misses that a cache answered without a modified copy: of the same package, of
+    /// another.
+    #[must_use]
+    pub fn clean(&self) -> (u64, u64) {
+        let near: u64 =
+            [Distance::SameCore, Distance::SameLlc, Distance::SamePackage].map(|at| self.at(at)).iter().sum();
+        (near - self.hitm.local, self.at(Distance::OtherPackage) - self.hitm.remote)
+    }
+}
+
+impl AddAssign<&Misses> for Misses {
+    fn add_assign(&mut self, other: &Self) {
+        let Self { distances, hitm, transfers, wait, kernel_wait, hitm_wait } = other;
+        for (own, more) in self.distances.iter_mut().zip(distances) {
+            *own += more;
+        }
+        self.hitm += *hitm;
+        self.transfers += transfers;
+        self.wait += wait;
+        self.kernel_wait += kernel_wait;
+        self.hitm_wait += *hitm_wait;
+    }
+}
+
+impl Sum for Hitm {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
+impl Sum for Misses {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += &one;
+            sum
+        })
+    }
+}
+
+/// Accesses by the cache that served them, in the measured stretch. Their sum is
+/// [`Totals::accesses`](crate::Totals::accesses).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// The core's L1, its store buffer, or an earlier fill.
+    pub level_1: u64,
+    /// The core's L2.
+    pub level_2: u64,
+    /// The L3 of the LLC domain, after the cores have evicted the line.
+    pub level_3: u64,
+    /// The L3 of another LLC domain.
+    pub other_level_3: u64,
+    /// Another core, or another thread of the core.
+    pub cores: u64,
+    /// Memory.
+    pub memory: u64,
+    /// What the caches evicted.
+    pub moves: Moves,
+}
+
+/// What caches evicted, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Lines that a core evicted to its L3.
+    pub fallen: u64,
+    /// Lines that an L3 evicted to memory.
+    pub lost: u64,
+    /// Flushes of a core's L1 and L2 into the L3 after a long idle time.
+    pub flushes: u64,
+}
+
+impl AddAssign<&Levels> for Levels {
+    fn add_assign(&mut self, other: &Self) {
+        let Self { level_1, level_2, level_3, other_level_3, cores, memory, moves } = other;
+        self.level_1 += level_1;
+        self.level_2 += level_2;
+        self.level_3 += level_3;
+        self.other_level_3 += other_level_3;
+        self.cores += cores;
+        self.memory += memory;
+        self.moves.fallen += moves.fallen;
+        self.moves.lost += moves.lost;
+        self.moves.flushes += moves.flushes;
+    }
+}

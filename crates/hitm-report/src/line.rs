@@ -1,0 +1,324 @@
+//! Contended lines: the machine's counters of a line, by field and place, with the names of
+//! functions and with means and shares in place of sums.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
+
+use hitm_machine::{AccessResult, Distance, Hitm, Invalidation, Kind, LineResult, Misses, Place, Results};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::functions::Functions;
+
+/// The cycles of loads that missed, read-modify-writes included.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct CyclesPerLoad {
+    /// The mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// Loads and stores; a read-modify-write is both.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Touched {
+    /// Loads, read-modify-writes included.
+    pub loads: u64,
+    /// Stores, read-modify-writes included.
+    pub stores: u64,
+}
+
+/// The address of a line, written as a hexadecimal number; unknown in earlier files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address(pub Option<u64>);
+
+/// A line of an object.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Line {
+    /// The object.
+    pub object: String,
+    /// The index, where there are several objects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// The line of the object, from 0.
+    pub line: u32,
+    /// The address, as a hexadecimal number.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub address: Address,
+    /// The accesses.
+    #[serde(flatten)]
+    pub touched: Touched,
+    /// Accesses that missed.
+    pub misses: u64,
+    /// Grants that invalidated other cores' copies.
+    pub ownership_transfers: u64,
+    /// Misses answered by a core that had modified the line.
+    #[serde(flatten)]
+    pub hitm: Hitm,
+    /// Cycles per load.
+    pub cycles_per_load: CyclesPerLoad,
+    /// The fields, in order of offset.
+    pub fields: Vec<Field>,
+}
+
+/// A field of a line.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Field {
+    /// Its name.
+    pub field: String,
+    /// Bytes from the start of the object.
+    pub offset: u32,
+    /// As in [`Line`].
+    #[serde(flatten)]
+    pub hitm: Hitm,
+    /// As in [`Line`].
+    #[serde(flatten)]
+    pub touched: Touched,
+    /// The places in the source, the longest waits first.
+    pub sites: Vec<Site>,
+    /// The stores that invalidated the copy, most frequent first.
+    #[serde(alias = "stolen_by")]
+    pub invalidated_by: Vec<InvalidatedBy>,
+}
+
+/// A place in the source.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Site {
+    /// The function.
+    pub function: String,
+    /// File and line.
+    pub location: String,
+    /// Its share of the line's misses.
+    pub share: f64,
+    /// The kind of access; unknown in earlier files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Accesses that hit.
+    #[serde(default)]
+    pub hits: u64,
+    /// Accesses that missed.
+    #[serde(default)]
+    pub misses: u64,
+    /// As in [`Line`].
+    #[serde(flatten)]
+    pub hitm: Hitm,
+    /// Misses that a cache answered without a modified copy: same package, other package.
+    #[serde(default)]
+    pub clean: (u64, u64),
+    /// Misses that memory answered: same package, other package.
+    #[serde(default)]
+    pub memory: (u64, u64),
+    /// Mean cycles of remote HITMs, local HITMs and all misses.
+    #[serde(default)]
+    pub cycles: (f64, f64, f64),
+    /// CPUs that missed.
+    #[serde(default)]
+    pub cpus: u32,
+    /// The stores that invalidated the copy when this place missed.
+    #[serde(default, alias = "stolen_by")]
+    pub invalidated_by: Vec<InvalidatedBy>,
+}
+
+/// A store or read-modify-write that invalidated copies of a line.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct InvalidatedBy {
+    /// The field that was written.
+    pub field: String,
+    /// The function that wrote it.
+    pub function: String,
+    /// File and line.
+    #[serde(default)]
+    pub location: String,
+    /// Its share of the invalidations.
+    pub share: f64,
+}
+
+/// The name of a function that is not known.
+pub(crate) const UNKNOWN: &str = "-";
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.map_or_else(String::new, |address| format!("{address:#x}")))
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Ok(Self(text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok())))
+    }
+}
+
+impl Site {
+    /// Returns the cycles that all CPUs together waited here.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        self.misses as f64 * self.cycles.2
+    }
+
+    /// Returns whether it reads; so does an access of unknown kind.
+    #[must_use]
+    pub fn is_load(&self) -> bool {
+        self.kind.is_none_or(Kind::is_read)
+    }
+
+    /// Returns whether it writes; so does an access of unknown kind.
+    #[must_use]
+    pub fn is_store(&self) -> bool {
+        self.kind.is_none_or(Kind::is_write)
+    }
+}
+
+impl Line {
+    /// Returns the cycles that all CPUs together waited for the line.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        self.fields.iter().flat_map(|field| &field.sites).map(Site::waited).sum()
+    }
+
+    /// Returns the object's name with its index.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.index {
+            Some(index) => format!("{}[{index}]", self.object),
+            None => self.object.clone(),
+        }
+    }
+
+    /// Returns a line of `results`, with the names that `functions` has.
+    pub(crate) fn of(results: &Results, line: &LineResult, functions: &Functions) -> Self {
+        let names = Names { functions, results };
+        let mut by_field: BTreeMap<(u32, &str), Vec<&AccessResult>> = BTreeMap::new();
+        for access in &line.accesses {
+            by_field.entry((access.offset, &access.field)).or_default().push(access);
+        }
+        let misses = line.misses();
+        let (loads, waits) = (line.load_misses(), line.load_waits());
+        Self {
+            object: line.object.clone(),
+            index: line.index,
+            line: line.line,
+            address: Address(Some(line.address)),
+            touched: Touched::of(&line.accesses),
+            misses: misses.count(),
+            ownership_transfers: misses.transfers,
+            hitm: misses.hitm,
+            cycles_per_load: CyclesPerLoad {
+                mean: names.mean(loads.wait, loads.count()),
+                p50: results.cycles(waits.quantile(0.5)),
+                p99: results.cycles(waits.quantile(0.99)),
+                max: results.cycles(waits.max()),
+            },
+            fields: by_field
+                .into_iter()
+                .map(|((offset, name), accesses)| names.field(line.line * 64 + offset, name, &accesses, misses.count()))
+                .collect(),
+        }
+    }
+}
+
+impl Touched {
+    fn of<'a>(accesses: impl IntoIterator<Item = &'a AccessResult>) -> Self {
+        let mut touched = Self::default();
+        for access in accesses {
+            touched.loads += if access.kind.is_read() { access.count() } else { 0 };
+            touched.stores += if access.kind.is_write() { access.count() } else { 0 };
+        }
+        touched
+    }
+}
+
+impl AddAssign for Touched {
+    fn add_assign(&mut self, other: Self) {
+        self.loads += other.loads;
+        self.stores += other.stores;
+    }
+}
+
+/// Finds names, and divides.
+struct Names<'a> {
+    functions: &'a Functions,
+    results: &'a Results,
+}
+
+impl Names<'_> {
+    /// Returns the mean in cycles.
+    fn mean(&self, picos: u64, count: u64) -> f64 {
+        if count == 0 { 0.0 } else { self.results.cycles(picos) / count as f64 }
+    }
+
+    fn field(&self, offset: u32, name: &str, accesses: &[&AccessResult], line_misses: u64) -> Field {
+        let mut sites: Vec<Site> = accesses.iter().map(|access| self.site(access, line_misses)).collect();
+        let order = |site: &Site| (site.location.clone(), site.kind.map(Kind::name));
+        sites.sort_by(|a, b| b.misses.cmp(&a.misses).then_with(|| order(a).cmp(&order(b))));
+        let missed = accesses.iter().filter_map(|access| access.missed.as_ref());
+        Field {
+            field: name.to_owned(),
+            offset,
+            hitm: accesses.iter().map(|access| access.misses().hitm).sum(),
+            touched: Touched::of(accesses.iter().copied()),
+            sites,
+            invalidated_by: self.invalidated_by(missed.flat_map(|missed| &missed.invalidated_by)),
+        }
+    }
+
+    /// Returns the function around `place`, `-` if it is not known, and the place itself.
+    fn place(&self, place: &Place) -> (String, String) {
+        let function = self.functions.at(place).unwrap_or_else(|| UNKNOWN.to_owned());
+        (function, format!("{}:{}", place.file, place.line))
+    }
+
+    fn site(&self, access: &AccessResult, line_misses: u64) -> Site {
+        let (function, location) = self.place(&access.place);
+        let misses: Misses = access.misses();
+        let (count, hitm) = (misses.count(), misses.hitm);
+        let missed = access.missed.as_ref();
+        Site {
+            function,
+            location,
+            share: count as f64 / line_misses.max(1) as f64,
+            kind: Some(access.kind),
+            hits: access.hits,
+            misses: count,
+            hitm,
+            clean: misses.clean(),
+            memory: (misses.at(Distance::Memory), misses.at(Distance::RemoteMemory)),
+            cycles: (
+                self.mean(misses.hitm_wait.remote, hitm.remote),
+                self.mean(misses.hitm_wait.local, hitm.local),
+                self.mean(misses.wait, count),
+            ),
+            cpus: missed.map_or(0, |missed| missed.cpus),
+            invalidated_by: self.invalidated_by(missed.iter().flat_map(|missed| &missed.invalidated_by)),
+        }
+    }
+
+    /// Returns the stores that invalidated the line, by field and place, most frequent first.
+    fn invalidated_by<'a>(&self, invalidations: impl Iterator<Item = &'a Invalidation>) -> Vec<InvalidatedBy> {
+        let mut by_invalidator: BTreeMap<(&str, &str, u32), (&Place, u64)> = BTreeMap::new();
+        for invalidation in invalidations {
+            let key = (&*invalidation.field, &*invalidation.place.file, invalidation.place.line);
+            by_invalidator.entry(key).or_insert((&invalidation.place, 0)).1 += invalidation.times;
+        }
+        let all: u64 = by_invalidator.values().map(|(_, times)| times).sum();
+        let mut invalidators: Vec<_> = by_invalidator.into_iter().collect();
+        invalidators.sort_by(|(a, (_, times)), (b, (_, more))| more.cmp(times).then_with(|| a.cmp(b)));
+        let invalidator = |((field, ..), (place, times)): ((&str, &str, u32), (&Place, u64))| {
+            let (function, location) = self.place(place);
+            InvalidatedBy { field: field.to_owned(), function, location, share: times as f64 / all.max(1) as f64 }
+        };
+        invalidators.into_iter().map(invalidator).collect()
+    }
+}
