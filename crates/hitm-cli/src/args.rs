@@ -10,7 +10,7 @@ use hitm_machine::{Arbitration, Coherence, CostSet, Costs};
 use hitm_memory::Span;
 use hitm_report::c2c::{self, Layout};
 use hitm_report::result::{Host, Run};
-use hitm_sched::mitigation::OBJECTS;
+use hitm_sched::OBJECTS;
 use hitm_topology::Topology;
 
 use crate::failure::Failure;

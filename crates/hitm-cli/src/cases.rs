@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use hitm_machine::{Arbitration, Costs, TIME_END};
 use hitm_memory::{Span, Time};
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 

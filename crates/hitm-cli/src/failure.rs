@@ -102,8 +102,8 @@ impl From<hitm_topology::Error> for Failure {
     }
 }
 
-impl From<hitm_sched::mitigation::UnknownMitigation> for Failure {
-    fn from(error: hitm_sched::mitigation::UnknownMitigation) -> Self {
+impl From<hitm_sched::UnknownMitigation> for Failure {
+    fn from(error: hitm_sched::UnknownMitigation) -> Self {
         Self::new(error.to_string())
     }
 }

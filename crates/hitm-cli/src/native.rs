@@ -10,8 +10,7 @@ use hitm_memory::{Span, Time};
 use hitm_report::latency::Latency;
 use hitm_report::relative::relate;
 use hitm_report::result::{Host, ResultFile, Run};
-use hitm_sched::mitigation::Mitigation;
-use hitm_sched::stats::Count;
+use hitm_sched::{Count, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::cid_bursts::Burst;
 

@@ -9,7 +9,7 @@
 use hitm_machine::{PlaceResult, Results};
 use hitm_report::functions::Functions;
 use hitm_report::result::OperationCost;
-use hitm_sched::stats::Count;
+use hitm_sched::Count;
 
 /// All functions of a folder.
 const ANY: &[&str] = &[];
@@ -26,35 +26,35 @@ const OPERATIONS: [Operation; 5] = [
         name: "search",
         counts: &[Count::Find],
         places: &[
-            ("hitm-sched/src/cpupri.rs", &["next_available", "find_at"]),
+            ("hitm-sched/src/linux/cpupri.rs", &["next_available", "find_at"]),
             (
-                "hitm-sched/src/near.rs",
+                "hitm-sched/src/shipped/near.rs",
                 &["look_at", "look_into", "is_in_vain", "any_less_urgent", "candidates", "find_near"],
             ),
-            ("hitm-sched/src/floor.rs", &["claim", "settle"]),
+            ("hitm-sched/src/shipped/floor.rs", &["claim", "settle"]),
         ],
     },
     Operation {
         name: "level change",
         counts: &[Count::LevelChange],
-        places: &[("hitm-sched/src/cpupri.rs", &["set_level"])],
+        places: &[("hitm-sched/src/linux/cpupri.rs", &["set_level"])],
     },
     Operation {
         name: "look",
         counts: &[Count::Look],
         places: &[
-            ("hitm-sched/src/overload.rs", &["overload_elsewhere"]),
-            ("hitm-sched/src/waiting.rs", &["any_for"]),
-            ("hitm-sched/src/floor.rs", &["fell"]),
+            ("hitm-sched/src/linux/overload.rs", &["overload_elsewhere"]),
+            ("hitm-sched/src/shipped/waiting.rs", &["any_for"]),
+            ("hitm-sched/src/shipped/floor.rs", &["fell"]),
         ],
     },
     Operation {
         name: "set or clear",
         counts: &[Count::OverloadSet, Count::OverloadClear],
         places: &[
-            ("hitm-sched/src/overload.rs", &["set_overload", "clear_overload"]),
+            ("hitm-sched/src/linux/overload.rs", &["set_overload", "clear_overload"]),
             (
-                "hitm-sched/src/waiting.rs",
+                "hitm-sched/src/shipped/waiting.rs",
                 &["tell", "withdraw", "tell_all", "withdraw_from_all", "enter", "leave", "take_slot", "slot_of"],
             ),
         ],
@@ -64,8 +64,12 @@ const OPERATIONS: [Operation; 5] = [
         counts: &[Count::Place],
         places: &[
             ("hitm-sched/src/fair/idle/", ANY),
+            ("hitm-sched/src/base/idle/search.rs", ANY),
+            ("hitm-sched/src/base/idle/view.rs", ANY),
+            ("hitm-sched/src/linux/idle/", ANY),
+            ("hitm-sched/src/shipped/hints.rs", ANY),
             ("hitm-sched/src/fair/newcomer.rs", &["select_new", "least_loaded_part", "load_of_cpus"]),
-            ("hitm-sched/src/fair/scan.rs", &["all_from"]),
+            ("hitm-sched/src/base/idle/scan.rs", &["all_from"]),
         ],
     },
 ];
@@ -94,7 +98,7 @@ pub(crate) fn costs(results: &Results, operations: &[(Count, u64)], functions: &
 /// Returns the cost of concurrency ids per unit of work, of which there were `units`.
 pub(crate) fn ids(results: &Results, units: f64) -> Option<OperationCost> {
     let mut touched = PlaceResult::default();
-    for (_, did) in results.places.iter().filter(|(place, _)| place.file.starts_with(IDS)) {
+    for (_, did) in results.places.iter().filter(|(place, _)| IDS.iter().any(|own| place.file.starts_with(own))) {
         touched.add(did);
     }
     (units > 0.0).then(|| each(results, "ids", units, &touched))
@@ -113,7 +117,13 @@ fn each(results: &Results, name: &str, times: f64, touched: &PlaceResult) -> Ope
 }
 
 /// The files that hand out ids.
-const IDS: &str = "hitm-sched/src/cid/";
+const IDS: [&str; 5] = [
+    "hitm-sched/src/base/cid.rs",
+    "hitm-sched/src/base/id_bits.rs",
+    "hitm-sched/src/cid/",
+    "hitm-sched/src/linux/cid/",
+    "hitm-sched/src/shipped/ids.rs",
+];
 
 #[cfg(test)]
 mod tests {

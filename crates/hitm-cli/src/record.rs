@@ -7,8 +7,7 @@ use hitm_machine::{Arbitration, Costs, Results};
 use hitm_memory::Span;
 use hitm_report::functions::Functions;
 use hitm_report::result::{self, Host, Machine, ResultFile, Role, Run, SCHEMA};
-use hitm_sched::journal::Conservation;
-use hitm_sched::stats::Count;
+use hitm_sched::{Conservation, Count};
 use hitm_topology::Topology;
 
 use crate::args::{CoherenceArg, HostArg};
@@ -191,9 +190,9 @@ mod tests {
 
     #[test]
     fn places_have_functions() {
-        let text = include_str!("../../hitm-sched/src/cpupri.rs");
+        let text = include_str!("../../hitm-sched/src/linux/cpupri.rs");
         let line = text.lines().position(|line| line.contains(".fetch_add(1, COUNT_ENTERED)")).expect("the add") + 1;
-        assert_eq!(functions().known("hitm-sched/src/cpupri.rs", line as u32), Some("set_level"));
+        assert_eq!(functions().known("hitm-sched/src/linux/cpupri.rs", line as u32), Some("set_level"));
     }
 
     #[test]

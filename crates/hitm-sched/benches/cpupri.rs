@@ -31,9 +31,8 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use hitm_memory::{CpuMask, CpuSet, Encoding, Native};
-use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::PACKED;
-use hitm_sched::prio::{Level, Prio};
+use hitm_sched::Prio;
+use hitm_sched::internals::{Cpupri, CpupriForm, Level, PACKED, Search};
 use hitm_topology::{CpuId, Topology};
 
 const CPUS: usize = 480;

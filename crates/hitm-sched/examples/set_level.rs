@@ -10,9 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hitm_memory::Native;
-use hitm_sched::cpupri::{Cpupri, CpupriForm};
-use hitm_sched::cpupri_vecs::PACKED;
-use hitm_sched::prio::Level;
+use hitm_sched::internals::{Cpupri, CpupriForm, Level, PACKED};
 use hitm_topology::CpuId;
 
 /// Changes per measurement.

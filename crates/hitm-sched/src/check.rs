@@ -9,16 +9,15 @@ use std::collections::BTreeMap;
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use crate::announce::Announced;
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::prio::{Level, Prio};
+use crate::base::rq::{RqGuard, RunQueue};
 use crate::fair::check::FairSnapshot;
-use crate::fair::group::GroupId;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::real_time::check::{check_shares, holder_of};
-use crate::prio::{Level, Prio};
-use crate::rq::{RqGuard, RunQueue};
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
-use crate::waiting::{Waiting, WaitingSnapshot};
+use crate::shipped::announce::Announced;
+use crate::shipped::waiting::{Waiting, WaitingSnapshot};
 
 /// One run queue.
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ pub struct QueueSnapshot {
     pub highest_next: Prio,
     /// Whether the CPU has advertised itself as overloaded.
     pub overloaded: bool,
-    /// The floor of its LLC: see [`floor`](crate::floor).
+    /// The floor of its LLC: see [`floor`](crate::shipped::floor).
     pub floor: Option<Prio>,
     /// The level that cpupri has for the CPU.
     pub level: Option<Level>,

@@ -2,12 +2,14 @@
 
 use hitm_memory::{Form, Memory, RecordLayout, Span};
 
+use crate::base::prio::Level;
 use crate::cid::Variant;
-use crate::cpupri_vecs::{COMPACT, CpupriOrder, PACKED};
 use crate::fair::group::variant::GroupConfig;
-use crate::fair::idle::{IdleSearch, hints, two_passes};
-use crate::prio::Level;
-use crate::root_domain::{BASELINE, RootDomainOrder};
+use crate::fair::idle::IdleSearch;
+use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, PACKED};
+use crate::linux::idle::two_passes;
+use crate::linux::root_domain::{BASELINE, RootDomainOrder};
+use crate::shipped::hints;
 
 /// The scopes of the parts that are split, and the choices of the protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +30,9 @@ pub struct SchedulerConfig {
     /// taking their locks.
     pub push_by_interrupt: bool,
     /// Whether no push request is lost. In the original one can be lost: see
-    /// [`push_token`](crate::push_token).
+    /// [`push_token`](crate::linux::push_token).
     pub keeps_requests: bool,
-    /// Whether only waiting tasks are advertised: see [`waiting`](crate::waiting).
+    /// Whether only waiting tasks are advertised: see [`waiting`](crate::shipped::waiting).
     pub shipped: bool,
     /// How concurrency ids are allocated.
     pub cids: Variant,

@@ -8,45 +8,43 @@
 //! Each mechanism has one file. A variant of a mechanism is a parameter.
 #![forbid(unsafe_code)]
 
-pub mod prio;
+mod base;
+mod check;
+mod cid;
+mod config;
+mod fair;
+mod linux;
+mod mitigation;
+mod scheduler;
+mod shipped;
 
-pub mod cpupri;
-mod cpupri_counts;
-pub mod cpupri_vecs;
-pub mod overload;
-pub mod push_token;
-pub mod root_domain;
+pub use base::cid::MapSnapshot;
+pub use base::journal::Conservation;
+pub use base::numbers::{GroupId, MapId, TaskId};
+pub use base::prio::Prio;
+pub use base::stats::{Count, Stats};
+pub use base::task::{Attributes, Policy, TASKS_MAX};
+pub use base::weight::Nice;
+pub use check::Snapshot;
+pub use cid::MAPS_MAX;
+pub use fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
+pub use fair::group::{GROUPS_MAX, GroupWeight, WeightRefused};
+pub use mitigation::{GROUP_LOADS, IDLE_SEARCHES, LAYOUTS, Mitigation, OBJECTS, Row, TABLE, UnknownMitigation};
+pub use scheduler::{Scheduler, Scheduling, SwitchReason, WakeHint};
 
-mod id_allocator;
-mod list;
-mod rq;
-pub mod task;
-
-pub mod cid;
-
-pub mod fair;
-
-mod announce;
-mod change;
-pub mod config;
-mod enqueue;
-mod floor;
-mod hotplug;
-mod near;
-mod placement;
-mod pull;
-mod push;
-mod pushable;
-pub mod scheduler;
-mod switch;
-mod waiting;
-mod wake;
-
-pub mod mitigation;
-
-pub mod check;
-pub mod journal;
-pub mod stats;
+/// Mechanisms and snapshots that this crate's own tests and benchmarks reach. Not a surface.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::base::fair_words::Member;
+    pub use crate::base::prio::Level;
+    pub use crate::config::SchedulerConfig;
+    pub use crate::fair::check::{FairSnapshot, LevelSnapshot, MemberSnapshot};
+    pub use crate::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot, LimitSnapshot};
+    pub use crate::linux::cpupri::{Cpupri, CpupriForm, Search};
+    pub use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
+    pub use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain};
+    pub use crate::mitigation::{idle_searches, placements};
+}
 
 /// The table of this crate's functions: their names by file and line.
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

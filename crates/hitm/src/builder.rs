@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::{MAX_CPUS, Topology};
 
 use crate::native::{NativeError, NativeRuntime};

@@ -22,8 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use hitm_memory::{Platform, Span};
-use hitm_sched::scheduler::SwitchReason;
-use hitm_sched::task::TaskId;
+use hitm_sched::{SwitchReason, TaskId};
 
 use crate::contain::contain;
 use crate::join::{Finish, JoinError};

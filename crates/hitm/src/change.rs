@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hitm_memory::{CpuSet, Platform};
-use hitm_sched::task::Policy;
+use hitm_sched::Policy;
 use hitm_topology::CpuId;
 
 use crate::cell::Cell;

@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use hitm_memory::{Platform, Span};
-use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
-use hitm_sched::fair::group::{GroupId, GroupWeight, WeightRefused};
+use hitm_sched::{GroupId, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, WeightRefused};
 
 use crate::join::JoinHandle;
 use crate::runtime::{Handle, Inner};

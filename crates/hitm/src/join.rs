@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use hitm_memory::Platform;
-use hitm_sched::task::TaskId;
+use hitm_sched::TaskId;
 
 use crate::cell::Cell;
 use crate::contain::contain;

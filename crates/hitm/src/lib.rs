@@ -61,10 +61,7 @@ pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
 pub use hitm_memory::{CpuSet, Native, Platform, Span, Time};
-pub use hitm_sched::fair::group::WeightRefused;
-pub use hitm_sched::fair::group::quota::{GroupThrottling, QuotaRefused};
-pub use hitm_sched::mitigation::Mitigation;
-pub use hitm_sched::task::TaskId;
+pub use hitm_sched::{GroupThrottling, Mitigation, QuotaRefused, TaskId, WeightRefused};
 pub use hitm_topology::{CpuId, Topology, parse as parse_topology};
 
 /// Compiles and runs the README's example as a test.

@@ -10,8 +10,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hitm_memory::{Platform, Time};
-use hitm_sched::scheduler::WakeHint;
-use hitm_sched::task::TaskId;
+use hitm_sched::{TaskId, WakeHint};
 
 use crate::time::Timers;
 

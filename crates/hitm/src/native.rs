@@ -23,8 +23,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle as JoinThread, Thread};
 
 use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
-use hitm_sched::mitigation::Mitigation;
-use hitm_sched::scheduler::Scheduler;
+use hitm_sched::{Mitigation, Scheduler};
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
 use crate::builder::Builder;

@@ -1,9 +1,7 @@
 //! Options for spawning a task.
 
 use hitm_memory::CpuSet;
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::prio::Prio;
-use hitm_sched::task::Policy;
+use hitm_sched::{Nice, Policy, Prio};
 
 use crate::group::Group;
 use crate::roles::Role;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hitm_memory::{Interrupts, Mode, PathCost, Platform, Time};
-use hitm_sched::scheduler::{Scheduler, Scheduling, WakeHint};
-use hitm_sched::task::TaskId;
+use hitm_sched::{Scheduler, Scheduling, TaskId, WakeHint};
 use hitm_topology::{CpuId, Topology};
 
 use crate::cell::Cell;

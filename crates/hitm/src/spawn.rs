@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use hitm_memory::Platform;
-use hitm_sched::task::Attributes;
+use hitm_sched::Attributes;
 
 use crate::cell::{Cell, Task};
 use crate::group::Group;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hitm_memory::Platform;
-use hitm_sched::task::{TASKS_MAX, TaskId};
+use hitm_sched::{TASKS_MAX, TaskId};
 
 use crate::cell::Cell;
 

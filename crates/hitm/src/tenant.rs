@@ -14,8 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use hitm_memory::Platform;
-use hitm_sched::cid::MapId;
-use hitm_sched::scheduler::Scheduler;
+use hitm_sched::{MapId, Scheduler};
 
 use crate::runtime::{Handle, Inner};
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{Interrupts, Mode, Platform, Span, Time};
-use hitm_sched::scheduler::SwitchReason;
+use hitm_sched::SwitchReason;
 use hitm_topology::CpuId;
 
 use crate::cell::Cell;

@@ -17,7 +17,7 @@ use hitm_report::relative::relate;
 use hitm_report::result::{Better, Host, Metric, ResultFile, Run};
 use hitm_report::statistics;
 use hitm_report::sweep::quoted;
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! `hitm layout`.
 
 use clap::Args;
-use hitm_sched::mitigation::{LAYOUTS, Mitigation};
+use hitm_sched::{LAYOUTS, Mitigation};
 
 use crate::failure::Failure;
 use crate::print;

@@ -2,7 +2,7 @@
 
 use clap::{Args, CommandFactory as _, ValueEnum};
 use hitm_report::columns::{Align, Columns};
-use hitm_sched::mitigation::{LAYOUTS, TABLE};
+use hitm_sched::{LAYOUTS, TABLE};
 
 use crate::failure::Failure;
 use crate::terminal::{fitted, width};

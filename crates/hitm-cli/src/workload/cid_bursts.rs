@@ -12,7 +12,7 @@ use hitm_report::load::{self, Load};
 use hitm_report::published::{Key, On, Quantity, figure};
 use hitm_report::result::{Better, ResultFile, Run};
 use hitm_report::statistics::{self, Mean};
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::{CpuId, Scope, Topology};
 use hitm_workloads::cid_bursts::{Burst, CidBursts as Started, Config, Index, Pass};
 

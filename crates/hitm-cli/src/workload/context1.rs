@@ -9,7 +9,7 @@ use hitm_memory::Span;
 use hitm_report::load::{Kind, Load};
 use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::Calibration;
-use hitm_sched::mitigation::{GROUP_LOADS, Mitigation};
+use hitm_sched::{GROUP_LOADS, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::context1::{self, Config};
 use hitm_workloads::meter::Window;

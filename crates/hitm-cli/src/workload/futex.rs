@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use hitm::Roles;
 use hitm_memory::Span;
-use hitm_sched::mitigation::IDLE_SEARCHES;
+use hitm_sched::IDLE_SEARCHES;
 use hitm_topology::Topology;
 use hitm_workloads::futex::{self, Config};
 use hitm_workloads::meter::Window;

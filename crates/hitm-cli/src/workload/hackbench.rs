@@ -10,7 +10,7 @@ use hitm_report::load::{Kind, Load};
 use hitm_report::messaging;
 use hitm_report::result::{Better, ResultFile, Run};
 use hitm_report::statistics::{self, Mean};
-use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
+use hitm_sched::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::hackbench::{self, Channels, Config};
 use hitm_workloads::nested;

@@ -12,7 +12,7 @@ use hitm_report::load::{self, Kind};
 use hitm_report::published::{self, Citation, Key, On, Quantity};
 use hitm_report::result::{Better, Calibration, Metric};
 use hitm_report::statistics::mean_of_batches;
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::loopback::trace::COUNTED_BYTES;
 use hitm_workloads::loopback::{self, Config, Test};

@@ -33,7 +33,7 @@ use hitm_report::published::{self as figures, Key, On, Published, Quantity};
 use hitm_report::result::{Better, Calibration, Metric, ResultFile, Run};
 use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_report::{latency, loads, summary};
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 use hitm_workloads::cid_bursts::Burst;
 use hitm_workloads::meter::Window;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{FromArgMatches as _, Subcommand as _};
 use hitm_report::id_bursts::PER_CPU;
 use hitm_report::published::{On, PUBLICATIONS};
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 
 use super::context1;

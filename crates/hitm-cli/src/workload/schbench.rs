@@ -9,7 +9,7 @@ use hitm_report::latency::{self, percentile};
 use hitm_report::load::{Kind, Load};
 use hitm_report::result::Better;
 use hitm_report::statistics::{Mean, mean_of_batches};
-use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
+use hitm_sched::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 use hitm_workloads::nested;

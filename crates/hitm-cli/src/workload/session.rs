@@ -1,7 +1,7 @@
 //! An option: all tasks of a workload in one group, as those of a session or a service are.
 
 use clap::Args;
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 
 /// The group of all tasks.
 #[derive(Args, Clone, Copy, Debug)]

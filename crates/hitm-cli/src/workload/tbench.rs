@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use hitm_memory::Span;
-use hitm_sched::mitigation::{IDLE_SEARCHES, Mitigation};
+use hitm_sched::{IDLE_SEARCHES, Mitigation};
 use hitm_topology::Topology;
 use hitm_workloads::loopback::Test;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hitm_memory::Field;
-use hitm_sched::mitigation::{LAYOUTS, Mitigation, OBJECTS};
+use hitm_sched::{LAYOUTS, Mitigation, OBJECTS};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};

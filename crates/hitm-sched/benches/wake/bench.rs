@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hitm_memory::{Native, NativeWorkers, Platform};
-use hitm_sched::mitigation::Mitigation;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, TaskId};
+use hitm_sched::{Attributes, Mitigation, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::{CpuId, Topology};
 
 /// A scheduler and the workers that act as its CPUs.

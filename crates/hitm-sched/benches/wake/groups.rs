@@ -10,10 +10,7 @@ use std::fs;
 use std::sync::Arc;
 
 use hitm_memory::CpuSet;
-use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::prio::Prio;
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, GroupId, GroupWeight, Nice, Policy, Prio, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Cycle, print_fastest, print_head};

@@ -28,9 +28,7 @@ mod groups;
 
 use std::sync::{Arc, Barrier};
 
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Scheduling;
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Policy, Prio, Scheduling, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Cycle, print, print_fastest, print_head, rounds, time};

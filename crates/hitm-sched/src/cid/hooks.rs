@@ -7,10 +7,11 @@
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use super::{Allocator, MapId, MapSnapshot, NONE, Runs, TaskIds, Walk, running};
-use crate::rq::RqGuard;
+use crate::base::cid::{Allocator, MapSnapshot, NONE, Runs, TaskIds, Walk};
+use crate::base::numbers::{MapId, TaskId};
+use crate::base::rq::RqGuard;
+use crate::linux::cid::running;
 use crate::scheduler::{Scheduler, SwitchReason};
-use crate::task::TaskId;
 
 impl<P: Platform> Runs for Scheduler<P> {
     #[track_caller]

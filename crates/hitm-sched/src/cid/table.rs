@@ -7,11 +7,13 @@ use std::sync::{Arc, OnceLock};
 use hitm_memory::{Placed, Platform};
 use hitm_topology::Topology;
 
-use super::owned::OwnedIds;
-use super::per_cpu::{Fallback, PerCpuIds};
-use super::shipped::ShippedIds;
-use super::{Allocator, MapId, Variant, Walk};
-use crate::id_allocator::{IdAllocator, Numbered};
+use crate::base::cid::{Allocator, Walk};
+use crate::base::id_allocator::{IdAllocator, Numbered};
+use crate::base::numbers::MapId;
+use crate::cid::Variant;
+use crate::linux::cid::owned::OwnedIds;
+use crate::linux::cid::per_cpu::{Fallback, PerCpuIds};
+use crate::shipped::ids::ShippedIds;
 
 /// The maximum number of maps that live at once.
 pub const MAPS_MAX: usize = 4_096;

@@ -20,10 +20,10 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, CpuSet, PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
-use crate::rq::{RqGuard, RunQueue};
+use crate::base::numbers::TaskId;
+use crate::base::rq::{RqGuard, RunQueue};
+use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
-use crate::stats::Count;
-use crate::task::TaskId;
 
 /// The interval of a domain per CPU in it, for balance on a busy CPU. Linux multiplies one
 /// millisecond per CPU by 16.

@@ -3,12 +3,11 @@
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use super::group::GroupId;
-use super::tree::broken;
-use super::weight::Nice;
-use super::words::{Kind, Member, member};
+use crate::base::fair_words::{Kind, Member, member};
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::tree::broken;
+use crate::base::weight::Nice;
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 /// A queued task or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! The scheduler's operations on a fair task, and the ticks of its CPU.
 //!
 //! **Protocol.** The scheduler's files ask this one where the two classes differ. A switch charges
-//! the task that it leaves, then takes the first real-time task, or the [next](super::timeline)
-//! fair task if there is none or if fair tasks are [served](super::server).
+//! the task that it leaves, then takes the first real-time task, or the
+//! [next](crate::base::timeline) fair task if there is none or if fair tasks are
+//! [served](super::server).
 //!
 //! **Cost.** Without any fair task: a look at a word outside the shared memory. With fair tasks: a
 //! switch reads one line of its own, and from there one line per task on the way down the tree.
@@ -14,13 +15,13 @@ use hitm_memory::{Interrupts, PerCpu, PlainWord, Platform, Span, Time};
 use hitm_topology::{CpuId, Topology};
 
 use super::group::Groups;
-use super::sched_domains::{Kept, SchedDomains};
-use super::timeline::{Arrival, Timeline};
-use super::words::{FairQueue, FairTask, Member};
-use crate::prio::Prio;
-use crate::rq::RqGuard;
+use crate::base::fair_words::{FairQueue, FairTask, Member};
+use crate::base::idle::sched_domains::{Kept, SchedDomains};
+use crate::base::numbers::TaskId;
+use crate::base::prio::Prio;
+use crate::base::rq::RqGuard;
+use crate::base::timeline::{Arrival, Timeline};
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 /// A slice on one CPU, in nanoseconds: Linux's since v6.15 (Zihan Zhou, "Reduce the default slice
 /// to avoid tasks getting an extra tick", 2025).

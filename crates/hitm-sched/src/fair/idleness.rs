@@ -7,15 +7,12 @@ use hitm_topology::CpuId;
 
 use super::class::Fair;
 use super::idle::IMBALANCE_PCT;
-use super::idle::search::Search;
-use super::sched_domains::{IDLE_MOST, Kept, MOVE_COSTS};
-use super::timeline::PICOS;
-use crate::rq::RqGuard;
+use crate::base::idle::sched_domains::{IDLE_MOST, Kept, MOVE_COSTS, averaged};
+use crate::base::idle::search::Search;
+use crate::base::numbers::TaskId;
+use crate::base::rq::RqGuard;
+use crate::base::timeline::PICOS;
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
-
-/// Averages move by an eighth: Linux's.
-const AVERAGED_OVER: i64 = 8;
 
 /// The value of full utilisation: Linux's.
 const SCALE: u64 = 1_024;
@@ -109,9 +106,4 @@ impl<P: Platform> Scheduler<P> {
             word.store(scan, Ordering::Relaxed);
         }
     }
-}
-
-/// Returns the average `before`, updated with `newest`.
-pub(super) fn averaged(before: u64, newest: u64) -> u64 {
-    (before as i64 + (newest as i64 - before as i64) / AVERAGED_OVER) as u64
 }

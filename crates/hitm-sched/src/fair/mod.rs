@@ -2,8 +2,9 @@
 //! weight.
 //!
 //! **Claim.** Tasks that are queued on one CPU get the part of its fair time that their
-//! [weights](weight) give, and each is at most about a slice away from it. Whatever real-time tasks
-//! do, a CPU on which fair tasks wait runs them for 50 ms of each second ([`server`]).
+//! [weights](crate::base::weight) give, and each is at most about a slice away from it. Whatever
+//! real-time tasks do, a CPU on which fair tasks wait runs them for 50 ms of each second
+//! ([`server`]).
 //!
 //! **Origin.** Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995, as Linux
 //! has it since v6.6; the rules are those of v6.12, with the slice of v6.15. A task's virtual
@@ -22,54 +23,28 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`weight`] | nice levels and their weights |
 //! | [`group`] | groups: their queues and entities, and the way up and down through them |
 //! | [`load`] | load averages that decay by half |
-//! | [`words`] | the words in shared memory |
-//! | [`tree`] | the tree of a queue's tasks |
-//! | [`timeline`] | virtual time: which member is eligible, which is next |
 //! | [`class`] | the scheduler's operations on a fair task |
 //! | [`server`] | the time that real-time tasks must leave |
 //! | [`idle`] | the search for an idle CPU at a wakeup |
 //! | [`idleness`] | what a CPU records when it begins to idle and when it stops |
 //! | [`newcomer`] | where a new task begins |
-//! | [`sched_domains`] | the state of that search |
-//! | [`scan`] | the scratch masks of that search |
-//! | [`idle_mask`] | masks of idle CPUs, for searches that read them instead of queues |
 //! | [`balance`] | CPUs with little to do pull tasks of others |
 //! | [`check`] | the invariants of all of these |
+//!
+//! [`base`](crate::base) has what is below: nice levels and weights, the words, the tree of a
+//! queue's tasks, and [virtual time](crate::base::timeline).
 //!
 //! **Memory.** All words are made when the first fair task is made ([`class::Fair`]): a scheduler
 //! of real-time tasks alone has none and reads none.
 
-pub mod weight;
-
-pub mod group;
-
-mod load;
-
-pub mod words;
-
-pub(crate) mod tree;
-
-pub(crate) mod timeline;
-
-pub(crate) mod class;
-
-pub(crate) mod server;
-
-pub mod idle;
-
-mod idleness;
-
-pub(crate) mod sched_domains;
-
-mod newcomer;
-
-mod scan;
-
-mod idle_mask;
-
 mod balance;
-
-pub mod check;
+pub(crate) mod check;
+pub(crate) mod class;
+pub(crate) mod group;
+pub(crate) mod idle;
+mod idleness;
+mod load;
+mod newcomer;
+pub(crate) mod server;

@@ -17,9 +17,9 @@
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use crate::base::numbers::TaskId;
+use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
-use crate::stats::Count;
-use crate::task::TaskId;
 
 /// The domains in the order of [`Scheduler::neighbourhoods`].
 const NODE: usize = 2;

@@ -19,7 +19,7 @@
 
 use hitm_memory::{PlainWord, Platform, Span, Time};
 
-use crate::rq::RqGuard;
+use crate::base::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
 /// Linux's default.

@@ -2,16 +2,16 @@
 
 use hitm_memory::{Described, Field, Form, Native};
 
+use crate::base::fair_words::{FairQueue, FairTask};
+use crate::base::idle::sched_domains::{Domain, Shared};
+use crate::base::prio::Level;
+use crate::base::rq::RunQueue;
+use crate::base::task::Task;
 use crate::cid;
 use crate::config::SchedulerConfig;
-use crate::cpupri_counts;
 use crate::fair::group::words::GroupOnCpu;
-use crate::fair::sched_domains::{Domain, Shared};
-use crate::fair::words::{FairQueue, FairTask};
-use crate::prio::Level;
-use crate::root_domain::REORDERED_COUNTS;
-use crate::rq::RunQueue;
-use crate::task::Task;
+use crate::linux::cpupri_counts;
+use crate::linux::root_domain::REORDERED_COUNTS;
 
 /// Returns the size and the fields of one of the [`LAYOUTS`].
 pub(super) fn layout(config: &SchedulerConfig, object: &str) -> Option<(usize, Vec<Field>)> {

@@ -23,7 +23,7 @@ pub use self::layouts::{LAYOUTS, OBJECTS};
 use self::table::Change;
 pub use self::table::{Row, TABLE};
 use crate::config::SchedulerConfig;
-use crate::fair::idle::{one_pass, two_passes};
+use crate::linux::idle::{one_pass, two_passes};
 use crate::scheduler::Scheduler;
 
 /// A named set of placements, scopes and policies.
@@ -212,8 +212,8 @@ fn scopes_needed(scopes: &[Scope], given: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpupri_vecs::{COMPACT, PACKED, SPLIT};
-    use crate::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
+    use crate::linux::cpupri_vecs::{COMPACT, PACKED, SPLIT};
+    use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
 
     #[test]
     fn names_become_placements_and_scopes() {

@@ -6,11 +6,13 @@ use hitm_topology::Scope;
 
 use crate::cid::Variant;
 use crate::config::SchedulerConfig;
-use crate::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
 use crate::fair::group::variant::{GroupOrder, LOAD_BITS, PostRate};
-use crate::fair::idle::claims::Claims;
-use crate::fair::idle::{IdleSearch, buddy, hints, one_pass, two_passes};
-use crate::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
+use crate::fair::idle::IdleSearch;
+use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
+use crate::linux::idle::claims::Claims;
+use crate::linux::idle::{buddy, one_pass, two_passes};
+use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
+use crate::shipped::hints;
 
 /// One mitigation.
 #[derive(Clone, Copy, Debug)]

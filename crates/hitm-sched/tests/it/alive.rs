@@ -7,11 +7,8 @@ use std::rc::Rc;
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span, Time};
-use hitm_sched::check::Snapshot;
-use hitm_sched::fair::group::check::GroupSnapshot;
-use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::TaskId;
+use hitm_sched::internals::GroupSnapshot;
+use hitm_sched::{GroupId, GroupWeight, Scheduling, Snapshot, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{self, Sched, fair};

@@ -8,12 +8,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_machine::{Config, CostSet, Costs, Kind, Machine, Simulated};
 use hitm_memory::{CpuSet, Memory, Span};
-use hitm_sched::fair::group::GroupId;
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::mitigation::Mitigation;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, GroupId, Mitigation, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::{CpuId, Topology};
 
 /// Returns the attributes of a fair task.

@@ -7,9 +7,8 @@ use std::thread;
 
 use hitm_machine::Random;
 use hitm_memory::{CpuMask, CpuSet, Encoding, Form, Native};
-use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
-use hitm_sched::prio::{Level, Prio};
+use hitm_sched::Prio;
+use hitm_sched::internals::{COMPACT, Cpupri, CpupriForm, CpupriOrder, Level, NORMAL, PACKED, SPLIT, Search};
 use hitm_topology::{CpuId, Topology};
 
 /// Changes of each CPU.

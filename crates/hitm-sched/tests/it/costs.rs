@@ -10,10 +10,8 @@ use std::thread;
 
 use expect_test::expect_file;
 use hitm_memory::CpuSet;
-use hitm_sched::mitigation::placements;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::internals::placements;
+use hitm_sched::{Attributes, Policy, Prio, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Sched, run};

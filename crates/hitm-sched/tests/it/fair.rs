@@ -5,15 +5,11 @@ use std::fmt::Write;
 use expect_test::expect;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::stats::Count;
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Count, Nice, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair};
-use hitm_sched::mitigation::idle_searches;
+use hitm_sched::internals::idle_searches;
 
 /// Two packages of two LLCs of four cores of two CPUs.
 const MACHINE: &str = "pack:2 l3:2 core:4 pu:2";

@@ -7,9 +7,7 @@ use std::fmt::Write;
 use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::TaskId;
+use hitm_sched::{GroupId, GroupWeight, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Sched, fair, run};

@@ -2,13 +2,8 @@
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::fair::check::{LevelSnapshot, MemberSnapshot};
-use hitm_sched::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::fair::words::Member;
-use hitm_sched::mitigation::GROUP_LOADS;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::task::TaskId;
+use hitm_sched::internals::{GroupOnCpuSnapshot, GroupSnapshot, LevelSnapshot, Member, MemberSnapshot};
+use hitm_sched::{GROUP_LOADS, GroupId, GroupWeight, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, fair};

@@ -5,9 +5,7 @@ use std::rc::Rc;
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy};
+use hitm_sched::{Attributes, Policy, Prio, Scheduling, SwitchReason};
 use hitm_topology::CpuId;
 
 use crate::bench::Bench;

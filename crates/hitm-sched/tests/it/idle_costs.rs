@@ -8,9 +8,8 @@ use std::thread;
 use expect_test::expect_file;
 use hitm_machine::Simulated;
 use hitm_memory::CpuSet;
-use hitm_sched::mitigation::{Mitigation, idle_searches};
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::stats::Count;
+use hitm_sched::internals::idle_searches;
+use hitm_sched::{Count, Mitigation, Scheduling, SwitchReason};
 use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::bench::{Bench, fair};

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use hitm_memory::{CpuSet, Native, NativeWorkers, Platform};
-use hitm_sched::mitigation::Mitigation;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Mitigation, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 /// A scheduler of three CPUs, on one thread that is each of them in turn.

@@ -2,13 +2,11 @@
 
 use hitm_machine::Simulated;
 use hitm_memory::{CpuSet, Platform, Span};
-use hitm_sched::fair::group::check::LimitSnapshot;
-use hitm_sched::fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::{Policy, TaskId};
+use hitm_sched::internals::LimitSnapshot;
+use hitm_sched::{
+    GroupId, GroupQuota, GroupThrottling, GroupWeight, Nice, Policy, Prio, QuotaRefused, RealTimeQuota, Scheduling,
+    SwitchReason, TaskId,
+};
 use hitm_topology::CpuId;
 
 use crate::alive::{Bench, MILLI, about, millis};

@@ -11,9 +11,7 @@ use std::fmt::Write;
 use expect_test::expect;
 use hitm_machine::{Kind, Simulated};
 use hitm_memory::{AtomicWord, CpuSet, Platform};
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Policy, Prio, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::bench::{Bench, Sched};

@@ -4,7 +4,7 @@
 use hitm::{Handle, NativeRuntime, RoleCounts};
 use hitm_machine::{Coherence, Config as Machinery, CostSet, Costs, Results, Simulated};
 use hitm_memory::Span;
-use hitm_sched::stats::Count;
+use hitm_sched::Count;
 use hitm_workloads::cyclic::{self, Config, Cyclic, Placement};
 use hitm_workloads::meter::{BATCHES, Window};
 

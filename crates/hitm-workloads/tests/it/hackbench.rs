@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use hitm::{Roles, Span};
 use hitm_machine::{Arbitration, Config, Totals};
-use hitm_sched::mitigation::IDLE_SEARCHES;
-use hitm_sched::stats::Count;
+use hitm_sched::{Count, IDLE_SEARCHES};
 use hitm_workloads::hackbench::{self, Channels};
 use hitm_workloads::meter::Window;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use hitm::{Handle, Mitigation, NativeRuntime, Roles};
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
-use hitm_sched::check::Snapshot;
+use hitm_sched::Snapshot;
 use hitm_workloads::meter::Window;
 
 /// A finished run.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use hitm::{Handle, RoleCounts};
 use hitm_machine::{Arbitration, Config, Simulated};
 use hitm_memory::Span;
-use hitm_sched::stats::Count;
+use hitm_sched::Count;
 use hitm_workloads::meter::{BATCHES, Window};
 use hitm_workloads::pi_stress::{self, Order, PiStress};
 

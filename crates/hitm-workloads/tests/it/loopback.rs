@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
-use hitm_sched::mitigation::IDLE_SEARCHES;
-use hitm_sched::stats::Count;
+use hitm_sched::{Count, IDLE_SEARCHES};
 use hitm_workloads::loopback::{self, Config, Loopback, Test};
 use hitm_workloads::meter::{BATCHES, Window};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hitm::Span;
 use hitm_machine::{Arbitration, Config as MachineConfig, Totals};
-use hitm_sched::mitigation::IDLE_SEARCHES;
+use hitm_sched::IDLE_SEARCHES;
 use hitm_workloads::meter::Window;
 use hitm_workloads::schbench::{self, Config, Schbench};
 

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use hitm_memory::{AtomicWord, Described, Field, Lock, Memory, Placed, Platform, described};
-use hitm_sched::prio::Prio;
+use hitm_sched::Prio;
 
 use crate::contain::contain;
 use crate::runtime::Handle;

@@ -30,8 +30,7 @@
 use std::sync::{Arc, OnceLock};
 
 use hitm_memory::{Described, Field, Lock, LockGuard, Placed, Platform};
-use hitm_sched::prio::Prio;
-use hitm_sched::task::{Policy, TaskId};
+use hitm_sched::{Policy, Prio, TaskId};
 
 use crate::cell::Cell;
 use crate::runtime::Inner;

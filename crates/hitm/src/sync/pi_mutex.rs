@@ -38,8 +38,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hitm_memory::Platform;
-use hitm_sched::prio::Prio;
-use hitm_sched::task::TaskId;
+use hitm_sched::{Prio, TaskId};
 
 use crate::runtime::Handle;
 use crate::sync::pi_chain::{CHAIN_MAX, Refused};

@@ -26,8 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use hitm_memory::{Described, Field, Lock, LockGuard, Placed, Platform};
-use hitm_sched::prio::Prio;
-use hitm_sched::task::TaskId;
+use hitm_sched::{Prio, TaskId};
 
 use crate::cell::Cell;
 use crate::contain::contain;

@@ -23,7 +23,7 @@
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{AtomicWord, Memory, described};
-use hitm_sched::task::{TASKS_MAX, TaskId};
+use hitm_sched::{TASKS_MAX, TaskId};
 
 const WAITERS: u32 = 1 << 31;
 const DIED: u32 = 1 << 30;

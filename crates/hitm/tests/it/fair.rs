@@ -176,7 +176,7 @@ mod timed {
 
     use hitm::{JoinHandle, Span, Time};
     use hitm_machine::{Config, Faults, Random, Simulated};
-    use hitm_sched::mitigation::IDLE_SEARCHES;
+    use hitm_sched::IDLE_SEARCHES;
 
     use super::*;
     use crate::host::{Setup, simulate};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hitm::{CpuSet, Group, Handle, Priority, Span, SpawnOptions, Time};
 use hitm_machine::Simulated;
-use hitm_sched::mitigation::GROUP_LOADS;
+use hitm_sched::GROUP_LOADS;
 use hitm_topology::CpuId;
 
 use crate::groups::within;

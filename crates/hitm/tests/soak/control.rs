@@ -14,8 +14,7 @@ use std::sync::Arc;
 use hitm::{Elapsed, Priority};
 use hitm_machine::{Random, Simulated};
 use hitm_memory::{Platform, Span, Time};
-use hitm_sched::check::Snapshot;
-use hitm_sched::task::TaskId;
+use hitm_sched::{Snapshot, TaskId};
 
 use crate::ledger::{Books, Check, Doing, Entry};
 use crate::plan::{MUTEXES, Plan};

@@ -15,11 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::{CpuSet, Interrupts, Platform, Time};
-use hitm_sched::cid::MapId;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason, WakeHint};
-use hitm_sched::stats::Count;
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Count, MapId, Policy, Prio, Scheduler, Scheduling, SwitchReason, TaskId, WakeHint};
 use hitm_topology::CpuId;
 
 use crate::defects::Flaw;

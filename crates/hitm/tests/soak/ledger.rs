@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::{CpuSet, Span, Time};
-use hitm_sched::task::TaskId;
+use hitm_sched::TaskId;
 use hitm_topology::CpuId;
 
 use crate::plan::{MUTEXES, QUEUES};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm::{Handle, Tenant};
 use hitm_memory::{CpuSet, Platform};
-use hitm_sched::cid::MapSnapshot;
+use hitm_sched::MapSnapshot;
 
 use crate::ledger::{Books, Check};
 use crate::world::World;

@@ -7,7 +7,7 @@ use hitm::sync::{Barrier, Futex, Mutex, PiMutex, Queue};
 use hitm::{Handle, JoinError, JoinHandle};
 use hitm_machine::Random;
 use hitm_memory::{AtomicWord, Platform, Span, Time};
-use hitm_sched::task::TaskId;
+use hitm_sched::TaskId;
 
 use crate::counted::{Counted, Place};
 use crate::fair::Groups;

@@ -10,7 +10,7 @@ use hitm_report::latency::Latency;
 use hitm_report::relative::relate;
 use hitm_report::result::{Host, ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, ratio};
-use hitm_sched::mitigation::Mitigation;
+use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 
 use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};

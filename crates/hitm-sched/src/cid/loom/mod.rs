@@ -16,11 +16,13 @@ use hitm_loom::{Loom, LoomPlain, Model, require, thread};
 use hitm_memory::{CpuSet, Memory, Placed, PlainWord, Time};
 use hitm_topology::{CpuId, Topology};
 
-use super::owned::OwnedIds;
-use super::per_cpu::{Fallback, PerCpuIds};
-use super::shipped::ShippedIds;
-use super::{Allocator, MapId, Runs, TaskIds, Variant, Walk, running};
-use crate::task::TaskId;
+use crate::base::cid::{Allocator, Runs, TaskIds, Walk};
+use crate::base::numbers::{MapId, TaskId};
+use crate::cid::Variant;
+use crate::linux::cid::owned::OwnedIds;
+use crate::linux::cid::per_cpu::{Fallback, PerCpuIds};
+use crate::linux::cid::running;
+use crate::shipped::ids::ShippedIds;
 
 mod owned;
 mod per_cpu;

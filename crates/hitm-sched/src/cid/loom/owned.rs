@@ -13,10 +13,10 @@ use hitm_loom::{Defect, Loom, LoomPlain, Model, Op, Row, Site, require_of, table
 use hitm_memory::{CpuSet, PlainWord, RawSpinLock};
 use hitm_topology::CpuId;
 
-use super::super::owned::{ON_CPU, OwnedIds, TRANSIT, is_cpus, is_in_transit, is_tasks};
-use super::super::{Allocator, TaskIds};
 use super::{ALONE, MAP, Shared, beside, require_taken_is_held};
-use crate::task::TaskId;
+use crate::base::cid::{Allocator, TaskIds};
+use crate::base::numbers::TaskId;
+use crate::linux::cid::owned::{ON_CPU, OwnedIds, TRANSIT, is_cpus, is_in_transit, is_tasks};
 
 const SETTLED: &str = "ids: after a change the wanted kind owns them, and none is in transit";
 
@@ -192,8 +192,8 @@ fn two_running_tasks_have_two_ids() {
 #[test]
 fn broken_ids_are_noticed() {
     let row = |name, defect, model: Model, caught_by| Row { name, defect, model, caught_by };
-    let own = |op, order| Site::new("cid/owned.rs", op, order);
-    let bits = |op, order| Site::new("cid/bits.rs", op, order);
+    let own = |op, order| Site::new("linux/cid/owned.rs", op, order);
+    let bits = |op, order| Site::new("base/id_bits.rs", op, order);
     let settles = |mode: u32| own(Op::Store, Ordering::Relaxed).with(u64::from(mode));
     let begins = |mode: u32| settles(mode | TRANSIT);
     let visit = Site::new("cid/loom/visit.rs", Op::Load, Ordering::Acquire);

@@ -74,8 +74,8 @@ fn an_id_is_given_back_once() {
 fn broken_ids_are_noticed() {
     let row = |name, defect, model: Model| Row { name, defect, model, caught_by: Race };
     let told = |op, order| Site::new("cid/loom/mod.rs", op, order);
-    let own = |op, order| Site::new("cid/per_cpu.rs", op, order);
-    let bits = |op, order| Site::new("cid/bits.rs", op, order);
+    let own = |op, order| Site::new("linux/cid/per_cpu.rs", op, order);
+    let bits = |op, order| Site::new("base/id_bits.rs", op, order);
     // No row needs the Release and the Acquire of the running map: loom never runs another thread
     // between a store and the fence after it.
     let rows = [

@@ -9,10 +9,11 @@ use hitm_loom::{Defect, Loom, Model, Op, Row, Site, require, table, thread};
 use hitm_memory::{CpuSet, PlainWord};
 use hitm_topology::CpuId;
 
-use super::super::shipped::{LEFT, ShippedIds};
-use super::super::{Allocator, NONE, TaskIds, Variant};
 use super::{ALONE, Alone, MAP, World, beside, every_cpu, topology};
-use crate::task::TaskId;
+use crate::base::cid::{Allocator, NONE, TaskIds};
+use crate::base::numbers::TaskId;
+use crate::cid::Variant;
+use crate::shipped::ids::{LEFT, ShippedIds};
 
 /// CPU 0 takes up its id again, while CPU 1 takes it for its own task, which used it last.
 fn followed() -> Model {
@@ -114,7 +115,7 @@ fn ids_are_as_many_as_are_needed() {
 #[test]
 fn broken_ids_are_noticed() {
     let row = |name, defect, model: Model, caught_by| Row { name, defect, model, caught_by };
-    let own = |op, order| Site::new("cid/shipped.rs", op, order);
+    let own = |op, order| Site::new("shipped/ids.rs", op, order);
     let rows = [
         row("an id is taken Relaxed", Defect::relax(own(Op::CompareExchange, Ordering::Acquire)), followed(), Race),
         row("an id is left Relaxed", Defect::relax(own(Op::And, Ordering::Release)), followed(), Race),

@@ -5,9 +5,9 @@ use hitm_loom::Loom;
 use hitm_memory::PlainWord;
 use hitm_topology::CpuId;
 
-use super::super::{MapId, TaskIds, Walk};
 use super::owned::{HOMES, World};
-use crate::task::TaskId;
+use crate::base::cid::{TaskIds, Walk};
+use crate::base::numbers::{MapId, TaskId};
 
 impl Walk<Loom> for World {
     fn with_task(&self, task: TaskId, f: &mut dyn FnMut(&TaskIds<Loom>, CpuId, bool)) {

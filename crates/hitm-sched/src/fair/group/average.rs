@@ -22,13 +22,12 @@
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
-use super::GroupId;
 use super::words::{GroupOnCpu, Loaded};
+use crate::base::fair_words::{FairTask, Member, link, member};
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::timeline::PICOS;
 use crate::fair::load::Sum;
-use crate::fair::timeline::PICOS;
-use crate::fair::words::{FairTask, Member, link, member};
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 /// Returns a time in the unit of load.
 pub(super) fn nanos(now: Time) -> u64 {

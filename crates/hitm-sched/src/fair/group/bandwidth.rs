@@ -60,17 +60,16 @@ use std::sync::OnceLock;
 use hitm_memory::{PerCpu, Placed, PlainWord, Platform, RawSpinLock, Span, Time, described};
 use hitm_topology::{CpuId, Topology};
 
-use super::GroupId;
 use super::average::nanos;
 use super::check::{LimitOnCpuSnapshot, LimitSnapshot};
 use super::pool::{GroupLimit, LimitOnCpu, SLICE};
 use super::quota::{GroupQuota, GroupThrottling};
 use super::real_time::RealTimeClock;
-use crate::fair::timeline::{Arrival, PICOS};
-use crate::fair::words::Member;
-use crate::rq::RqGuard;
+use crate::base::fair_words::Member;
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::rq::RqGuard;
+use crate::base::timeline::{Arrival, PICOS};
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 /// The runtime that an empty queue keeps, in nanoseconds: Linux's.
 const KEPT: i64 = 1_000_000;

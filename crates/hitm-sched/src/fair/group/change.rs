@@ -8,12 +8,12 @@ use hitm_topology::CpuId;
 
 use super::average::nanos;
 use super::words::GroupOnCpu;
-use super::{CHUNK, Group, GroupId, GroupWeight, Groups};
-use crate::fair::weight::Nice;
-use crate::fair::words::{FairTask, Member};
-use crate::rq::BALANCE_PULL;
+use crate::base::fair_words::{FairTask, Member};
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::rq::BALANCE_PULL;
+use crate::base::weight::Nice;
+use crate::fair::group::{CHUNK, Group, GroupWeight, Groups};
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 impl<M: hitm_memory::Memory> Group<M> {
     /// Returns whether the group has a reference, for checkers.
@@ -44,7 +44,7 @@ impl<P: Platform> Scheduler<P> {
     /// kept group, or the root for `None`.
     ///
     /// # Panics
-    /// When [`GROUPS_MAX`](crate::fair::group::GROUPS_MAX) groups live.
+    /// When [`GROUPS_MAX`](super::GROUPS_MAX) groups live.
     #[must_use]
     pub fn make_group(&self, parent: Option<GroupId>, weight: GroupWeight) -> GroupId {
         self.make_fair();

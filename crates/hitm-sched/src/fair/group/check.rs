@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use hitm_memory::{PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
-use super::GroupId;
 use super::pool::SLICE;
 use super::real_time::check::RealTimeSnapshot;
 use super::variant::PostRate;
 use super::words::Loaded;
-use crate::fair::timeline::PICOS;
-use crate::fair::words::{FairTask, Member};
+use crate::base::fair_words::{FairTask, Member};
+use crate::base::numbers::GroupId;
+use crate::base::timeline::PICOS;
 use crate::scheduler::Scheduler;
 
 /// The rounding error of a sum, for a weight of 1: less than 3 per period, of which half decays
@@ -128,7 +128,8 @@ impl<P: Platform> Scheduler<P> {
         let mut count = |group: Option<GroupId>, cpu: CpuId, member: Member, words: &FairTask<P>| {
             let Some(group) = group.filter(|_| words.load_updated.peek() != 0) else { return };
             let on = self.group_on(group, cpu);
-            let queued = words.height.peek() != 0 || crate::fair::words::member(on.queue.curr.peek()) == Some(member);
+            let queued =
+                words.height.peek() != 0 || crate::base::fair_words::member(on.queue.curr.peek()) == Some(member);
             let weight = self.rd.config.groups.coarse(u64::from(words.weight.peek()));
             let mut sum = words.peek_sum();
             sum.advance(on.load.updated.peek(), u64::from(queued));

@@ -19,11 +19,11 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, PlainWord, Platform, Span, Time, described};
 use hitm_topology::CpuId;
 
-use super::GroupId;
 use super::average::nanos;
 use super::variant::PostRate;
-use crate::fair::words::Member;
-use crate::rq::RqGuard;
+use crate::base::fair_words::Member;
+use crate::base::numbers::GroupId;
+use crate::base::rq::RqGuard;
 use crate::scheduler::Scheduler;
 
 described! {

@@ -6,8 +6,8 @@
 //!
 //! **Origin.** Linux's task groups (Srivatsa Vaddagiri and Peter Zijlstra, 2007), as of v6.4 and
 //! v6.12. On each CPU a group has a queue of its own, and an entity that is queued on the queue of
-//! the group above, or on the CPU's queue. The rules of [`timeline`](super::timeline) hold at every
-//! level.
+//! the group above, or on the CPU's queue. The rules of [`timeline`](crate::base::timeline) hold at
+//! every level.
 //!
 //! **Protocol.** Under the CPU's lock. *Enqueue* ([`walk`]): from the task upwards, a group's
 //! entity is queued when the group's queue gets its first task. *Dequeue*: from the task upwards,
@@ -15,8 +15,8 @@
 //! downwards, the next member at each level. *Switch*: the previous task and its groups stop at
 //! each level that the next task does not share.
 //!
-//! A link in a queue's tree names a task or a group: a [`Member`](super::words::Member). A group's
-//! entity on a CPU is only ever on queues of that CPU, so the group's number is enough.
+//! A link in a queue's tree names a task or a group: a [`Member`](crate::base::fair_words::Member).
+//! A group's entity on a CPU is only ever on queues of that CPU, so the group's number is enough.
 //!
 //! **Load.** The weight of a group's entity depends on how the group's load is spread over the CPUs
 //! ([`share`]). Each queue has an [average] of the weights that were queued there, and one word
@@ -56,15 +56,15 @@
 mod average;
 mod bandwidth;
 mod change;
-pub mod check;
+pub(crate) mod check;
 mod leaf_list;
 mod pool;
-pub mod quota;
-pub mod real_time;
+pub(crate) mod quota;
+pub(crate) mod real_time;
 mod share;
-pub mod variant;
+pub(crate) mod variant;
 mod walk;
-pub mod words;
+pub(crate) mod words;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -78,31 +78,10 @@ use self::leaf_list::IdleLoad;
 use self::pool::GroupLimit;
 use self::variant::{GroupConfig, Parts};
 use self::words::{GroupOnCpu, GroupsOnCpu, TaskGroupWords};
-use super::weight::{FINE_BITS, NICE_0_WEIGHT};
-use crate::id_allocator::{IdAllocator, Numbered};
+use crate::base::id_allocator::{IdAllocator, Numbered};
+use crate::base::numbers::GroupId;
+use crate::base::weight::{FINE_BITS, NICE_0_WEIGHT};
 use crate::scheduler::Scheduler;
-
-/// A group's number. Numbers are used again after a group has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
-
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl GroupId {
-    /// Returns the link of a group: its number counted from 1; 0 for none.
-    pub(crate) fn link(group: Option<Self>) -> u32 {
-        group.map_or(0, |group| group.0 + 1)
-    }
-
-    /// Returns the group of a link.
-    pub(crate) fn of_link(link: u32) -> Option<Self> {
-        link.checked_sub(1).map(Self)
-    }
-}
 
 /// The weight of a group among the members of its queue: 1 to 10,000, where 100 is the weight of a
 /// task of nice 0.

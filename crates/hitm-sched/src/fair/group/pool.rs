@@ -26,7 +26,7 @@ use hitm_topology::{CpuId, Topology};
 
 use super::quota::{GroupQuota, GroupThrottling};
 use super::real_time::queue::RealTimeLimit;
-use crate::fair::timeline::PICOS;
+use crate::base::timeline::PICOS;
 
 /// The runtime that a CPU takes from the pool at a time, in nanoseconds: Linux's
 /// `sched_cfs_bandwidth_slice`.

@@ -26,10 +26,11 @@ use hitm_topology::CpuId;
 use super::average::nanos;
 use super::variant::{LEAST_APART, PostRate};
 use super::words::GroupOnCpu;
-use super::{Group, GroupId, WEIGHT_LEAST};
-use crate::fair::timeline::PICOS;
-use crate::fair::words::{FairTask, Member};
-use crate::rq::RqGuard;
+use crate::base::fair_words::{FairTask, Member};
+use crate::base::numbers::GroupId;
+use crate::base::rq::RqGuard;
+use crate::base::timeline::PICOS;
+use crate::fair::group::{Group, WEIGHT_LEAST};
 use crate::scheduler::Scheduler;
 
 /// A change is published if it is more than the published load divided by this: Linux's.

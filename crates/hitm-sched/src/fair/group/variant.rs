@@ -7,7 +7,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use super::WEIGHT_LEAST;
 use super::words::{ISOLATED, REORDERED, TaskGroupWords, V6_4};
-use crate::fair::weight::FINE_BITS;
+use crate::base::weight::FINE_BITS;
 
 /// The order of a group's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,13 +3,12 @@
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
-use super::GroupId;
 use super::average::nanos;
-use crate::fair::timeline::{Arrival, Timeline};
-use crate::fair::words::{FairQueue, FairTask, Kind, Member, member};
-use crate::rq::RqGuard;
+use crate::base::fair_words::{FairQueue, FairTask, Kind, Member, member};
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::rq::RqGuard;
+use crate::base::timeline::{Arrival, Timeline};
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 impl<P: Platform> Scheduler<P> {
     /// Returns the group of a task that is fair, or was.

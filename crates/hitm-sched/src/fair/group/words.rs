@@ -24,9 +24,9 @@ use hitm_memory::{
     AtomicWord, Entry, LINE, LineStart, Memory, Native, PlainWord, RawSpinLock, Record, RecordLayout, described, record,
 };
 
-use super::GroupId;
+use crate::base::fair_words::{FairQueue, FairTask};
+use crate::base::numbers::GroupId;
 use crate::fair::load::Sum;
-use crate::fair::words::{FairQueue, FairTask};
 
 record! {
     /// The words of a group.

@@ -23,35 +23,27 @@
 //! per-CPU kernel threads; capacities; clusters; the count of busy CPUs, since ticks do not stop
 //! here. The budget of a scan follows from the present utilisation, not from an average.
 //!
-//! **Layout.** That of [`sched_domains`](super::sched_domains). A probe reads the lines of a queue
-//! with its running task and its task count. The CPUs that a search has yet to examine are in
-//! [masks](super::scan) of the searcher.
+//! **Layout.** That of [`sched_domains`](crate::base::idle::sched_domains). A probe reads the lines
+//! of a queue with its running task and its task count. The CPUs that a search has yet to examine
+//! are in [masks](crate::base::idle::scan) of the searcher.
 //!
 //! **Cost.** Counted: [`Count::Probe`] is one examined CPU.
-
-pub(crate) mod buddy;
-pub(crate) mod claims;
-pub(crate) mod hints;
-pub(crate) mod one_pass;
-pub(super) mod search;
-pub(crate) mod two_passes;
-mod view;
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::{CpuId, Scope};
 
-use self::buddy::Buddy;
-use self::claims::Claims;
-use self::hints::Hints;
-use self::one_pass::OnePass;
-use self::search::{Search, searches};
-use self::two_passes::TwoPasses;
-use self::view::View;
-use super::idle_mask::IdleMasks;
-use super::sched_domains::{Kept, SchedDomains};
+use crate::base::idle::idle_mask::IdleMasks;
+use crate::base::idle::sched_domains::{Kept, SchedDomains};
+use crate::base::idle::search::{Search, searches};
+use crate::base::idle::view::View;
+use crate::base::numbers::TaskId;
+use crate::base::stats::Count;
+use crate::linux::idle::buddy::Buddy;
+use crate::linux::idle::claims::Claims;
+use crate::linux::idle::one_pass::OnePass;
+use crate::linux::idle::two_passes::TwoPasses;
 use crate::scheduler::{Scheduler, WakeHint};
-use crate::stats::Count;
-use crate::task::TaskId;
+use crate::shipped::hints::Hints;
 
 searches!(TwoPasses, OnePass, Claims, Hints, Buddy);
 
@@ -113,16 +105,16 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the weight that is queued on a CPU: a hint.
     pub(crate) fn load_of(&self, cpu: CpuId) -> u64 {
         let queue = self.fair_queue(cpu);
-        let curr = super::words::member(queue.curr.peek());
+        let curr = crate::base::fair_words::member(queue.curr.peek());
         queue.load.peek() + curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.peek()))
     }
 
-    fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
+    pub(crate) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
         self.topology.part_of(Scope::Llc, one) == self.topology.part_of(Scope::Llc, other)
     }
 
     /// Returns whether nothing runs or is queued on a CPU: a hint.
-    fn is_available(&self, cpu: CpuId) -> bool {
+    pub(crate) fn is_available(&self, cpu: CpuId) -> bool {
         self.stats.add(Count::Probe);
         self.idles(cpu)
     }
@@ -134,7 +126,7 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Returns the sets around `cpu`: its core and its LLC.
-    pub(super) fn around(&self, cpu: CpuId) -> [&CpuSet; 2] {
+    pub(crate) fn around(&self, cpu: CpuId) -> [&CpuSet; 2] {
         let [core, llc, ..] = &self.neighbourhoods[cpu.index()];
         [core, llc]
     }
@@ -173,7 +165,7 @@ impl<P: Platform> Scheduler<P> {
         search.find(&view).unwrap_or(target)
     }
 
-    pub(super) fn sched_domains(&self) -> &SchedDomains<P> {
+    pub(crate) fn sched_domains(&self) -> &SchedDomains<P> {
         &self.fair().sched_domains
     }
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use hitm_machine::Random;
 use hitm_memory::{CpuMask, CpuSet, Encoding, Form, Native};
-use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::{COMPACT, CpupriOrder, PACKED, SPLIT};
-use hitm_sched::prio::{Level, Prio};
+use hitm_sched::Prio;
+use hitm_sched::internals::{COMPACT, Cpupri, CpupriForm, CpupriOrder, Level, PACKED, SPLIT, Search};
 use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu, any_set, pick};
@@ -135,7 +134,7 @@ fn check(topology: &Topology, order: &CpupriOrder, form: CpupriForm, calls: &[Ca
     at_rest(&cpupri, &model);
 }
 
-/// Checks invariant 1 of `src/cpupri.rs` on the bits and the counts themselves.
+/// Checks invariant 1 of `src/linux/cpupri.rs` on the bits and the counts themselves.
 fn at_rest(cpupri: &Cpupri<Native>, model: &Model) {
     for level in (0..Level::COUNT as u32).map(Level) {
         let expect = model.at(level.0);

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hitm_memory::CpuSet;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::SwitchReason;
-use hitm_sched::task::TaskId;
+use hitm_sched::{Prio, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_machine::Random;
 use hitm_memory::{Form, Native, PlainWord};
-use hitm_sched::config::SchedulerConfig;
-use hitm_sched::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain};
+use hitm_sched::internals::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain, SchedulerConfig};
 use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu};

@@ -10,10 +10,7 @@ use std::sync::Arc;
 
 use hitm_machine::Random;
 use hitm_memory::{CpuSet, Form, Native, NativeWorkers, Platform};
-use hitm_sched::mitigation::{Mitigation, TABLE};
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Mitigation, Policy, Prio, Scheduler, Scheduling, SwitchReason, TABLE, TaskId};
 use hitm_topology::{CpuId, Scope};
 
 use super::model::Model;

@@ -1,5 +1,5 @@
 //! cpupri: searches against CPUs that change level. The numbers are those of the invariants in
-//! `src/cpupri.rs`.
+//! `src/linux/cpupri.rs`.
 //!
 //! The machine has four CPUs on two cores, so that split bitmaps have two parts. There are four
 //! levels instead of 101, which only makes the model smaller.
@@ -9,9 +9,8 @@ use std::sync::atomic::Ordering;
 
 use hitm_loom::{Loom, Model, require, require_of, thread};
 use hitm_memory::{CpuMask, CpuSet, Encoding, Memory};
-use hitm_sched::cpupri::{Cpupri, CpupriForm, Search};
-use hitm_sched::cpupri_vecs::{CpupriOrder, PACKED, SPLIT};
-use hitm_sched::prio::{Level, Prio};
+use hitm_sched::Prio;
+use hitm_sched::internals::{Cpupri, CpupriForm, CpupriOrder, Level, PACKED, SPLIT, Search};
 use hitm_topology::{CpuId, Topology};
 
 use super::overload::{BYTES, CORE, Domain, domain};

@@ -15,7 +15,7 @@ fn row(name: &'static str, defect: Defect, model: Model, caught_by: FaultKind) -
 
 #[test]
 fn broken_cpupri_is_noticed() {
-    let site = |op, order| Site::new("src/cpupri.rs", op, order);
+    let site = |op, order| Site::new("src/linux/cpupri.rs", op, order);
     let count_entered = site(Op::Add, Release);
     let count_left = site(Op::Sub, Release);
     let bit_set = site(Op::Or, Relaxed);
@@ -71,12 +71,12 @@ fn broken_cpupri_is_noticed() {
 #[test]
 fn broken_forms_of_cpupri_are_noticed() {
     use cpupri::{COUNTS, STORED};
-    let site = |op, order| Site::new("src/cpupri.rs", op, order).on::<u8>();
-    let counts = |op, order| Site::new("src/cpupri.rs", op, order);
+    let site = |op, order| Site::new("src/linux/cpupri.rs", op, order).on::<u8>();
+    let counts = |op, order| Site::new("src/linux/cpupri.rs", op, order);
     let (entered, left) = (site(Op::Store, Release).with(1), site(Op::Store, Release).with(0));
     let bit_set = site(Op::Store, Relaxed).with(1);
-    let fence = Site::new("src/cpupri.rs", Op::Fence, SeqCst);
-    let overload_fence = Site::new("src/overload.rs", Op::Fence, SeqCst);
+    let fence = Site::new("src/linux/cpupri.rs", Op::Fence, SeqCst);
+    let overload_fence = Site::new("src/linux/overload.rs", Op::Fence, SeqCst);
     let misses = cpupri::one_falls_while_another_searches;
     let rows = [
         row(
@@ -133,7 +133,7 @@ fn broken_forms_of_cpupri_are_noticed() {
 
 #[test]
 fn broken_overload_is_noticed() {
-    let site = |op, order| Site::new("src/overload.rs", op, order);
+    let site = |op, order| Site::new("src/linux/overload.rs", op, order);
     let count_added = site(Op::Add, Release);
     let rows = [
         row("count added Relaxed", Defect::relax(count_added), overload::one_sets(), Property),
@@ -154,11 +154,11 @@ fn broken_overload_is_noticed() {
 
 #[test]
 fn broken_push_tokens_are_noticed() {
-    let site = |op, order| Site::new("src/push_token.rs", op, order);
+    let site = |op, order| Site::new("src/linux/push_token.rs", op, order);
     let request = site(Op::Add, Release);
     let requests = site(Op::Load, Acquire).on::<u32>();
     let starter = push_token::a_request_meets_a_starter;
-    let overload = Site::new("src/overload.rs", Op::Add, Release);
+    let overload = Site::new("src/linux/overload.rs", Op::Add, Release);
     // A lock is taken where `lock()` is called, and released in its own file.
     let (lock, unlock) = (site(Op::Load, Acquire).on::<u16>(), Site::new("src/lock.rs", Op::Store, Release));
     let (claim, begin, end) = (site(Op::Or, Release), site(Op::And, Acquire), site(Op::CompareExchange, Relaxed));

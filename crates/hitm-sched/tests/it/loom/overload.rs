@@ -1,13 +1,12 @@
 //! The advertisement of overloaded CPUs: pulls against set and clear. The numbers are those of the
-//! invariants in `src/overload.rs`.
+//! invariants in `src/linux/overload.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hitm_loom::{Loom, Model, require, require_of, thread};
 use hitm_memory::{CpuSet, Form, Memory};
-use hitm_sched::config::SchedulerConfig;
-use hitm_sched::root_domain::RootDomain;
+use hitm_sched::internals::{RootDomain, SchedulerConfig};
 use hitm_topology::{CpuId, Scope, Topology};
 
 /// A root domain as the scheduler's.

@@ -1,5 +1,5 @@
 //! The push token: requests against the current chain, and the flags of the work. The numbers are
-//! those of the invariants in `src/push_token.rs`.
+//! those of the invariants in `src/linux/push_token.rs`.
 //!
 //! The threads are CPUs. Where the scheduler sends an interrupt, the thread continues as the target
 //! CPU.
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use hitm_loom::{Loom, LoomPlain, Model, require, require_of, thread};
 use hitm_memory::{AtomicWord, Form, Memory, PlainWord};
-use hitm_sched::config::SchedulerConfig;
+use hitm_sched::internals::SchedulerConfig;
 use hitm_topology::{CpuId, Topology};
 
 use super::overload::{BYTES, CORE, Domain, domain, topology};

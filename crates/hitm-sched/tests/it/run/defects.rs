@@ -170,9 +170,9 @@ fn broken_runtimes_are_noticed() {
 
 #[test]
 fn broken_root_domains_are_noticed() {
-    const CPUPRI: &str = "src/cpupri.rs";
-    const OVERLOAD: &str = "src/overload.rs";
-    const TOKEN: &str = "src/push_token.rs";
+    const CPUPRI: &str = "src/linux/cpupri.rs";
+    const OVERLOAD: &str = "src/linux/overload.rs";
+    const TOKEN: &str = "src/linux/push_token.rs";
     let rows = [
         scheduler("cpupri: entered level's bit is not set", Flaw::lose(CPUPRI, Op::Or, Relaxed), LEVELS),
         scheduler("cpupri: entered level is not counted", Flaw::lose(CPUPRI, Op::Add, Release), LEVELS),
@@ -280,27 +280,27 @@ fn broken_limits_of_real_time_tasks_are_noticed() {
 
 #[test]
 fn broken_queues_and_tasks_are_noticed() {
-    const WAKE: &str = "src/wake.rs";
-    const CHANGE: &str = "src/change.rs";
-    const SCHEDULER: &str = "src/scheduler.rs";
+    const WAKE: &str = "src/scheduler/wake.rs";
+    const CHANGE: &str = "src/scheduler/change.rs";
+    const SCHEDULER: &str = "src/scheduler/mod.rs";
     let rows = [
         scheduler("locks released Relaxed", Flaw::relax("src/lock.rs", Op::Store, Release), QUEUE_LOCK),
         scheduler("wakeups wait for no lock", Flaw::lose(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("wakeups lock Relaxed", Flaw::relax(WAKE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("changes wait for no lock", Flaw::lose(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
         scheduler("changes lock Relaxed", Flaw::relax(CHANGE, Op::Load, Acquire).on::<u16>(), QUEUE_LOCK),
-        scheduler("a task left Relaxed", Flaw::relax("src/switch.rs", Op::Store, Release), LEFT),
+        scheduler("a task left Relaxed", Flaw::relax("src/scheduler/switch.rs", Op::Store, Release), LEFT),
         scheduler("`WOKEN` is not set", Flaw::lose(WAKE, Op::Or, AcqRel), WOKEN),
         scheduler("`WOKEN` stays", Flaw::lose(SCHEDULER, Op::Swap, Acquire), ASLEEP),
         scheduler("a task stays asleep when queued", Flaw::lose(WAKE, Op::Swap, Relaxed), KNOWN),
         scheduler("no CPU is asked to reschedule", Flaw::lose(SCHEDULER, Op::Store, Release), URGENT),
         scheduler("an affinity is not stored", Flaw::lose(CHANGE, Op::Store, Relaxed), SETTINGS),
-        scheduler("a CPU is never active", Flaw::lose("src/hotplug.rs", Op::Store, Relaxed), URGENT),
-        scheduler("highest priority is not stored", Flaw::lose_plain::<i32>("src/enqueue.rs"), HIGHEST),
-        scheduler("overload is not remembered", Flaw::lose_plain::<u8>("src/pushable.rs"), REMEMBERED),
-        scheduler("pushable priority is not stored", Flaw::lose_plain::<i32>("src/pushable.rs"), NEXT),
-        scheduler("least virtual runtime is stale", Flaw::lose_plain::<i64>("src/fair/tree.rs"), FAIR_TREE),
-        scheduler("a weight is not stored", Flaw::lose_plain::<u32>("src/fair/words.rs"), WEIGHTS),
+        scheduler("a CPU is never active", Flaw::lose("src/scheduler/hotplug.rs", Op::Store, Relaxed), URGENT),
+        scheduler("highest priority is not stored", Flaw::lose_plain::<i32>("src/scheduler/enqueue.rs"), HIGHEST),
+        scheduler("overload is not remembered", Flaw::lose_plain::<u8>("src/scheduler/pushable.rs"), REMEMBERED),
+        scheduler("pushable priority is not stored", Flaw::lose_plain::<i32>("src/scheduler/pushable.rs"), NEXT),
+        scheduler("least virtual runtime is stale", Flaw::lose_plain::<i64>("src/base/tree.rs"), FAIR_TREE),
+        scheduler("a weight is not stored", Flaw::lose_plain::<u32>("src/base/fair_words.rs"), WEIGHTS),
     ];
     expect![[r#"
         defect                          | property                                                     | caught by

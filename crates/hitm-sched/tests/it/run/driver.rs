@@ -14,8 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{AtomicWord, CpuSet, Interrupts, PlacedSlice, PlainWord, Platform, Span, Time};
-use hitm_sched::scheduler::{Scheduler, Scheduling, SwitchReason};
-use hitm_sched::task::{Attributes, Policy, TaskId};
+use hitm_sched::{Attributes, Policy, Scheduler, Scheduling, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 use crate::run::groups::GroupsKept;

@@ -8,8 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hitm_machine::Random;
 use hitm_memory::{Platform, Span};
-use hitm_sched::fair::group::quota::{GroupQuota, RealTimeQuota};
-use hitm_sched::fair::group::{GroupId, GroupWeight};
+use hitm_sched::{GroupId, GroupQuota, GroupWeight, RealTimeQuota};
 
 use crate::run::driver::{Cpu, Driver};
 

@@ -8,11 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hitm_memory::CpuSet;
-use hitm_sched::check::Snapshot;
-use hitm_sched::fair::group::GroupId;
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::SwitchReason;
-use hitm_sched::task::TaskId;
+use hitm_sched::{GroupId, Prio, Snapshot, SwitchReason, TaskId};
 use hitm_topology::CpuId;
 
 /// The kinds of findings, by checker.

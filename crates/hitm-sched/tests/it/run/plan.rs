@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use hitm_machine::{Arbitration, Random};
 use hitm_memory::{CpuSet, Platform};
-use hitm_sched::fair::weight::Nice;
-use hitm_sched::mitigation::{Mitigation, idle_searches};
-use hitm_sched::prio::Prio;
-use hitm_sched::scheduler::Scheduler;
-use hitm_sched::task::Policy;
+use hitm_sched::internals::idle_searches;
+use hitm_sched::{Mitigation, Nice, Policy, Prio, Scheduler};
 use hitm_topology::{CpuId, Topology};
 
 /// The operation of a step.

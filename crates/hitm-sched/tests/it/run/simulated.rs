@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hitm_machine::{Config, CostSet, Costs, Machine, Simulated, Totals};
 use hitm_memory::{Platform, Span};
-use hitm_sched::stats::Count;
+use hitm_sched::Count;
 use hitm_topology::Topology;
 
 use crate::TARGET;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use expect_test::expect;
 use hitm_loom::{Defect, FaultKind, Loom, LoomPlain, Model, Op, Row, Site, require, table, thread};
 use hitm_memory::{AtomicWord, Memory, PlainWord, RawSpinLock};
-use hitm_sched::task::TaskId;
+use hitm_sched::TaskId;
 
 use super::{Found, PiWord};
 

@@ -13,7 +13,7 @@
 
 use hitm_memory::Platform;
 
-use crate::fair::group::GroupId;
+use crate::base::numbers::GroupId;
 use crate::fair::group::quota::{QuotaRefused, RealTimeQuota};
 use crate::scheduler::Scheduler;
 

@@ -3,10 +3,10 @@
 use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
-use crate::fair::group::GroupId;
+use crate::base::numbers::GroupId;
+use crate::base::timeline::PICOS;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::quota::RealTimeQuota;
-use crate::fair::timeline::PICOS;
 use crate::scheduler::Scheduler;
 
 /// The real-time queue of a group on one CPU.

@@ -73,7 +73,7 @@
 //! with a lent priority, makes its group wait for as many periods as it has used.
 
 pub(super) mod admission;
-pub mod check;
+pub(crate) mod check;
 pub(super) mod queue;
 
 use std::sync::atomic::Ordering;
@@ -82,14 +82,13 @@ use hitm_memory::{CpuSet, Interrupts, PerCpu, PlainWord, Platform, Time, describ
 use hitm_topology::{CpuId, Topology};
 
 use self::queue::{RealTimeLimit, RealTimeQueue};
-use super::GroupId;
 use super::average::nanos;
 use super::quota::{GroupThrottling, QuotaRefused, RealTimeQuota};
-use crate::fair::timeline::PICOS;
-use crate::list::{Links, List};
-use crate::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
+use crate::base::list::{Links, List};
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
+use crate::base::timeline::PICOS;
 use crate::scheduler::Scheduler;
-use crate::task::TaskId;
 
 described! {
     /// A CPU that runs real-time tasks of groups.

@@ -23,9 +23,9 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Scope, Topology};
 
+use crate::base::list::Links;
+use crate::base::timeline::PICOS;
 use crate::fair::group::quota::{GroupThrottling, RealTimeQuota};
-use crate::fair::timeline::PICOS;
-use crate::list::Links;
 
 described! {
     /// The limit of a group's real-time tasks, the same for each CPU.

@@ -1,0 +1,292 @@
+//! A journal of which tasks were queued where and when. It shows whether CPUs were idle while tasks
+//! waited elsewhere.
+//!
+//! **Claim.** [`Journal::conservation`] returns how much CPU time passed idle while a task waited
+//! elsewhere that could have run there, and the longest such time of one CPU. Both are 0 for a
+//! scheduler that conserves work.
+//!
+//! **Definitions.** A CPU is idle while it is online, runs no task and has none queued. A CPU that
+//! has a queued task and has not yet woken is not idle. A task waits while it is queued and does
+//! not run, unless it is the first on a queue whose CPU is between two tasks. Each waiting task is
+//! matched with one idle CPU, so the loss is never more than the number of waiting tasks.
+//!
+//! **Cost.** The journal is not memory of the model and takes no simulated time. Natively each
+//! change of a queue takes a lock and reads the clock. A journal is kept only on request.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use hitm_memory::{CpuSet, Span, Time};
+use hitm_topology::CpuId;
+
+use crate::base::numbers::TaskId;
+
+/// An event of a task or a CPU.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    /// A task may run on these CPUs from now on.
+    May(TaskId, CpuSet),
+    /// A task is queued on a CPU.
+    Comes(CpuId, TaskId),
+    /// A task is taken off the queue of a CPU.
+    Leaves(CpuId, TaskId),
+    /// A CPU runs this task from now on, or none.
+    Runs(CpuId, Option<TaskId>),
+    /// A CPU is online or offline from now on.
+    Online(CpuId, bool),
+}
+
+/// The events in the order in which they were noted.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    entries: Mutex<Vec<(Time, Entry)>>,
+}
+
+/// The loss in a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conservation {
+    /// CPU time that was idle while as many tasks waited that could have run there.
+    pub lost: Span,
+    /// The longest such idle time of one CPU.
+    pub longest: Span,
+}
+
+impl Journal {
+    pub(crate) fn note(&self, at: Time, entry: Entry) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).push((at, entry));
+    }
+
+    /// Returns the loss between two times on a machine of `cpus` CPUs, which are online unless
+    /// noted otherwise.
+    pub(crate) fn conservation(&self, cpus: usize, from: Time, until: Time) -> Conservation {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        // CPUs that look ahead note events early. The events of one queue are noted under its lock
+        // in order, and the stable sort keeps that order.
+        entries.sort_by_key(|&(at, _)| at);
+        let mut replay = Replay::new(cpus, from);
+        for (at, entry) in entries.iter().take_while(|&&(at, _)| at < until) {
+            replay.pass(*at);
+            replay.apply(entry);
+            replay.look(*at);
+        }
+        replay.pass(until);
+        replay.clear(until);
+        replay.found
+    }
+}
+
+/// The state at one time.
+struct Replay {
+    queues: Vec<Vec<TaskId>>,
+    runs: Vec<Option<TaskId>>,
+    online: CpuSet,
+    may: HashMap<TaskId, CpuSet>,
+    /// Idle CPUs.
+    idle: CpuSet,
+    /// CPUs whose queues have a waiting task that may run elsewhere.
+    crowded: CpuSet,
+    /// The number of idle CPUs that waiting tasks could use.
+    wanted: u64,
+    /// Idle CPUs that a waiting task could use, and since when each is idle so.
+    lossy: CpuSet,
+    since: Vec<Time>,
+    /// The time before this is not counted, or is already counted.
+    counted: Time,
+    found: Conservation,
+}
+
+impl Replay {
+    fn new(cpus: usize, from: Time) -> Self {
+        let all: CpuSet = (0..cpus as u32).map(CpuId).collect();
+        Self {
+            queues: vec![Vec::new(); cpus],
+            runs: vec![None; cpus],
+            online: all.clone(),
+            may: HashMap::new(),
+            idle: all,
+            crowded: CpuSet::new(),
+            wanted: 0,
+            lossy: CpuSet::new(),
+            since: vec![from; cpus],
+            counted: from,
+            found: Conservation::default(),
+        }
+    }
+
+    /// Counts the loss until `now`.
+    fn pass(&mut self, now: Time) {
+        if now > self.counted {
+            self.found.lost += now.since(self.counted) * self.wanted;
+            self.counted = now;
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        let cpu = match *entry {
+            Entry::May(task, ref cpus) => {
+                self.may.insert(task, cpus.clone());
+                return;
+            }
+            Entry::Comes(cpu, task) => {
+                self.queues[cpu.index()].push(task);
+                cpu
+            }
+            Entry::Leaves(cpu, task) => {
+                self.queues[cpu.index()].retain(|&queued| queued != task);
+                cpu
+            }
+            Entry::Runs(cpu, task) => {
+                self.runs[cpu.index()] = task;
+                cpu
+            }
+            Entry::Online(cpu, is_online) => {
+                set(&mut self.online, cpu, is_online);
+                cpu
+            }
+        };
+        let idles =
+            self.online.contains(cpu) && self.queues[cpu.index()].is_empty() && self.runs[cpu.index()].is_none();
+        set(&mut self.idle, cpu, idles);
+        let is_crowded = self.waiting_on(cpu).any(|cpus| cpus.len() > 1);
+        set(&mut self.crowded, cpu, is_crowded);
+    }
+
+    /// Returns where the tasks that wait on the queue of `cpu` may run.
+    fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = &CpuSet> {
+        let queue = &self.queues[cpu.index()];
+        let next = self.runs[cpu.index()].filter(|task| queue.contains(task)).or_else(|| queue.first().copied());
+        queue.iter().filter(move |&&task| Some(task) != next).filter_map(|task| self.may.get(task))
+    }
+
+    /// Computes the loss from now on.
+    fn look(&mut self, now: Time) {
+        if self.idle.is_empty() || self.crowded.is_empty() {
+            self.wanted = 0;
+            self.clear(now);
+            return;
+        }
+        // Idle CPUs that no waiting task may use, and idle CPUs that are not matched with a task
+        // yet.
+        let (mut unwanted, mut free) = (self.idle.clone(), self.idle.clone());
+        let mut wanted = 0;
+        for cpus in self.crowded.iter().flat_map(|cpu| self.waiting_on(cpu)) {
+            unwanted.subtract(cpus);
+            let one = free.common_from(cpus, CpuId(0)).next();
+            if let Some(cpu) = one {
+                free.remove(cpu);
+                wanted += 1;
+            }
+        }
+        let mut lossy = self.idle.clone();
+        lossy.subtract(&unwanted);
+        self.wanted = wanted;
+        let mut ends = self.lossy.clone();
+        ends.subtract(&lossy);
+        self.end(&ends, now);
+        for cpu in lossy.iter().filter(|&cpu| !self.lossy.contains(cpu)) {
+            self.since[cpu.index()] = now;
+        }
+        self.lossy = lossy;
+    }
+
+    /// Ends the lossy idle time of these CPUs at `now`.
+    fn end(&mut self, cpus: &CpuSet, now: Time) {
+        if now < self.counted {
+            return;
+        }
+        for cpu in cpus.iter() {
+            // An idle time that began before the stretch counts in full, as it is as bad.
+            self.found.longest = self.found.longest.max(now.since(self.since[cpu.index()]));
+        }
+    }
+
+    /// Ends all lossy idle times, because nothing is lost or counted from now on.
+    fn clear(&mut self, now: Time) {
+        let lossy = std::mem::take(&mut self.lossy);
+        self.end(&lossy, now);
+    }
+}
+
+fn set(cpus: &mut CpuSet, cpu: CpuId, is_in: bool) {
+    if is_in {
+        cpus.insert(cpu);
+    } else {
+        cpus.remove(cpu);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: CpuId = CpuId(0);
+    const OTHER: CpuId = CpuId(1);
+
+    fn at(micros: u64) -> Time {
+        Time::START + Span::from_micros(micros)
+    }
+
+    /// Returns the loss of two CPUs with these entries, from 10 us to 100 us.
+    fn found(entries: impl IntoIterator<Item = (u64, Entry)>) -> [u64; 2] {
+        let journal = Journal::default();
+        entries.into_iter().for_each(|(micros, entry)| journal.note(at(micros), entry));
+        let found = journal.conservation(2, at(10), at(100));
+        [found.lost, found.longest].map(|span| span.as_picos() / 1_000_000)
+    }
+
+    fn anywhere(task: u32) -> (u64, Entry) {
+        (0, Entry::May(TaskId(task), CpuSet::from_iter([ONE, OTHER])))
+    }
+
+    fn runs(micros: u64, cpu: CpuId, task: u32) -> [(u64, Entry); 2] {
+        [(micros, Entry::Comes(cpu, TaskId(task))), (micros, Entry::Runs(cpu, Some(TaskId(task))))]
+    }
+
+    #[test]
+    fn a_task_that_waits_beside_an_idle_cpu_is_a_loss() {
+        let [comes, begins] = runs(0, ONE, 0);
+        let waits = (20, Entry::Comes(ONE, TaskId(1)));
+        let goes = (50, Entry::Leaves(ONE, TaskId(1)));
+        assert_eq!(found([anywhere(0), anywhere(1), comes.clone(), begins.clone(), waits.clone(), goes]), [30, 30]);
+        // Until the end.
+        assert_eq!(found([anywhere(0), anywhere(1), comes, begins, waits]), [80, 80]);
+    }
+
+    #[test]
+    fn what_is_on_its_way_does_not_wait() {
+        // The task is queued on a CPU that has yet to wake, and then runs there.
+        let entries = [anywhere(0), (20, Entry::Comes(ONE, TaskId(0))), (60, Entry::Runs(ONE, Some(TaskId(0))))];
+        assert_eq!(found(entries), [0, 0]);
+    }
+
+    #[test]
+    fn who_may_not_run_there_loses_nothing() {
+        let [comes, begins] = runs(0, ONE, 0);
+        let stays = (0, Entry::May(TaskId(1), CpuSet::from_iter([ONE])));
+        let waits = (20, Entry::Comes(ONE, TaskId(1)));
+        assert_eq!(found([anywhere(0), stays.clone(), comes.clone(), begins.clone(), waits.clone()]), [0, 0]);
+        // From the time at which it may run there.
+        let may = (40, anywhere(1).1);
+        let looks = (40, Entry::Runs(ONE, Some(TaskId(0))));
+        assert_eq!(found([anywhere(0), stays, comes, begins, waits, may, looks]), [60, 60]);
+    }
+
+    #[test]
+    fn an_offline_cpu_does_not_idle_and_one_cpu_serves_one_task() {
+        let [comes, begins] = runs(0, ONE, 0);
+        let wait = [1, 2].map(|task| (20, Entry::Comes(ONE, TaskId(task))));
+        let all = [anywhere(0), anywhere(1), anywhere(2), comes, begins].into_iter().chain(wait);
+        assert_eq!(found(all.clone()), [80, 80], "two wait, one CPU idles");
+        assert_eq!(found(all.chain([(70, Entry::Online(OTHER, false))])), [50, 50]);
+    }
+
+    #[test]
+    fn what_was_before_and_after_does_not_count() {
+        let [comes, begins] = runs(0, ONE, 0);
+        let entries = [anywhere(0), anywhere(1), comes, begins, (5, Entry::Comes(ONE, TaskId(1)))];
+        let goes = |micros| (micros, Entry::Leaves(ONE, TaskId(1)));
+        assert_eq!(found(entries.clone().into_iter().chain([goes(8)])), [0, 0]);
+        assert_eq!(found(entries.clone().into_iter().chain([goes(40)])), [30, 35], "the whole idle time counts");
+        assert_eq!(found(entries.into_iter().chain([goes(400)])), [90, 95]);
+    }
+}

@@ -1,0 +1,19 @@
+//! The mechanisms that the replica of Linux and hitm's own scheduler share: tasks, lists,
+//! priorities, run queues, virtual time, numbers, counts. Nothing here names
+//! [`linux`](crate::linux), [`shipped`](crate::shipped) or anything above them.
+
+pub(crate) mod cid;
+pub(crate) mod fair_words;
+pub(crate) mod id_allocator;
+pub(crate) mod id_bits;
+pub(crate) mod idle;
+pub(crate) mod journal;
+pub(crate) mod list;
+pub(crate) mod numbers;
+pub(crate) mod prio;
+pub(crate) mod rq;
+pub(crate) mod stats;
+pub(crate) mod task;
+pub(crate) mod timeline;
+pub(crate) mod tree;
+pub(crate) mod weight;

@@ -1,0 +1,473 @@
+//! Tasks as the scheduler sees them, and the table of all tasks.
+//!
+//! **State.** Every transition of a task's `state` word is a read-modify-write:
+//!
+//! | bits | meaning | set by | cleared by |
+//! |---|---|---|---|
+//! | none | runnable or running | | |
+//! | `SLEEPING` | waits for a wakeup | `Task::transition_to_sleeping`, under its run queue's lock | the waker |
+//! | `WOKEN` | a wakeup came while it ran, or is in progress | any waker | the task, before it checks its condition |
+//! | `DEAD` | has ended, or has not begun | itself | the next task of its slot |
+//!
+//! The waker that finds `SLEEPING` without `WOKEN` enqueues the task. Other wakers have nothing to
+//! do.
+//!
+//! **Memory ordering.**
+//!
+//! | release side | acquire side | what is published |
+//! |---|---|---|
+//! | waker, fetch-or `WOKEN` AcqRel | task, `transition_to_running` Acquire | the waker's stores before the wakeup |
+//! | task, `transition_to_sleeping` Release | waker, fetch-or AcqRel | that a CPU still has the task: `on_cpu`, for which the waker waits |
+//! | creator, `transition_to_born` Release | waker, fetch-or AcqRel | the attributes of the task |
+//! | CPU that leaves a task, `on_cpu` store Release | waker, `on_cpu` load Acquire | everything that the task's poll did |
+//!
+//! All transitions are read-modify-writes, so each continues the release sequences of the ones
+//! before it, also when it is Relaxed. A wakeup that comes before `transition_to_runnable` is
+//! therefore seen by the poll that follows. The locks of the slots' [`IdAllocator`] order one task
+//! of a slot before the next one.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, CpuMask, CpuSet, LineStart, Memory, Placed, PlainWord, RawSpinLock, described};
+use hitm_topology::{CpuId, Topology};
+
+use crate::base::cid::TaskIds;
+use crate::base::fair_words::FairTask;
+use crate::base::id_allocator::{A_LINE, IdAllocator, Numbered};
+use crate::base::list::Links;
+use crate::base::numbers::{GroupId, MapId, TaskId};
+use crate::base::prio::Prio;
+use crate::base::weight::Nice;
+
+/// How tasks of equal priority share a CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// A task runs until it waits or until a more urgent task comes.
+    #[default]
+    Fifo,
+    /// As `Fifo`, but tasks of equal priority take turns.
+    RoundRobin,
+    /// A fair task. Fair tasks share by weight the time that real-time tasks leave. Its priority is
+    /// [`Prio::NONE`] unless it is lent one.
+    Fair(Nice),
+}
+
+impl Policy {
+    /// Returns the nice level of a fair task.
+    #[must_use]
+    pub const fn nice(self) -> Option<Nice> {
+        match self {
+            Self::Fair(nice) => Some(nice),
+            Self::Fifo | Self::RoundRobin => None,
+        }
+    }
+}
+
+/// The attributes of a new task.
+#[derive(Clone, Debug)]
+pub struct Attributes {
+    /// The priority: a real-time priority, or [`Prio::NONE`] for a fair task without a lent
+    /// priority.
+    pub prio: Prio,
+    /// How the task shares its CPU with tasks of equal priority.
+    pub policy: Policy,
+    /// The CPUs where it may run.
+    pub allowed: CpuSet,
+    /// The map that its concurrency ids belong to, or `None`. Made by
+    /// [`Scheduler::make_map`](crate::scheduler::Scheduler::make_map).
+    pub map: Option<MapId>,
+    /// The scheduling group, or `None`. Made by
+    /// [`Scheduler::make_group`](crate::scheduler::Scheduler::make_group).
+    pub group: Option<GroupId>,
+}
+
+/// Bit of `round_robin`: the task takes turns with tasks of equal priority.
+const ROUND_ROBIN: u32 = 1;
+/// Bit of `round_robin`: its priority is lent.
+const LENT: u32 = 1 << 1;
+
+const SLEEPING: u32 = 1;
+const WOKEN: u32 = 1 << 1;
+const DEAD: u32 = 1 << 2;
+
+described! {
+    /// The words of a task that other CPUs touch.
+    pub struct Task<M: Memory> as "task" {
+        /// See the module's documentation. Written by the task and its wakers.
+        state: M::Atomic<u32>,
+        /// 1 while a CPU runs it or has not yet left it. Written by that CPU, read by wakers.
+        on_cpu: M::Atomic<u32>,
+        /// Serialises wakeups with changes of priority and affinity.
+        pub(crate) pi_lock: RawSpinLock<M>,
+        /// The CPU whose queue it is or was on. Written under that queue's lock, or by the waker
+        /// while it sleeps.
+        pub(crate) cpu: M::Plain<u32>,
+        /// 1 while it is queued. Under the queue's lock.
+        pub(crate) on_rq: M::Plain<u32>,
+        /// The priority. Under the queue's lock; peeked at for comparisons with the running task.
+        pub(crate) prio: M::Plain<i32>,
+        /// The number of CPUs where it may run. As `prio`.
+        pub(crate) cpus_allowed_count: M::Plain<u32>,
+        /// Bits: 1 for round-robin, 2 while its priority is lent. Under the queue's lock.
+        round_robin: M::Plain<u32>,
+        /// Starts the line of the run list.
+        rt_entity: LineStart,
+        /// Its links in its priority's list.
+        pub(crate) run_list: Links<M> = described,
+        /// 1 while it is in a priority's list. A queued real-time task in no list is throttled: see
+        /// [`real_time`](crate::fair::group::real_time).
+        pub(crate) on_list: M::Plain<u32>,
+        /// Its concurrency id.
+        pub(crate) ids: TaskIds<M> = described,
+        /// Starts the line of the pushable list.
+        pushable: LineStart,
+        /// Its priority when it was put into the pushable list.
+        pub(crate) pushable_prio: M::Plain<i32>,
+        /// How it is advertised as waiting: see [`Announced`](crate::shipped::announce::Announced).
+        pub(crate) announced: M::Plain<u32>,
+        /// Its links in the list of the first node of each priority.
+        pub(crate) prio_list: Links<M> = described,
+        /// Its links in the pushable list.
+        pub(crate) node_list: Links<M> = described,
+    }
+}
+
+/// The result of [`Task::wake`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Wake {
+    /// The task slept. The caller must enqueue it.
+    Slept,
+    /// The task runs, or another waker is waking it. The caller has nothing to do.
+    Noted,
+    /// The task has ended.
+    Dead,
+}
+
+impl<M: Memory> Task<M> {
+    fn new() -> Self {
+        Self {
+            state: M::Atomic::new(DEAD),
+            on_cpu: M::Atomic::new(0),
+            pi_lock: RawSpinLock::new(),
+            cpu: M::Plain::new(0),
+            on_rq: M::Plain::new(0),
+            prio: M::Plain::new(Prio::NONE.0),
+            cpus_allowed_count: M::Plain::new(0),
+            round_robin: M::Plain::new(0),
+            rt_entity: LineStart,
+            run_list: Links::unlinked(),
+            on_list: M::Plain::new(0),
+            ids: TaskIds::new(),
+            pushable: LineStart,
+            pushable_prio: M::Plain::new(0),
+            announced: M::Plain::new(0),
+            prio_list: Links::unlinked(),
+            node_list: Links::unlinked(),
+        }
+    }
+
+    /// Starts a poll: the task consumes all wakeups up to now, later ones count.
+    #[track_caller]
+    pub(crate) fn transition_to_running(&self) {
+        // Acquire: sees the wakers' stores before they set `WOKEN`. Pairs with `wake`.
+        self.state.swap(0, Ordering::Acquire);
+    }
+
+    /// Puts the task to sleep. Returns false when it was woken meanwhile and must check its
+    /// condition again.
+    #[must_use]
+    #[track_caller]
+    pub(crate) fn transition_to_sleeping(&self) -> bool {
+        // Release: publishes `on_cpu` to the next waker, which must wait until this CPU has left
+        // the task. Pairs with `wake`. Relaxed on failure: `transition_to_running` comes before the
+        // task checks its condition again.
+        self.state.compare_exchange(0, SLEEPING, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes a prepared task sleep.
+    #[track_caller]
+    pub(crate) fn transition_to_born(&self) {
+        // Release: publishes the task's attributes to its waker, also to one whose wakeup was meant
+        // for the number's last task. Pairs with `wake`.
+        self.state.swap(SLEEPING, Ordering::Release);
+    }
+
+    /// Ends the task.
+    #[track_caller]
+    pub(crate) fn transition_to_dead(&self) {
+        // Relaxed: late wakers see that the task has ended and use nothing else of it.
+        self.state.swap(DEAD, Ordering::Relaxed);
+    }
+
+    /// Makes a task that slept, or begins, runnable before it is enqueued.
+    #[track_caller]
+    pub(crate) fn transition_to_runnable(&self) {
+        // Relaxed: `WOKEN` stays set, so the task checks what it was woken for.
+        // `transition_to_running` sees the waker's stores through the release sequence.
+        self.state.swap(WOKEN, Ordering::Relaxed);
+    }
+
+    /// Records a wakeup.
+    #[track_caller]
+    pub(crate) fn wake(&self) -> Wake {
+        // AcqRel: publishes the waker's stores. From a sleeping task it sees the attributes, and
+        // that a CPU may still have the task. Pairs with the transitions above.
+        let before = self.state.fetch_or(WOKEN, Ordering::AcqRel);
+        match before {
+            _ if before & DEAD != 0 => Wake::Dead,
+            SLEEPING => Wake::Slept,
+            _ => Wake::Noted,
+        }
+    }
+
+    /// Returns whether the task sleeps and no wakeup has begun, for checkers.
+    #[track_caller]
+    pub(crate) fn is_sleeping(&self) -> bool {
+        // Relaxed: checkers look in a quiescent state.
+        self.state.load(Ordering::Relaxed) == SLEEPING
+    }
+
+    /// Returns whether the slot is free, for checkers.
+    #[track_caller]
+    pub(crate) fn is_dead(&self) -> bool {
+        // Relaxed: as above.
+        self.state.load(Ordering::Relaxed) & DEAD != 0
+    }
+
+    /// Marks that a CPU begins to run the task.
+    #[track_caller]
+    pub(crate) fn set_on_cpu(&self) {
+        // Relaxed: under the run queue lock. The task's next sleep publishes it.
+        self.on_cpu.store(1, Ordering::Relaxed);
+    }
+
+    /// Marks that the CPU that ran the task has left it.
+    #[track_caller]
+    pub(crate) fn clear_on_cpu(&self) {
+        // Release: publishes everything that the poll did. Pairs with the Acquire in
+        // `wait_off_cpu`.
+        self.on_cpu.store(0, Ordering::Release);
+    }
+
+    /// Returns whether a CPU runs the task. The caller holds the lock of the task's queue.
+    #[track_caller]
+    pub(crate) fn is_on_cpu(&self) -> bool {
+        // Relaxed: set under that lock. A stale 1 makes the caller leave the task where it is.
+        self.on_cpu.load(Ordering::Relaxed) != 0
+    }
+
+    /// Waits until the CPU that ran it has left it.
+    #[track_caller]
+    pub(crate) fn wait_off_cpu(&self) {
+        // Acquire inside: pairs with the Release in `clear_on_cpu`.
+        M::spin_while(&self.on_cpu, |on_cpu| on_cpu != 0);
+    }
+
+    /// Returns the priority: exact under the queue's lock, else a hint.
+    #[track_caller]
+    pub(crate) fn prio(&self) -> Prio {
+        Prio(self.prio.peek())
+    }
+
+    /// Returns whether the task is round-robin: exact under the queue's lock, else a hint.
+    #[track_caller]
+    pub(crate) fn is_round_robin(&self) -> bool {
+        self.round_robin.peek() & ROUND_ROBIN != 0
+    }
+
+    /// Returns 1 if the task is round-robin, else 0. The caller holds the queue's lock.
+    #[track_caller]
+    pub(crate) fn round_robin(&self) -> u32 {
+        self.round_robin.get() & ROUND_ROBIN
+    }
+
+    /// Returns whether a real-time priority of the task is lent by a waiter: exact under the
+    /// queue's lock, else a hint.
+    #[track_caller]
+    pub(crate) fn is_lent(&self) -> bool {
+        self.round_robin.peek() & LENT != 0
+    }
+
+    /// Sets the policy and whether the priority is lent. A fair task's real-time priority is always
+    /// lent.
+    #[track_caller]
+    pub(crate) fn set_policy(&self, policy: Policy, is_lent: bool) {
+        let turns = if policy == Policy::RoundRobin { ROUND_ROBIN } else { 0 };
+        let lent = if is_lent || policy.nice().is_some() { LENT } else { 0 };
+        self.round_robin.set(turns | lent);
+    }
+
+    /// Returns the task's CPU: exact under the queue's lock or the task's own lock, else a hint.
+    #[track_caller]
+    pub(crate) fn cpu(&self) -> CpuId {
+        CpuId(self.cpu.peek())
+    }
+
+    /// Returns whether the task may run on more than one CPU.
+    #[track_caller]
+    pub(crate) fn can_move(&self) -> bool {
+        self.cpus_allowed_count.peek() > 1
+    }
+}
+
+/// A task's words and its affinity.
+#[derive(Debug)]
+pub(crate) struct Slot<M: Memory> {
+    task: Placed<M, Task<M>>,
+    allowed: CpuMask<M>,
+    /// Created when a task of this number is fair for the first time.
+    fair: OnceLock<Placed<M, FairTask<M>>>,
+}
+
+impl<M: Memory> fmt::Debug for Task<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("state", &self.state).field("prio", &self.prio).finish_non_exhaustive()
+    }
+}
+
+/// Slots per chunk of the table.
+const CHUNK: usize = 256;
+
+/// The maximum number of tasks that live at once.
+pub const TASKS_MAX: usize = 1 << 20;
+
+type Chunk<M> = Box<[OnceLock<Slot<M>>]>;
+
+/// The table of all tasks. A slot is created when it is first needed. It is never freed, but used
+/// again.
+#[derive(Debug)]
+pub(crate) struct TaskTable<M: Memory> {
+    chunks: Box<[OnceLock<Chunk<M>>]>,
+    slots: IdAllocator<M, Slots>,
+}
+
+#[derive(Debug)]
+enum Slots {}
+
+impl Numbered for Slots {
+    const OBJECT: &'static str = "task_table";
+    const LOCK: &'static str = "taken when the free numbers of an LLC run out or become many";
+    const PLURAL: &'static str = "tasks";
+    const MAX: usize = TASKS_MAX;
+    const IN_MAGAZINE: usize = A_LINE;
+}
+
+impl<M: Memory> TaskTable<M> {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: IdAllocator::new(topology) }
+    }
+
+    fn slot(&self, id: TaskId) -> &Slot<M> {
+        self.made(id).expect("a task that was made")
+    }
+
+    /// Returns the slot of `id`, if a task of that number ever existed.
+    fn made(&self, id: TaskId) -> Option<&Slot<M>> {
+        let index = id.0 as usize;
+        self.chunks[index / CHUNK].get()?[index % CHUNK].get()
+    }
+
+    pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
+        &self.slot(id).task
+    }
+
+    /// Returns the CPUs where `id` may run.
+    pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
+        &self.slot(id).allowed
+    }
+
+    /// Creates a task that is on no queue, as if it slept on `cpu`, and that cannot be woken yet.
+    /// The caller runs on `here`.
+    ///
+    /// # Panics
+    /// When [`TASKS_MAX`] tasks live.
+    pub(crate) fn create(&self, topology: &Topology, attributes: &Attributes, cpu: CpuId, here: CpuId) -> TaskId {
+        let id = TaskId(self.slots.take(here));
+        let index = id.0 as usize;
+        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+        let slot = chunk[index % CHUNK].get_or_init(|| Slot {
+            task: Placed::new(Task::new(), Some(index), Some(topology.cpu(cpu).node)),
+            allowed: CpuMask::new("task_cpus_mask", Some(index), topology, &CpuSet::new()),
+            fair: OnceLock::new(),
+        });
+        let task = &slot.task;
+        slot.allowed.store(&attributes.allowed);
+        task.cpu.set(cpu.0);
+        task.prio.set(attributes.prio.0);
+        task.cpus_allowed_count.set(attributes.allowed.len() as u32);
+        task.set_policy(attributes.policy, false);
+        if let Some(nice) = attributes.policy.nice() {
+            self.make_fair(topology, id, nice).begin(nice);
+        } else if let Some(fair) = slot.fair.get() {
+            fair.begin(Nice::DEFAULT);
+        }
+        id
+    }
+
+    /// Returns the fair class's words of `id`, and creates them with `nice` if there are none. The
+    /// caller owns the number alone or holds the task's `pi_lock`.
+    pub(crate) fn make_fair(&self, topology: &Topology, id: TaskId, nice: Nice) -> &FairTask<M> {
+        let slot = self.slot(id);
+        if slot.fair.get().is_none() {
+            let node = topology.cpu(slot.task.cpu()).node;
+            let _first = slot.fair.set(Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node)));
+        }
+        self.fair(id)
+    }
+
+    /// Returns the fair class's words of `id`, which is or was a fair task.
+    pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
+        self.slot(id).fair.get().expect("a fair task has its words")
+    }
+
+    /// Returns the fair class's words of `id`, if a task of that number was ever fair.
+    pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
+        self.slot(id).fair.get().map(|fair| &**fair)
+    }
+
+    /// Frees a slot from `here`. The task has ended and no CPU runs it.
+    pub(crate) fn free(&self, id: TaskId, here: CpuId) {
+        self.slots.give_back(id.0, here);
+    }
+
+    /// Returns the slots that were ever used, for checkers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
+        (0..self.slots.fresh()).map(TaskId).filter(|&id| self.made(id).is_some())
+    }
+}
+
+#[cfg(test)]
+mod loom;
+
+#[cfg(test)]
+mod tests {
+    use hitm_memory::Native;
+
+    use super::*;
+
+    #[test]
+    fn one_waker_queues_a_sleeper() {
+        let task = Task::<Native>::new();
+        task.state.swap(SLEEPING, Ordering::AcqRel);
+        assert_eq!(task.wake(), Wake::Slept);
+        assert_eq!(task.wake(), Wake::Noted);
+        task.transition_to_runnable();
+        assert_eq!(task.wake(), Wake::Noted);
+        task.transition_to_running();
+        assert!(task.transition_to_sleeping());
+        assert!(task.is_sleeping());
+    }
+
+    #[test]
+    fn a_wakeup_during_a_poll_is_not_lost() {
+        let task = Task::<Native>::new();
+        task.transition_to_running();
+        assert_eq!(task.wake(), Wake::Noted);
+        assert!(!task.transition_to_sleeping());
+        task.transition_to_dead();
+        assert_eq!(task.wake(), Wake::Dead);
+    }
+}

@@ -1,0 +1,281 @@
+//! Virtual time on one queue: where a member (a task or a group) begins, what it is charged, and
+//! which member is next.
+//!
+//! **Invariants.** Under the queue's lock: (1) `load` and `sum` are those of the tree; (2) the
+//! running member is not in the tree, and all other queued members are; (3) the lags of all queued
+//! members, each times its weight, add up to the rounding error.
+//!
+//! **Limits.** Virtual times are nanoseconds: a charge rounds down, so a task does not pay
+//! fractions of a nanosecond.
+
+use hitm_memory::{Memory, PlainWord, Time};
+
+use crate::base::fair_words::{FairQueue, FairTask, Member, link, member};
+use crate::base::tree::Tree;
+use crate::base::weight::FINE_NICE_0_WEIGHT;
+
+/// A lag is bounded by two slices, or by a tick if that is longer: Linux's bound, with its 250
+/// ticks per second.
+const TICK_NANOS: i64 = 4_000_000;
+
+/// The largest addition of an arriving member to the sum of a queue, before the sum counts from the
+/// new average: far below 64 bits.
+const LAG_MOST: i128 = 1 << 60;
+
+/// Picoseconds per nanosecond.
+pub(crate) const PICOS: u64 = 1_000;
+
+/// How a member is put on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It waits.
+    Waits,
+    /// The CPU runs it.
+    Runs,
+}
+
+/// A queue, and where each member keeps its words.
+pub(crate) struct Timeline<'a, M: Memory, F> {
+    queue: &'a FairQueue<M>,
+    words: F,
+    /// The slice, in nanoseconds of CPU time.
+    slice: i64,
+}
+
+impl<'a, M: Memory, F: Fn(Member) -> &'a FairTask<M>> Timeline<'a, M, F> {
+    pub(crate) fn new(queue: &'a FairQueue<M>, words: F, slice: i64) -> Self {
+        Self { queue, words, slice }
+    }
+
+    pub(crate) fn tree(&self) -> Tree<'a, M, &F> {
+        Tree::new(&self.queue.root, &self.words)
+    }
+
+    /// Returns the running member.
+    pub(crate) fn curr(&self) -> Option<Member> {
+        member(self.queue.curr.get())
+    }
+
+    /// Returns the sum of all weights, and the sum of the virtual runtimes minus `base`, each times
+    /// its weight.
+    fn totals(&self) -> (i64, i128) {
+        let (mut load, mut sum) = (self.queue.load.get() as i64, i128::from(self.queue.sum.get()));
+        if let Some(curr) = self.curr() {
+            let words = (self.words)(curr);
+            let weight = i64::from(words.weight.get());
+            load += weight;
+            sum += i128::from(words.vruntime.get() - self.queue.base.get()) * i128::from(weight);
+        }
+        (load, sum)
+    }
+
+    /// Returns the weighted average virtual runtime, rounded down. For an empty queue: the average
+    /// that the last member left.
+    pub(crate) fn average(&self) -> i64 {
+        let (load, sum) = self.totals();
+        self.queue.base.get() + if load == 0 { 0 } else { sum.div_euclid(i128::from(load)) as i64 }
+    }
+
+    /// Counts from the average from now on, so that products stay small.
+    fn rebase(&self) {
+        let moved = self.average() - self.queue.base.get();
+        if moved != 0 {
+            self.queue.base.set(self.queue.base.get() + moved);
+            self.queue.sum.set(self.queue.sum.get() - self.queue.load.get() as i64 * moved);
+        }
+    }
+
+    /// Returns a test whether a virtual runtime is at most the average, without a division.
+    fn eligibility(&self) -> impl Fn(i64) -> bool + use<M, F> {
+        let ((load, sum), base) = (self.totals(), self.queue.base.get());
+        move |vruntime| i128::from(vruntime - base) * i128::from(load) <= sum
+    }
+
+    fn insert(&self, id: Member) {
+        self.count(id, 1);
+        self.tree().insert(id);
+    }
+
+    fn remove(&self, id: Member) {
+        self.count(id, -1);
+        self.tree().remove(id);
+    }
+
+    /// Adds `id` to the tree's sums, `times` times.
+    fn count(&self, id: Member, times: i64) {
+        let words = (self.words)(id);
+        let weight = i64::from(words.weight.get()) * times;
+        self.queue.load.set(self.queue.load.get().strict_add_signed(weight));
+        self.queue.sum.set(self.queue.sum.get() + (words.vruntime.get() - self.queue.base.get()) * weight);
+    }
+
+    /// Charges the running member for the time up to `now`. Returns true when its slice has ended;
+    /// the next slice has then begun.
+    pub(crate) fn charge(&self, now: Time) -> bool {
+        let Some(curr) = self.curr() else { return false };
+        let nanos = now.as_picos().saturating_sub(self.queue.charged.get()) / PICOS;
+        if nanos == 0 {
+            return false;
+        }
+        self.queue.charged.set(self.queue.charged.get() + nanos * PICOS);
+        self.queue.period_used.set(self.queue.period_used.get() + nanos);
+        let words = (self.words)(curr);
+        words.vruntime.set(words.vruntime.get() + words.to_virtual(nanos as i64));
+        let used_up = words.vruntime.get() >= words.deadline.get();
+        if used_up {
+            words.deadline.set(words.vruntime.get() + words.to_virtual(self.slice));
+        }
+        self.rebase();
+        used_up
+    }
+
+    /// Enqueues `id`, which is on no queue, as far from the average as it was on the queue that it
+    /// left.
+    pub(crate) fn enqueue(&self, id: Member, arrival: Arrival, now: Time) {
+        self.charge(now);
+        let words = (self.words)(id);
+        let ((load, _), weight) = (self.totals(), i64::from(words.weight.get()));
+        let mut lag = i128::from(words.lag.get());
+        if load > 0 {
+            // Its own arrival moves the average towards it. Beside members of tiny weight that is
+            // far, so the lag is limited: its product with the weights must fit.
+            let farthest = LAG_MOST / i128::from(load + weight);
+            lag = (lag * i128::from(load + weight) / i128::from(load)).clamp(-farthest, farthest);
+        }
+        words.vruntime.set(self.average() - if load > 0 { lag as i64 } else { 0 });
+        let slice = match (words.left_of_slice.get(), words.is_new.get()) {
+            // A new task begins with half a slice: it runs soon, and takes little at first.
+            (0, 1) => words.to_virtual(self.slice) / 2,
+            (0, _) => words.to_virtual(self.slice),
+            (left, _) => left,
+        };
+        words.is_new.set(0);
+        words.left_of_slice.set(0);
+        words.deadline.set(words.vruntime.get() + slice);
+        self.queue.nr_queued.set(self.queue.nr_queued.get() + 1);
+        match arrival {
+            Arrival::Waits => self.insert(id),
+            Arrival::Runs => self.run(id, now),
+        }
+        self.rebase();
+    }
+
+    /// A task has joined a group that is queued here, or left one that stays.
+    pub(crate) fn count_tasks(&self, difference: i32) {
+        self.queue.nr_queued.set(self.queue.nr_queued.get().strict_add_signed(difference));
+    }
+
+    /// Returns whether no task is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.nr_queued.get() == 0
+    }
+
+    /// Returns whether a member waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.queue.root.get() != 0
+    }
+
+    /// Changes the weight of `id`, a queued group. Its lag and the rest of its slice stay the same
+    /// in CPU time.
+    pub(crate) fn reweigh(&self, id: Member, weight: u32, now: Time) {
+        self.charge(now);
+        let (runs, tasks) = (self.curr() == Some(id), self.queue.nr_queued.get());
+        let chosen = self.queue.chosen_deadline.get() == (self.words)(id).deadline.get();
+        self.dequeue(id, false, now);
+        (self.words)(id).set_weight(weight);
+        self.enqueue(id, if runs { Arrival::Runs } else { Arrival::Waits }, now);
+        if runs && !chosen {
+            // Its new deadline does not protect it where its old one did not.
+            self.queue.chosen_deadline.set(i64::MIN);
+        }
+        self.queue.nr_queued.set(tasks);
+    }
+
+    /// Dequeues `id`, which `sleeps`, or else migrates in the middle of its slice.
+    pub(crate) fn dequeue(&self, id: Member, sleeps: bool, now: Time) {
+        self.charge(now);
+        let words = (self.words)(id);
+        let most = words.to_virtual((2 * self.slice).max(TICK_NANOS));
+        words.lag.set((self.average() - words.vruntime.get()).clamp(-most, most));
+        words.left_of_slice.set(if sleeps { 0 } else { words.deadline.get() - words.vruntime.get() });
+        self.rebase();
+        if self.curr() == Some(id) {
+            self.queue.curr.set(0);
+        } else {
+            self.remove(id);
+        }
+        self.queue.nr_queued.set(self.queue.nr_queued.get() - 1);
+        self.rebase();
+    }
+
+    /// Returns the member that should run, other than `without`. The running member continues while
+    /// it is eligible and its slice is not used up.
+    pub(crate) fn pick(&self, without: Option<Member>) -> Option<Member> {
+        let is_eligible = self.eligibility();
+        let curr = self.curr();
+        let stays = curr.filter(|&curr| Some(curr) != without);
+        if self.queue.root.get() == 0 {
+            return stays;
+        }
+        let stays = stays.filter(|&curr| is_eligible((self.words)(curr).vruntime.get()));
+        if let Some(curr) = stays
+            && (self.words)(curr).deadline.get() == self.queue.chosen_deadline.get()
+        {
+            return Some(curr);
+        }
+        let is_passed_over = without.is_some() && without == curr;
+        // The skipped member may be the only eligible one.
+        let first =
+            self.tree().first(is_eligible).or_else(|| is_passed_over.then(|| self.tree().first(|_| true)).flatten());
+        match (stays, first) {
+            (Some(curr), Some(first)) => {
+                let deadline = |id| ((self.words)(id).deadline.get(), id);
+                Some(if deadline(curr) <= deadline(first) { curr } else { first })
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// `id`, which waits, runs from now on.
+    pub(crate) fn begin(&self, id: Member, now: Time) {
+        self.remove(id);
+        self.run(id, now);
+    }
+
+    fn run(&self, id: Member, now: Time) {
+        self.queue.curr.set(link(Some(id)));
+        self.queue.charged.set(now.as_picos());
+        self.queue.chosen_deadline.set((self.words)(id).deadline.get());
+    }
+
+    /// The running member waits from now on.
+    pub(crate) fn put(&self, now: Time) {
+        self.charge(now);
+        if let Some(curr) = self.curr() {
+            self.queue.curr.set(0);
+            self.insert(curr);
+        }
+    }
+
+    /// The running task yields: it gives up the rest of its slice.
+    pub(crate) fn let_go(&self, now: Time) {
+        self.charge(now);
+        if let Some(curr) = self.curr() {
+            let words = (self.words)(curr);
+            words.deadline.set(words.deadline.get() + words.to_virtual(self.slice));
+        }
+    }
+
+    /// Returns when the running member's slice ends, if it runs on. Read without the lock, by the
+    /// CPU that runs it.
+    pub(crate) fn slice_ends(&self) -> Option<Time> {
+        let words = (self.words)(member(self.queue.curr.peek())?);
+        let left = (words.deadline.peek() - words.vruntime.peek()).max(0);
+        // One unit more, since the charge rounds down twice.
+        let nanos = left as u64 * u64::from(words.weight.peek()) / u64::from(FINE_NICE_0_WEIGHT) + 1;
+        Some(Time::from_picos(self.queue.charged.peek() + nanos * PICOS))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Compares the queue with a model that keeps a list and searches all of it, and the time of tasks
+//! with their shares.
+
+use hitm_memory::{Native, Span};
+
+use crate::base::timeline::*;
+use crate::base::tree::broken;
+use crate::base::weight::Nice;
+use crate::fair::group::GroupWeight;
+
+/// The slice of a machine with eight CPUs or more.
+const SLICE: i64 = 2_800_000;
+
+/// Mixes the bits of a number: random enough for a test.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let number = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        number ^ (number >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A queue of several tasks, and the time.
+struct Bench {
+    queue: FairQueue<Native>,
+    tasks: Vec<FairTask<Native>>,
+    now: Time,
+}
+
+impl Bench {
+    fn new(nices: impl Iterator<Item = i8>) -> Self {
+        let tasks = nices.map(|nice| FairTask::new(Nice::new(nice))).collect();
+        Self { queue: FairQueue::new(), tasks, now: Time::START }
+    }
+
+    fn line<'a>(&'a self) -> Timeline<'a, Native, impl Fn(Member) -> &'a FairTask<Native>> {
+        Timeline::new(&self.queue, |id| &self.tasks[id.0 as usize], SLICE)
+    }
+
+    fn queued(&self) -> Vec<Member> {
+        self.line().tree().collect().into_iter().chain(self.line().curr()).collect()
+    }
+
+    /// Switches to the next task.
+    fn switch(&self) {
+        let line = self.line();
+        let next = line.pick(None);
+        if next != line.curr() {
+            line.put(self.now);
+            if let Some(next) = next {
+                line.begin(next, self.now);
+            }
+        }
+    }
+
+    /// Returns the sum of the lags, each times its weight, and the weights.
+    fn lags(&self) -> (i128, i128) {
+        let average = self.line().average();
+        let lag = |id: Member| {
+            let words = &self.tasks[id.0 as usize];
+            i128::from(average - words.vruntime.get()) * i128::from(words.weight.get())
+        };
+        let weight = |id: Member| i128::from(self.tasks[id.0 as usize].weight.get());
+        let queued = self.queued();
+        (queued.iter().copied().map(lag).sum(), queued.into_iter().map(weight).sum())
+    }
+
+    /// Returns the task that should run, by a search of all tasks.
+    fn model_pick(&self) -> Option<Member> {
+        let line = self.line();
+        let (load, sum) = self.queued().into_iter().fold((0_i128, 0_i128), |(load, sum), id| {
+            let words = &self.tasks[id.0 as usize];
+            let weight = i128::from(words.weight.get());
+            (load + weight, sum + weight * i128::from(words.vruntime.get()))
+        });
+        let of = |id: Member| &self.tasks[id.0 as usize];
+        let eligible = |id: &Member| i128::from(of(*id).vruntime.get()) * load <= sum;
+        if self.queued().len() == 1 {
+            return line.curr().or_else(|| self.queued().first().copied());
+        }
+        if let Some(curr) = line.curr().filter(eligible)
+            && of(curr).deadline.get() == self.queue.chosen_deadline.get()
+        {
+            return Some(curr);
+        }
+        self.queued().into_iter().filter(eligible).min_by_key(|&id| (of(id).deadline.get(), id))
+    }
+}
+
+/// Checks random members that come and go, with weights of `weigh`, on a queue that is charged at
+/// least every `apart` nanoseconds.
+fn check_picks(weigh: fn(&mut Chance) -> u32, apart: u64) {
+    for seed in 0..30 {
+        let mut chance = Chance(seed);
+        let mut bench = Bench::new([0; 40].into_iter());
+        bench.tasks.iter().for_each(|words| words.set_weight(weigh(&mut chance)));
+        for step in 0..3_000 {
+            bench.now += Span::from_nanos(chance.below(apart));
+            let id = Member(chance.below(40) as u32);
+            let is_queued = bench.queued().contains(&id);
+            let line = bench.line();
+            match chance.below(6) {
+                0 | 1 if !is_queued => line.enqueue(id, Arrival::Waits, bench.now),
+                2 if is_queued => line.dequeue(id, chance.below(2) == 0, bench.now),
+                3 => line.let_go(bench.now),
+                4 if !is_queued => bench.tasks[id.0 as usize].set_weight(weigh(&mut chance)),
+                4 => line.reweigh(id, weigh(&mut chance), bench.now),
+                _ => _ = line.charge(bench.now),
+            }
+            assert_eq!(line.pick(None), bench.model_pick(), "seed {seed}, step {step}");
+            assert_eq!(line.pick(None).is_none(), bench.queue.nr_queued.get() == 0, "one member is always eligible");
+            if let Some(curr) = line.curr() {
+                let other = line.pick(Some(curr));
+                assert_eq!(other.is_none(), bench.queue.nr_queued.get() == 1, "a skipped member holds no other back");
+                assert_ne!(other, Some(curr));
+            }
+            if chance.below(3) > 0 {
+                bench.switch();
+            }
+            let (lags, weights) = bench.lags();
+            assert!((-weights..=0).contains(&lags), "seed {seed}, step {step}: lags {lags} of weights {weights}");
+            let words = |id: Member| &bench.tasks[id.0 as usize];
+            assert_eq!(broken::<Native>(bench.queue.root.get(), &words), None);
+            assert_eq!(bench.queue.nr_queued.get() as usize, bench.queued().len());
+            let load: u64 = bench.line().tree().collect().iter().map(|&id| u64::from(words(id).weight.get())).sum();
+            assert_eq!(bench.queue.load.get(), load);
+        }
+    }
+}
+
+#[test]
+fn picks_are_those_of_a_list() {
+    check_picks(|chance| Nice::new(chance.below(40) as i8 - 20).fine_weight(), 4_000_000);
+}
+
+/// Runs tasks of these nice levels, which always want to run, to the ends of their slices. Returns
+/// the time of each within `millis`, and the longest wait of each.
+fn shares(nices: &[i8], millis: u64) -> (Vec<u64>, Vec<u64>) {
+    let mut bench = Bench::new(nices.iter().copied());
+    for id in 0..nices.len() {
+        bench.line().enqueue(Member(id as u32), Arrival::Waits, bench.now);
+    }
+    let (mut got, mut waited, mut since) = (vec![0; nices.len()], vec![0; nices.len()], vec![0; nices.len()]);
+    let end = Time::START + Span::from_micros(millis * 1_000);
+    let weights: u64 = nices.iter().map(|&nice| u64::from(Nice::new(nice).weight())).sum();
+    while bench.now < end {
+        bench.switch();
+        let curr = bench.line().curr().expect("one task runs").0 as usize;
+        let until = bench.line().slice_ends().expect("one task runs").min(end);
+        waited[curr] = waited[curr].max(bench.now.as_picos() - since[curr]);
+        got[curr] += until.since(bench.now).as_picos();
+        since[curr] = until.as_picos();
+        bench.now = until;
+        bench.line().charge(bench.now);
+        // Whenever a slice ends, each task is within a slice of its share.
+        for (id, &had) in got.iter().enumerate() {
+            let due = bench.now.as_picos() as u128 * u128::from(Nice::new(nices[id]).weight()) / u128::from(weights);
+            let off = had.abs_diff(due as u64);
+            assert!(
+                off <= (SLICE as u64 + 2) * PICOS,
+                "{nices:?}: task {id} is {off} ps from its share at {:?}",
+                bench.now
+            );
+        }
+    }
+    (got, waited)
+}
+
+#[test]
+fn nobody_is_further_from_its_share_than_a_slice() {
+    shares(&[0; 2], 1_000);
+    shares(&[0, 5], 1_000);
+    shares(&[-20, 19], 1_000);
+    shares(&[-5, 0, 0, 3, 10], 1_000);
+    let many: Vec<i8> = (0..200).map(|task| (task % 40) as i8 - 20).collect();
+    shares(&many, 4_000);
+}
+
+#[test]
+fn nice_levels_have_their_ratios_within_a_hundredth_over_a_second() {
+    for nices in [[0, 1], [0, 5], [-5, 0], [3, 7]] {
+        let (got, _) = shares(&nices, 1_000);
+        let weight = |at: usize| f64::from(Nice::new(nices[at]).weight());
+        let (is, should) = (got[0] as f64 / got[1] as f64, weight(0) / weight(1));
+        assert!((is / should - 1.0).abs() < 0.01, "{nices:?}: {is}, not {should}");
+    }
+}
+
+#[test]
+fn with_a_thousand_equals_none_waits_longer_than_all_their_slices() {
+    let (_, waited) = shares(&[0; 1_001], 12_000);
+    let bound = 1_001 * SLICE as u64 * PICOS;
+    assert!(waited.iter().all(|&waited| waited <= bound), "{:?} of {bound}", waited.iter().max());
+}
+
+#[test]
+fn a_sleep_earns_nothing_and_costs_nothing() {
+    let mut bench = Bench::new([0; 2].into_iter());
+    let (one, other) = (Member(0), Member(1));
+    for id in [one, other] {
+        bench.line().enqueue(id, Arrival::Waits, bench.now);
+    }
+    bench.switch();
+    assert_eq!(bench.line().curr(), Some(one));
+    bench.now += Span::from_micros(1_000);
+    bench.line().dequeue(one, true, bench.now);
+    // It has had 1 ms, half of which was the other task's.
+    assert_eq!(bench.tasks[0].lag.get(), -500_000);
+    bench.switch();
+    bench.now += Span::from_micros(500_000);
+    bench.line().enqueue(one, Arrival::Waits, bench.now);
+    assert_eq!(bench.line().average() - bench.tasks[0].vruntime.get(), -500_000);
+}
+
+#[test]
+fn what_one_is_owed_is_bounded() {
+    let mut bench = Bench::new([0; 2].into_iter());
+    for id in 0..2 {
+        bench.line().enqueue(Member(id), Arrival::Waits, bench.now);
+    }
+    bench.switch();
+    // The queue is not charged for a second: the other task is owed half of it, and leaves.
+    bench.now += Span::from_micros(1_000_000);
+    bench.line().dequeue(Member(1), true, bench.now);
+    assert_eq!(bench.tasks[1].lag.get(), 2 * SLICE);
+}
+
+#[test]
+fn what_one_is_owed_beside_what_weighs_next_to_nothing_is_bounded() {
+    let mut bench = Bench::new([0; 2].into_iter());
+    let (light, heavy) = (Member(0), Member(1));
+    bench.tasks[0].set_weight(2);
+    bench.tasks[1].set_weight(GroupWeight::new(GroupWeight::MAX).expect("a weight").shares());
+    bench.line().enqueue(light, Arrival::Waits, bench.now);
+    bench.switch();
+    bench.line().enqueue(heavy, Arrival::Waits, bench.now);
+    // The queue is not charged for half a second, which was the other task's: that task leaves, and
+    // comes back.
+    bench.now += Span::from_micros(500_000);
+    bench.line().dequeue(heavy, true, bench.now);
+    assert!(bench.tasks[1].lag.get() > 0);
+    bench.line().enqueue(heavy, Arrival::Waits, bench.now);
+    bench.switch();
+    assert_eq!(bench.line().curr(), Some(heavy));
+    let (lags, weights) = bench.lags();
+    assert!((-weights..=0).contains(&lags), "lags {lags} of weights {weights}");
+}

@@ -1,0 +1,6 @@
+//! Linux's searches for an idle CPU.
+
+pub(crate) mod buddy;
+pub(crate) mod claims;
+pub(crate) mod one_pass;
+pub(crate) mod two_passes;

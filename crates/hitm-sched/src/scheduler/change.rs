@@ -1,0 +1,205 @@
+//! Changing a task's priority or affinity while it is queued, running or asleep.
+//!
+//! **Origin.** Linux's bracket: dequeue the task if queued, put it if running, change it, enqueue
+//! it, set it if running, then act on the consequences. A priority that is lowered within the class
+//! puts the task at the head of its new level, since the task did not give up the CPU. There are
+//! two differences. First, a waiting task is pushed after every change: a CPU that searched for
+//! work meanwhile has missed the task, and the task may now be more urgent or allowed elsewhere.
+//! Second, a queue that a change makes less urgent pulls, whichever task was changed.
+
+use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_topology::CpuId;
+
+use crate::base::journal::Entry;
+use crate::base::numbers::TaskId;
+use crate::base::prio::Prio;
+use crate::base::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
+use crate::base::task::Policy;
+use crate::scheduler::Scheduler;
+
+/// The result of moving a task that may not stay.
+pub(crate) enum Relocation {
+    /// The task has moved.
+    Moved,
+    /// The lock was released meanwhile, and the task does not wait on that queue any more.
+    Gone,
+    /// The target may not take the task any more. The caller must find another.
+    Refused,
+}
+
+impl<P: Platform> Scheduler<P> {
+    /// Locks the queue that `id` is on or was on last. The caller holds the task's `pi_lock`, so a
+    /// sleeping task stays asleep.
+    pub(crate) fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
+        loop {
+            let cpu = self.tasks.get(id).cpu();
+            let rq = self.lock(cpu);
+            // A push or pull may have moved it before the lock was taken.
+            if self.tasks.get(id).cpu() == cpu {
+                return rq;
+            }
+        }
+    }
+
+    pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy, is_lent: bool) {
+        if policy.nice().is_some() {
+            self.make_fair();
+        }
+        let task = self.tasks.get(id);
+        let _pi = task.pi_lock.lock();
+        let mut rq = self.lock_queue_of(id);
+        self.charge_real_time(&rq);
+        let before = task.prio();
+        let highest = rq.highest();
+        let cpu = rq.cpu;
+        self.bracket(&rq, id, before < prio, || {
+            self.detach_load(cpu, id);
+            task.prio.set(prio.0);
+            task.set_policy(policy, is_lent);
+            if let Some(nice) = policy.nice() {
+                self.tasks.make_fair(&self.topology, id, nice).set_nice(nice);
+                self.recount_load(id);
+            }
+        });
+        if task.on_rq.get() == 0 {
+            return;
+        }
+        // A task whose priority is the same may be throttled now, or no longer, because the
+        // priority is lent or not lent any more.
+        if before != prio || self.has_real_time_limits() {
+            self.look_after_change(&rq, id, before, highest);
+        }
+        self.run_balance(&mut rq);
+    }
+
+    /// Acts on the consequences of a change for `id`, which is queued on `rq`. `before` was its
+    /// priority before the change, and `highest` the queue's.
+    fn look_after_change(&self, rq: &RqGuard<'_, P>, id: TaskId, before: Prio, highest: Prio) {
+        let prio = self.tasks.get(id).prio();
+        if highest < rq.highest() {
+            rq.request_balance(BALANCE_PULL);
+        }
+        match rq.curr() {
+            Some(curr) if curr == id => {
+                if before < prio {
+                    rq.request_balance(BALANCE_PULL);
+                }
+                if rq.highest() < prio || self.used_up_real_time(rq, id).is_some() {
+                    self.resched(rq);
+                }
+            }
+            _ if self.is_held_real_time(id) => {}
+            // It is not urgent enough to run here.
+            Some(curr) if self.rank(rq, curr) <= prio => {}
+            _ => self.resched(rq),
+        }
+    }
+
+    pub(crate) fn change_allowed(&self, id: TaskId, allowed: &CpuSet) {
+        let task = self.tasks.get(id);
+        let _pi = task.pi_lock.lock();
+        let mut rq = self.lock_queue_of(id);
+        self.bracket(&rq, id, false, || {
+            self.tasks.allowed(id).store(allowed);
+            self.stats.note(|| Entry::May(id, allowed.clone()));
+            task.cpus_allowed_count.set(allowed.len() as u32);
+            self.allow_ids(id, allowed);
+        });
+        if task.on_rq.get() == 0 {
+            return;
+        }
+        if !allowed.contains(rq.cpu) {
+            if rq.curr() == Some(id) {
+                // It moves when its CPU leaves it.
+                self.resched(&rq);
+            } else {
+                self.expel(&mut rq, id);
+            }
+        }
+        self.run_balance(&mut rq);
+    }
+
+    /// Dequeues the task, changes it, and enqueues it. A running task stays at the head of its
+    /// priority. For a waiting task it defers a push.
+    pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
+        let task = self.tasks.get(id);
+        let queued = task.on_rq.get() != 0;
+        if !queued {
+            change();
+            return;
+        }
+        let running = rq.curr() == Some(id);
+        self.dequeue(rq, id, false);
+        change();
+        self.enqueue(rq, id, lowered || running);
+        if !running {
+            // A CPU that searched for work meanwhile has missed it.
+            rq.request_balance(BALANCE_PUSH);
+        }
+    }
+
+    /// Moves `id`, which is queued on `rq` and does not run, to a CPU where it may run. The caller
+    /// holds the task's `pi_lock`, or is the CPU that goes offline.
+    pub(crate) fn expel(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
+        loop {
+            let target = self.roomiest_active(id, rq.cpu);
+            if target == rq.cpu {
+                return;
+            }
+            match self.relocate_to(rq, id, target) {
+                Relocation::Moved => return,
+                Relocation::Gone => {
+                    if rq.curr() == Some(id) {
+                        // Its CPU has picked it. It moves when that CPU leaves it.
+                        self.resched(rq);
+                    }
+                    return;
+                }
+                Relocation::Refused => {}
+            }
+        }
+    }
+
+    /// Moves `id`, which is queued on `rq` and may not stay, to `target`, whatever runs there.
+    pub(crate) fn relocate_to(&self, rq: &mut RqGuard<'_, P>, id: TaskId, target: CpuId) -> Relocation {
+        let (to, let_go) = rq.lock_both(&self.rqs[target], target);
+        if let_go && !self.waits_on(rq, id) {
+            return Relocation::Gone;
+        }
+        // The target may have gone offline meanwhile, or the affinity may have changed.
+        if to.online.get() == 0 || self.nearest_active(id, target) != target {
+            return Relocation::Refused;
+        }
+        self.relocate(rq, id, &to);
+        Relocation::Moved
+    }
+
+    fn relocate(&self, rq: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
+        self.move_away(rq, id, to);
+        self.preempt_for(to, id);
+        if to.rt.overloaded.get() != 0 {
+            // A push takes further locks. The target CPU does it when it holds only its own lock.
+            to.request_balance(BALANCE_PUSH);
+            self.resched(to);
+        }
+    }
+
+    /// Returns whether `id` is queued on `rq` and does not run. The task's own words are under the
+    /// lock of its present queue, which may be another queue by now. The lists here are under this
+    /// queue's lock.
+    fn waits_on(&self, rq: &RqGuard<'_, P>, id: TaskId) -> bool {
+        rq.curr() != Some(id) && (self.queued(rq).contains(&id) || self.holds(rq.cpu, id))
+    }
+
+    /// Returns whether `id` is throttled on `cpu`, in any class.
+    fn holds(&self, cpu: CpuId, id: TaskId) -> bool {
+        self.held(cpu).contains(&id) || self.held_real_time(cpu).iter().any(|&(_, held)| held == id)
+    }
+
+    /// Returns a CPU that runs something less urgent than `id`, else any CPU where `id` may run.
+    fn roomiest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
+        self.find_lowest(id, &CpuSet::new())
+            .filter(|&target| target != cpu)
+            .unwrap_or_else(|| self.nearest_active(id, cpu))
+    }
+}

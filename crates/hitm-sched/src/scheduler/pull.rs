@@ -1,0 +1,66 @@
+//! Pull: a CPU that has become less urgent gets waiting tasks from other CPUs.
+//!
+//! **Origin.** Linux's real-time class. By default the CPU asks the overloaded CPUs to push, see
+//! [`push_token`](crate::linux::push_token). Otherwise it locks their queues, one after the other.
+
+use hitm_memory::{PlainWord, Platform};
+use hitm_topology::CpuId;
+
+use crate::base::numbers::TaskId;
+use crate::base::rq::RqGuard;
+use crate::base::stats::Count;
+use crate::scheduler::Scheduler;
+
+impl<P: Platform> Scheduler<P> {
+    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here, or requests
+    /// a push.
+    pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {
+        self.stats.add(Count::Look);
+        if self.rd.config.shipped {
+            return self.pull_waiting(rq);
+        }
+        if !self.rd.overload_elsewhere(rq.cpu) {
+            return;
+        }
+        self.stats.add(Count::Pull);
+        if self.rd.config.push_by_interrupt {
+            if let Some(first) = self.rd.request_push(rq.cpu) {
+                self.send_push_work(first);
+            }
+            return;
+        }
+        let mut pulled = false;
+        let here = rq.cpu;
+        for cpu in self.rd.overload_bits().iter().filter(|&cpu| cpu != here) {
+            pulled |= self.pull_from(rq, cpu);
+        }
+        if pulled {
+            self.resched(rq);
+        }
+    }
+
+    pub(crate) fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
+        // If that CPU is about to get a task that is more urgent still, it pushes by itself.
+        if self.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
+            return false;
+        }
+        let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
+        // Everything below reads both queues again.
+        let Some(id) = self.pullable(&source, rq) else { return false };
+        self.move_away(&source, id, rq);
+        true
+    }
+
+    /// Returns the task of `source` that should run on the CPU of `rq`.
+    fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
+        let mut id = self.first_pushable(source)?;
+        // A CPU where it would be throttled is no improvement.
+        while !self.tasks.allowed(id).contains(rq.cpu) || self.holder(rq.cpu, id).is_some() {
+            id = self.next_pushable(source, id)?;
+        }
+        let prio = self.tasks.get(id).prio();
+        let running = source.curr().map(|curr| self.rank(source, curr));
+        // A task that is more urgent than the running task of `source` is about to run there.
+        (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
+    }
+}

@@ -1,0 +1,200 @@
+//! Switching from one task to the next.
+//!
+//! **Protocol.** Under the queue's lock:
+//!
+//! 1. A task that blocks leaves the queue.
+//! 2. If that made the queue less urgent, the CPU pulls.
+//! 3. A task that stays queued and may move becomes pushable.
+//! 4. The first task of the most urgent priority is picked and is not pushable any more. If its
+//!    group may not [run](crate::fair::group::real_time) any longer, the next task is picked.
+//! 5. The CPU switches.
+//! 6. The previous task is released to other CPUs.
+//! 7. If the previous task may not stay here, it moves.
+//! 8. Other waiting tasks are pushed.
+//!
+//! A task may not stay when its affinity was changed while it ran, or when its CPU goes offline.
+//! The original moves it from a task of its own, the stopper. Here step 4 skips it, since it can
+//! move only after it was left.
+
+use std::sync::atomic::Ordering;
+
+use hitm_memory::{AtomicWord, PathCost, PlainWord, Platform};
+
+use crate::base::journal::Entry;
+use crate::base::numbers::TaskId;
+use crate::base::rq::{BALANCE_PUSH, RqGuard};
+use crate::base::stats::Count;
+use crate::scheduler::change::Relocation;
+use crate::scheduler::{Scheduler, SwitchReason};
+
+impl<P: Platform> Scheduler<P> {
+    pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
+        let mut rq = self.lock(P::current_cpu());
+        rq.clear_need_resched();
+        self.charge_real_time(&rq);
+        let prev = rq.curr();
+        if let Some(prev) = prev {
+            self.leave(&mut rq, prev, why);
+        }
+        // Read before the task is released: a task that left may at once be queued elsewhere, under
+        // another lock.
+        let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
+        let may_not_stay = |rq: &RqGuard<'_, P>| queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
+        let mut goes = may_not_stay(&rq);
+        let mut next = self.pick(&rq, goes);
+        // A throttled task cannot be run.
+        let has_none = |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.is_held(rq.cpu, prev));
+        if next.is_none() && has_none(&rq) {
+            let has_one = self.pull_when_idle(&mut rq);
+            // The lock may have been released meanwhile. A throttled task may be elsewhere now, or
+            // may run.
+            goes = may_not_stay(&rq);
+            if has_one {
+                next = self.pick(&rq, goes);
+            }
+        }
+        if next == prev {
+            // A CPU that enqueued a task while this CPU was about to reschedule has left the push
+            // to this CPU.
+            self.push_behind(&rq, next);
+            self.run_balance(&mut rq);
+            return next;
+        }
+        if let Some(prev) = queued {
+            self.put(&rq, prev);
+        }
+        self.note_idleness(&rq, prev, next);
+        self.begin(&rq, next);
+        self.switch_ids(&rq, prev, why, next);
+        P::charge(PathCost::Switch);
+        if let Some(prev) = prev {
+            self.tasks.get(prev).clear_on_cpu();
+        }
+        if let Some(prev) = goes {
+            self.send_home(&mut rq, prev);
+        }
+        self.run_balance(&mut rq);
+        next
+    }
+
+    /// Does steps 1 and 2.
+    fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
+        let task = self.tasks.get(prev);
+        let leaves = match why {
+            SwitchReason::Block => task.transition_to_sleeping(),
+            SwitchReason::Exit => {
+                task.transition_to_dead();
+                true
+            }
+            SwitchReason::Yield => {
+                if self.is_fair(prev) {
+                    self.let_go_fair(rq);
+                } else {
+                    self.requeue(rq, prev, false);
+                }
+                false
+            }
+            SwitchReason::Preempt => false,
+        };
+        if !leaves {
+            return;
+        }
+        self.dequeue(rq, prev, true);
+        if rq.online.get() != 0 && rq.highest() > task.prio() {
+            self.pull(rq);
+        }
+    }
+
+    /// Does step 3: `prev` stays queued while another task runs.
+    fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
+        if self.is_fair(prev) {
+            self.put_fair(rq);
+        } else if !self.is_held_real_time(prev) && self.tasks.get(prev).can_move() {
+            self.enqueue_pushable(rq, prev);
+        }
+    }
+
+    /// Does step 4: picks the next task, but never `goes`. It throttles a group that has used up
+    /// its runtime and picks again.
+    fn pick(&self, rq: &RqGuard<'_, P>, goes: Option<TaskId>) -> Option<TaskId> {
+        let next = loop {
+            let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
+            let next = match first {
+                Some(_) if first == goes => self.queued_real_time(rq).into_iter().find(|&id| Some(id) != goes),
+                _ => first,
+            };
+            match next.and_then(|next| self.used_up_real_time(rq, next)) {
+                None => break next,
+                Some(group) => self.throttle_real_time(rq, group),
+            }
+        };
+        let next = self.pick_fair(rq, next, goes);
+        if next.is_none() {
+            // The CPU becomes idle. The original reads here whether any CPU has two tasks.
+            // Relaxed: a hint.
+            let _any = self.rd.words().overloaded.load(Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// Does steps 4 and 5: `next` runs from now on.
+    fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
+        if let Some(next) = next {
+            self.tasks.get(next).set_on_cpu();
+            if self.is_fair(next) {
+                self.begin_fair(rq, next);
+            } else {
+                self.put_groups(rq);
+                self.dequeue_pushable(rq, next);
+            }
+        } else {
+            self.put_groups(rq);
+        }
+        self.push_behind(rq, next);
+        rq.set_curr(next);
+        self.stats.note(|| Entry::Runs(rq.cpu, next));
+        rq.nr_switches.set(rq.nr_switches.get() + 1);
+        self.stats.add(Count::ContextSwitch);
+    }
+
+    /// Defers step 8, the push of the tasks that wait behind `next`.
+    fn push_behind(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
+        if next.is_some() && self.first_pushable(rq).is_some() {
+            rq.request_balance(BALANCE_PUSH);
+        }
+    }
+
+    /// Does step 7: moves `prev`, which may not stay.
+    fn send_home(&self, rq: &mut RqGuard<'_, P>, prev: TaskId) {
+        loop {
+            let target = self.nearest_active(prev, rq.cpu);
+            if target == rq.cpu {
+                // It may stay after all, and was skipped.
+                self.preempt_for(rq, prev);
+                return;
+            }
+            match self.relocate_to(rq, prev, target) {
+                Relocation::Moved | Relocation::Gone => return,
+                Relocation::Refused => {}
+            }
+        }
+    }
+
+    /// Handles the end of the running task's time slice: moves it behind the tasks of its priority,
+    /// if there are any.
+    pub(crate) fn rotate_round_robin(&self) -> bool {
+        let rq = self.lock(P::current_cpu());
+        let Some(curr) = rq.curr() else { return false };
+        let task = self.tasks.get(curr);
+        if task.round_robin() == 0 {
+            return false;
+        }
+        let queue = self.queue_of(&rq, task.prio());
+        if queue.next(None) == queue.prev(None) {
+            return false;
+        }
+        self.requeue(&rq, curr, false);
+        self.resched(&rq);
+        true
+    }
+}

@@ -1,0 +1,183 @@
+//! Advertising a waiting task to the CPUs that could run it, and pulling it from there.
+//!
+//! **Claim.** A task waits because all its CPUs are busy with something as urgent. It is advertised
+//! only to those CPUs, or to all if it may use many. A CPU that becomes less urgent reads its own
+//! line and one per LLC.
+//!
+//! **Origin.** Ours. In the kernel a CPU pushes as soon as it has a task that may move, and a CPU
+//! that becomes less urgent asks all overloaded CPUs.
+//!
+//! **Protocol.** The advertiser: (1) searches for a CPU and finds none; (2) writes the
+//! [words](super::waiting); (3) fences; (4) searches once more. A CPU that becomes less urgent: (1)
+//! writes its queue's priority; (2) fences; (3) reads the words; (4) if it withdraws a
+//! [`floor`](super::floor), reads them once more. Either the second search sees the priority, or
+//! the words show the advertisement.
+//!
+//! **Invariants.** In a quiescent state every task that could move and does not run is advertised,
+//! and no other task.
+//!
+//! **Memory ordering.** That of the [words](super::waiting), which fence.
+//!
+//! **Cost.** A wakeup that finds its CPU idle: nothing. Becoming less urgent: the CPU's own line
+//! and one per LLC, all of which hit while no task waits. Waiting: one line per CPU that may run
+//! the task, twice.
+
+use hitm_memory::{CpuSet, PlainWord, Platform};
+
+use crate::base::numbers::TaskId;
+use crate::base::rq::RqGuard;
+use crate::base::stats::Count;
+use crate::scheduler::Scheduler;
+
+/// A task that may use at most this many CPUs is advertised to each of them. That costs one
+/// read-modify-write per CPU, of a line that only that CPU reads. A task that may use more costs
+/// one read-modify-write of a line that all CPUs read when they become less urgent.
+const NARROW: u32 = 16;
+
+/// A narrow task may use at most one CPU in this many of the machine's. Else a large part of the
+/// machine reads the advertisement to all anyway.
+const FEW_OF: u32 = 4;
+
+/// How a task is advertised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Announced {
+    /// It is not advertised.
+    No = 0,
+    /// To each CPU that it may use.
+    Each = 1,
+    /// To all CPUs.
+    All = 2,
+}
+
+impl Announced {
+    /// Decodes a task's word.
+    pub(crate) fn from_word(word: u32) -> Self {
+        match word {
+            0 => Self::No,
+            1 => Self::Each,
+            _ => Self::All,
+        }
+    }
+}
+
+impl<P: Platform> Scheduler<P> {
+    fn announced(&self, id: TaskId) -> Announced {
+        Announced::from_word(self.tasks.get(id).announced.get())
+    }
+
+    /// Advertises the tasks of `rq` that wait and are not advertised. `newest` comes first: mostly
+    /// it is the only one. Returns whether there was any; then the caller must search for CPUs once
+    /// more.
+    pub(crate) fn announce(&self, rq: &RqGuard<'_, P>, newest: Option<TaskId>) -> bool {
+        if rq.rt.unannounced.get() == 0 || rq.needs_resched() {
+            // The CPU picks again before a task here has waited.
+            return false;
+        }
+        if let Some(newest) = newest {
+            self.tell(rq, newest);
+        }
+        let mut next = self.first_pushable(rq);
+        while let Some(id) = next.filter(|_| rq.rt.unannounced.get() != 0) {
+            self.tell(rq, id);
+            next = self.next_pushable(rq, id);
+        }
+        self.rd.waiting().told();
+        true
+    }
+
+    /// Counts a task that has come to the pushable list of `rq` and is not advertised yet.
+    pub(crate) fn expect_announcement(&self, rq: &RqGuard<'_, P>) {
+        rq.rt.unannounced.set(rq.rt.unannounced.get() + 1);
+    }
+
+    /// Returns whether a task that may use `allowed` CPUs is advertised to each of them.
+    fn is_narrow(&self, allowed: u32) -> bool {
+        allowed <= NARROW && allowed.saturating_mul(FEW_OF) as usize <= self.topology.cpus()
+    }
+
+    /// Advertises `id`, which is in the pushable list of `rq`, unless it is advertised already.
+    fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let task = self.tasks.get(id);
+        if self.announced(id) != Announced::No {
+            return;
+        }
+        self.stats.add(Count::OverloadSet);
+        rq.rt.unannounced.set(rq.rt.unannounced.get() - 1);
+        if self.is_narrow(task.cpus_allowed_count.get()) && self.rd.waiting().tell(rq.cpu, &self.others(rq, id)) {
+            task.announced.set(Announced::Each as u32);
+            return;
+        }
+        task.announced.set(Announced::All as u32);
+        let before = rq.rt.announced.get();
+        rq.rt.announced.set(before + 1);
+        if before == 0 {
+            self.rd.waiting().tell_all(rq.cpu);
+        }
+    }
+
+    /// Withdraws the advertisement of `id`, which waited in the pushable list of `rq`.
+    pub(crate) fn withdraw(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        match self.announced(id) {
+            Announced::No => {
+                rq.rt.unannounced.set(rq.rt.unannounced.get() - 1);
+                return;
+            }
+            Announced::Each => self.rd.waiting().withdraw(rq.cpu, &self.others(rq, id)),
+            Announced::All => {
+                let left = rq.rt.announced.get() - 1;
+                rq.rt.announced.set(left);
+                if left == 0 {
+                    self.rd.waiting().withdraw_from_all(rq.cpu);
+                }
+            }
+        }
+        self.stats.add(Count::OverloadClear);
+        self.tasks.get(id).announced.set(Announced::No as u32);
+    }
+
+    /// Returns the CPUs that `id` may use, except that of `rq`. The set is the same at its
+    /// advertisement and at its withdrawal, as affinity changes only while the task is on no queue.
+    fn others(&self, rq: &RqGuard<'_, P>, id: TaskId) -> CpuSet {
+        let mut others = self.tasks.allowed(id).load();
+        others.remove(rq.cpu);
+        others
+    }
+
+    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here.
+    pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
+        let mut pulled = self.pull_told(rq);
+        // A CPU that has pulled a task is as busy as the floor of its LLC says, and writes nothing.
+        if self.rd.waiting().floors.fell(rq.cpu, rq.highest()) {
+            pulled |= self.pull_told(rq);
+        }
+        if pulled {
+            self.resched(rq);
+        }
+    }
+
+    /// Pulls the tasks that are advertised to this CPU. Returns whether there was any.
+    fn pull_told(&self, rq: &mut RqGuard<'_, P>) -> bool {
+        let (near, anywhere) = self.rd.waiting().any_for(rq.cpu);
+        if !near && !anywhere {
+            return false;
+        }
+        self.stats.add(Count::Pull);
+        let mut pulled = false;
+        let here = rq.cpu;
+        if near {
+            for cpu in self.rd.waiting().sources_for(here).iter() {
+                pulled |= self.pull_from(rq, cpu);
+            }
+        }
+        if anywhere {
+            for cpu in self.rd.waiting().all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
+                if !self.rd.waiting().any_for_all(here) {
+                    break;
+                }
+                pulled |= self.pull_from(rq, cpu);
+            }
+        }
+        pulled
+    }
+}
