@@ -12,7 +12,6 @@ mod exec;
 mod failure;
 mod interrupt;
 mod native;
-mod operations;
 mod output;
 mod plots;
 mod progress;

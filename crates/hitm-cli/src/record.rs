@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use hitm::RoleCounts;
 use hitm_machine::{Arbitration, Costs, Results};
-use hitm_memory::Span;
+use hitm_memory::{Operation, Span};
 use hitm_report::functions::Functions;
-use hitm_report::result::{self, Host, Machine, ResultFile, Role, Run, SCHEMA};
+use hitm_report::result::{self, Host, Machine, OperationCost, ResultFile, Role, Run, SCHEMA};
 use hitm_sched::{Conservation, Count};
 use hitm_topology::Topology;
 
@@ -85,6 +85,29 @@ pub(crate) fn by_name<'a>(counts: impl IntoIterator<Item = &'a (Count, u64)>) ->
         *sums.entry(count.name().to_owned()).or_default() += times;
     }
     sums
+}
+
+/// Returns the cost of each operation of the scheduler that was done. Accesses are counted, not
+/// lines: `docs/costs.md` has the number of different lines per event.
+pub(crate) fn costs(results: &Results, counts: &[(Count, u64)]) -> Vec<OperationCost> {
+    let cost = |(operation, own): (Operation, &[Count])| {
+        let times: u64 = counts.iter().filter(|(count, _)| own.contains(count)).map(|(_, times)| times).sum();
+        cost_of(results, operation, times as f64)
+    };
+    hitm_sched::OPERATIONS.into_iter().filter_map(cost).collect()
+}
+
+/// Returns the mean cost of an operation that was done `times` times; `None` for none.
+pub(crate) fn cost_of(results: &Results, operation: Operation, times: f64) -> Option<OperationCost> {
+    let touched = results.operations.get(&operation).copied().unwrap_or_default();
+    let cost = || OperationCost {
+        name: operation.name().to_owned(),
+        times: times.round() as u64,
+        accesses: touched.accesses as f64 / times,
+        misses: touched.misses.count() as f64 / times,
+        cycles: results.cycles(touched.misses.wait) / times,
+    };
+    (times > 0.0).then(cost)
 }
 
 /// Returns the lost time on `cpus` CPUs in `seconds`, over all random seeds.

@@ -46,8 +46,17 @@ fn replay_on_model(topology: &Topology, stream: &[Access], rounds: usize) -> (u6
         }
         misses += 1;
         directory.announce(line);
-        let (outcome, decide_at) =
-            directory.arrive(Request { cpu, line, kind, time: now, way, lead: 0, access: line, kernel: false });
+        let (outcome, decide_at) = directory.arrive(Request {
+            cpu,
+            line,
+            kind,
+            time: now,
+            way,
+            lead: 0,
+            access: line,
+            kernel: false,
+            operation: 0,
+        });
         due.extend(decide_at.map(|time| Reverse((time, line))));
         if let Outcome::Granted(grant) = outcome {
             directory.conclude(grant.request.line);

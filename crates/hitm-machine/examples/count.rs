@@ -31,7 +31,8 @@ fn directory(lines: usize) -> Directory {
 fn ask(directory: &mut Directory, cpu: u32, kind: Kind, time: u64) -> (Outcome, Option<u64>) {
     directory.announce(0);
     let way = directory.latencies().one_way;
-    let answer = directory.arrive(Request { cpu, line: 0, kind, time, way, lead: 0, access: cpu, kernel: false });
+    let answer =
+        directory.arrive(Request { cpu, line: 0, kind, time, way, lead: 0, access: cpu, kernel: false, operation: 0 });
     directory.conclude(0);
     answer
 }

@@ -9,7 +9,7 @@ use crate::coherence::AccessId;
 use crate::counts::{Levels, Misses};
 use crate::engine::Engine;
 use crate::records::{Access, Invalidation as Recorded, Records};
-use crate::results::{AccessResult, Invalidation, LineResult, Place, PlaceResult, Results, Totals};
+use crate::results::{AccessResult, Invalidation, LineResult, Place, Results, Totals};
 use crate::site::{Site, SiteId};
 use crate::world::shorten;
 
@@ -29,14 +29,9 @@ impl Results {
         let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
         let mut waits_by_object: FxHashMap<&str, u64> = FxHashMap::default();
         let mut missed_on = vec![false; object_of.len()];
-        let mut by_site: FxHashMap<SiteId, PlaceResult> = FxHashMap::default();
         for access in engine.records.accesses() {
             let misses = access.record.map_or_else(Misses::default, |record| record.missed.misses);
             totals.add(access.kind, access.hits, &misses);
-            by_site
-                .entry(access.site)
-                .or_default()
-                .add(&PlaceResult { accesses: access.hits + misses.count(), misses });
             if access.record.is_some() {
                 missed_on[access.line as usize] = true;
                 let object = &objects[object_of[access.line as usize] as usize];
@@ -69,14 +64,13 @@ impl Results {
             }
         });
         let lines = lines.collect();
-        let touched = by_site.into_iter().filter(|(_, touched)| touched.accesses > 0);
         Self {
             clock_ghz: engine.costs.family.clock_ghz.value,
             account: engine.account.clone(),
             line_waits,
             totals,
             lines,
-            places: touched.map(|(site, touched)| (names.place(site), touched)).collect(),
+            operations: engine.records.operations.iter().collect(),
         }
     }
 }

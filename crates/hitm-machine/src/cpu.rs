@@ -37,6 +37,8 @@ pub(crate) enum Waits {
 pub(crate) struct Cpu {
     pub(crate) clock: u64,
     pub(crate) mode: Mode,
+    /// The [operation](crate::records::Operations) that it is in.
+    pub(crate) operation: u8,
     /// Whether it spins for a lock.
     pub(crate) spinning: bool,
     pub(crate) finished: bool,
@@ -72,6 +74,7 @@ impl Cpu {
             mode: Mode::Kernel,
             waits: Waits::Nothing,
             spin_lines: Vec::new(),
+            operation: 0,
             spinning: false,
             pending: Interrupts::NONE,
             noticed: Interrupts::NONE,
@@ -330,6 +333,8 @@ pub(crate) struct Store {
     /// Who asks for the line, should it have gone when this store's turn comes.
     pub(crate) access: AccessId,
     pub(crate) kernel: bool,
+    /// The operation that the CPU was in.
+    pub(crate) operation: u8,
     pub(crate) stage: Stage,
     /// It takes effect after this time: neither it nor a store before it can have got its line
     /// until then.
@@ -514,7 +519,19 @@ mod tests {
     fn store(line: u32, word: &mut u64, value: u64, stage: Stage, not_before: u64) -> Store {
         let word = NonNull::from(word).cast();
         let (value, value_is) = (value.into(), ValueIs::Held);
-        Store { line, word, size: 8, value, value_is, access: 0, kernel: true, stage, not_before, freed: false }
+        Store {
+            line,
+            word,
+            size: 8,
+            value,
+            value_is,
+            access: 0,
+            kernel: true,
+            operation: 0,
+            stage,
+            not_before,
+            freed: false,
+        }
     }
 
     #[test]

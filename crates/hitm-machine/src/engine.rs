@@ -16,7 +16,7 @@ mod stores;
 use std::panic::Location;
 use std::sync::Arc;
 
-use hitm_memory::{Interrupts, LINE, Span};
+use hitm_memory::{Interrupts, LINE, Operation, Span};
 use hitm_topology::{CpuId, NodeId, Scope, Topology};
 use rustc_hash::FxHashMap;
 
@@ -338,6 +338,13 @@ impl Engine {
         self.cpus[self.current as usize].turn
     }
 
+    /// The current CPU is in `operation` from now on; returns the one that it was in.
+    pub(crate) fn set_operation(&mut self, operation: Option<Operation>) -> Option<Operation> {
+        let number = operation.map_or(0, |operation| self.records.operations.number(operation));
+        let before = std::mem::replace(&mut self.cpu().operation, number);
+        self.records.operations.of(before)
+    }
+
     fn wait_for(&mut self, waits: Waits) {
         self.cpu().waits = waits;
     }
@@ -421,11 +428,10 @@ impl Engine {
             return;
         }
         let wait = grant.at - grant.request.time + grant.request.way;
-        let Request { line, access, cpu, kernel, .. } = grant.request;
         if self.directory.has_capacity() {
             self.count_served(grant);
         }
-        self.records.miss(line, access, cpu, &grant.miss, wait, kernel);
+        self.records.miss(grant, wait);
     }
 
     /// Hands a granted line to a CPU that waits for it, or to its store buffer.

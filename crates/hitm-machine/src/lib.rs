@@ -69,7 +69,7 @@ pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;
 pub use machine::{Machine, StallKind, Stalled};
 pub use random::Random;
-pub use results::{AccessResult, Invalidation, LineResult, Missed, Place, PlaceResult, Results, Totals};
+pub use results::{AccessResult, Invalidation, LineResult, Missed, OperationResult, Place, Results, Totals};
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
 pub use site::Site;
 

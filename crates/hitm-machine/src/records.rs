@@ -8,10 +8,12 @@
 //! the next. So an access only leaves a note; notes are counted many at a time, when the host can
 //! fetch what they need side by side instead of letting each access wait for it.
 
+use hitm_memory::Operation;
 use rustc_hash::FxHashMap;
 
-use crate::coherence::{AccessId, Distance, Kind, Miss, NO_ACCESS};
-use crate::results::Missed;
+use crate::coherence::{AccessId, Distance, Grant, Kind, Miss, NO_ACCESS, Request};
+use crate::counts::Misses;
+use crate::results::{Missed, OperationResult};
 use crate::site::{Site, SiteId, Sites};
 
 const NONE: u32 = u32::MAX;
@@ -146,6 +148,7 @@ struct HitNote {
     line: u32,
     offset: u8,
     kind: Kind,
+    operation: u8,
 }
 
 /// A miss that is not counted yet.
@@ -160,6 +163,7 @@ struct Note {
     dirty: bool,
     level_3: bool,
     kernel: bool,
+    operation: u8,
 }
 
 /// Invalidations of a line: whose copy, and who took it.
@@ -183,9 +187,49 @@ pub(crate) struct Access<'a> {
     pub(crate) record: Option<&'a Record>,
 }
 
+/// The operations that the program has begun, and their accesses over all lines.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    /// By number. The first has no name: the accesses outside any operation.
+    all: Vec<(Option<Operation>, OperationResult)>,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self { all: vec![(None, OperationResult::default())] }
+    }
+}
+
+impl Operations {
+    /// Returns the number of an operation, which it gets when it is first asked for.
+    ///
+    /// # Panics
+    /// When a program has more than 255 operations.
+    #[inline]
+    pub(crate) fn number(&mut self, operation: Operation) -> u8 {
+        let known = self.all.iter().position(|(known, _)| *known == Some(operation));
+        let number = known.unwrap_or_else(|| {
+            self.all.push((Some(operation), OperationResult::default()));
+            self.all.len() - 1
+        });
+        u8::try_from(number).expect("a program has few operations")
+    }
+
+    /// Returns the operation of a number; `None` for the first.
+    pub(crate) fn of(&self, number: u8) -> Option<Operation> {
+        self.all[usize::from(number)].0
+    }
+
+    /// Returns the operations with their accesses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Operation, OperationResult)> {
+        self.all.iter().filter_map(|&(operation, counts)| Some((operation?, counts)))
+    }
+}
+
 /// All accesses of a machine.
 #[derive(Debug)]
 pub(crate) struct Records {
+    pub(crate) operations: Operations,
     sites: Sites,
     slots: Slots,
     records: Vec<Record>,
@@ -198,6 +242,7 @@ pub(crate) struct Records {
 impl Records {
     pub(crate) fn new() -> Self {
         Self {
+            operations: Operations::default(),
             sites: Sites::default(),
             slots: Slots::new(),
             records: Vec::new(),
@@ -215,20 +260,22 @@ impl Records {
 
     /// Counts a hit on `line`.
     #[inline]
-    pub(crate) fn hit(&mut self, line: u32, site: Site, address: usize, kind: Kind) {
-        self.hits_noted.push(HitNote { site, line, offset: (address % hitm_memory::LINE) as u8, kind });
+    pub(crate) fn hit(&mut self, line: u32, site: Site, address: usize, kind: Kind, operation: u8) {
+        self.hits_noted.push(HitNote { site, line, offset: (address % hitm_memory::LINE) as u8, kind, operation });
         if self.hits_noted.len() == NOTES {
             self.count_hits();
         }
     }
 
-    /// Counts a miss on `line` of `cpu` that waited `wait`.
-    pub(crate) fn miss(&mut self, line: u32, id: AccessId, cpu: u32, miss: &Miss, wait: u64, kernel: bool) {
+    /// Counts a miss that waited `wait`.
+    pub(crate) fn miss(&mut self, grant: &Grant, wait: u64) {
         if self.misses_noted.len() == NOTES {
             self.count_misses();
         }
-        let Miss { distance, dirty, invalidator, level_3 } = *miss;
-        self.misses_noted.push(Note { line, key: Key(id), invalidator, cpu, wait, distance, dirty, level_3, kernel });
+        let Miss { distance, dirty, invalidator, level_3 } = grant.miss;
+        let Request { line, access, cpu, kernel, operation, .. } = grant.request;
+        let key = Key(access);
+        self.misses_noted.push(Note { line, key, invalidator, cpu, wait, distance, dirty, level_3, kernel, operation });
     }
 
     /// Counts what was noted. Before this the counts are not complete.
@@ -242,6 +289,7 @@ impl Records {
         let mut keys = [Key::EMPTY; NOTES];
         for (note, key) in self.hits_noted.iter().zip(&mut keys) {
             *key = Key::new(self.sites.id(note.site), note.offset, note.kind);
+            self.operations.all[usize::from(note.operation)].1.accesses += 1;
         }
         let noted = || self.hits_noted.iter().map(|note| note.line).zip(keys);
         self.slots.fetch(noted());
@@ -265,6 +313,9 @@ impl Records {
         std::hint::black_box(touched.fold(0, |all, one| all ^ one));
         for (note, record) in noted.iter().zip(records) {
             self.records[record as usize].add(note);
+            let operation = &mut self.operations.all[usize::from(note.operation)].1;
+            operation.accesses += 1;
+            note.count_in(&mut operation.misses);
             if note.invalidator != NO_ACCESS {
                 let invalidation = Invalidation { line: note.line, victim: note.key.0, invalidator: note.invalidator };
                 let sum = self.invalidations.entry(invalidation).or_default();
@@ -322,7 +373,7 @@ impl Record {
     }
 
     fn add(&mut self, note: &Note) {
-        let Note { cpu, wait, distance, .. } = *note;
+        let Note { cpu, wait, .. } = *note;
         let word = cpu as usize / 64;
         if word >= self.cpus.len() {
             self.cpus.resize(word + 1, 0);
@@ -331,11 +382,18 @@ impl Record {
         self.missed.cpus += u32::from(self.cpus[word] & bit == 0);
         self.cpus[word] |= bit;
         self.missed.waits.record(wait);
-        let misses = &mut self.missed.misses;
+        note.count_in(&mut self.missed.misses);
+    }
+}
+
+impl Note {
+    #[inline]
+    fn count_in(&self, misses: &mut Misses) {
+        let Self { wait, distance, .. } = *self;
         misses.distances[distance as usize] += 1;
         misses.wait += wait;
-        misses.kernel_wait += if note.kernel { wait } else { 0 };
-        if note.dirty {
+        misses.kernel_wait += if self.kernel { wait } else { 0 };
+        if self.dirty {
             match distance {
                 Distance::OtherPackage => {
                     misses.hitm.remote += 1;
@@ -348,7 +406,7 @@ impl Record {
             }
         }
         // What stood in a level 3 was no core's.
-        if note.key.kind().is_write() && distance.is_cache() && !note.level_3 {
+        if self.key.kind().is_write() && distance.is_cache() && !self.level_3 {
             misses.transfers += 1;
         }
     }
@@ -366,11 +424,11 @@ mod tests {
         for offset in offsets {
             let id = records.identify(here, 64 + offset, Kind::Load);
             assert_eq!(id, records.identify(here, 64 + offset, Kind::Load));
-            records.hit(1, here, 64 + offset, Kind::Load);
+            records.hit(1, here, 64 + offset, Kind::Load, 0);
         }
-        records.hit(1, here, 64 + 7, Kind::Load);
-        records.hit(0, here, 64 + 7, Kind::Load);
-        records.hit(1, here, 64 + 7, Kind::Rmw);
+        records.hit(1, here, 64 + 7, Kind::Load, 0);
+        records.hit(0, here, 64 + 7, Kind::Load, 0);
+        records.hit(1, here, 64 + 7, Kind::Rmw, 0);
         records.settle();
         let mut hits: Vec<(u8, u64)> = records
             .accesses()

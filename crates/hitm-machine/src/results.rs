@@ -4,6 +4,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hitm_memory::Operation;
+
 use crate::account::{Account, Part};
 use crate::coherence::Kind;
 use crate::counts::{Levels, Misses};
@@ -81,9 +83,9 @@ pub struct LineResult {
     pub accesses: Vec<AccessResult>,
 }
 
-/// The accesses of one place in the source, over all lines.
+/// The accesses of one operation, over all lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PlaceResult {
+pub struct OperationResult {
     /// Accesses, including hits.
     pub accesses: u64,
     /// Those that missed.
@@ -129,8 +131,8 @@ pub struct Results {
     pub totals: Totals,
     /// The lines with a miss, in order of address.
     pub lines: Vec<LineResult>,
-    /// The accesses of each place in the source, also to lines without a miss.
-    pub places: BTreeMap<Arc<Place>, PlaceResult>,
+    /// The accesses of each [`Operation`], also to lines without a miss.
+    pub operations: BTreeMap<Operation, OperationResult>,
 }
 
 impl LineResult {
@@ -215,8 +217,10 @@ impl Results {
             *self.line_waits.entry(object.clone()).or_default() += wait;
         }
         self.totals.merge(&other.totals);
-        for (place, other) in &other.places {
-            self.places.entry(place.clone()).or_default().add(other);
+        for (&operation, other) in &other.operations {
+            let own = self.operations.entry(operation).or_default();
+            own.accesses += other.accesses;
+            own.misses += &other.misses;
         }
         let mut by_place: BTreeMap<(u64, &str), usize> = BTreeMap::new();
         let known: Vec<(u64, String)> = self.lines.iter().map(|line| (line.address, line.name())).collect();
@@ -319,14 +323,6 @@ impl Invalidation {
     /// Most frequent first.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         (other.times, &self.place, &self.field).cmp(&(self.times, &other.place, &other.field))
-    }
-}
-
-impl PlaceResult {
-    /// Adds the accesses of another place, or of the same place in another run.
-    pub fn add(&mut self, other: &Self) {
-        self.accesses += other.accesses;
-        self.misses += &other.misses;
     }
 }
 

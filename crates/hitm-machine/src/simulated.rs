@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use hitm_memory::{
-    AtomicWord, Interrupts, Memory, Mode, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
+    AtomicWord, Interrupts, Memory, Mode, Operation, PathCost, Placement, PlainWord, Platform, Rmw, Span, Time, Word,
 };
 use hitm_topology::CpuId;
 
@@ -245,6 +245,10 @@ impl Memory for Simulated {
         let mut f = Some(f);
         let inside = with_world(|world| world.at(site, f.take().expect("not run yet")));
         inside.unwrap_or_else(|| (f.take().expect("not run yet"))())
+    }
+
+    fn set_operation(operation: Option<Operation>) -> Option<Operation> {
+        on_cpu(|world, _| world.engine.borrow_mut().set_operation(operation)).flatten()
     }
 
     fn fence(order: Ordering) {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use hitm_topology::NodeId;
 
 use crate::field::Field;
+use crate::operation::Operation;
 use crate::plain::PlainWord;
 use crate::word::{AtomicWord, Word};
 
@@ -59,6 +60,13 @@ pub trait Memory: Copy + Debug + Default + Send + Sync + 'static {
 
     /// Runs `f` with `site` as the place of every access in it.
     fn at<R>(site: Self::Site, f: impl FnOnce() -> R) -> R;
+
+    /// Sets the operation that the calling CPU is in; returns the one that it was in. For
+    /// [`Operation::begin`]. No effect natively.
+    #[inline(always)]
+    fn set_operation(_operation: Option<Operation>) -> Option<Operation> {
+        None
+    }
 
     /// A fence, as `std::sync::atomic::fence`.
     #[track_caller]

@@ -21,6 +21,7 @@ mod shipped;
 pub use base::cid::MapSnapshot;
 pub use base::journal::Conservation;
 pub use base::numbers::{GroupId, MapId, TaskId};
+pub use base::operation::{COUNTED as OPERATIONS, IDS};
 pub use base::prio::Prio;
 pub use base::stats::{Count, Stats};
 pub use base::task::{Attributes, Policy, TASKS_MAX};

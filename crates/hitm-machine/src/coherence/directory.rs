@@ -576,7 +576,8 @@ mod tests {
         let way = directory.latencies().one_way;
         let mut ask = |cpu, kind, time| {
             directory.announce(0);
-            directory.arrive(Request { cpu, line: 0, kind, time, way, lead: 0, access: cpu, kernel: false })
+            let (line, access, lead, kernel, operation) = (0, cpu, 0, false, 0);
+            directory.arrive(Request { cpu, line, kind, time, way, lead, access, kernel, operation })
         };
         let first = ask(0, Kind::Store, 0);
         assert!(matches!(first, (Outcome::Granted(_), None)), "{first:?}");

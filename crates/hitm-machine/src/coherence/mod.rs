@@ -171,6 +171,8 @@ pub struct Request {
     pub access: AccessId,
     /// Whether the request was issued in kernel mode.
     pub kernel: bool,
+    /// The caller's mark of what the CPU was doing.
+    pub operation: u8,
 }
 
 impl Request {

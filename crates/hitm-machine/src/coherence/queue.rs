@@ -108,8 +108,17 @@ mod tests {
     fn order_bounded(place: usize, domains: usize, bound: Option<usize>, arrivals: &[(usize, u32)]) -> Vec<u32> {
         let mut queue = Queue::new(domains, place, bound);
         for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
-            let request =
-                Request { cpu, line: 0, kind: Kind::Rmw, time: 0, way: 0, lead: 0, access: NO_ACCESS, kernel: false };
+            let request = Request {
+                cpu,
+                line: 0,
+                kind: Kind::Rmw,
+                time: 0,
+                way: 0,
+                lead: 0,
+                access: NO_ACCESS,
+                kernel: false,
+                operation: 0,
+            };
             queue.push(domain, request, ticket as u64);
         }
         std::iter::from_fn(|| queue.pop()).map(|request| request.cpu).collect()

@@ -280,10 +280,10 @@ impl Engine {
         let access = self.identify(touch);
         let way = self.way_to(self.current, line);
         let lead = if touch.kind == Kind::Load { self.cpu().window.miss(clock) } else { 0 };
-        let kernel = self.cpu().mode == Mode::Kernel;
+        let (kernel, operation) = (self.cpu().mode == Mode::Kernel, self.cpu().operation);
         let (cpu, kind) = (self.current, touch.kind);
         self.directory.announce(line);
-        self.enter_arrival(Request { cpu, line, kind, time: clock + way, way, lead, access, kernel });
+        self.enter_arrival(Request { cpu, line, kind, time: clock + way, way, lead, access, kernel, operation });
         self.wait_for(Waits::Line { line, site: touch.site, since: clock });
         Issue::Wait
     }
@@ -336,7 +336,7 @@ impl Engine {
         }
         cpu.clock = done;
         self.account[part] += done.min(to) - clock;
-        self.records.hit(line, touch.site, touch.address(), touch.kind);
+        self.records.hit(line, touch.site, touch.address(), touch.kind, cpu.operation);
     }
 
     /// The line that the current CPU waited for is here, for an access to `touch`.

@@ -82,9 +82,9 @@ impl Engine {
     pub(super) fn store_apart(&mut self, touch: &Touch, line: u32) -> Issue {
         self.accesses_without_progress += 1;
         let access = self.identify(touch);
-        let kernel = self.cpu().mode == Mode::Kernel;
-        let not_before = self.ask_for_store(self.current, line, access, kernel, self.clock());
-        self.buffer(touch, line, access, Stage::Asked, not_before);
+        let store = self.store_of(touch, line, access, Stage::Asked);
+        let not_before = self.ask_for_store(self.current, &store, self.clock());
+        self.buffer(touch, Store { not_before, ..store });
         let cost = self.directory.latencies().load_hit;
         let part = self.cpu().part_of_access(Part::Hits);
         self.advance(self.clock() + cost, part);
@@ -109,43 +109,40 @@ impl Engine {
             return self.store_apart(touch, line);
         }
         let access = self.identify(touch);
-        self.buffer(touch, line, access, Stage::Follows, 0);
+        let store = self.store_of(touch, line, access, Stage::Follows);
+        self.buffer(touch, store);
         let cost = self.directory.latencies().load_hit;
         self.hit(touch, line, clock + cost);
         Issue::Buffered
     }
 
-    fn buffer(&mut self, touch: &Touch, line: u32, access: AccessId, stage: Stage, not_before: u64) {
-        if !self.cpu().stores.asked_for(line) {
-            self.directory.announce(line);
-        }
-        let kernel = self.cpu().mode == Mode::Kernel;
+    /// The store that `touch` is, of the current CPU.
+    fn store_of(&mut self, touch: &Touch, line: u32, access: AccessId, stage: Stage) -> Store {
         let Touch { word, size, value, value_is, .. } = *touch;
+        let (kernel, operation) = (self.cpu().mode == Mode::Kernel, self.cpu().operation);
+        Store { line, word, size, value, value_is, access, kernel, operation, stage, not_before: 0, freed: false }
+    }
+
+    fn buffer(&mut self, touch: &Touch, store: Store) {
+        if !self.cpu().stores.asked_for(store.line) {
+            self.directory.announce(store.line);
+        }
+        let Touch { size, value_is, .. } = *touch;
         if value_is == ValueIs::Written {
             // The program writes it at once: what it stored there before must not come after.
             self.cpu()
                 .stores
                 .write_early(touch.address(), size, |store| write_word(store.word, store.size, store.value));
         }
-        self.cpu().stores.push(Store {
-            line,
-            word,
-            size,
-            value,
-            value_is,
-            access,
-            kernel,
-            stage,
-            not_before,
-            freed: false,
-        });
+        self.cpu().stores.push(store);
     }
 
     /// Sends the request of a store of CPU `number`; returns when it arrives.
-    fn ask_for_store(&mut self, number: u32, line: u32, access: AccessId, kernel: bool, now: u64) -> u64 {
+    fn ask_for_store(&mut self, number: u32, store: &Store, now: u64) -> u64 {
+        let Store { line, access, kernel, operation, .. } = *store;
         let way = self.way_to(number, line);
-        let time = now + way;
-        self.enter_arrival(Request { cpu: number, line, kind: Kind::Store, time, way, lead: 0, access, kernel });
+        let (time, kind) = (now + way, Kind::Store);
+        self.enter_arrival(Request { cpu: number, line, kind, time, way, lead: 0, access, kernel, operation });
         time
     }
 
@@ -201,7 +198,7 @@ impl Engine {
         if self.store_finds(number, store.line, now) {
             return true;
         }
-        self.ask_for_store(number, store.line, store.access, store.kernel, now);
+        self.ask_for_store(number, store, now);
         if let Some(first) = self.cpus[number as usize].stores.first() {
             first.stage = Stage::Asked;
         }

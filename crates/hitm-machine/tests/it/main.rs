@@ -6,6 +6,7 @@ mod faults;
 mod idle;
 mod instructions;
 mod measured;
+mod operations;
 mod program;
 mod seeds;
 mod stores;

@@ -10,6 +10,7 @@ pub(crate) mod idle;
 pub(crate) mod journal;
 pub(crate) mod list;
 pub(crate) mod numbers;
+pub(crate) mod operation;
 pub(crate) mod prio;
 pub(crate) mod rq;
 pub(crate) mod stats;

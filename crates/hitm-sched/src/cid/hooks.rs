@@ -9,6 +9,7 @@ use hitm_topology::CpuId;
 
 use crate::base::cid::{Allocator, MapSnapshot, NONE, Runs, TaskIds, Walk};
 use crate::base::numbers::{MapId, TaskId};
+use crate::base::operation;
 use crate::base::rq::RqGuard;
 use crate::linux::cid::running;
 use crate::scheduler::{Scheduler, SwitchReason};
@@ -45,6 +46,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Lets a new task join `map`.
     pub(crate) fn join_map(&self, id: TaskId, map: Option<MapId>, allowed: &CpuSet) {
+        let _ids = operation::IDS.begin::<P>();
         if self.maps.are_used() {
             self.tasks.get(id).ids.begin(map);
             if let Some(map) = map {
@@ -55,6 +57,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Lets a task whose number is about to be freed leave its map.
     pub(crate) fn leave_map(&self, id: TaskId) {
+        let _ids = operation::IDS.begin::<P>();
         if self.maps.are_used()
             && let Some((task, _, map)) = self.ids_of(id)
         {
@@ -70,6 +73,7 @@ impl<P: Platform> Scheduler<P> {
         why: SwitchReason,
         next: Option<TaskId>,
     ) {
+        let _ids = operation::IDS.begin::<P>();
         if !self.maps.are_used() {
             return;
         }
@@ -88,6 +92,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Records that `id`, which is on no queue, leaves `from` for another CPU.
     pub(crate) fn leave_cpu(&self, id: TaskId, from: CpuId) {
+        let _ids = operation::IDS.begin::<P>();
         if self.maps.are_used() && self.ids_of(id).is_some() {
             self.tasks.get(id).ids.migrate_from.set(from.0);
         }
@@ -95,6 +100,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Handles the arrival of `id` on the queue `rq`.
     pub(crate) fn arrive_ids(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        let _ids = operation::IDS.begin::<P>();
         if !self.maps.are_used() {
             return;
         }
@@ -110,6 +116,7 @@ impl<P: Platform> Scheduler<P> {
     /// Adds `allowed` to the CPUs of the map of `id`. It is the task's affinity, or a CPU outside
     /// an affinity that is ignored.
     pub(crate) fn allow_ids(&self, id: TaskId, allowed: &CpuSet) {
+        let _ids = operation::IDS.begin::<P>();
         if self.maps.are_used()
             && let Some((_, _, map)) = self.ids_of(id)
         {
@@ -121,6 +128,7 @@ impl<P: Platform> Scheduler<P> {
     /// change at every switch.
     #[must_use]
     pub fn cid(&self) -> Option<u32> {
+        let _ids = operation::IDS.begin::<P>();
         let curr = self.rqs[P::current_cpu()].curr()?;
         let (task, ..) = self.ids_of(curr)?;
         Some(task.cid.get()).filter(|&id| id != NONE)
@@ -128,6 +136,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Handles a tick of the calling CPU.
     pub(crate) fn tick_ids(&self) {
+        let _ids = operation::IDS.begin::<P>();
         if !self.maps.are_used() {
             return;
         }

@@ -18,6 +18,7 @@ use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use crate::base::numbers::TaskId;
+use crate::base::operation;
 use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
 
@@ -49,6 +50,7 @@ impl Load {
 impl<P: Platform> Scheduler<P> {
     /// Returns the CPU for `id`, a fair task that was never queued and was made on `from`.
     pub(crate) fn select_new(&self, id: TaskId, from: CpuId) -> CpuId {
+        let _placing = operation::PLACE.begin::<P>();
         self.stats.add(Count::Place);
         let mut among = self.tasks.allowed(id).intersection(&self.rd.active);
         for level in [NODE, LLC, CORE] {
@@ -91,8 +93,6 @@ impl<P: Platform> Scheduler<P> {
 
     fn load_of_cpus(&self, cpus: &CpuSet) -> Load {
         let mut load = Load::default();
-        // Loops, here and above: accesses in a closure would not be counted as accesses of this
-        // function.
         for cpu in cpus.iter() {
             let tasks = self.tasks_of(cpu);
             load.cpus += 1;

@@ -88,6 +88,7 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Topology};
 
+use crate::base::operation;
 use crate::base::prio::{Level, Prio};
 use crate::linux::cpupri_counts::{Counter, LevelCounts};
 use crate::linux::cpupri_vecs::{CpupriOrder, CpupriVecs};
@@ -177,6 +178,7 @@ impl<M: Memory> Cpupri<M> {
 
     /// Sets the level like [`Cpupri::set`]. No priority of ours has the level [`Level::HIGHER`].
     pub fn set_level(&self, cpu: CpuId, new: Option<Level>) {
+        let _change = operation::LEVEL_CHANGE.begin::<M>();
         // Relaxed: this pointer is written at construction only. The same holds for all pointers
         // here.
         let array = self.vecs.cpu_to_pri.load(Ordering::Relaxed) as usize;
@@ -224,6 +226,7 @@ impl<M: Memory> Cpupri<M> {
     /// Returns whether a CPU that `search` allows runs something less urgent.
     #[must_use]
     pub fn any(&self, search: &Search<'_, M>) -> bool {
+        let _search = operation::SEARCH.begin::<M>();
         self.next_available(search, Level::NORMAL).is_some()
     }
 
@@ -254,6 +257,7 @@ impl<M: Memory> Cpupri<M> {
         active: &CpuMask<M>,
         accept: impl Fn(CpuSet) -> Option<CpuSet>,
     ) -> Option<CpuSet> {
+        let _search = operation::SEARCH.begin::<M>();
         let mut from = Level::NORMAL;
         while let Some((level, pointer)) = self.next_available(search, from) {
             if let Some(found) = self.find_at(search, active, pointer).and_then(&accept) {

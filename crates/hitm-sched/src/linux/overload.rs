@@ -43,6 +43,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Form, Memory, ScopedBytes, ScopedCounter};
 use hitm_topology::{CpuId, Topology};
 
+use crate::base::operation;
 use crate::linux::root_domain::RootDomain;
 
 /// The count of overloaded CPUs, outside the root domain's own word.
@@ -88,6 +89,7 @@ impl<M: Memory> RootDomain<M> {
     /// Marks `cpu` as overloaded: it has a task that could run elsewhere. It is online, and the
     /// caller holds its run queue lock.
     pub fn set_overload(&self, cpu: CpuId) {
+        let _advertising = operation::SET_OR_CLEAR.begin::<M>();
         // Relaxed: a pointer that is written at construction only.
         let mask = self.words().rto_mask.load(Ordering::Relaxed);
         // Relaxed: published by the add below.
@@ -114,6 +116,7 @@ impl<M: Memory> RootDomain<M> {
     /// Ends the overload of `cpu`: it has no such task any more. It is online, and the caller holds
     /// its run queue lock.
     pub fn clear_overload(&self, cpu: CpuId) {
+        let _advertising = operation::SET_OR_CLEAR.begin::<M>();
         // Relaxed: whichever of the two is seen first, a puller does useless work at worst.
         match &self.rto_counts {
             OverloadCount::Added(counts) => {
@@ -135,6 +138,7 @@ impl<M: Memory> RootDomain<M> {
     /// count advertises are visible.
     #[must_use]
     pub fn overload_elsewhere(&self, here: CpuId) -> bool {
+        let _look = operation::LOOK.begin::<M>();
         let count = self.rto_counts.sum_beyond(self.whole_rto_count(), here, 1);
         if count == 0 {
             return false;

@@ -54,6 +54,7 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, LINE, Memory, Placed, described};
 use hitm_topology::{CpuId, Scope, Topology};
 
+use crate::base::operation;
 use crate::base::prio::Prio;
 
 /// The floor is claimed and not yet published.
@@ -159,6 +160,7 @@ impl<M: Memory> Floors<M> {
     /// `prio`, has fenced, and has found nothing to run. Returns whether it withdrew a floor; if
     /// so, the caller must read the advertisements again.
     pub(crate) fn fell(&self, cpu: CpuId, prio: Prio) -> bool {
+        let _look = operation::LOOK.begin::<M>();
         let Some(floor) = self.by_llc.get(self.llc_of[cpu.index()] as usize) else { return false };
         // Relaxed: the caller has fenced.
         let is_true = floor_of(floor.word.load(Ordering::Relaxed)).is_none_or(|floor| floor >= prio);

@@ -15,6 +15,7 @@ use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::{CpuId, Scope};
 
 use crate::base::numbers::TaskId;
+use crate::base::operation;
 use crate::base::prio::Prio;
 use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
@@ -35,6 +36,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns a CPU that runs something less urgent than `id` and is not `busy`: the nearest idle
     /// one, else the least urgent of all.
     pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
+        let _search = operation::SEARCH.begin::<P>();
         let (prio, cpu) = (self.tasks.get(id).prio(), self.tasks.get(id).cpu());
         let mut candidates = self.candidates(id);
         candidates.subtract(busy);
@@ -63,6 +65,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns whether any CPU where `id` may run runs something less urgent than `id`.
     pub(crate) fn any_less_urgent(&self, id: TaskId) -> bool {
+        let _search = operation::SEARCH.begin::<P>();
         let prio = self.tasks.get(id).prio();
         let mut candidates = self.candidates(id);
         for llc in 0..self.llcs.len() {

@@ -44,6 +44,7 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Scope, Topology};
 
+use crate::base::operation;
 use crate::shipped::floor::Floors;
 
 /// The number of slots: together with the count they fill a line.
@@ -174,6 +175,7 @@ impl<M: Memory> Waiting<M> {
     /// Advertises a task that waits on `source` to each of `cpus`. If one of them has no slot left,
     /// it advertises to none and returns false.
     pub(crate) fn tell(&self, source: CpuId, cpus: &CpuSet) -> bool {
+        let _advertising = operation::SET_OR_CLEAR.begin::<M>();
         let Some(full) = cpus.iter().find(|&cpu| !self.by_cpu[cpu].enter(source)) else { return true };
         cpus.iter().take_while(|&cpu| cpu != full).for_each(|cpu| self.by_cpu[cpu].leave(source));
         false
@@ -181,12 +183,14 @@ impl<M: Memory> Waiting<M> {
 
     /// Withdraws the advertisement of a task that [`Waiting::tell`] made to `cpus`.
     pub(crate) fn withdraw(&self, source: CpuId, cpus: &CpuSet) {
+        let _advertising = operation::SET_OR_CLEAR.begin::<M>();
         cpus.iter().for_each(|cpu| self.by_cpu[cpu].leave(source));
     }
 
     /// Advertises to all CPUs that tasks wait on `source`. Call it for the first such task. A CPU
     /// that looks at the queue finds the further ones.
     pub(crate) fn tell_all(&self, source: CpuId) {
+        let _advertising = operation::SET_OR_CLEAR.begin::<M>();
         // Relaxed: before the fence in `told`.
         self.all_sources().set(source, Ordering::Relaxed);
         // Relaxed: as above.
@@ -196,6 +200,7 @@ impl<M: Memory> Waiting<M> {
     /// Withdraws the advertisement of [`Waiting::tell_all`] when the last such task of `source`
     /// waits no more.
     pub(crate) fn withdraw_from_all(&self, source: CpuId) {
+        let _advertising = operation::SET_OR_CLEAR.begin::<M>();
         // Relaxed: a CPU that still sees the count or the bit searches in vain at worst.
         self.anywhere.cell_of(source).fetch_sub(1, Ordering::Relaxed);
         // Relaxed: as above.
@@ -214,6 +219,7 @@ impl<M: Memory> Waiting<M> {
     /// advertised to all CPUs. The caller has stored its priority before. An advertiser that this
     /// call misses sees that priority.
     pub(crate) fn any_for(&self, cpu: CpuId) -> (bool, bool) {
+        let _look = operation::LOOK.begin::<M>();
         // SeqCst: between the store of the priority and these words. Pairs with the fence in
         // `told`.
         M::fence(Ordering::SeqCst);

@@ -22,7 +22,7 @@ use crate::record::{self, LINES_KEPT, empty_file, functions, machine_of, pairs_p
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
 use crate::workload::{Chosen, Command, Ended, Fit, Program, Setting, Workload};
-use crate::{native, operations, output};
+use crate::{native, output};
 
 /// The runs of a workload, and what is shown of them.
 #[derive(Args, Debug)]
@@ -297,10 +297,9 @@ impl SeriesArgs {
         ));
         let (words, all) = outcome.bytes;
         let units = case.workload.units(metric, measured, outcome.latencies.len());
-        let functions = functions();
-        let mut costs = operations::costs(results, &outcome.measured, &functions);
+        let mut costs = record::costs(results, &outcome.measured);
         if case.workload.has_ids() {
-            costs.extend(operations::ids(results, units));
+            costs.extend(record::cost_of(results, hitm_sched::IDS, units));
         }
         let mut run = RunResult {
             workload: case.workload.name().to_owned(),
@@ -325,7 +324,7 @@ impl SeriesArgs {
             conservation: record::conservation(&outcome.conservation, case.topology.cpus(), measured),
             costs,
             notes,
-            ..RunResult::counted(results, &functions, LINES_KEPT)
+            ..RunResult::counted(results, &functions(), LINES_KEPT)
         };
         let (topology, mitigation, seeds) = (&*case.topology, case.mitigation_name(), outcome.seeds.len());
         let ended = Ended { host: HostArg::Simulated, topology, mitigation, seeds, bursts: &outcome.bursts };

@@ -37,6 +37,7 @@ use crate::base::idle::sched_domains::{Kept, SchedDomains};
 use crate::base::idle::search::{Search, searches};
 use crate::base::idle::view::View;
 use crate::base::numbers::TaskId;
+use crate::base::operation;
 use crate::base::stats::Count;
 use crate::linux::idle::buddy::Buddy;
 use crate::linux::idle::claims::Claims;
@@ -53,6 +54,7 @@ pub(super) const IMBALANCE_PCT: u64 = 117;
 impl<P: Platform> Scheduler<P> {
     /// Returns the CPU for the waking task `id`, which ran on `prev` last.
     pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId, hint: WakeHint) -> CpuId {
+        let _placing = operation::PLACE.begin::<P>();
         self.stats.add(Count::Place);
         let may = self.tasks.allowed(id).intersection(&self.rd.active);
         let here = P::current_cpu();

@@ -7,9 +7,9 @@
 //! - [`defects`]: for every ordering that a promise of these three depends on, the model that fails
 //!   without it.
 //!
-//! The task's state machine is private. Its models are in `src/base/task/loom.rs`, and those of the spin
-//! lock in `hitm-loom`. Models of two threads explore every execution. Those of three threads, and
-//! the longest of two, explore every execution with at most three preemptions.
+//! The task's state machine is private. Its models are in `src/base/task/loom.rs`, and those of the
+//! spin lock in `hitm-loom`. Models of two threads explore every execution. Those of three threads,
+//! and the longest of two, explore every execution with at most three preemptions.
 
 mod cpupri;
 mod defects;
