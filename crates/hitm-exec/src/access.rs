@@ -44,7 +44,7 @@ pub(crate) fn poke(address: usize, size: Size, bits: u128) {
 
 /// What is to be done at the thread's next call.
 #[derive(Clone, Copy, Debug)]
-enum Pending {
+pub(crate) enum Pending {
     Nothing,
     /// A load has read its value: memory gets back what it holds.
     Restore {
@@ -80,7 +80,7 @@ struct Turn {
 /// What accesses of a thread keep between calls.
 #[derive(Debug)]
 pub(crate) struct AccessState {
-    pending: Pending,
+    pub(crate) pending: Pending,
     /// Picoseconds of instructions that the machine has not been told of.
     owed: u64,
     turn: Turn,
@@ -142,7 +142,7 @@ pub(crate) fn enter_call(thread: &Thread) {
 }
 
 /// Splits an access at the end of a line: addresses and sizes of the one or two parts.
-fn parts(address: usize, size: Size) -> impl Iterator<Item = (usize, Size)> {
+pub(crate) fn parts(address: usize, size: Size) -> impl Iterator<Item = (usize, Size)> {
     let first = size.min(LINE - address % LINE);
     let second = size - first;
     std::iter::once((address, first)).chain((second > 0).then_some((address + first, second)))
@@ -150,7 +150,7 @@ fn parts(address: usize, size: Size) -> impl Iterator<Item = (usize, Size)> {
 
 /// A load that the program makes by itself after the call.
 #[unsafe(no_mangle)]
-extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
+pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
     let Some(thread) = thread::current() else { return };
     on_host(|| {
         drop(enter(thread));
@@ -187,7 +187,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
 
 /// A store that the program makes by itself after the call, and that other CPUs may see at once.
 #[unsafe(no_mangle)]
-extern "C" fn hitm_store(address: usize, pc: usize, size: Size) {
+pub(crate) extern "C" fn hitm_store(address: usize, pc: usize, size: Size) {
     let Some(thread) = thread::current() else { return };
     on_host(|| {
         enter_call(thread);
@@ -199,7 +199,7 @@ extern "C" fn hitm_store(address: usize, pc: usize, size: Size) {
 
 /// A volatile store, or one of assembly: other CPUs see it when it takes effect.
 #[unsafe(no_mangle)]
-extern "C" fn hitm_store_volatile(address: usize, pc: usize, size: Size) {
+pub(crate) extern "C" fn hitm_store_volatile(address: usize, pc: usize, size: Size) {
     if address % LINE + size > LINE {
         return hitm_store(address, pc, size);
     }
@@ -285,14 +285,14 @@ fn range(address: usize, size: usize, access: impl Fn(usize, Size)) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hitm_load_range(address: usize, size: usize, pc: usize) {
+pub(crate) extern "C" fn hitm_load_range(address: usize, size: usize, pc: usize) {
     range(address, size, |at, size| {
         program::load(at, size, Site::Code(pc));
     });
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn hitm_store_range(address: usize, size: usize, pc: usize) {
+pub(crate) extern "C" fn hitm_store_range(address: usize, size: usize, pc: usize) {
     range(address, size, |at, size| {
         program::store(at, size, Stored::ByProgram, Site::Code(pc));
     });
@@ -338,7 +338,7 @@ extern "C" fn __sanitizer_cov_trace_pc() {
 /// The processor's hint in a loop that waits. A `pause` takes 43 ns since Skylake (Intel 64 and
 /// IA-32 Architectures Optimization Reference Manual, 2.7.4: about 140 cycles).
 #[unsafe(no_mangle)]
-extern "C" fn hitm_pause() {
+pub(crate) extern "C" fn hitm_pause() {
     if let Some(thread) = thread::current() {
         thread.access.borrow_mut().owed += 43_000;
     }

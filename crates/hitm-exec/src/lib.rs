@@ -15,6 +15,7 @@
 //! | module | what of the program it is |
 //! |---|---|
 //! | [`access`], [`atomic`] | loads, stores and atomic operations, in the ABI of the thread sanitizer |
+//! | [`assembly`] | accesses of inline assembly |
 //! | [`stubs`] | the entries of both, in assembly: they need the caller's address and registers |
 //! | [`futex`], [`locks`] | waiting, and what is made of it |
 //! | [`c11`] | threads of C11 |
@@ -26,6 +27,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod access;
+mod assembly;
 mod atomic;
 mod c11;
 mod clock;

@@ -7,8 +7,8 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The FS base of the machine's host thread.
-static HOST: AtomicUsize = AtomicUsize::new(0);
+/// The FS base of the machine's host thread; 0 where the program runs natively.
+pub(crate) static HOST: AtomicUsize = AtomicUsize::new(0);
 
 /// Bit 1 of `AT_HWCAP2`: the kernel lets programs read and write the FS base (Linux,
 /// Documentation/arch/x86/x86_64/fsgs.rst).

@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 
 use clap::Args;
 
+use crate::exec::assembler;
 use crate::exec::compiler::{self, Language};
 use crate::failure::Failure;
 
@@ -13,6 +14,9 @@ use crate::failure::Failure;
 /// It takes the arguments of gcc or g++ and stands in its place, as in `make CC="hitm cc"`. The
 /// program runs natively when it is started by itself. HITM_CC and HITM_CXX name other compilers of
 /// the GNU collection.
+///
+/// Inline assembly that the machine cannot follow is an error. The option `--unseen-ok`, or the
+/// variable HITM_UNSEEN_OK, leaves it out of the simulation.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm c++ -O2 queue.cc -o queue -pthread\n  hitm exec ./counter 64"
@@ -39,7 +43,7 @@ pub(crate) struct Assemble {
 
 impl Assemble {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        ended(compiler::assemble(&self.arguments)?)
+        ended(assembler::assemble(&self.arguments)?)
     }
 }
 

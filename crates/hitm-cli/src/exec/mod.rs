@@ -1,6 +1,8 @@
 //! What `hitm exec`, `hitm cc` and `hitm cargo` share: the compilers, the runtime library, the
 //! program's run as it tells it, and names for addresses.
 
+pub(crate) mod assembler;
+mod assembly;
 pub(crate) mod cargo;
 pub(crate) mod compiler;
 mod library;
