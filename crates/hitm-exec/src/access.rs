@@ -27,12 +27,26 @@ use crate::tls::on_host;
 type Size = usize;
 
 /// Reads a word of the program, as it is in memory.
+#[inline]
 pub(crate) fn peek(address: usize, size: Size) -> u128 {
-    let mut bytes = [0; 16];
     let from: *const u8 = std::ptr::with_exposed_provenance(address);
-    // SAFETY: the program is about to access it, or has. One host thread runs the machine.
-    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
-    u128::from_le_bytes(bytes)
+    // A size that is known is one instruction.
+    match size {
+        // SAFETY: the program is about to access it, or has. One host thread runs the machine.
+        1 => unsafe { from.read() }.into(),
+        // SAFETY: as above.
+        2 => unsafe { from.cast::<u16>().read_unaligned() }.into(),
+        // SAFETY: as above.
+        4 => unsafe { from.cast::<u32>().read_unaligned() }.into(),
+        // SAFETY: as above.
+        8 => unsafe { from.cast::<u64>().read_unaligned() }.into(),
+        _ => {
+            let mut bytes = [0; 16];
+            // SAFETY: as above.
+            unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
+            u128::from_le_bytes(bytes)
+        }
+    }
 }
 
 /// Writes a word of the program to memory.
@@ -67,14 +81,33 @@ const LOADS: usize = 8;
 const FRAME_WORDS: usize = 512;
 
 /// The turn of a loop, as far as it is known.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Turn {
     /// The load that it begins with; none if no turn is under way.
     first: Option<Seen>,
-    /// What the registers and the frame were then; none until a second turn has begun.
-    state: Option<u64>,
+    /// The state of the program at the begin of the turn before, if that began with the same load.
+    state: State,
     /// The loads since.
     others: Vec<Seen>,
+}
+
+impl Turn {
+    /// Whether `seen` is what the turn began with.
+    #[inline]
+    fn is_round(&self, seen: &Seen) -> bool {
+        let told = |seen: &Seen| (seen.address, seen.bits, seen.site, seen.size);
+        self.first.as_ref().is_some_and(|first| first.address == seen.address && told(first) == told(seen))
+    }
+
+    /// A load that is not what the turn began with.
+    #[inline]
+    fn go_on(&mut self, seen: Seen) {
+        if self.first.is_some() && self.others.len() < LOADS {
+            return self.others.push(seen);
+        }
+        (self.first, self.state.words) = (Some(seen), 0);
+        self.others.clear();
+    }
 }
 
 /// What accesses of a thread keep between calls.
@@ -83,6 +116,8 @@ pub(crate) struct AccessState {
     pub(crate) pending: Pending,
     /// Picoseconds of instructions that the machine has not been told of.
     owed: u64,
+    /// Those of a basic block.
+    block: u64,
     turn: Turn,
     /// The top of the thread's stack.
     stack: usize,
@@ -103,8 +138,26 @@ const LONGEST_BLOCK: u64 = 2_000_000;
 
 impl AccessState {
     pub(crate) fn new(stack: usize) -> Self {
-        let turn = Turn { first: None, state: None, others: Vec::new() };
-        Self { pending: Pending::Nothing, owed: 0, turn, stack, until_attend: ATTEND_EVERY, blocks: 0, spins: 0 }
+        // The fast path takes no memory from the host.
+        let turn = Turn { first: None, state: State::none(), others: Vec::with_capacity(LOADS) };
+        let block = (shared().setting.block_ns * 1_000.0) as u64;
+        Self { pending: Pending::Nothing, owed: 0, block, turn, stack, until_attend: ATTEND_EVERY, blocks: 0, spins: 0 }
+    }
+
+    /// Makes an access of one line without the machine's side, if that can be: the machine says
+    /// when (`Machine::pass_quickly`). Whether it did; if not, nothing has happened.
+    #[inline(always)]
+    fn pass_quickly<const IS_STORE: bool, const SIZE: Size>(&mut self, address: usize, pc: usize) -> bool {
+        let is_due = self.until_attend == 1 || !matches!(self.pending, Pending::Nothing);
+        if is_due || address % LINE + SIZE > LINE {
+            return false;
+        }
+        let passed = shared().machine.pass_quickly::<IS_STORE, SIZE>(self.owed, address, pc);
+        if passed {
+            self.owed = 0;
+            self.until_attend -= 1;
+        }
+        passed
     }
 }
 
@@ -148,6 +201,88 @@ pub(crate) fn parts(address: usize, size: Size) -> impl Iterator<Item = (usize, 
     std::iter::once((address, first)).chain((second > 0).then_some((address + first, second)))
 }
 
+/// What a quick load has done.
+#[repr(C)]
+enum Quick {
+    /// All that there was to do.
+    All,
+    /// Nothing.
+    Nothing,
+    /// The load. It ends a turn of a loop.
+    Round,
+}
+
+/// A load that the program makes by itself after the call, if it is an easy one.
+#[inline(always)]
+fn load_quickly<const SIZE: Size>(address: usize, pc: usize) -> Quick {
+    let Some(thread) = thread::current() else { return Quick::All };
+    let mut state = thread.access.borrow_mut();
+    if !state.pass_quickly::<false, SIZE>(address, pc) {
+        return Quick::Nothing;
+    }
+    let seen = Seen { address, size: SIZE, bits: peek(address, SIZE), site: Site::Code(pc) };
+    if state.turn.is_round(&seen) {
+        return Quick::Round;
+    }
+    state.turn.go_on(seen);
+    Quick::All
+}
+
+/// Makes a store without the machine's side, if that can be. Whether nothing is left to do.
+#[inline(always)]
+fn store_quickly<const SIZE: Size>(address: usize, pc: usize) -> bool {
+    let Some(thread) = thread::current() else { return true };
+    let mut state = thread.access.borrow_mut();
+    let passed = state.pass_quickly::<true, SIZE>(address, pc);
+    if passed {
+        state.turn.first = None;
+    }
+    passed
+}
+
+/// The entries of plain and volatile accesses of each size.
+macro_rules! sizes {
+    ($($size:literal $load:ident $store:ident $volatile:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $load(address: usize, pc: usize) -> Quick {
+            load_quickly::<$size>(address, pc)
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $store(address: usize, pc: usize) {
+            if !store_quickly::<$size>(address, pc) {
+                store_plain(address, pc, $size);
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        extern "C" fn $volatile(address: usize, pc: usize) {
+            // A store that finds its line takes effect at once, whoever watches.
+            if !store_quickly::<$size>(address, pc) {
+                store_volatile(address, pc, $size);
+            }
+        }
+    )*};
+}
+
+sizes! {
+    1 hitm_quick_load_1 hitm_plain_store_1 hitm_volatile_store_1;
+    2 hitm_quick_load_2 hitm_plain_store_2 hitm_volatile_store_2;
+    4 hitm_quick_load_4 hitm_plain_store_4 hitm_volatile_store_4;
+    8 hitm_quick_load_8 hitm_plain_store_8 hitm_volatile_store_8;
+    16 hitm_quick_load_16 hitm_plain_store_16 hitm_volatile_store_16;
+}
+
+/// A load has been made that ends a turn of a loop.
+#[unsafe(no_mangle)]
+extern "C" fn hitm_round(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
+    let Some(thread) = thread::current() else { return };
+    let seen = Seen { address, size, bits: peek(address, size), site: Site::Code(pc) };
+    if is_in_spin(thread, seen, registers) {
+        on_host(|| spin(thread, seen));
+    }
+}
+
 /// A load that the program makes by itself after the call.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
@@ -164,7 +299,10 @@ pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const 
             }
         }
         if address % LINE + size <= LINE {
-            look_for_spin(thread, Seen { address, size, bits: peek(address, size), site: Site::Code(pc) }, registers);
+            let seen = Seen { address, size, bits: peek(address, size), site: Site::Code(pc) };
+            if is_in_spin(thread, seen, registers) {
+                spin(thread, seen);
+            }
         }
     });
 }
@@ -177,7 +315,10 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
         let bits = load_on_host(address, size, pc);
         match registers {
             Some(registers) => {
-                look_for_spin(thread, Seen { address, size, bits, site: Site::Code(pc) }, registers);
+                let seen = Seen { address, size, bits, site: Site::Code(pc) };
+                if is_in_spin(thread, seen, registers) {
+                    spin(thread, seen);
+                }
             }
             None => thread.access.borrow_mut().turn.first = None,
         }
@@ -186,8 +327,8 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
 }
 
 /// A store that the program makes by itself after the call, and that other CPUs may see at once.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn hitm_store(address: usize, pc: usize, size: Size) {
+#[inline(never)]
+pub(crate) fn store_plain(address: usize, pc: usize, size: Size) {
     let Some(thread) = thread::current() else { return };
     on_host(|| {
         enter_call(thread);
@@ -198,10 +339,10 @@ pub(crate) extern "C" fn hitm_store(address: usize, pc: usize, size: Size) {
 }
 
 /// A volatile store, or one of assembly: other CPUs see it when it takes effect.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn hitm_store_volatile(address: usize, pc: usize, size: Size) {
+#[inline(never)]
+pub(crate) fn store_volatile(address: usize, pc: usize, size: Size) {
     if address % LINE + size > LINE {
-        return hitm_store(address, pc, size);
+        return store_plain(address, pc, size);
     }
     let Some(thread) = thread::current() else { return };
     on_host(|| {
@@ -325,7 +466,7 @@ extern "C" fn __sanitizer_cov_trace_pc() {
     // The state is borrowed by no call: they have all returned.
     let mut state = thread.access.borrow_mut();
     state.blocks += 1;
-    state.owed += (shared().setting.block_ns * 1_000.0) as u64;
+    state.owed += state.block;
     if state.owed > LONGEST_BLOCK && matches!(state.pending, Pending::Nothing) {
         drop(state);
         on_host(|| {
@@ -344,56 +485,66 @@ pub(crate) extern "C" fn hitm_pause() {
     }
 }
 
-/// Looks whether a load is in a loop that waits, and waits in its place if it is.
-fn look_for_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) {
+/// Looks whether a load is in a loop that waits; whether it is. Then the caller waits by
+/// [`spin`].
+fn is_in_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) -> bool {
     let mut state = thread.access.borrow_mut();
     let stack = state.stack;
     let turn = &mut state.turn;
-    let same =
-        |one: &Seen| (one.address, one.size, one.bits, one.site) == (seen.address, seen.size, seen.bits, seen.site);
-    match &turn.first {
-        Some(first) if same(first) => {
-            let now = hash(registers, stack);
-            if turn.state.replace(now) != Some(now) {
-                turn.others.clear();
-                return;
-            }
-        }
-        Some(_) if turn.others.len() < LOADS => return turn.others.push(seen),
-        _ => {
-            (turn.first, turn.state) = (Some(seen), None);
-            return turn.others.clear();
-        }
+    if !turn.is_round(&seen) {
+        turn.go_on(seen);
+        return false;
     }
-    let mut looked = std::mem::take(&mut turn.others);
+    if !turn.state.keep(registers, stack) {
+        turn.others.clear();
+        return false;
+    }
     turn.first = None;
     state.spins += 1;
     // A value that was put into memory for the load is the program's to read first: it waits at the
     // next turn.
-    if !matches!(state.pending, Pending::Nothing) {
-        return;
-    }
-    drop(state);
-    looked.insert(0, seen);
+    matches!(state.pending, Pending::Nothing)
+}
+
+/// The thread is in a loop that waits, of which `first` is a load: waits in its place. On the
+/// machine's side.
+fn spin(thread: &Thread, first: Seen) {
+    let mut looked = vec![first];
+    looked.extend(thread.access.borrow_mut().turn.others.drain(..));
     program::spin(&looked);
     thread.attend();
 }
 
-/// A number that tells the program's state here from others: the registers that a call keeps, and
-/// the caller's stack frame.
-fn hash(registers: *const [usize; 6], stack: usize) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    // Multiplication by 2^64 over the golden ratio mixes well enough to tell states apart.
-    let mut mix = |word: usize| hash = (hash ^ word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-    // SAFETY: the entry has pushed six registers below its return address.
-    unsafe { *registers }.into_iter().for_each(&mut mix);
-    // Behind the registers is the return address of the entry, and then the caller's frame.
-    let frame = registers.addr() + 7 * size_of::<usize>();
-    let words = (stack.saturating_sub(frame) / size_of::<usize>()).min(FRAME_WORDS);
-    for word in 0..words {
-        let word: *const usize = std::ptr::with_exposed_provenance(frame + word * size_of::<usize>());
-        // SAFETY: it lies between the caller's frame and the top of its stack.
-        mix(unsafe { word.read_volatile() });
+/// What tells one turn of a loop from another: the registers that a call keeps, and the stack
+/// frame of the code.
+#[derive(Debug)]
+struct State {
+    /// Of the turn before, if there was one: so many words.
+    kept: Box<[usize]>,
+    words: usize,
+    /// Room for the present one.
+    spare: Box<[usize]>,
+}
+
+impl State {
+    /// Words of registers, and of the return address behind them.
+    const REGISTERS: usize = 7;
+
+    fn none() -> Self {
+        let room = || vec![0; Self::REGISTERS + FRAME_WORDS].into();
+        Self { kept: room(), words: 0, spare: room() }
     }
-    hash
+
+    /// Keeps the present state, on a stack that ends at `stack`. Whether it is the one before.
+    fn keep(&mut self, registers: *const [usize; 6], stack: usize) -> bool {
+        // Behind the registers is the return address of the entry, and then the caller's frame.
+        let frame = registers.addr() + Self::REGISTERS * size_of::<usize>();
+        let words = Self::REGISTERS + (stack.saturating_sub(frame) / size_of::<usize>()).min(FRAME_WORDS);
+        // SAFETY: the entry has pushed the registers below its return address, and what follows
+        // lies between the caller's frame and the top of its stack.
+        unsafe { registers.cast::<usize>().copy_to_nonoverlapping(self.spare.as_mut_ptr(), words) };
+        std::mem::swap(&mut self.kept, &mut self.spare);
+        let before = std::mem::replace(&mut self.words, words);
+        before == words && self.kept[..words] == self.spare[..words]
+    }
 }

@@ -23,8 +23,8 @@ use hitm_machine::program::{self, Stored};
 use hitm_memory::LINE;
 
 use crate::access::{
-    Pending, enter_call, hitm_fence, hitm_load, hitm_load_range, hitm_pause, hitm_store, hitm_store_range,
-    hitm_store_volatile, parts, peek, poke, read_modify_write,
+    Pending, enter_call, hitm_fence, hitm_load, hitm_load_range, hitm_pause, hitm_store_range, parts, peek, poke,
+    read_modify_write, store_plain, store_volatile,
 };
 use crate::thread;
 use crate::tls::{self, on_host};
@@ -175,7 +175,7 @@ extern "C" fn load(address: usize, pc: usize, registers: &Registers, size: usize
 }
 
 extern "C" fn store(address: usize, pc: usize, _registers: &Registers, size: usize) {
-    hitm_store_volatile(address, pc, size);
+    store_volatile(address, pc, size);
 }
 
 /// A load, and a store that others see later. The program's instruction does both at once, so the
@@ -183,7 +183,7 @@ extern "C" fn store(address: usize, pc: usize, _registers: &Registers, size: usi
 extern "C" fn update(address: usize, pc: usize, registers: &Registers, size: usize) {
     if address % LINE + size > LINE {
         load(address, pc, registers, size);
-        return hitm_store(address, pc, size);
+        return store_plain(address, pc, size);
     }
     let Some(thread) = thread::current() else { return };
     on_host(|| {

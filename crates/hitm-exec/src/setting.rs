@@ -31,6 +31,12 @@ pub(crate) struct Setting {
     pub(crate) block_ns: f64,
 }
 
+/// Whether accesses to lines that a CPU has alone take the fast path of
+/// [`access`](crate::access). `HITM_FAST_PATH=off` is for whoever doubts that it changes nothing.
+pub(crate) fn has_fast_path() -> bool {
+    std::env::var("HITM_FAST_PATH").map_or(true, |word| word != "off")
+}
+
 impl Setting {
     /// The setting of this process. `None` if it runs natively.
     ///

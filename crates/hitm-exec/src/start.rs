@@ -16,7 +16,7 @@ use crate::futex::Futexes;
 use crate::heap::Heap;
 use crate::native::native;
 use crate::once::Keys;
-use crate::setting::Setting;
+use crate::setting::{Setting, has_fast_path};
 use crate::thread::{self, Threads};
 use crate::{clock, place, report, tls};
 
@@ -251,6 +251,7 @@ fn make(setting: &Setting) -> &'static Machine {
         seed: setting.seed,
         arbitration,
         livelock_after: LIVELOCK_AFTER,
+        fast_path: has_fast_path(),
         // From when the second thread begins.
         measure_from: Span::from_picos(u64::MAX),
         ..Config::default()

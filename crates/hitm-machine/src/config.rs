@@ -49,6 +49,9 @@ pub struct Config {
     /// Lets CPUs run ahead of each other where the model excludes any access in between. Affects
     /// the speed and nothing else.
     pub look_ahead: bool,
+    /// Lets a program's accesses to lines that their CPU has alone take the
+    /// [fast path](crate::Machine::pass_quickly). Affects the speed and nothing else.
+    pub fast_path: bool,
     /// The number of accesses without computing, idling or progress of any CPU, after which the
     /// machine reports a livelock.
     pub livelock_after: u64,
@@ -70,6 +73,7 @@ impl Default for Config {
             measure_until: Span::from_picos(u64::MAX),
             check_races: false,
             look_ahead: true,
+            fast_path: true,
             livelock_after: 100_000_000,
         }
     }

@@ -231,7 +231,7 @@ impl LoadWindow {
     }
 
     /// An access to `line` of another kind than those that a fill serves.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follow(&mut self, kind: Kind, line: u32) {
         match kind {
             Kind::Load => self.add(line),

@@ -3,13 +3,15 @@
 //!
 //! Here: turns and events. [`access`]: what an access finds and asks for. [`ahead`]: how far a CPU
 //! may run before others have their turn. [`levels`]: which cache serves an access, where caches
-//! have sizes. [`paths`]: what takes time but no line. [`spinners`]: CPUs that wait for a line to
-//! be written. [`stores`]: the way of plain stores to memory.
+//! have sizes. [`paths`]: what takes time but no line. [`quick`]: the fast path of programs.
+//! [`spinners`]: CPUs that wait for a line to be written. [`stores`]: the way of plain stores to
+//! memory.
 
 mod access;
 mod ahead;
 mod levels;
 mod paths;
+mod quick;
 mod spinners;
 mod stores;
 
@@ -23,6 +25,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
 use self::paths::Behind;
+use self::quick::Tallies;
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
@@ -110,6 +113,8 @@ pub(crate) struct Engine {
     pub(crate) pages: Pages,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
+    /// What the fast path counted.
+    pub(crate) tallies: Tallies,
     pub(crate) races: Option<Races>,
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) event_queue: EventQueue,
@@ -183,6 +188,7 @@ impl Engine {
         Self {
             races: config.check_races.then(|| Races::new(topology.cpus())),
             records: Records::new(),
+            tallies: Tallies::none(),
             account: Account::default(),
             current: 0,
             ahead: Ahead::new(),

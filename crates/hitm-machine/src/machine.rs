@@ -102,9 +102,34 @@ impl Machine {
     /// program's. A load or store of the program that finds its line takes `issue`, or its latency
     /// if that is less. See [`program`](crate::program).
     pub fn open_to_program(&self, issue: Span) {
-        let pages = &mut self.world.engine.borrow_mut().pages;
-        pages.are_open = true;
-        pages.issue_cost = issue.as_picos();
+        let mut engine = self.world.engine.borrow_mut();
+        engine.pages.are_open = true;
+        engine.pages.issue_cost = issue.as_picos();
+        let is_on = engine.config.fast_path;
+        engine.tallies.open(is_on);
+    }
+
+    /// The running CPU executes instructions of the program for `executed` picoseconds, and then
+    /// loads or stores `SIZE` bytes of one line, at `code`, if it has the line alone and nothing
+    /// else is to be considered. Returns whether it did. If not, nothing has happened: the caller
+    /// does the same by [`program`](crate::program), with the same result.
+    ///
+    /// A store's value is as with [`Stored::ByProgram`](crate::program::Stored::ByProgram): the
+    /// program writes it before anything else happens. This uses no thread-local storage and no
+    /// allocator, so it may be called from a program's own code.
+    #[inline(always)]
+    #[must_use]
+    pub fn pass_quickly<const IS_STORE: bool, const SIZE: usize>(
+        &self,
+        executed: u64,
+        address: usize,
+        code: usize,
+    ) -> bool {
+        if self.world.current.get().is_none() {
+            return false;
+        }
+        let Ok(mut engine) = self.world.engine.try_borrow_mut() else { return false };
+        engine.pass_quickly::<IS_STORE, SIZE>(executed, address, code)
     }
 
     /// Returns the address of a line of the results, if it is a line of a program.
@@ -221,7 +246,7 @@ impl Machine {
     #[must_use]
     pub fn results(&self) -> Results {
         let mut engine = self.world.engine.borrow_mut();
-        engine.records.settle();
+        engine.settle_records();
         Results::of(&engine)
     }
 

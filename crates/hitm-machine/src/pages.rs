@@ -48,6 +48,14 @@ impl Pages {
         Some(first + within)
     }
 
+    /// The line of an address, if its page was asked for lately.
+    #[inline]
+    pub(crate) fn line_if_cached(&self, address: usize) -> Option<u32> {
+        let page = address / PAGE;
+        let (known, first) = *self.cache.get(page % CACHE)?;
+        (known == page).then(|| first + (address % PAGE / LINE) as u32)
+    }
+
     /// Gives the page of `address` the 64 lines from `first` on.
     pub(crate) fn adopt(&mut self, address: usize, first: u32) {
         if self.cache.is_empty() {

@@ -57,6 +57,15 @@ fn touch(address: usize, size: usize, kind: Kind, (value, value_is): (u128, Valu
     Touch { word, size, kind, value, value_is, site }
 }
 
+/// An access on the usual way.
+#[inline]
+fn access(touch: &Touch) -> Issue {
+    with_cpu(|world| {
+        world.engine.borrow_mut().make_room_for_tallies();
+        world.touch(touch)
+    })
+}
+
 fn with_cpu<R>(f: impl FnOnce(&World) -> R) -> R {
     on_cpu(|world, _| f(world)).expect(NO_CPU)
 }
@@ -66,7 +75,7 @@ fn with_cpu<R>(f: impl FnOnce(&World) -> R) -> R {
 #[inline]
 pub fn load(address: usize, size: usize, site: Site) -> Option<u128> {
     let touch = touch(address, size, Kind::Load, NO_VALUE, site);
-    match with_cpu(|world| world.touch(&touch)) {
+    match access(&touch) {
         Issue::Forwarded(bits) => Some(bits),
         _ => None,
     }
@@ -81,7 +90,7 @@ pub fn store(address: usize, size: usize, value: Stored, site: Site) -> bool {
         Stored::ByProgram => (0, ValueIs::Written),
         Stored::Later => (0, ValueIs::Late),
     };
-    with_cpu(|world| world.touch(&touch(address, size, Kind::Store, value, site))) == Issue::Buffered
+    access(&touch(address, size, Kind::Store, value, site)) == Issue::Buffered
 }
 
 /// The value of the last store, which was made with [`Stored::Later`] and which the machine keeps.
@@ -93,7 +102,7 @@ pub fn value_came(bits: u128) {
 /// and writes before anything else happens on the machine.
 #[inline]
 pub fn read_modify_write(address: usize, size: usize, site: Site) {
-    let _now = with_cpu(|world| world.touch(&touch(address, size, Kind::Rmw, NO_VALUE, site)));
+    let _now = access(&touch(address, size, Kind::Rmw, NO_VALUE, site));
 }
 
 /// A full fence.

@@ -267,6 +267,13 @@ impl Records {
         }
     }
 
+    /// Counts several hits on `line` at once, outside any operation.
+    pub(crate) fn hits(&mut self, line: u32, site: Site, address: usize, kind: Kind, times: u32) {
+        let key = Key(self.identify(site, address, kind));
+        self.slots.of(line, key).hits += times;
+        self.operations.all[0].1.accesses += u64::from(times);
+    }
+
     /// Counts a miss that waited `wait`.
     pub(crate) fn miss(&mut self, grant: &Grant, wait: u64) {
         if self.misses_noted.len() == NOTES {

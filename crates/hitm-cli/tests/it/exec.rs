@@ -128,6 +128,29 @@ fn a_program_gives_the_same_bytes_each_time() {
 }
 
 #[test]
+fn the_fast_path_changes_no_result() {
+    if !is_possible() {
+        return;
+    }
+    for (source, words) in [("counters.c", vec!["12"]), ("locks.c", vec![])] {
+        let program = Program::new(source);
+        let json = program.folder.path().join("result.json");
+        let mut results = ["off", "yes"].map(|word| {
+            // Words of one length: the program's environment takes the same room on its stack.
+            let mut command = hitm();
+            command.env("HITM_FAST_PATH", word).args(["exec", "--cpus", "8", "--json"]).arg(&json);
+            let ended = end(command.arg(&program.file).args(&words));
+            assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+            (ended.stdout, read_checked(&json, "run"))
+        });
+        for (_, file) in &mut results {
+            file["runs"][0]["wall_seconds"] = 0.into();
+        }
+        assert!(results[0] == results[1], "{source}: the results differ");
+    }
+}
+
+#[test]
 fn locks_exclude_and_waits_end_on_every_scheduler() {
     if !is_possible() {
         return;

@@ -1,5 +1,6 @@
 //! The directory: the state of every line, and how an access changes it.
 
+mod alone;
 mod capacity;
 mod check;
 

@@ -33,6 +33,19 @@ impl Ahead {
     pub(super) fn horizon(&self) -> u64 {
         self.horizon.time()
     }
+
+    /// Whether the current CPU comes before everybody else at `time`.
+    #[inline]
+    pub(super) fn acts_at(&self, time: u64) -> bool {
+        time < self.acts_before
+    }
+
+    /// Whether it is known to be certain what the current CPU finds at `time` at a line that its
+    /// core owns and to which nothing is under way.
+    #[inline]
+    pub(super) fn is_sure_of_own(&self, time: u64) -> bool {
+        self.acts_at(time) || time < self.sure_before && self.sure_in_core.is_some_and(|bound| time < bound)
+    }
 }
 
 impl Engine {
@@ -86,7 +99,7 @@ impl Engine {
     /// Whether the current CPU comes before everybody else at `time`.
     #[inline]
     pub(super) fn acts_at(&self, time: u64) -> bool {
-        time < self.ahead.acts_before
+        self.ahead.acts_at(time)
     }
 
     /// Whether the measurement has ended at `time`.

@@ -32,6 +32,12 @@ impl Spinners {
         self.waiting.is_empty()
     }
 
+    /// Whether a CPU may wait for `line`.
+    #[inline]
+    pub(super) fn may_wait(&self, line: u32) -> bool {
+        self.counts[line as usize % COUNTS] != 0
+    }
+
     /// `cpu` waits for `line`.
     pub(super) fn add(&mut self, line: u32, cpu: u32) {
         let waiting = self.waiting.entry(line).or_insert_with(|| self.empty.pop().unwrap_or_default());
@@ -42,7 +48,7 @@ impl Spinners {
     /// Takes those who wait for `line`; they are to be [given back](Self::give_back).
     #[inline]
     pub(super) fn take(&mut self, line: u32) -> Option<Vec<u32>> {
-        if self.counts[line as usize % COUNTS] == 0 {
+        if !self.may_wait(line) {
             return None;
         }
         let waiting = self.waiting.remove(&line)?;

@@ -39,6 +39,10 @@ pub(super) unsafe fn read_word(word: NonNull<u8>, size: usize) -> u128 {
     match size {
         // SAFETY: the caller's duty; one host thread runs the machine, so nothing writes it
         // meanwhile.
+        1 => unsafe { word.read() }.into(),
+        // SAFETY: as above.
+        2 => unsafe { word.cast::<u16>().read_unaligned() }.into(),
+        // SAFETY: as above.
         4 => unsafe { word.cast::<u32>().read_unaligned() }.into(),
         // SAFETY: as above.
         8 => unsafe { word.cast::<u64>().read_unaligned() }.into(),

@@ -8,6 +8,7 @@ mod instructions;
 mod measured;
 mod operations;
 mod program;
+mod quick;
 mod seeds;
 mod stores;
 mod stream;

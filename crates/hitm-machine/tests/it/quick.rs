@@ -1,0 +1,253 @@
+//! The fast path of programs: with it and without it every result has the same bytes.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hitm_machine::program::{self, Seen, Stored};
+use hitm_machine::{Config, CostSet, Costs, Machine, Random, Simulated, Site};
+use hitm_memory::{Mode, Platform, Span, Time};
+
+const PAGE: usize = 4_096;
+
+/// What the program of a test uses: a page that all CPUs share, and one for each CPU.
+struct Pages {
+    start: *mut u8,
+    layout: Layout,
+}
+
+impl Pages {
+    fn new(cpus: usize) -> Self {
+        let layout = Layout::from_size_align((cpus + 1) * PAGE, PAGE).expect("a layout");
+        // SAFETY: the layout has a size.
+        Self { start: unsafe { alloc_zeroed(layout) }, layout }
+    }
+
+    fn shared(&self, byte: usize) -> usize {
+        self.start.expose_provenance() + byte
+    }
+
+    fn own(&self, cpu: u32, byte: usize) -> usize {
+        self.shared((cpu as usize + 1) * PAGE + byte)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`.
+        unsafe { dealloc(self.start, self.layout) };
+    }
+}
+
+fn read(address: usize, size: usize) -> u128 {
+    let mut bytes = [0; 16];
+    let from: *const u8 = std::ptr::with_exposed_provenance(address);
+    // SAFETY: tests name words of their own pages.
+    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
+    u128::from_le_bytes(bytes)
+}
+
+fn write(address: usize, size: usize, bits: u128) {
+    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
+    // SAFETY: as in `read`.
+    unsafe { to.copy_from_nonoverlapping(bits.to_le_bytes().as_ptr(), size) };
+}
+
+/// One CPU's way to its accesses, as a compiled program's calls are.
+struct Code {
+    machine: Rc<Machine>,
+    /// Instructions that the machine has not been told of.
+    owed: Cell<u64>,
+    /// Accesses that took the fast path.
+    quick: Rc<Cell<u64>>,
+}
+
+impl Code {
+    fn is_quick(&self, address: usize, size: usize, is_store: bool, code: usize) -> bool {
+        let (machine, owed) = (&self.machine, self.owed.get());
+        let quick = match (is_store, size) {
+            (false, 1) => machine.pass_quickly::<false, 1>(owed, address, code),
+            (false, 2) => machine.pass_quickly::<false, 2>(owed, address, code),
+            (false, 4) => machine.pass_quickly::<false, 4>(owed, address, code),
+            (false, _) => machine.pass_quickly::<false, 8>(owed, address, code),
+            (true, 1) => machine.pass_quickly::<true, 1>(owed, address, code),
+            (true, 2) => machine.pass_quickly::<true, 2>(owed, address, code),
+            (true, 4) => machine.pass_quickly::<true, 4>(owed, address, code),
+            (true, _) => machine.pass_quickly::<true, 8>(owed, address, code),
+        };
+        if quick {
+            self.owed.set(0);
+            self.quick.set(self.quick.get() + 1);
+        } else {
+            program::execute(self.owed.take());
+        }
+        quick
+    }
+
+    fn load(&self, address: usize, size: usize, code: usize) -> u128 {
+        let value = match self.is_quick(address, size, false, code) {
+            true => None,
+            false => program::load(address, size, Site::Code(code)),
+        };
+        value.unwrap_or_else(|| read(address, size))
+    }
+
+    /// A plain store.
+    fn store(&self, address: usize, size: usize, bits: u128, code: usize) {
+        if !self.is_quick(address, size, true, code) {
+            program::store(address, size, Stored::ByProgram, Site::Code(code));
+        }
+        write(address, size, bits);
+    }
+
+    fn store_atomically(&self, address: usize, bits: u128, code: usize) {
+        program::execute(self.owed.take());
+        if !program::store(address, 8, Stored::Bits(bits), Site::Code(code)) {
+            write(address, 8, bits);
+        }
+    }
+
+    fn add(&self, address: usize, value: u128, code: usize) -> u128 {
+        program::execute(self.owed.take());
+        program::read_modify_write(address, 8, Site::Code(code));
+        let before = read(address, 8);
+        write(address, 8, u128::from((before as u64).wrapping_add(value as u64)));
+        before
+    }
+}
+
+/// A program with private data, shared data, waits and a measured stretch, of `rounds` for each
+/// CPU.
+fn main(code: &Code, pages: &Pages, cpu: u32, seed: u64, rounds: u64) -> u64 {
+    Simulated::enter(Mode::User);
+    let mut random = Random::new(seed, cpu.into());
+    let mut seen = 0_u64;
+    for round in 0..rounds {
+        if cpu == 0 && round == rounds / 4 {
+            Simulated::measure_from_now();
+        }
+        if cpu == 0 && round == 3 * rounds / 4 {
+            Simulated::measure_until_now();
+        }
+        code.owed.set(code.owed.get() + random.below(900));
+        let size = 1 << random.below(4);
+        let own = pages.own(cpu, random.below((PAGE / size) as u64) as usize * size);
+        let shared = pages.shared(8 * random.below(64) as usize);
+        let value = match random.below(40) {
+            0 => code.add(shared, 1, 0x10),
+            1 => code.load(shared, 8, 0x11),
+            2 => {
+                code.store_atomically(shared, seen.into(), 0x12);
+                0
+            }
+            // The first CPU's page.
+            3 => code.load(pages.own(0, 0), 8, 0x13),
+            4 => code.add(pages.own(cpu, 8), 3, 0x14),
+            5 if random.below(4) == 0 => {
+                Simulated::delay(Span::from_nanos(random.below(2_000)));
+                0
+            }
+            6 if random.below(4) == 0 => {
+                let mode = Simulated::enter(Mode::Kernel);
+                let value = code.load(own, size, 0x15);
+                Simulated::enter(mode);
+                value
+            }
+            // One word of two places, often.
+            7..16 => code.load(pages.own(cpu, 64), 8, 0x16 + random.below(2) as usize),
+            16..28 => {
+                code.store(own, size, u128::from(seen) & (u128::MAX >> (128 - 8 * size)), 0x18);
+                0
+            }
+            _ => code.load(own, size, 0x19),
+        };
+        seen = seen.rotate_left(9) ^ value as u64;
+    }
+    program::execute(code.owed.take());
+    program::fence();
+    seen
+}
+
+/// Everything that a run tells.
+type Told = (String, Vec<(u32, Time, u64)>);
+
+fn run(shape: &str, config: Config, issue: Span, rounds: u64) -> (Told, u64) {
+    let seed = config.seed;
+    let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
+    let cpus = topology.cpus();
+    let machine = Rc::new(Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config));
+    machine.open_to_program(issue);
+    let (ends, quick, pages) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)), Rc::new(Pages::new(cpus)));
+    let (told, counted, own, memory) = (ends.clone(), quick.clone(), machine.clone(), pages.clone());
+    let ended = machine.run(move |cpu| {
+        let code = Code { machine: own.clone(), owed: Cell::new(0), quick: counted.clone() };
+        let seen = main(&code, &memory, cpu.0, seed, rounds);
+        told.borrow_mut().push((cpu.0, Simulated::now(), seen));
+    });
+    ended.expect("it ends");
+    machine.check();
+    let mut results = machine.results();
+    // Lines of a program have the addresses of the host.
+    let base = pages.shared(0) as u64;
+    results.lines.iter_mut().for_each(|line| line.address = line.address.wrapping_sub(base));
+    let ends = ends.borrow().clone();
+    ((format!("{results:#?}"), ends), quick.get())
+}
+
+/// Fails with the first line that differs.
+#[track_caller]
+fn assert_same(one: &Told, other: &Told, shape: &str) {
+    let lines = one.0.lines().zip(other.0.lines()).enumerate();
+    if let Some((number, (one, other))) = lines.into_iter().find(|(_, (one, other))| one != other) {
+        panic!("{shape}: line {number} of the results: `{}` and `{}`", one.trim(), other.trim());
+    }
+    assert_eq!(one.1, other.1, "{shape}: when CPUs ended, and what they saw");
+    assert!(one == other, "{shape}: the results differ");
+}
+
+#[test]
+fn the_fast_path_changes_no_result() {
+    let shapes =
+        ["core:1 pu:1", "core:2 pu:1", "core:1 pu:2", "core:3 pu:2", "l3:2 core:4 pu:1", "package:2 l3:2 core:4 pu:2"];
+    for (seed, shape) in (1..).zip(shapes) {
+        for issue in [Span::from_picos(250), Span::from_micros(1)] {
+            for look_ahead in [true, false] {
+                let config = |fast_path| Config { seed, look_ahead, fast_path, ..Config::default() };
+                let (without, none) = run(shape, config(false), issue, 1_500);
+                let (with, quick) = run(shape, config(true), issue, 1_500);
+                assert_same(&without, &with, shape);
+                // Without look-ahead a CPU often waits for its turn.
+                let least = if look_ahead { 100 * with.1.len() as u64 } else { 1 };
+                assert!(none == 0 && quick > least, "{shape}: {quick} accesses took the fast path");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_spins_is_woken_by_a_store_of_the_fast_path() {
+    for fast_path in [false, true] {
+        let shape = Arc::new(hitm_topology::parse("core:2 pu:2").expect("a machine"));
+        let config = Config { fast_path, ..Config::default() };
+        let machine = Rc::new(Machine::new(shape.clone(), Costs::of(&shape, CostSet::Linux), config));
+        machine.open_to_program(Span::from_picos(250));
+        let (pages, own) = (Rc::new(Pages::new(4)), machine.clone());
+        let ended = machine.run(move |cpu| {
+            Simulated::enter(Mode::User);
+            let code = Code { machine: own.clone(), owed: Cell::new(0), quick: Rc::default() };
+            let (flag, count) = (pages.shared(0), pages.own(cpu.0, 0));
+            if cpu.0 == 0 {
+                for round in 0..2_000 {
+                    code.owed.set(700);
+                    code.store(count, 8, round, 0x21);
+                }
+                return code.store(flag, 8, 1, 0x22);
+            }
+            while code.load(flag, 8, 0x23) == 0 {
+                program::spin(&[Seen { address: flag, size: 8, bits: 0, site: Site::Code(0x23) }]);
+            }
+        });
+        ended.expect("it ends");
+    }
+}
