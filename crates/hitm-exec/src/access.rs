@@ -510,7 +510,7 @@ fn is_in_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) -> bool
 /// machine's side.
 fn spin(thread: &Thread, first: Seen) {
     let mut looked = vec![first];
-    looked.extend(thread.access.borrow_mut().turn.others.drain(..));
+    looked.append(&mut thread.access.borrow_mut().turn.others);
     program::spin(&looked);
     thread.attend();
 }
