@@ -2,25 +2,25 @@
 //! for the others.
 //!
 //! Nearly all events are requests under way and lines that come free, less than some microseconds
-//! ahead. To enter one is to link it into its stretch; the next one is in the first stretch that
-//! holds any, of which a bit map tells.
+//! ahead. To enter one is to link it into its stretch, in order; the next one is the first of the
+//! first stretch that holds any, of which a bit map tells.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Event, TurnKey};
 
-/// Picoseconds of a stretch, as a power of two: 16 ns, so that one seldom holds more than a few
-/// events even with hundreds of CPUs.
-const STRETCH_BITS: u32 = 14;
+/// Picoseconds of a stretch, as a power of two: 4 ns, so that one seldom holds more than one
+/// event even with hundreds of CPUs.
+const STRETCH_BITS: u32 = 12;
 
 /// Stretches of the ring, together 16 us: longer than queues of hundreds of CPUs take.
-const STRETCHES: usize = 1 << 10;
+const STRETCHES: usize = 1 << 12;
 
 /// Words of a bit map of the ring.
 const WORDS: usize = STRETCHES / 64;
 
-const _: () = assert!(WORDS == u16::BITS as usize, "the summary has a bit a word");
+const _: () = assert!(WORDS == u64::BITS as usize, "the summary has a bit a word");
 
 const NONE: u32 = u32::MAX;
 
@@ -61,7 +61,7 @@ pub(super) struct Events {
     /// A bit a stretch: whether its list has nodes.
     occupied: [u64; WORDS],
     /// A bit a word of `occupied`: whether any of its bits is set.
-    summary: u16,
+    summary: u64,
     nodes: Vec<Node>,
     /// The first of the unused nodes.
     unused: u32,
@@ -101,14 +101,29 @@ impl Events {
             return;
         }
         let place = stretch(key) as usize % STRETCHES;
-        let node = Node { key, next: self.heads[place] };
-        self.heads[place] = match self.nodes.get_mut(self.unused as usize) {
-            Some(free) => std::mem::replace(&mut self.unused, std::mem::replace(free, node).next),
+        // In order: most lists have one node or none.
+        let (mut before, mut next) = (NONE, self.heads[place]);
+        while let Some(node) = self.nodes.get(next as usize)
+            && node.key < key
+        {
+            (before, next) = (next, node.next);
+        }
+        let node = Node { key, next };
+        let index = self.unused;
+        let index = match self.nodes.get_mut(index as usize) {
+            Some(free) => {
+                self.unused = std::mem::replace(free, node).next;
+                index
+            }
             None => {
                 self.nodes.push(node);
                 self.nodes.len() as u32 - 1
             }
         };
+        match self.nodes.get_mut(before as usize) {
+            Some(before) => before.next = index,
+            None => self.heads[place] = index,
+        }
         self.occupied[place / 64] |= 1 << (place % 64);
         self.summary |= 1 << (place / 64);
     }
@@ -116,11 +131,29 @@ impl Events {
     /// Takes the earliest event, of which there must be one.
     pub(super) fn take(&mut self) -> (u64, Event) {
         let taken = self.first;
-        if !self.unlink(taken) {
-            self.later.pop();
-        }
         self.base = stretch(taken);
-        let near = self.first_of_ring();
+        let place = self.base as usize % STRETCHES;
+        let head = self.heads[place];
+        let near = match self.nodes.get_mut(head as usize) {
+            Some(node) if node.key == taken => {
+                let next = std::mem::replace(&mut node.next, self.unused);
+                self.unused = head;
+                self.heads[place] = next;
+                match self.nodes.get(next as usize) {
+                    Some(node) => node.key,
+                    None => {
+                        let word = place / 64;
+                        self.occupied[word] &= !(1 << (place % 64));
+                        self.summary &= !(u64::from(self.occupied[word] == 0) << word);
+                        self.first_of_ring()
+                    }
+                }
+            }
+            _ => {
+                self.later.pop();
+                self.first_of_ring()
+            }
+        };
         let far = self.later.peek().map_or(NO_EVENT, |&Reverse(key)| key);
         self.set_first(near.min(far));
         (time(taken), Event::unpack(taken as u64))
@@ -129,30 +162,6 @@ impl Events {
     fn set_first(&mut self, first: u128) {
         self.first = first;
         self.bound = if first == NO_EVENT { TurnKey::NEVER } else { TurnKey::new(time(first) + 1, 0) };
-    }
-
-    /// Takes `key` out of the ring; whether it was there.
-    fn unlink(&mut self, key: u128) -> bool {
-        let place = stretch(key) as usize % STRETCHES;
-        let (mut before, mut node) = (NONE, self.heads[place]);
-        while node != NONE {
-            let Node { key: own, next } = self.nodes[node as usize];
-            if own == key {
-                match self.nodes.get_mut(before as usize) {
-                    Some(before) => before.next = next,
-                    None => self.heads[place] = next,
-                }
-                if self.heads[place] == NONE {
-                    let word = place / 64;
-                    self.occupied[word] &= !(1 << (place % 64));
-                    self.summary &= !(u16::from(self.occupied[word] == 0) << word);
-                }
-                self.nodes[node as usize].next = std::mem::replace(&mut self.unused, node);
-                return true;
-            }
-            (before, node) = (node, next);
-        }
-        false
     }
 
     fn first_of_ring(&self) -> u128 {
@@ -170,14 +179,8 @@ impl Events {
             word = (after + next) % WORDS;
             bits = self.occupied[word];
         }
-        let mut node = self.heads[word * 64 + bits.trailing_zeros() as usize];
-        let mut first = NO_EVENT;
-        while node != NONE {
-            let Node { key, next } = self.nodes[node as usize];
-            first = first.min(key);
-            node = next;
-        }
-        first
+        let head = self.heads[word * 64 + bits.trailing_zeros() as usize];
+        self.nodes[head as usize].key
     }
 }
 
