@@ -34,7 +34,7 @@ use crate::config::{Coherence, Config};
 use crate::costs::Costs;
 use crate::counts::Levels;
 use crate::cpu::{Cpu, LoadWindow, Waits};
-use crate::event_queue::{Event, EventQueue, NEVER, TurnKey};
+use crate::event_queue::{Event, EventQueue, NEVER, Turn, TurnKey};
 use crate::faults::{FaultState, Preempted};
 use crate::pages::{LINES_PER_PAGE, Pages};
 use crate::race::{Race, Races};
@@ -311,6 +311,33 @@ impl Engine {
     /// A run has ended on all CPUs. Time does not go back: lines are as the last of them left them.
     pub(crate) fn end_run(&mut self) {
         self.ended_at = self.cpus.iter().map(|cpu| cpu.clock).max().unwrap_or(0);
+    }
+
+    /// Whether all that is measured comes before `turn`.
+    pub(crate) fn is_measured_until(&self, turn: Turn) -> bool {
+        match turn {
+            Turn::Cpu(_, time) | Turn::Event(time, _) => self.is_over(time),
+            Turn::Nothing => false,
+        }
+    }
+
+    /// The run ends with the measurement: books the time that CPUs have waited by then.
+    pub(crate) fn book_waits(&mut self) {
+        for number in 0..self.cpus.len() as u32 {
+            self.current = number;
+            let cpu = &self.cpus[number as usize];
+            let part = match cpu.waits {
+                _ if cpu.finished => continue,
+                // Its turn is entered for its clock, which is past the end.
+                Waits::Nothing => continue,
+                Waits::Line { .. } | Waits::StoreBuffer { .. } => cpu.part_of_access(Part::LineWaits),
+                Waits::Spin { .. } => Part::LockWaits,
+                Waits::Compute { .. } => Part::User,
+                Waits::Interrupt { .. } | Waits::Park { .. } => Part::Idle,
+            };
+            let until = self.clock().max(self.measured.1);
+            self.advance(until, part);
+        }
     }
 
     /// `cpu` has its turn.

@@ -11,6 +11,7 @@ use corosensei::{Coroutine, CoroutineResult};
 use hitm_memory::{Span, Time};
 use hitm_topology::{CpuId, Topology};
 
+use crate::account::Account;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::costs::Costs;
@@ -81,6 +82,15 @@ impl fmt::Display for Stalled {
 }
 
 impl std::error::Error for Stalled {}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// When `main` has returned on every CPU.
+    Returned,
+    /// When the measurement is over.
+    Measured,
+}
 
 type Payload = Box<dyn Any + Send>;
 type VirtualCpu = Coroutine<(), (), Result<(), Payload>, ColouredStack>;
@@ -156,13 +166,42 @@ impl Machine {
     /// When `main` panics on a CPU, with the same payload. When the host has no memory for the
     /// stacks.
     pub fn run(&self, main: impl Fn(CpuId) + 'static) -> Result<(), Stalled> {
-        let main: Rc<dyn Fn(CpuId)> = Rc::new(main);
+        self.run_until(End::Returned, Rc::new(main))
+    }
+
+    /// Runs `main` on every CPU to the end of the measurement, [`Config::measure_until`], and no
+    /// further: what was measured is as after [`run`](Self::run), and nothing is waited for that
+    /// comes later. Only [`Totals::resumes`](crate::Totals::resumes) and what else counts the whole
+    /// run are less.
+    ///
+    /// The machine must not run again. What stands on the CPUs' stacks is never dropped, and the
+    /// stacks are given back. So whatever `main` shares with them, tasks above all, must not be
+    /// dropped either: forget it. Locks of the host are free: all CPUs are on one host thread, so
+    /// one that were held while its CPU waits would have stopped the others.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    pub fn run_measurement(&self, main: impl Fn(CpuId) + 'static) -> Result<(), Stalled> {
+        self.run_until(End::Measured, Rc::new(main))
+    }
+
+    fn run_until(&self, end: End, main: Rc<dyn Fn(CpuId)>) -> Result<(), Stalled> {
         let cpus = self.world.engine.borrow().cpus.len() as u32;
         // SAFETY of the yielder's address: see `World::suspend`; the world outlives the coroutines,
         // which end below.
         let mut coroutines: Vec<VirtualCpu> = (0..cpus).map(|cpu| self.start(cpu, main.clone())).collect();
-        let result = self.enter(|| self.main_loop(&mut coroutines));
+        let result = self.enter(|| self.main_loop(end, &mut coroutines));
         self.world.engine.borrow_mut().end_run();
+        if end == End::Measured && matches!(result, Ok(Ok(()))) {
+            for coroutine in &mut coroutines {
+                // SAFETY: its code never goes on, and what stands on its stack is not dropped: all
+                // that has references to it is forgotten with it, as the caller was told.
+                unsafe { coroutine.force_reset() };
+            }
+        }
         // A suspended coroutine is never dropped: see the errors above.
         coroutines.into_iter().filter(|coroutine| !coroutine.done()).for_each(std::mem::forget);
         match result {
@@ -192,10 +231,16 @@ impl Machine {
     }
 
     /// Gives each turn to its CPU or event. `Err` is a panic on a CPU.
-    fn main_loop(&self, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
+    fn main_loop(&self, end: End, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
         let mut alive = coroutines.len();
         while alive > 0 {
-            let turn = self.world.engine.borrow_mut().event_queue.next();
+            let mut engine = self.world.engine.borrow_mut();
+            let turn = engine.event_queue.next();
+            if end == End::Measured && engine.is_measured_until(turn) {
+                engine.book_waits();
+                return Ok(Ok(()));
+            }
+            drop(engine);
             match turn {
                 Turn::Nothing => return Ok(Err(self.stalled(StallKind::Deadlock))),
                 Turn::Event(time, event) => self.world.engine.borrow_mut().handle(time, event),
@@ -248,6 +293,12 @@ impl Machine {
         let mut engine = self.world.engine.borrow_mut();
         engine.settle_records();
         Results::of(&engine)
+    }
+
+    /// Returns where the CPUs' time went, without the lines and names of [`results`](Self::results).
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.world.engine.borrow().account.clone()
     }
 
     /// Returns the faults so far. None unless [`Config::faults`] is set.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hitm_machine::{Config, CostSet, Costs, Machine, Results, Simulated};
-use hitm_memory::{AtomicWord, Memory, Placed, Platform, Span, described};
+use hitm_machine::{Config, CostSet, Costs, Machine, Random, Results, Simulated};
+use hitm_memory::{AtomicWord, Memory, Mode, PathCost, Placed, Platform, Span, Time, described};
 use hitm_topology::CpuId;
 
 described! {
@@ -71,4 +71,76 @@ fn what_never_begins_is_empty() {
 fn who_says_nothing_has_it_all() {
     let results = counted(Span::ZERO, false, true);
     assert_eq!(results.totals.accesses(), TIMES.iter().sum::<u64>());
+}
+
+/// What is measured of CPUs that contend, compute, idle, spin and park, when the run goes on to its
+/// end and when it stops with the measurement.
+fn stopped(shape: &str, seed: u64, stops: bool) -> Results {
+    let topology = Arc::new(hitm_topology::parse(shape).expect("a machine"));
+    let costs = Costs::of(&topology, CostSet::Linux);
+    let (measure_from, measure_until) = (Span::from_micros(30), Span::from_micros(90));
+    let machine = Machine::new(topology, costs, Config { seed, measure_from, measure_until, ..Config::default() });
+    let words: Vec<_> = machine.enter(|| {
+        let word = |value| {
+            Placed::<Simulated, _>::new(
+                Words::<Simulated> { word: <Simulated as Memory>::Atomic::new(value) },
+                None,
+                None,
+            )
+        };
+        [7, 8, 9, 10, 11, 0].map(word).into()
+    });
+    let words = Arc::new(words);
+    let own = words.clone();
+    let main = move |cpu: CpuId| {
+        let mut random = Random::new(seed, cpu.0.into());
+        // The last CPU goes on, so that all others end.
+        while Simulated::now() < Time::from_picos(150_000_000) {
+            let word = &own[random.below(4) as usize].word;
+            Simulated::enter(if random.below(3) == 0 { Mode::User } else { Mode::Kernel });
+            // Relaxed, here and below: the machine orders, and values do not matter.
+            match random.below(9) {
+                0 | 1 => _ = word.load(Ordering::Relaxed),
+                2 | 3 => word.store(cpu.0, Ordering::Relaxed),
+                4 => _ = word.fetch_add(1, Ordering::Relaxed),
+                5 => _ = Simulated::compute(Span::from_nanos(random.below(3_000))),
+                6 => Simulated::charge(PathCost::SystemCall),
+                7 => {
+                    Simulated::set_timer(Simulated::now() + Span::from_nanos(random.below(2_000)));
+                    Simulated::wait_for_interrupt();
+                    Simulated::take_interrupts();
+                }
+                // A lock: it spins while another CPU computes with it.
+                _ => {
+                    let lock = &own[5].word;
+                    while lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+                        Simulated::spin_while(lock, |held| held == 1);
+                    }
+                    Simulated::compute(Span::from_nanos(500));
+                    lock.store(0, Ordering::Release);
+                }
+            }
+        }
+    };
+    let ended = if stops { machine.run_measurement(main) } else { machine.run(main) };
+    ended.expect("it ends");
+    machine.check();
+    let mut results = machine.results();
+    // The only figure of the whole run.
+    results.totals.resumes = 0;
+    std::mem::forget(words);
+    results
+}
+
+#[test]
+fn a_run_that_stops_with_the_measurement_has_measured_the_same() {
+    for (seed, shape) in (1..).zip(["core:1 pu:1", "core:2 pu:2", "l3:2 core:4 pu:1", "package:2 l3:2 core:4 pu:2"]) {
+        for seed in [seed, seed + 100, seed + 200] {
+            let (whole, stopped) = (stopped(shape, seed, false), stopped(shape, seed, true));
+            assert!(whole.totals.accesses() > 30);
+            let [whole, stopped] = [whole, stopped].map(|results| format!("{results:#?}"));
+            let differs = whole.lines().zip(stopped.lines()).enumerate().find(|(_, (one, other))| one != other);
+            assert!(whole == stopped, "{shape}, seed {seed}: {differs:?}");
+        }
+    }
 }
