@@ -79,7 +79,7 @@ impl CaseArgs {
 
     /// Returns what all workloads of the command have in common.
     pub(crate) fn setting(&self, host: HostArg) -> Setting {
-        Setting { host, seed: self.seed(), warm_up: self.warm_up, measured: self.duration }
+        Setting { host, seed: self.seed(), warm_up: self.warm_up, measured: self.duration, is_quick: false }
     }
 
     /// Checks that `most` seeds exist from the first one on.
@@ -142,6 +142,11 @@ impl CaseArgs {
             roles: false,
             livelock_after: self.livelock_after,
         }
+    }
+
+    /// Returns whether `--mitigation` has its default.
+    pub(crate) fn has_usual_mitigations(&self) -> bool {
+        self.mitigation == DEFAULT_MITIGATIONS
     }
 
     /// Returns the mitigations, each once.

@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hitm::{Handle, RoleCounts};
-use hitm_machine::{Arbitration, Capacity, Clock, Config, Costs, Machine, Results, Simulated};
+use hitm_machine::{Account, Arbitration, Capacity, Clock, Config, Costs, Machine, Results, Simulated, Stalled};
 use hitm_memory::{Span, Time};
 use hitm_report::relative::is_baseline;
 use hitm_sched::{Conservation, Count, Mitigation};
-use hitm_topology::Topology;
+use hitm_topology::{CpuId, Topology};
 use hitm_workloads::cid_bursts::Burst;
 use hitm_workloads::meter::Window;
 
 use crate::args::CoherenceArg;
 use crate::failure::Failure;
 use crate::record::task_group_wait;
-use crate::workload::{Stretch, Workload};
+use crate::workload::{Running, Stretch, Workload};
 
 /// A run of a workload.
 #[derive(Clone, Debug)]
@@ -63,6 +63,22 @@ pub(crate) struct Outcome {
     /// Bytes of the root domain's words, and of everything that they point to.
     pub(crate) bytes: (usize, usize),
     pub(crate) wall_seconds: f64,
+}
+
+/// What a look at the measured stretch shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Glance {
+    /// The figure of merit; not a number where no work unit was completed.
+    pub(crate) figure: f64,
+    /// Where the CPUs' time went.
+    pub(crate) account: Account,
+}
+
+/// A machine that ran, and what ran on it.
+struct Ran {
+    machine: Machine,
+    runtime: Handle<Simulated>,
+    running: Box<dyn Running>,
 }
 
 impl Outcome {
@@ -144,33 +160,7 @@ impl Case {
     /// When the machine stalls.
     pub(crate) fn run(&self, clock: &Arc<Clock>) -> Result<Outcome, Failure> {
         let begin = Instant::now();
-        let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config()).with_clock(clock.clone());
-        let runtime = machine.enter(|| {
-            let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
-            if let Stretch::Window(window) = self.workload.stretch() {
-                scheduler.stats().count_between(window.start(), window.end());
-            }
-            if self.workload.is_fair() {
-                scheduler.stats().keep_journal();
-            }
-            Handle::new(scheduler, self.workload.roles().filter(|_| self.roles))
-        });
-        let started = Arc::new(Mutex::new(None));
-        let (handle, workload, slot) = (runtime.clone(), self.workload.clone(), started.clone());
-        let ended = machine.run(move |cpu| {
-            if cpu.index() == 0 {
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(workload.start_simulated(&handle));
-            }
-            handle.run_cpu(cpu);
-        });
-        let fail =
-            |what: &dyn std::fmt::Display| Failure::wanting(format!("{}: {what}; {}", self.name(), self.again()));
-        ended.map_err(|stalled| fail(&stalled))?;
-        let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let running = running.expect("CPU 0 starts the workload before it idles");
-        if let Some(fault) = running.fault() {
-            return Err(fail(&fault));
-        }
+        let Ran { machine, runtime, running } = self.simulate(clock, |machine, main| machine.run(main))?;
         let stats = runtime.scheduler().stats();
         let (from, until) = match self.workload.stretch() {
             Stretch::Window(window) => (window.start(), window.end()),
@@ -194,5 +184,58 @@ impl Case {
             bytes: runtime.scheduler().root_domain_bytes(),
             wall_seconds: begin.elapsed().as_secs_f64(),
         })
+    }
+
+    /// Runs a case with a window to the window's end, and no further.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn glance(&self, clock: &Arc<Clock>) -> Result<Glance, Failure> {
+        let ran = self.simulate(clock, |machine, main| machine.run_measurement(main))?;
+        let Ran { machine, runtime, running } = ran;
+        let figure = self.workload.mean(&[running.batches()], &running.latencies()).value;
+        // Tasks in the middle of their work are never dropped.
+        std::mem::forget((runtime, running));
+        Ok(Glance { figure, account: machine.account() })
+    }
+
+    /// Makes a machine that keeps `clock`, and runs this on it by `run`.
+    fn simulate(
+        &self,
+        clock: &Arc<Clock>,
+        run: impl FnOnce(&Machine, Box<dyn Fn(CpuId)>) -> Result<(), Stalled>,
+    ) -> Result<Ran, Failure> {
+        let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config()).with_clock(clock.clone());
+        let runtime = machine.enter(|| {
+            let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
+            if let Stretch::Window(window) = self.workload.stretch() {
+                scheduler.stats().count_between(window.start(), window.end());
+            }
+            if self.workload.is_fair() {
+                scheduler.stats().keep_journal();
+            }
+            Handle::new(scheduler, self.workload.roles().filter(|_| self.roles))
+        });
+        let started = Arc::new(Mutex::new(None));
+        let (handle, workload, slot) = (runtime.clone(), self.workload.clone(), started.clone());
+        let main = move |cpu: CpuId| {
+            if cpu.index() == 0 {
+                let running = workload.start_simulated(&handle);
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            }
+            handle.run_cpu(cpu);
+        };
+        let ended = run(&machine, Box::new(main));
+        let fail =
+            |what: &dyn std::fmt::Display| Failure::wanting(format!("{}: {what}; {}", self.name(), self.again()));
+        ended.map_err(|stalled| fail(&stalled))?;
+        let running = started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = running.expect("CPU 0 starts the workload before it idles");
+        if let Some(fault) = running.fault() {
+            // Its tasks may be in the middle of their work: they are never dropped.
+            std::mem::forget((runtime, running));
+            return Err(fail(&fault));
+        }
+        Ok(Ran { machine, runtime, running })
     }
 }

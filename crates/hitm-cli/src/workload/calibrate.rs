@@ -1,9 +1,10 @@
 //! The calibration of ffmpeg: a factor on all burst lengths with which the baseline's kernel share
 //! is the published one.
 //!
-//! It takes a few short baseline runs. The share falls as bursts grow, in steps where the machine
-//! saturates. Where no factor gives a share between 0.19 and 0.21, both sides of the step are
-//! reported.
+//! It takes a few short baseline runs, two at a time, each of which ends with its window. More at a
+//! time would not help: the next factors follow from the shares that the last ones gave. The share
+//! falls as bursts grow, in steps where the machine saturates. Where no factor gives a share between
+//! 0.19 and 0.21, both sides of the step are reported.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use hitm_workloads::meter::Window;
 use crate::campaign;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::simulate::{Case, Outcome};
+use crate::simulate::{Case, Glance};
 
 /// The error of the share at which the fit stops.
 const WITHIN: f64 = 0.01;
@@ -118,8 +119,8 @@ fn try_factors(
         Case { workload, roles: false, ..case.clone() }
     });
     let mut trials = Vec::new();
-    let take = |case: usize, outcome: Outcome| trials.push((factors[case], outcome.results.account.kernel_share()));
-    match campaign::run(&cases, threads, progress, Case::run, take).into_iter().next() {
+    let take = |case: usize, glance: Glance| trials.push((factors[case], glance.account.kernel_share()));
+    match campaign::run(&cases, threads, progress, Case::glance, take).into_iter().next() {
         None => Ok(trials),
         Some(failure) => Err(failure),
     }

@@ -28,7 +28,7 @@ fn preset(name: &str) -> Topology {
 }
 
 fn workloads(line: &str, machine: &str) -> Vec<Arc<dyn Workload>> {
-    let setting = Setting { host: HostArg::Simulated, seed: 1, warm_up: None, measured: None };
+    let setting = Setting { host: HostArg::Simulated, seed: 1, warm_up: None, measured: None, is_quick: false };
     parsed(line).workloads(&preset(machine), &setting)
 }
 

@@ -1,5 +1,6 @@
 //! `hitm run`.
 
+mod quick;
 mod series;
 
 use clap::{Args, Subcommand};
@@ -12,7 +13,7 @@ use crate::workload::Chosen;
 /// Run a workload on a simulated machine or on this one.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run cyclic --placement drawn\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
+    after_help = "Examples:\n  hitm run ffmpeg\n  hitm run ffmpeg --quick --burst-factor 0.0624 --mitigation shipped\n  hitm run cyclic --placement drawn\n  hitm run pi_stress\n  hitm run probe ping-pong --machine clx-2x20"
 )]
 pub(crate) struct Run {
     #[command(subcommand)]

@@ -13,6 +13,7 @@ use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::Mitigation;
 use hitm_topology::Topology;
 
+use super::quick;
 use crate::args::{CoherenceArg, HostArg, OutputArgs, refuse_natively};
 use crate::campaign;
 use crate::cases::CaseArgs;
@@ -32,6 +33,14 @@ pub(crate) struct SeriesArgs {
     /// Host of the run.
     #[arg(long, value_enum, default_value = "simulated")]
     host: HostArg,
+    /// A quick look: mitigations beside the baseline, `all` by default, for an eighth of the usual
+    /// measured time.
+    ///
+    /// Runs with the same random seed are compared with each other, so that the interval tells how
+    /// far the comparison would differ with other seeds. It does not tell how far a longer stretch
+    /// would: a figure that is to be told to others needs the whole run.
+    #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json"])]
+    quick: bool,
     /// Add random seeds until the interval of `relative` is below one point, up to this number
     /// [default: as --seeds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000), allow_negative_numbers = true)]
@@ -69,12 +78,15 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
     let arbitrations = series.cases.machine.arbitrations()?;
     series.check_natively()?;
     series.check_seeds(program)?;
-    let setting = series.cases.setting(series.host);
+    let setting = Setting { is_quick: series.quick, ..series.cases.setting(series.host) };
     for workload in topologies.iter().flat_map(|topology| program.workloads(topology, &setting)) {
         series.cases.check_stretch(&*workload, series.host)?;
     }
     let machines = series.cases.with_costs(&topologies)?;
     machines.iter().try_for_each(|machine| series.capacity(program, machine).map(drop))?;
+    if series.quick {
+        return quick::run(&series.cases, program, &setting, mitigations, &machines, &arbitrations);
+    }
     let target = output::target("--json", series.output.json.as_deref())?;
     let file = match series.host {
         HostArg::Simulated => series.simulate(program, &setting, &mitigations, &machines, &arbitrations),
@@ -191,6 +203,7 @@ impl SeriesArgs {
             self.host,
             &[
                 ("--coherence", self.cases.coherence.is_some()),
+                ("--quick", self.quick),
                 ("--max-seeds", self.max_seeds.is_some()),
                 ("--jobs", self.cases.jobs.is_some()),
             ],
