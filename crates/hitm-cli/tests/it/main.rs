@@ -20,6 +20,7 @@ mod one_source;
 mod outputs;
 mod pi_stress;
 mod probes;
+mod quick;
 mod reports;
 mod result_files;
 mod same_bytes;

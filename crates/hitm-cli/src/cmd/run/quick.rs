@@ -141,15 +141,15 @@ fn heading(case: &Case, seed: u64, seeds: u64) -> String {
     let Stretch::Window(window) = workload.stretch() else { unreachable!("it was checked before") };
     // To the microsecond: a fitted stretch has many digits.
     let micros = |span: Span| Span::from_micros(span.as_picos() / 1_000_000);
+    let seeds = if seeds == 1 { format!("seed {seed}") } else { format!("seeds {seed} to {}", seed + seeds - 1) };
     format!(
-        "{} on {} ({} CPUs), arbitration {}: a quick look of {} after {}, seeds {seed} to {}\n",
+        "{} on {} ({} CPUs), arbitration {}: a quick look of {} after {}, {seeds}\n",
         workload.name(),
         topology.name(),
         topology.cpus(),
         arbitration.name(),
         micros(window.measured),
         micros(window.warm_up),
-        seed + seeds - 1,
     )
 }
 
