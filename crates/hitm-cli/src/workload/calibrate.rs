@@ -3,8 +3,8 @@
 //!
 //! It takes a few short baseline runs, two at a time, each of which ends with its window. More at a
 //! time would not help: the next factors follow from the shares that the last ones gave. The share
-//! falls as bursts grow, in steps where the machine saturates. Where no factor gives a share between
-//! 0.19 and 0.21, both sides of the step are reported.
+//! falls as bursts grow, in steps where the machine saturates. Where no factor gives a share
+//! between 0.19 and 0.21, both sides of the step are reported.
 
 use std::sync::Arc;
 

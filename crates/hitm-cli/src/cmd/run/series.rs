@@ -37,8 +37,8 @@ pub(crate) struct SeriesArgs {
     ///
     /// Without `--mitigation` it is a look at `all`. Runs with the same random seed are compared
     /// with each other, so that the interval tells how far the comparison would differ with other
-    /// seeds. It does not tell how far a longer stretch would: a figure that is to be told to others
-    /// needs the whole run.
+    /// seeds. It does not tell how far a longer stretch would: a figure that is to be told to
+    /// others needs the whole run.
     #[arg(long, conflicts_with_all = ["max_seeds", "roles", "lines", "layout", "json"])]
     quick: bool,
     /// Add random seeds until the interval of `relative` is below one point, up to this number
