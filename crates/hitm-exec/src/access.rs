@@ -19,6 +19,7 @@ use hitm_machine::Site;
 use hitm_machine::program::{self, Seen, Stored};
 use hitm_memory::LINE;
 
+use crate::pace::Pace;
 use crate::start::shared;
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
@@ -116,8 +117,7 @@ pub(crate) struct AccessState {
     pub(crate) pending: Pending,
     /// Picoseconds of instructions that the machine has not been told of.
     owed: u64,
-    /// Those of a basic block.
-    block: u64,
+    pace: Pace,
     turn: Turn,
     /// The top of the thread's stack.
     stack: usize,
@@ -140,8 +140,8 @@ impl AccessState {
     pub(crate) fn new(stack: usize) -> Self {
         // The fast path takes no memory from the host.
         let turn = Turn { first: None, state: State::none(), others: Vec::with_capacity(LOADS) };
-        let block = (shared().setting.block_ns * 1_000.0) as u64;
-        Self { pending: Pending::Nothing, owed: 0, block, turn, stack, until_attend: ATTEND_EVERY, blocks: 0, spins: 0 }
+        let pace = Pace::new(&shared().pace);
+        Self { pending: Pending::Nothing, owed: 0, pace, turn, stack, until_attend: ATTEND_EVERY, blocks: 0, spins: 0 }
     }
 
     /// Makes an access of one line without the machine's side, if that can be: the machine says
@@ -152,12 +152,21 @@ impl AccessState {
         if is_due || address % LINE + SIZE > LINE {
             return false;
         }
-        let passed = shared().machine.pass_quickly::<IS_STORE, SIZE>(self.owed, address, pc);
+        let waits = if IS_STORE { 0 } else { self.pace.wait(address) };
+        let passed = shared().machine.pass_quickly::<IS_STORE, SIZE>(self.owed + waits, address, pc);
         if passed {
             self.owed = 0;
             self.until_attend -= 1;
+            self.pace.access(address, IS_STORE, waits);
         }
         passed
+    }
+
+    /// A load is next.
+    fn load_comes(&mut self, address: usize) {
+        let waits = self.pace.wait(address);
+        self.owed += waits;
+        self.pace.access(address, false, waits);
     }
 }
 
@@ -192,6 +201,12 @@ pub(crate) fn enter(thread: &Thread) -> RefMut<'_, AccessState> {
 /// Begins a call that waits or wakes: what the thread spun on does not matter any more.
 pub(crate) fn enter_call(thread: &Thread) {
     enter(thread).turn.first = None;
+}
+
+/// Begins a store of the program.
+fn enter_store(thread: &Thread, address: usize) {
+    enter_call(thread);
+    thread.access.borrow_mut().pace.access(address, true, 0);
 }
 
 /// Splits an access at the end of a line: addresses and sizes of the one or two parts.
@@ -288,6 +303,7 @@ extern "C" fn hitm_round(address: usize, pc: usize, registers: *const [usize; 6]
 pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
     let Some(thread) = thread::current() else { return };
     on_host(|| {
+        thread.access.borrow_mut().load_comes(address);
         drop(enter(thread));
         for (address, size) in parts(address, size) {
             let value = program::load(address, size, Site::Code(pc));
@@ -311,6 +327,7 @@ pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const 
 pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Option<*const [usize; 6]>) -> Option<u128> {
     let thread = thread::current()?;
     Some(on_host(|| {
+        thread.access.borrow_mut().load_comes(address);
         drop(enter(thread));
         let bits = load_on_host(address, size, pc);
         match registers {
@@ -331,7 +348,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
 pub(crate) fn store_plain(address: usize, pc: usize, size: Size) {
     let Some(thread) = thread::current() else { return };
     on_host(|| {
-        enter_call(thread);
+        enter_store(thread, address);
         for (address, size) in parts(address, size) {
             program::store(address, size, Stored::ByProgram, Site::Code(pc));
         }
@@ -346,7 +363,7 @@ pub(crate) fn store_volatile(address: usize, pc: usize, size: Size) {
     }
     let Some(thread) = thread::current() else { return };
     on_host(|| {
-        enter_call(thread);
+        enter_store(thread, address);
         if program::store(address, size, Stored::Later, Site::Code(pc)) {
             let before = peek(address, size);
             thread.access.borrow_mut().pending = Pending::Take { address, size, before };
@@ -358,7 +375,7 @@ pub(crate) fn store_volatile(address: usize, pc: usize, size: Size) {
 pub(crate) fn store_atomic(address: usize, size: Size, bits: u128, pc: usize) -> bool {
     let Some(thread) = thread::current() else { return false };
     on_host(|| {
-        enter_call(thread);
+        enter_store(thread, address);
         store_on_host(address, size, bits, pc);
     });
     true
@@ -371,17 +388,19 @@ pub(crate) fn read_modify_write(address: usize, size: Size, pc: usize) -> bool {
     on_host(|| {
         enter_call(thread);
         program::read_modify_write(address, size, Site::Code(pc));
+        thread.access.borrow_mut().pace.locked();
     });
     true
 }
 
-/// A full fence.
+/// A full fence. It is a locked instruction, or takes as long: gcc makes it of one.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hitm_fence() {
     if let Some(thread) = thread::current() {
         on_host(|| {
             enter_call(thread);
             program::fence();
+            program::execute(thread.access.borrow_mut().pace.locked());
         });
     }
 }
@@ -466,7 +485,7 @@ extern "C" fn __sanitizer_cov_trace_pc() {
     // The state is borrowed by no call: they have all returned.
     let mut state = thread.access.borrow_mut();
     state.blocks += 1;
-    state.owed += state.block;
+    state.owed += state.pace.block();
     if state.owed > LONGEST_BLOCK && matches!(state.pending, Pending::Nothing) {
         drop(state);
         on_host(|| {

@@ -21,6 +21,7 @@
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
 //! | [`clock`], [`cpus`], [`heap`], [`random`] | time, CPUs, allocation, random numbers |
+//! | [`pace`] | how long instructions between accesses take |
 //! | [`place`] | where its variables lie |
 //! | [`report`] | what `hitm exec` is told at the end |
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
@@ -37,6 +38,7 @@ mod heap;
 mod locks;
 mod native;
 mod once;
+mod pace;
 mod place;
 mod random;
 mod report;

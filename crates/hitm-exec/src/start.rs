@@ -16,6 +16,7 @@ use crate::futex::Futexes;
 use crate::heap::Heap;
 use crate::native::native;
 use crate::once::Keys;
+use crate::pace::PaceCosts;
 use crate::setting::{Setting, has_fast_path};
 use crate::thread::{self, Threads};
 use crate::{clock, place, report, tls};
@@ -23,6 +24,7 @@ use crate::{clock, place, report, tls};
 /// What the functions of this crate share. One host thread uses it.
 pub(crate) struct Shared {
     pub(crate) setting: Setting,
+    pub(crate) pace: PaceCosts,
     pub(crate) machine: &'static Machine,
     pub(crate) runtime: Handle<Simulated>,
     pub(crate) threads: Threads,
@@ -256,6 +258,7 @@ fn make(setting: &Setting) -> &'static Machine {
         measure_from: Span::from_picos(u64::MAX),
         ..Config::default()
     };
+    let pace = PaceCosts::new(setting, &costs);
     let machine: &'static Machine = Box::leak(Box::new(Machine::new(topology.clone(), costs, config)));
     machine.open_to_program(Span::from_nanos_f64(setting.issue_ns));
     // Every CPU of the machine may have an arena of the allocator, as on such a machine.
@@ -264,6 +267,7 @@ fn make(setting: &Setting) -> &'static Machine {
     let runtime = machine.enter(|| Handle::new(mitigation.scheduler::<Simulated>(topology.clone()), None));
     let shared = Shared {
         setting: setting.clone(),
+        pace,
         machine,
         runtime,
         threads: Threads::default(),

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -27,7 +28,7 @@ use crate::exec::told::Told;
 use crate::failure::Failure;
 use crate::record::{empty_file, machine_of};
 use crate::terminal::fitted;
-use crate::{output, print};
+use crate::{output, print, print_as_it_is};
 
 /// Run a program on a simulated machine, and show its contended lines.
 ///
@@ -60,14 +61,21 @@ pub(crate) struct Exec {
     /// Nanoseconds of the instructions of a basic block, its accesses not counted.
     #[arg(long, value_name = "NS", default_value_t = 0.3, value_parser = factor, allow_negative_numbers = true)]
     block_ns: f64,
+    /// Take the number that the program prints after these words for its result, in place of the
+    /// time: the last such number.
+    #[arg(long, value_name = "WORDS")]
+    figure: Option<String>,
+    /// A higher figure is a better one: `hitm compare` wants to know.
+    #[arg(long, requires = "figure")]
+    higher_is_better: bool,
     /// Run the program for each of these numbers, which stand where `{N}` is in its arguments.
     /// Several are separated by commas; `1..480` stands for 1, the powers of two between, and 480.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
     sweep: Vec<CpuCounts>,
-    /// Write the times to this file as comma-separated values.
+    /// Write the results to this file as comma-separated values.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Draw the times over the numbers of `--sweep` into this file, as SVG.
+    /// Draw the results over the numbers of `--sweep` into this file, as SVG.
     #[arg(long, value_name = "FILE", requires = "sweep")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -84,6 +92,16 @@ fn factor(text: &str) -> Result<f64, String> {
 
 /// What a number of the sweep is put for.
 const PLACE: &str = "{N}";
+
+/// The number after `words` in a line, if it has them.
+fn number_after(line: &str, words: &str) -> Option<f64> {
+    let rest = &line[line.find(words)? + words.len()..];
+    let start = rest.find(|character: char| character.is_ascii_digit())?;
+    let is_part = |character: char| character.is_ascii_digit() || ".eE+-".contains(character);
+    let end = rest[start..].find(|character| !is_part(character)).map_or(rest.len(), |length| start + length);
+    // A full stop ends a sentence.
+    rest[start..end].trim_end_matches(['.', 'e', 'E', '+', '-']).parse().ok()
+}
 
 /// What a program is told of its run: see `hitm-exec/src/setting.rs`.
 #[derive(Serialize)]
@@ -247,12 +265,7 @@ impl Exec {
         let setting = serde_json::to_string(&setting).map_err(|error| fail(error.to_string()))?;
         let mut command = Command::new(&case.words[0]);
         command.args(&case.words[1..]).env("HITM_EXEC", setting);
-        if !is_first {
-            command.stdout(Stdio::null());
-        }
-        let status = command.status().map_err(|error| {
-            Failure::new(format!("program `{program}`: {error}; give a program that `hitm cc` made"))
-        })?;
+        let (status, figure) = self.run_one(&mut command, is_first)?;
         let text = fs::read_to_string(file.path()).map_err(|error| fail(error.to_string()))?;
         if text.is_empty() {
             return Err(if status.success() {
@@ -271,13 +284,46 @@ impl Exec {
         if !status.success() {
             eprintln!("hitm: program `{program}` ended with {status}");
         }
+        told.figure = match (figure, &self.figure) {
+            (None, Some(words)) => {
+                return Err(fail(format!("--figure: it printed no number after `{words}`")));
+            }
+            (figure, _) => figure,
+        };
         told.name();
         Ok(told)
     }
 
+    /// Runs the program once. Returns how it ended, and the figure that it printed.
+    fn run_one(&self, command: &mut Command, is_shown: bool) -> Result<(ExitStatus, Option<f64>), Failure> {
+        let fail = |error: io::Error| {
+            let program = self.program[0].to_string_lossy();
+            Failure::new(format!("program `{program}`: {error}; give a program that `hitm cc` made"))
+        };
+        let Some(words) = &self.figure else {
+            if !is_shown {
+                command.stdout(Stdio::null());
+            }
+            return Ok((command.status().map_err(fail)?, None));
+        };
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(fail)?;
+        let mut printed = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let (mut figure, mut line) = (None, Vec::new());
+        while printed.read_until(b'\n', &mut line).map_err(fail)? > 0 {
+            figure = number_after(&String::from_utf8_lossy(&line), words).or(figure);
+            if is_shown {
+                print_as_it_is(&line)?;
+            }
+            line.clear();
+        }
+        Ok((child.wait().map_err(fail)?, figure))
+    }
+
     fn row(&self, case: &Case, seeds: &[u64], told: &[Told], begin: Instant) -> Run {
-        let micros: Vec<f64> = told.iter().map(|told| 1e6 * told.measured_seconds.unwrap_or(told.seconds)).collect();
-        let mean = statistics::mean(&micros);
+        let micros = |told: &Told| 1e6 * told.measured_seconds.unwrap_or(told.seconds);
+        let figures: Vec<f64> = told.iter().map(|told| told.figure.unwrap_or_else(|| micros(told))).collect();
+        let mean = statistics::mean(&figures);
+        let (name, unit) = self.figure.as_deref().map_or(("time", "us"), |words| (words, ""));
         let first = &told[0];
         let words: Vec<String> = case.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let mut notes = vec![format!("{} threads", first.threads)];
@@ -298,11 +344,11 @@ impl Exec {
             seeds: seeds.to_vec(),
             wall_seconds: begin.elapsed().as_secs_f64(),
             metric: Metric {
-                name: "time".to_owned(),
+                name: name.to_owned(),
                 value: mean.value,
                 interval: mean.interval,
-                unit: "us".to_owned(),
-                better: Better::Lower,
+                unit: unit.to_owned(),
+                better: if self.higher_is_better { Better::Higher } else { Better::Lower },
             },
             simulated_seconds: first.measured_seconds.unwrap_or(first.seconds),
             notes,
@@ -315,8 +361,16 @@ impl Exec {
         self.program.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
+    /// A result: tenths of a microsecond, or four digits of a figure that may have any size.
+    fn digits(&self, value: f64) -> String {
+        let before = if value == 0.0 { 1 } else { 1 + value.abs().log10().floor() as i32 };
+        let after = if self.figure.is_some() { (4 - before).clamp(0, 9) as usize } else { 1 };
+        format!("{value:.after$}")
+    }
+
     fn table(&self, file: &ResultFile, cases: &[Case], threads: usize) -> String {
         let is_sweep = !self.sweep.is_empty();
+        let head = self.figure.clone().unwrap_or_else(|| "time\n[us]".to_owned());
         let mut text = String::new();
         for machine in &file.machines {
             let threads = if is_sweep { String::new() } else { format!(", {threads} threads") };
@@ -324,7 +378,7 @@ impl Exec {
             let mut heads = vec![
                 ("mitigation", Align::Left),
                 ("arbitration", Align::Left),
-                ("time\n[us]", Align::Right),
+                (&head, Align::Right),
                 ("±95 %", Align::Right),
                 ("over the\nbaseline", Align::Right),
                 ("accesses", Align::Right),
@@ -340,8 +394,8 @@ impl Exec {
                 let mut cells = vec![
                     run.mitigation.clone(),
                     run.arbitration.clone(),
-                    format!("{:.1}", run.metric.value),
-                    if run.seeds.len() > 1 { format!("{:.1}", run.metric.interval) } else { "-".to_owned() },
+                    self.digits(run.metric.value),
+                    if run.seeds.len() > 1 { self.digits(run.metric.interval) } else { "-".to_owned() },
                     run.relative.map_or_else(|| "-".to_owned(), |relative| format!("{relative:.3}")),
                     short(run.accesses as f64),
                     short(run.misses as f64),
@@ -361,11 +415,13 @@ impl Exec {
         text
     }
 
-    /// The times as comma-separated values with a head. Missing values are empty.
+    /// The results as comma-separated values with a head. Missing values are empty.
     fn csv(&self, file: &ResultFile, cases: &[Case]) -> String {
-        let mut text = "program,N,machine,arbitration,mitigation,time_us,interval,relative,relative_interval,\
+        let figure = if self.figure.is_some() { "figure" } else { "time_us" };
+        let mut text = format!(
+            "program,N,machine,arbitration,mitigation,{figure},interval,relative,relative_interval,\
                         kernel_share,idle_share,accesses,misses\n"
-            .to_owned();
+        );
         for (run, case) in file.runs.iter().zip(cases) {
             let optional = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
             let cells = [
@@ -388,7 +444,7 @@ impl Exec {
         text
     }
 
-    /// The times over the numbers of the sweep, one curve per machine, policy and mitigation.
+    /// The results over the numbers of the sweep, one curve per machine, policy and mitigation.
     fn curve(&self, file: &ResultFile, cases: &[Case]) -> Plot {
         let mut series: Vec<Series> = Vec::new();
         let several = |of: fn(&Run) -> &str| file.runs.iter().any(|run| of(run) != of(&file.runs[0]));
@@ -407,7 +463,7 @@ impl Exec {
         Plot {
             title: format!("{}, simulated", self.shown()),
             x_label: "N".to_owned(),
-            y_label: "time [us]".to_owned(),
+            y_label: self.figure.clone().unwrap_or_else(|| "time [us]".to_owned()),
             series,
         }
     }

@@ -16,6 +16,9 @@ pub(crate) struct Told {
     pub(crate) seconds: f64,
     /// From the start of the second thread to the end of the last thread but one.
     pub(crate) measured_seconds: Option<f64>,
+    /// What the program printed after the words of `--figure`: the caller adds it.
+    #[serde(skip)]
+    pub(crate) figure: Option<f64>,
     executable: String,
     base: u64,
     heap: Vec<Block>,

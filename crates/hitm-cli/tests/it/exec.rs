@@ -1,6 +1,7 @@
 //! Programs that `hitm cc` compiles: natively and on simulated machines.
 
 mod assembly;
+mod curves;
 
 use std::fs;
 use std::path::{Path, PathBuf};

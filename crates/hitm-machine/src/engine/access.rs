@@ -131,6 +131,12 @@ impl Engine {
         if is_plain { clock + self.pages.issue_cost.min(done - clock) } else { done }
     }
 
+    /// What a store takes that waits in the store buffer, and a load that it serves.
+    pub(super) fn buffer_cost(&self, site: Site) -> u64 {
+        let load_hit = self.directory.latencies().load_hit;
+        if let Site::Code(_) = site { self.pages.issue_cost.min(load_hit) } else { load_hit }
+    }
+
     /// An access of the current CPU that wrote has taken effect.
     #[inline]
     fn took_effect(&mut self, kind: Kind) {
@@ -187,8 +193,8 @@ impl Engine {
                 debug_assert_eq!(step, Step::Suspend, "it waits for a store");
                 return Issue::Drain;
             }
-            let part = self.cpu().part_of_access(Part::Hits);
-            self.advance(clock + self.directory.latencies().load_hit, part);
+            let (part, cost) = (self.cpu().part_of_access(Part::Hits), self.buffer_cost(touch.site));
+            self.advance(clock + cost, part);
             return if let Forward::Bits(value) = forward { Issue::Forwarded(value) } else { Issue::Now };
         }
         let cost = self.directory.latencies().cost_of_hit(touch.kind);

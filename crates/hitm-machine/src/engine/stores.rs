@@ -89,7 +89,7 @@ impl Engine {
         let store = self.store_of(touch, line, access, Stage::Asked);
         let not_before = self.ask_for_store(self.current, &store, self.clock());
         self.buffer(touch, Store { not_before, ..store });
-        let cost = self.directory.latencies().load_hit;
+        let cost = self.buffer_cost(touch.site);
         let part = self.cpu().part_of_access(Part::Hits);
         self.advance(self.clock() + cost, part);
         Issue::Buffered
@@ -115,7 +115,7 @@ impl Engine {
         let access = self.identify(touch);
         let store = self.store_of(touch, line, access, Stage::Follows);
         self.buffer(touch, store);
-        let cost = self.directory.latencies().load_hit;
+        let cost = self.buffer_cost(touch.site);
         self.hit(touch, line, clock + cost);
         Issue::Buffered
     }

@@ -1,0 +1,97 @@
+//! How long the program's instructions take between its accesses.
+//!
+//! The machine prices what lines cost. A processor executes many instructions at a time, so a block
+//! and an access that finds its line take little: [`Setting::block_ns`] and [`Setting::issue_ns`].
+//! Three things are otherwise:
+//!
+//! - *Store forwarding.* A load of the word that the CPU has stored last gets the value out of the
+//!   store buffer, no sooner after the store than a load takes from level 1: 4 to 5 cycles on
+//!   Skylake (Fog, "The microarchitecture of Intel, AMD and VIA CPUs", "Store forwarding"). So
+//!   `counter = counter + 1` in a loop takes as long per turn.
+//! - *Locked instructions.* No later access begins before they end. Later instructions without
+//!   accesses execute meanwhile. So what follows a locked instruction within its time adds nothing,
+//!   and the next access is under way when it ends.
+//! - *Fences.* A full fence takes as long as a locked instruction, which compilers make it of.
+
+use hitm_machine::Costs;
+
+use crate::setting::Setting;
+
+/// What instructions take, in picoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PaceCosts {
+    /// The instructions of a basic block.
+    block: u64,
+    /// An access that finds its line, in a stream of others.
+    issue: u64,
+    /// A load that finds its line, until its value is there.
+    load: u64,
+    /// A locked instruction that finds its line.
+    locked: u64,
+}
+
+impl PaceCosts {
+    pub(crate) fn new(setting: &Setting, costs: &Costs) -> Self {
+        let picos = |nanos: f64| (nanos * 1_000.0) as u64;
+        Self {
+            block: picos(setting.block_ns),
+            issue: picos(setting.issue_ns),
+            load: picos(costs.family.load_hit.value),
+            locked: picos(costs.family.rmw_hit.value),
+        }
+    }
+}
+
+/// The pace of a thread. Its times are those of its instructions alone: what the thread waits for
+/// lines is not counted.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    costs: PaceCosts,
+    /// What its instructions have taken so far.
+    now: u64,
+    /// What of the next instructions a locked instruction hides.
+    hidden: u64,
+    /// The word that it stored last, and when.
+    stored: usize,
+    stored_at: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(costs: &PaceCosts) -> Self {
+        Self { costs: *costs, now: 0, hidden: 0, stored: 0, stored_at: 0 }
+    }
+
+    /// A basic block: what it takes.
+    #[inline]
+    pub(crate) fn block(&mut self) -> u64 {
+        let hidden = self.hidden.min(self.costs.block);
+        self.hidden -= hidden;
+        let takes = self.costs.block - hidden;
+        self.now += takes;
+        takes
+    }
+
+    /// What a load of the word at `address` waits, beside its own cost.
+    #[inline]
+    pub(crate) fn wait(&self, address: usize) -> u64 {
+        if address == self.stored { (self.stored_at + self.costs.load).saturating_sub(self.now) } else { 0 }
+    }
+
+    /// A load or store of the word at `address`, which has waited.
+    #[inline]
+    pub(crate) fn access(&mut self, address: usize, is_store: bool, waited: u64) {
+        self.hidden = 0;
+        if is_store {
+            (self.stored, self.stored_at) = (address, self.now);
+        }
+        self.now += waited + self.costs.issue;
+    }
+
+    /// A locked instruction: what it takes where it finds its line.
+    #[inline]
+    pub(crate) fn locked(&mut self) -> u64 {
+        self.hidden = self.costs.locked;
+        self.now += self.costs.locked;
+        self.costs.locked
+    }
+}
