@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hitm_machine::{Arbitration, Coherence, CostSet, Costs};
+use hitm_machine::{Arbitration, Coherence, CostError, CostSet, Costs};
 use hitm_memory::Span;
 use hitm_report::c2c::{self, Layout};
 use hitm_report::result::{Host, Run};
@@ -189,7 +189,8 @@ impl MachineArgs {
     pub(crate) fn costs(&self, topology: &Topology) -> Result<Costs, Failure> {
         let mut costs = Costs::of(topology, CostSet::Linux);
         for (name, value) in &self.model {
-            let why = |why: String| Failure::new(format!("--model `{name}={value}` on `{}`: {why}", topology.name()));
+            let why =
+                |why: CostError| Failure::new(format!("--model `{name}={value}` on `{}`: {why}", topology.name()));
             costs.set(name, *value).map_err(why)?;
         }
         Ok(costs)

@@ -6,6 +6,7 @@ use hitm::RoleCounts;
 use hitm_machine::{Arbitration, Costs, Results};
 use hitm_memory::{Operation, Span};
 use hitm_report::functions::Functions;
+use hitm_report::relative::mark_empty;
 use hitm_report::result::{self, Host, Machine, OperationCost, ResultFile, Role, Run, SCHEMA};
 use hitm_sched::{Conservation, Count};
 use hitm_topology::Topology;
@@ -161,7 +162,7 @@ pub(crate) fn report(
     target: Option<Target>,
     render: impl FnOnce(&ResultFile) -> String,
 ) -> Result<(), Failure> {
-    file.mark_empty();
+    mark_empty(&mut file);
     let printed = if file.runs.is_empty() { Ok(()) } else { print(&(render(&file) + &fitted(&file.warnings()))) };
     target.map_or(Ok(()), |target| target.write(&file.write())).and(printed)?;
     campaign::ended(&file.failures)

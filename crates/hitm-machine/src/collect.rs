@@ -10,8 +10,7 @@ use crate::counts::{Levels, Misses};
 use crate::engine::Engine;
 use crate::records::{Access, Invalidation as Recorded, Records};
 use crate::results::{AccessResult, Invalidation, LineResult, Place, Results, Totals};
-use crate::site::{Site, SiteId};
-use crate::world::shorten;
+use crate::site::{Site, SiteId, shorten};
 
 /// The first address of the simulated memory in reports: like a kernel's direct map.
 const PRINTED_BASE: u64 = 0xff11_0000_0000_0000;

@@ -2,8 +2,8 @@
 
 use hitm_memory::Span;
 
-use crate::capacity::Capacity;
 use crate::coherence::Arbitration;
+use crate::costs::Capacity;
 use crate::faults::Faults;
 
 /// The objects that take part in the coherence model.

@@ -5,13 +5,18 @@
 //! (`linux`, `runtime`). A number names the published rows that it was taken from, so that a
 //! validation can tell a consistency check from a pass.
 
+mod capacity;
+mod error;
+
 use std::collections::BTreeMap;
 
 use hitm_memory::Span;
 use hitm_topology::Topology;
 use serde::Deserialize;
 
-use crate::capacity::Caches;
+use self::capacity::Caches;
+pub use self::capacity::{CacheSize, Capacity};
+pub use self::error::CostError;
 
 /// A number of a cost table: nanoseconds, or what its name says.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -294,17 +299,14 @@ impl Costs {
     /// notes that.
     ///
     /// # Errors
-    /// When there is no such parameter, or the model can do nothing with the value; the message
-    /// says what there is.
-    pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
+    /// When there is no such parameter, or the model can do nothing with the value.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<(), CostError> {
         let (least, most) = range(name);
         if !(least..=most).contains(&value) {
-            return Err(format!("`{name}` cannot be {value}: give a number from {least} to {most}"));
+            return Err(CostError::OutOfRange { name: name.to_owned(), value, least, most });
         }
         let Some((_, number)) = self.numbers().into_iter().find(|(known, _)| known == name) else {
-            let known: Vec<String> = self.parameters().into_keys().collect();
-            let known = known.join(", ");
-            return Err(format!("`{name}` is no parameter of this machine's model: take one of {known}"));
+            return Err(CostError::Unknown { name: name.to_owned(), known: self.parameters().into_keys().collect() });
         };
         let before = std::mem::replace(number, value);
         let changed = format!("{name} is {value} instead of {before}");

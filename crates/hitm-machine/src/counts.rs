@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::coherence::Distance;
+use crate::coherence::{Distance, Moves};
 
 /// Misses answered by a core that had modified the line, by its package: their number, or the time
 /// that they waited.
@@ -128,17 +128,6 @@ pub struct Levels {
     pub memory: u64,
     /// What the caches evicted.
     pub moves: Moves,
-}
-
-/// What caches evicted, over the whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moves {
-    /// Lines that a core evicted to its L3.
-    pub fallen: u64,
-    /// Lines that an L3 evicted to memory.
-    pub lost: u64,
-    /// Flushes of a core's L1 and L2 into the L3 after a long idle time.
-    pub flushes: u64,
 }
 
 impl AddAssign<&Levels> for Levels {

@@ -40,7 +40,7 @@ use crate::pages::{LINES_PER_PAGE, Pages};
 use crate::race::{Race, Races};
 use crate::random::Random;
 use crate::records::Records;
-use crate::world::shorten;
+use crate::site::shorten;
 
 /// Whether the calling CPU goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

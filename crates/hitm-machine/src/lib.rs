@@ -33,7 +33,6 @@
 
 mod account;
 mod arena;
-mod capacity;
 mod clock;
 pub mod coherence;
 mod collect;
@@ -58,12 +57,11 @@ mod stack;
 mod world;
 
 pub use account::{Account, Part};
-pub use capacity::{CacheSize, Capacity};
 pub use clock::Clock;
-pub use coherence::{Arbitration, Distance, Kind, Latencies};
+pub use coherence::{Arbitration, Distance, Kind, Latencies, Moves};
 pub use config::{Coherence, Config};
-pub use costs::{Cost, CostByHops, CostSet, Costs, Family, Paths, Structure, families};
-pub use counts::{Hitm, Levels, Misses, Moves};
+pub use costs::{CacheSize, Capacity, Cost, CostByHops, CostError, CostSet, Costs, Family, Paths, Structure, families};
+pub use counts::{Hitm, Levels, Misses};
 pub use event_queue::TIME_END;
 pub use faults::{FaultCounts, Faults};
 pub use histogram::Histogram;

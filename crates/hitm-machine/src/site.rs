@@ -1,11 +1,10 @@
 //! Places in the source, as small numbers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 
 use rustc_hash::FxHashMap;
-
-use crate::world::shorten;
 
 /// The code that makes an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,5 +102,41 @@ impl Sites {
     /// The place of a number.
     pub(crate) fn place(&self, id: SiteId) -> Site {
         self.places[id as usize]
+    }
+}
+
+/// A source file's path from the crate's folder on. What stands before it differs between machines:
+/// the path of a workspace's `crates` folder, or of a registry's.
+pub(crate) fn shorten(file: &str) -> Cow<'_, str> {
+    if let Some((_, registry)) = file.split_once("/registry/src/")
+        && let Some((_, file)) = registry.split_once('/')
+        && let Some((package, file)) = file.split_once('/')
+    {
+        return format!("{}/{file}", without_version(package)).into();
+    }
+    file.rfind("crates/").map_or(file, |start| &file[start + "crates/".len()..]).into()
+}
+
+/// The name of the crate in the folder `package` of a registry: `hitm-sched` of
+/// `hitm-sched-0.1.0-rc.1`.
+fn without_version(package: &str) -> &str {
+    let is_version = |&(at, _): &(usize, &str)| {
+        package[at + 1..].split_once('.').is_some_and(|(major, _)| major.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    package.match_indices('-').find(is_version).map_or(package, |(at, _)| &package[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shorten;
+
+    #[test]
+    fn files_are_named_from_their_crates_folder_on() {
+        let check = |file, expect: &str| assert_eq!(shorten(file), expect);
+        check("crates/hitm-sched/src/wake.rs", "hitm-sched/src/wake.rs");
+        check("/anywhere/hitm/crates/hitm-sched/src/wake.rs", "hitm-sched/src/wake.rs");
+        check("/anywhere/.cargo/registry/src/index.crates.io-19/hitm-3d-0.1.0-rc.1/src/a/b.rs", "hitm-3d/src/a/b.rs");
+        check("src/main.rs", "src/main.rs");
+        check("/anywhere/mine/src/main.rs", "/anywhere/mine/src/main.rs");
     }
 }

@@ -6,7 +6,6 @@
 
 use hitm_machine::Kind;
 
-use crate::c2c;
 use crate::columns::{Align, Columns, short};
 use crate::result::{Field, Line, Site};
 
@@ -104,7 +103,7 @@ fn fields(line: &Line) -> String {
 /// Returns the number of places that miss but are not listed.
 fn places_left(line: &Line, is_listed: impl Fn(&Site) -> bool) -> usize {
     let missing = |(_, site): &(&Field, &Site)| site.misses > 0 && !is_listed(site);
-    c2c::places(line).filter(missing).count()
+    line.places().filter(missing).count()
 }
 
 /// Returns the kind of access as the reader knows it.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use crate::brief;
 use crate::line::UNKNOWN;
-use crate::result::{Field, InvalidatedBy, Line, Run, Site};
+use crate::result::{InvalidatedBy, Line, Run, Site};
 
 /// The form of the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,11 +136,6 @@ fn cache_line_table(text: &mut String, lines: &[Line]) {
     push(text, "");
 }
 
-/// Returns the places of a line, each with its field.
-pub(crate) fn places(line: &Line) -> impl Iterator<Item = (&Field, &Site)> {
-    line.fields.iter().flat_map(|field| field.sites.iter().map(move |site| (field, site)))
-}
-
 /// Returns `part` of `whole` in percent.
 fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
@@ -198,7 +193,7 @@ fn pareto(text: &mut String, lines: &[Line]) {
             ),
         );
         push(text, &rule);
-        for (field, site) in places(line) {
+        for (field, site) in line.places() {
             if site.misses == 0 && site.hits == 0 {
                 continue;
             }
@@ -249,7 +244,7 @@ fn mail(text: &mut String, lines: &[Line]) {
         write!(head, "{:<7} {:<7} {hits:<6} {}", line.hitm.remote, line.hitm.local, line.address).expect("a string");
         push(text, &format!("{head}  {}, line {}", line.name(), line.line));
         push(text, rule);
-        for (field, site) in places(line).filter(|(_, site)| site.misses > 0) {
+        for (field, site) in line.places().filter(|(_, site)| site.misses > 0) {
             let stores = if site.is_store() { site.hits } else { 0 };
             let row = format!(
                 "{:<7} {:<7} {:<6} {:<6} {:<6.0} {:<7} {:<24}  {}",

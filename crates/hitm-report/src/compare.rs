@@ -17,6 +17,7 @@
 
 mod costs;
 mod differs;
+mod error;
 mod mail;
 mod text;
 
@@ -28,6 +29,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use costs::{Change, Cost};
+pub use error::CompareError;
 
 use crate::json::json_text;
 use crate::result::{Address, Better, Host, Metric, ResultFile, Run};
@@ -170,10 +172,6 @@ pub struct Figure {
     pub moved: bool,
 }
 
-/// Why two files cannot be compared.
-#[derive(Debug)]
-pub struct CompareError(String);
-
 /// Compares two files, each given with its name.
 ///
 /// # Errors
@@ -200,10 +198,8 @@ pub fn compare(
         }
     }
     if pairs.is_empty() {
-        return Err(CompareError(format!(
-            "no run is in both files: the first has {}, the second {}; run both with the same machine, mitigation and policies",
-            keys[0][0], keys[1][0]
-        )));
+        let [before, after] = [0, 1].map(|file| Box::new(keys[file][0].clone()));
+        return Err(CompareError::NothingInCommon { before, after });
     }
     let alone = |key: &&Key| !keys[0].iter().any(|other| key.pairs_with(other));
     let mut verdicts = BTreeMap::new();
@@ -229,13 +225,10 @@ pub fn compare(
 fn keys_of((name, file): (&str, &ResultFile)) -> Result<Vec<Key>, CompareError> {
     let keys: Vec<Key> = file.runs.iter().map(Key::of).collect();
     if keys.is_empty() {
-        let why = "it has no runs; write it again with `hitm run --json`";
-        return Err(CompareError(format!("result file `{name}`: {why}")));
+        return Err(CompareError::NoRuns { file: name.to_owned() });
     }
     match keys.iter().enumerate().find(|(index, key)| keys[..*index].iter().any(|other| key.pairs_with(other))) {
-        Some((_, twice)) => Err(CompareError(format!(
-            "result file `{name}`: it has this run twice: {twice}; write it again with each run once"
-        ))),
+        Some((_, twice)) => Err(CompareError::Twice { file: name.to_owned(), run: Box::new(twice.clone()) }),
         None => Ok(keys),
     }
 }
@@ -569,11 +562,3 @@ impl fmt::Display for Key {
         write!(f, "{}, {}", self.mitigation, self.group())
     }
 }
-
-impl fmt::Display for CompareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for CompareError {}

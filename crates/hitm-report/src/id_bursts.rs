@@ -1,41 +1,11 @@
 //! `cid-bursts`: the time of a burst, by the key of its area, beside the published figures.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::columns::{Align, Columns};
 use crate::relative::is_baseline;
-use crate::result::{Host, ResultFile, Run};
+use crate::result::{Bursts, Host, ResultFile, Run};
 
 /// The name of the runs whose areas are looked up by CPU.
 pub const PER_CPU: &str = "per-cpu";
-
-/// The results of a run.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Bursts {
-    /// The threads, as in `24-core/24-L3`.
-    pub threads: String,
-    /// Milliseconds between the bursts of two successive threads.
-    pub delay: f64,
-    /// Milliseconds between two bursts of a thread.
-    pub period: f64,
-    /// The published figure, in nanoseconds per burst.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<f64>,
-    /// The bursts by kind.
-    pub kinds: Vec<Kind>,
-}
-
-/// Bursts of one kind.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-pub struct Kind {
-    /// The kind: `warm-up`, or the last user of the area.
-    pub name: String,
-    /// Their share of all.
-    pub share: f64,
-    /// Nanoseconds per burst.
-    pub nanos: f64,
-}
 
 fn number(value: f64) -> String {
     if value.is_finite() { format!("{value:.0}") } else { "-".to_owned() }

@@ -10,6 +10,7 @@ pub mod c2c;
 pub mod columns;
 pub mod compare;
 pub mod functions;
+mod heading;
 pub mod id_bursts;
 mod json;
 pub mod latency;

@@ -188,6 +188,11 @@ impl Line {
         self.fields.iter().flat_map(|field| &field.sites).map(Site::waited).sum()
     }
 
+    /// Returns the places of the line, each with its field.
+    pub fn places(&self) -> impl Iterator<Item = (&Field, &Site)> {
+        self.fields.iter().flat_map(|field| field.sites.iter().map(move |site| (field, site)))
+    }
+
     /// Returns the object's name with its index.
     #[must_use]
     pub fn name(&self) -> String {

@@ -92,11 +92,23 @@ impl fmt::Display for Load {
     }
 }
 
-impl FromStr for Load {
-    type Err = String;
+/// A key that no load has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLoad(pub String);
 
-    fn from_str(key: &str) -> Result<Self, String> {
-        let unknown = || format!("load `{key}`: no such load; one is `pipe-threads-1-depth-1`");
+impl fmt::Display for UnknownLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "load `{}`: no such load; one is `pipe-threads-1-depth-1`", self.0)
+    }
+}
+
+impl std::error::Error for UnknownLoad {}
+
+impl FromStr for Load {
+    type Err = UnknownLoad;
+
+    fn from_str(key: &str) -> Result<Self, UnknownLoad> {
+        let unknown = || UnknownLoad(key.to_owned());
         let number = |text: &str| text.parse().map_err(|_not_a_number| unknown());
         let (what, depth) = match key.split_once("-depth-") {
             Some((what, depth)) => (what, number(depth)?),
@@ -123,9 +135,9 @@ impl FromStr for Load {
 }
 
 impl TryFrom<String> for Load {
-    type Error = String;
+    type Error = UnknownLoad;
 
-    fn try_from(key: String) -> Result<Self, String> {
+    fn try_from(key: String) -> Result<Self, UnknownLoad> {
         key.parse()
     }
 }
@@ -168,7 +180,7 @@ mod tests {
     fn what_is_no_key_is_refused() {
         for key in ["", "clients", "clients-", "clients-x", "1 client", "pairs-1-depth-", "pairs-1-2", "pairs--1"] {
             let refused = key.parse::<Load>().unwrap_err();
-            assert!(refused.starts_with(&format!("load `{key}`: no such load")), "{refused}");
+            assert!(refused.to_string().starts_with(&format!("load `{key}`: no such load")), "{refused}");
         }
     }
 }

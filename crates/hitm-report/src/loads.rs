@@ -1,12 +1,12 @@
 //! `tbench`, `netperf` and `schbench`: one row per load, one column per mitigation.
 
 use crate::columns::{Align, Columns, short};
+use crate::heading::{calibration, heading};
 use crate::latency::{self, Unit};
 use crate::published::{Key, On, Quantity, figure};
 use crate::reordered;
 use crate::result::{Better, Conservation, Host, ResultFile, Run};
 use crate::statistics::{Mean, ratio};
-use crate::summary;
 
 /// The workloads that have this form.
 const WORKLOADS: [&str; 3] = ["tbench", "netperf", "schbench"];
@@ -77,8 +77,8 @@ impl<'a> Table<'a> {
 
     fn render(&self, file: &ResultFile) -> String {
         let first = self.loads[0][0];
-        let mut text = summary::heading(file, first);
-        text.push_str(&summary::calibration(file, first));
+        let mut text = heading(file, first);
+        text.push_str(&calibration(file, first));
         let (name, unit) = (first.metric.name.replace('_', " "), &first.metric.unit);
         let lower = if first.metric.better == Better::Lower { "; lower is better" } else { "" };
         text.push_str(&format!("\n{name}: {unit}, then over that of {} ±95 %{lower}\n", self.mitigations[0]));

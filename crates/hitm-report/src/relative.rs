@@ -1,6 +1,6 @@
 //! Figures over the baseline's.
 
-use crate::result::Run;
+use crate::result::{ResultFile, Run};
 use crate::statistics::{Mean, ratio};
 
 /// The mitigation that others are compared with.
@@ -29,5 +29,24 @@ pub fn relate(runs: &mut [Run]) {
         let baseline = baselines.iter().find(|(other, _)| *other == key(run));
         let own = baseline.map(|(_, baseline)| relative(&run.mitigation, mean(run), *baseline));
         (run.relative, run.relative_interval) = (own.map(|own| own.value), own.map(|own| own.interval));
+    }
+}
+
+/// Marks the runs that measured nothing. Such a run has no relation to another.
+pub fn mark_empty(file: &mut ResultFile) {
+    let mut empty_baselines = Vec::new();
+    // The metric is not-a-number, or 0.
+    for run in file.runs.iter_mut().filter(|run| run.metric.value.is_nan() || run.metric.value <= 0.0) {
+        run.measured_nothing = true;
+        if is_baseline(&run.mitigation) {
+            empty_baselines.push((run.machine.clone(), run.arbitration.clone(), run.profile.clone()));
+        }
+        (run.relative, run.relative_interval) = (None, None);
+    }
+    for run in &mut file.runs {
+        let key = (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
+        if empty_baselines.contains(&key) {
+            (run.relative, run.relative_interval) = (None, None);
+        }
     }
 }

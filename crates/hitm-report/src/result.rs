@@ -10,13 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::functions::Functions;
-use crate::id_bursts::Bursts;
 use crate::json::json_text;
 use crate::latency::Latency;
 pub use crate::line::{Address, CyclesPerLoad, Field, InvalidatedBy, Line, Site, Touched};
 use crate::load::Load;
 use crate::published::Published;
-use crate::relative::is_baseline;
 
 /// The form's name and number.
 pub const SCHEMA: &str = "hitm-result/1";
@@ -341,6 +339,34 @@ pub struct Side {
     pub misses: Option<f64>,
 }
 
+/// The bursts of a run of `cid-bursts`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Bursts {
+    /// The threads, as in `24-core/24-L3`.
+    pub threads: String,
+    /// Milliseconds between the bursts of two successive threads.
+    pub delay: f64,
+    /// Milliseconds between two bursts of a thread.
+    pub period: f64,
+    /// The published figure, in nanoseconds per burst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<f64>,
+    /// The bursts by kind.
+    pub kinds: Vec<BurstKind>,
+}
+
+/// Bursts of one kind.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[schemars(rename = "Kind")]
+pub struct BurstKind {
+    /// The kind: `warm-up`, or the last user of the area.
+    pub name: String,
+    /// Their share of all.
+    pub share: f64,
+    /// Nanoseconds per burst.
+    pub nanos: f64,
+}
+
 /// The time of CPUs that idled although a waiting task could have run there.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Conservation {
@@ -394,15 +420,45 @@ fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 
 /// The reason for which a text is not a result file.
 #[derive(Debug)]
-pub struct ReadError(String);
+#[non_exhaustive]
+pub enum ReadError {
+    /// It is not JSON.
+    NoJson(serde_json::Error),
+    /// It does not say which form it has.
+    NoSchema,
+    /// It has another form, with this name.
+    OtherSchema(String),
+    /// It lacks a part, or a part has another form.
+    Form(serde_json::Error),
+}
+
+/// What to do about a text that is none.
+const AGAIN: &str = "write it again with `hitm run --json`";
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::NoJson(error) => {
+                let (line, column) = (error.line(), error.column());
+                write!(f, "not JSON at line {line}, column {column}: it may be cut short; {AGAIN}")
+            }
+            Self::NoSchema => write!(f, "there is no `schema`: it is no file that `--json` wrote; {AGAIN}"),
+            Self::OtherSchema(other) => {
+                write!(f, "`schema` is `{other}` and this version reads `{SCHEMA}`; take the `hitm` that wrote it")
+            }
+            Self::Form(error) => write!(f, "not as `--json` writes it: {error}; {AGAIN}"),
+        }
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoJson(error) | Self::Form(error) => Some(error),
+            Self::NoSchema | Self::OtherSchema(_) => None,
+        }
+    }
+}
 
 impl Metric {
     /// Returns the unit that the metric counts, in the singular: `frame`; `None` where the metric
@@ -421,40 +477,11 @@ impl ResultFile {
     /// When the text is not JSON, has another form, or lacks a part. The error names the part and
     /// its position.
     pub fn read(text: &str) -> Result<Self, ReadError> {
-        let again = "write it again with `hitm run --json`";
-        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            ReadError(format!("not JSON at line {line}, column {column}: it may be cut short; {again}"))
-        })?;
-        let schema = value.get("schema").and_then(serde_json::Value::as_str);
-        match schema {
-            Some(SCHEMA) => {}
-            Some(other) => {
-                return Err(ReadError(format!(
-                    "`schema` is `{other}` and this version reads `{SCHEMA}`; take the `hitm` that wrote it"
-                )));
-            }
-            None => return Err(ReadError(format!("there is no `schema`: it is no file that `--json` wrote; {again}"))),
-        }
-        serde_json::from_value(value).map_err(|error| ReadError(format!("not as `--json` writes it: {error}; {again}")))
-    }
-
-    /// Marks the runs that measured nothing. Such a run has no relation to another.
-    pub fn mark_empty(&mut self) {
-        let mut empty_baselines = Vec::new();
-        // The metric is not-a-number, or 0.
-        for run in self.runs.iter_mut().filter(|run| run.metric.value.is_nan() || run.metric.value <= 0.0) {
-            run.measured_nothing = true;
-            if is_baseline(&run.mitigation) {
-                empty_baselines.push((run.machine.clone(), run.arbitration.clone(), run.profile.clone()));
-            }
-            (run.relative, run.relative_interval) = (None, None);
-        }
-        for run in &mut self.runs {
-            let key = (run.machine.clone(), run.arbitration.clone(), run.profile.clone());
-            if empty_baselines.contains(&key) {
-                (run.relative, run.relative_interval) = (None, None);
-            }
+        let value: serde_json::Value = serde_json::from_str(text).map_err(ReadError::NoJson)?;
+        match value.get("schema").and_then(serde_json::Value::as_str) {
+            Some(SCHEMA) => serde_json::from_value(value).map_err(ReadError::Form),
+            Some(other) => Err(ReadError::OtherSchema(other.to_owned())),
+            None => Err(ReadError::NoSchema),
         }
     }
 

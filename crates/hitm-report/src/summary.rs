@@ -2,6 +2,7 @@
 //! results.
 
 use crate::columns::{Align, Columns, short};
+use crate::heading::{calibration, heading};
 use crate::measured::{MEASURED_FRAME, MEASURED_INVERSION, MeasuredRole, measured_role};
 use crate::published::{NAMED_LINES, NamedLine, Place};
 use crate::result::{Host, Line, Machine, ResultFile, Role, Run};
@@ -53,61 +54,6 @@ pub fn render(file: &ResultFile, width: usize) -> String {
         }
         for note in group.iter().flat_map(|run| run.notes.iter().map(move |note| (run, note))) {
             text.push_str(&format!("{}: {}\n", note.0.mitigation, note.1));
-        }
-    }
-    text
-}
-
-pub(crate) fn heading(file: &ResultFile, run: &Run) -> String {
-    let machine = file.machines.iter().find(|machine| machine.name == run.machine);
-    let shape = machine.map_or(String::new(), |machine| {
-        let shape = [
-            (machine.packages, "package"),
-            (machine.llcs, "LLC"),
-            (machine.cores, "core"),
-            (machine.cpus, "CPU"),
-            (machine.nodes, "node"),
-        ];
-        format!(" ({})", shape.map(|(count, what)| counted(count, what)).join(", "))
-    });
-    let mut text = match run.host {
-        Host::Simulated => format!(
-            "{} simulated on {}{shape}, seeds {:?}, arbitration {}, coherence {}, hitm {}\n",
-            run.workload, run.machine, run.seeds, run.arbitration, run.coherence, file.version
-        ),
-        Host::Native => format!(
-            "{} measured natively on {}{shape}, seeds {:?}, hitm {}\n",
-            run.workload, run.machine, run.seeds, file.version
-        ),
-    };
-    if let Some(note) = machine.and_then(|machine| machine.note.as_deref()) {
-        text.push_str(&format!("note: {note}\n"));
-    }
-    if let Some(machine) = machine.filter(|machine| !machine.model.is_empty()) {
-        let (table, count) = (&machine.cost_table, machine.model.len());
-        text.push_str(&format!("costs `{table}`: {count} parameters of the model, which --json writes\n"));
-    }
-    text
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-pub(crate) fn calibration(file: &ResultFile, run: &Run) -> String {
-    let fits = |calibration: &&crate::result::Calibration| {
-        calibration.workload == run.workload
-            && calibration.machine == run.machine
-            && calibration.arbitration == run.arbitration
-    };
-    let mut text = String::new();
-    for calibration in file.calibrations.iter().filter(fits) {
-        text.push_str(&format!(
-            "calibration: {} = {:.4} for {} (reached {:.3})\n  published by {}\n",
-            calibration.parameter, calibration.value, calibration.target, calibration.reached, calibration.source
-        ));
-        for note in &calibration.notes {
-            text.push_str(&format!("  {note}\n"));
         }
     }
     text

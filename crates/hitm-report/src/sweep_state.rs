@@ -4,6 +4,8 @@
 //! A sweep that was interrupted leaves complete lines and at most one incomplete line, which is
 //! ignored.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::result::Machine;
@@ -93,25 +95,62 @@ impl State {
     /// # Errors
     /// When it is not a state file, or a complete line of it is not a run. The error says which
     /// line, and why.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn read(text: &str) -> Result<Self, StateError> {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut lines = text[..whole].lines();
         let first = lines.next().unwrap_or_default();
-        let setting: Setting = serde_json::from_str(first)
-            .map_err(|_| "line 1: it is no setting of a sweep, so this is no state file".to_owned())?;
+        let setting: Setting = serde_json::from_str(first).map_err(StateError::Setting)?;
         if setting.schema != SCHEMA {
-            return Err(format!("line 1: `schema` is `{}` and this version reads `{SCHEMA}`", setting.schema));
+            return Err(StateError::OtherSchema(setting.schema));
         }
         let run = |(index, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|error| {
+            serde_json::from_str(line).map_err(|error| StateError::Run { line: index + 2, error })
+        };
+        let runs = lines.enumerate().map(run).collect::<Result<_, StateError>>()?;
+        Ok(Self { setting, runs, whole })
+    }
+}
+
+/// The reason for which a text is not a state file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StateError {
+    /// Its first line is no setting.
+    Setting(serde_json::Error),
+    /// It has another form, with this name.
+    OtherSchema(String),
+    /// A line is no run.
+    Run {
+        /// The line, from 1.
+        line: usize,
+        /// Why not.
+        error: serde_json::Error,
+    },
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting(_) => f.write_str("line 1: it is no setting of a sweep, so this is no state file"),
+            Self::OtherSchema(other) => {
+                write!(f, "line 1: `schema` is `{other}` and this version reads `{SCHEMA}`")
+            }
+            Self::Run { line, error } => {
                 // The error's own position refers to one line.
                 let why = error.to_string();
                 let why = why.split(" at line ").next().unwrap_or_default();
-                format!("line {}: it is no run of a sweep: {why} (at character {})", index + 2, error.column())
-            })
-        };
-        let runs = lines.enumerate().map(run).collect::<Result<_, String>>()?;
-        Ok(Self { setting, runs, whole })
+                write!(f, "line {line}: it is no run of a sweep: {why} (at character {})", error.column())
+            }
+        }
+    }
+}
+
+impl std::error::Error for StateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Setting(error) | Self::Run { error, .. } => Some(error),
+            Self::OtherSchema(_) => None,
+        }
     }
 }
 
@@ -168,15 +207,15 @@ mod tests {
     fn whole_lines_are_read_and_what_was_cut_short_is_not() {
         let whole = format!("{}{}{}", line(&setting()), line(&finished(1)), line(&finished(2)));
         let expect = State { setting: setting(), runs: vec![finished(1), finished(2)], whole: whole.len() };
-        assert_eq!(State::read(&whole), Ok(expect.clone()));
+        assert_eq!(State::read(&whole).expect("all its lines are whole"), expect);
         let cut = format!("{whole}{}", &line(&finished(3))[..20]);
-        assert_eq!(State::read(&cut), Ok(expect));
+        assert_eq!(State::read(&cut).expect("what is cut is ignored"), expect);
     }
 
     #[test]
     fn what_is_no_state_says_where() {
         let refuse = |text: &str, why: &str| {
-            let refused = State::read(text).expect_err("it is none");
+            let refused = State::read(text).expect_err("it is none").to_string();
             assert!(refused.starts_with(why), "{refused}");
         };
         refuse("", "line 1: it is no setting");

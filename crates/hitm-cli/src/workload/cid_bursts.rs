@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use hitm::Handle;
 use hitm_machine::Simulated;
 use hitm_memory::{Native, Span};
-use hitm_report::id_bursts::{self, Bursts, Kind, PER_CPU};
+use hitm_report::id_bursts::{self, PER_CPU};
 use hitm_report::load::{self, Load};
 use hitm_report::published::{Key, On, Quantity, figure};
-use hitm_report::result::{Better, ResultFile, Run};
+use hitm_report::result::{Better, BurstKind, Bursts, ResultFile, Run};
 use hitm_report::statistics::{self, Mean};
 use hitm_sched::Mitigation;
 use hitm_topology::{CpuId, Scope, Topology};
@@ -257,7 +257,7 @@ fn milliseconds(span: Span) -> f64 {
 }
 
 /// Returns the bursts of all random seeds, by kind.
-fn kinds(topology: &Topology, seeds: &[Vec<Burst>]) -> Vec<Kind> {
+fn kinds(topology: &Topology, seeds: &[Vec<Burst>]) -> Vec<BurstKind> {
     let mut sums = [(0_u64, 0.0); KINDS.len()];
     for bursts in seeds {
         for (burst, kind) in bursts.iter().zip(kinds_of(topology, bursts)) {
@@ -267,7 +267,7 @@ fn kinds(topology: &Topology, seeds: &[Vec<Burst>]) -> Vec<Kind> {
     }
     let all: u64 = sums.iter().map(|(count, _)| count).sum();
     let rows = KINDS.iter().zip(sums).filter(|(_, (count, _))| *count > 0);
-    let kind = |(name, (count, nanos)): (&&str, (u64, f64))| Kind {
+    let kind = |(name, (count, nanos)): (&&str, (u64, f64))| BurstKind {
         name: (*name).to_owned(),
         share: count as f64 / all as f64,
         nanos: nanos / count as f64,

@@ -244,7 +244,7 @@ impl Bench {
             for (name, value) in numbers {
                 match costs.set(&name, value) {
                     Ok(()) => quantity.sets.push((name, value)),
-                    Err(message) => quantity.note = Some(message),
+                    Err(refused) => quantity.note = Some(refused.to_string()),
                 }
             }
             quantities.push(quantity);

@@ -147,7 +147,7 @@ pub fn run(topology: &Arc<Topology>, options: &Options, on_step: OnStep<'_>) -> 
     let samples: Vec<Option<Sample>> = tally.quantities.iter().map(sample).collect();
     let (mut costs, quantities) = bench.machine(&samples);
     for (name, value) in &options.model {
-        costs.set(name, *value).unwrap_or_else(|message| panic!("{message}"));
+        costs.set(name, *value).unwrap_or_else(|refused| panic!("{refused}"));
     }
     let model = costs.parameters();
     let note = costs.note.clone();

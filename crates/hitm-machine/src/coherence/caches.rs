@@ -7,8 +7,7 @@
 //! Here is only what stands where. What a place means for a line's copies is the directory's: see
 //! `directory/capacity.rs`.
 
-use crate::capacity::{CacheSize, Capacity};
-use crate::counts::Moves;
+use crate::costs::{CacheSize, Capacity};
 
 /// One cache. A set is the lines in it, the one used longest ago first; it has memory once a line
 /// came.
@@ -102,6 +101,17 @@ struct Core {
     idle: u32,
     /// When the last of them began to.
     idle_since: u64,
+}
+
+/// What caches evicted, over the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moves {
+    /// Lines that a core evicted to its L3.
+    pub fallen: u64,
+    /// Lines that an L3 evicted to memory.
+    pub lost: u64,
+    /// Flushes of a core's L1 and L2 into the L3 after a long idle time.
+    pub flushes: u64,
 }
 
 /// All caches of a machine.

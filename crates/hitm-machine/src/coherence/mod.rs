@@ -66,7 +66,7 @@ mod latency;
 mod line;
 mod queue;
 
-pub use caches::Level;
+pub use caches::{Level, Moves};
 pub use directory::Directory;
 pub use latency::{Distance, Latencies};
 

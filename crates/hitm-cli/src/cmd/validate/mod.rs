@@ -10,7 +10,7 @@ use clap::Args;
 use hitm_lab::this::Options;
 use hitm_lab::validate::{Bench, EXPERIMENTS, Experiment, Finding, Score, Verdict, lacks, recorded};
 
-use hitm_machine::{Arbitration, Clock, CostSet, Costs};
+use hitm_machine::{Arbitration, Clock, CostError, CostSet, Costs};
 use hitm_report::validation::{self, Row, SCHEMA, Simulated, Validation};
 
 use crate::args::{HostArg, arbitration, parameter};
@@ -186,10 +186,10 @@ impl Validate {
     fn check_model(&self) -> Result<(), Failure> {
         for (name, value) in &self.model {
             let set = |machine: &&str| {
-                let topology = hitm_topology::parse(machine).map_err(|error| error.to_string())?;
+                let topology = hitm_topology::parse(machine).expect("a preset");
                 Costs::of(&topology, CostSet::Linux).set(name, *value)
             };
-            let refusals: Vec<String> = OF_ALL_FAMILIES.iter().filter_map(|machine| set(machine).err()).collect();
+            let refusals: Vec<CostError> = OF_ALL_FAMILIES.iter().filter_map(|machine| set(machine).err()).collect();
             if refusals.len() == OF_ALL_FAMILIES.len() {
                 return Err(Failure::new(format!("--model `{name}={value}`: {}", refusals[0])));
             }

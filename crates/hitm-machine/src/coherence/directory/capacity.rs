@@ -37,12 +37,11 @@
 //! which is when it is found out. Caches of instructions, translations and prefetchers are not
 //! there.
 
-use super::super::caches::{Caches, Level};
+use super::super::caches::{Caches, Level, Moves};
 use super::super::line::{NO_THREAD, Packed, State};
 use super::super::{Distance, Grant, Kind, Miss, NO_ACCESS, Request};
 use super::{Directory, DomainCopies};
-use crate::capacity::Capacity;
-use crate::counts::Moves;
+use crate::costs::Capacity;
 
 impl Directory {
     /// The same directory with caches of these sizes, all empty, and all CPUs idle.

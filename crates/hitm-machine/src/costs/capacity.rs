@@ -10,7 +10,7 @@ use hitm_memory::{LINE, Span};
 use hitm_topology::Topology;
 use serde::Deserialize;
 
-use crate::costs::{Cost, Costs, families};
+use crate::costs::{Cost, CostError, Costs, families};
 
 /// The shape of a cache whose lines are those of the memory: 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,19 +117,12 @@ impl Costs {
     /// table takes its sizes too, as [`note`](Self::note) says.
     ///
     /// # Errors
-    /// When the table has no sizes because no citable source was found; one line that says which
-    /// tables have some.
-    pub fn capacity(&self, topology: &Topology) -> Result<Capacity, String> {
+    /// [`CostError::NoSizes`].
+    pub fn capacity(&self, topology: &Topology) -> Result<Capacity, CostError> {
         let Some(caches) = &self.family.caches else {
-            let all = families();
-            let known: Vec<&str> =
-                all.iter().filter(|family| family.caches.is_some()).map(|family| family.name.as_str()).collect();
-            return Err(format!(
-                "`{}` cannot have caches of limited size: its cost table `{}` has no sizes with a source; take a machine of {}",
-                topology.name(),
-                self.family.name,
-                known.join(" or ")
-            ));
+            let known = families().into_iter().filter(|family| family.caches.is_some()).map(|family| family.name);
+            let (machine, table) = (topology.name().to_owned(), self.family.name.clone());
+            return Err(CostError::NoSizes { machine, table, known: known.collect() });
         };
         let cores = topology.cores() / topology.llcs();
         let span = |cost: &Cost| Span::from_nanos_f64(cost.value);
@@ -148,7 +141,7 @@ mod tests {
     use super::*;
     use crate::costs::CostSet;
 
-    fn capacity(machine: &str) -> Result<Capacity, String> {
+    fn capacity(machine: &str) -> Result<Capacity, CostError> {
         let topology = hitm_topology::parse(machine).expect("a machine");
         Costs::of(&topology, CostSet::Linux).capacity(&topology)
     }
@@ -173,7 +166,7 @@ mod tests {
     fn a_family_without_sizes_refuses_in_one_line() {
         let refused = capacity("gnr-2x120").expect_err("no sizes");
         assert_eq!(
-            refused,
+            refused.to_string(),
             "`gnr-2x120` cannot have caches of limited size: its cost table `gnr` has no sizes with a source; \
              take a machine of genoa or clx"
         );
