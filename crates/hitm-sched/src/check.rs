@@ -11,13 +11,13 @@ use hitm_topology::CpuId;
 
 use crate::base::numbers::{GroupId, TaskId};
 use crate::base::prio::{Level, Prio};
-use crate::base::rq::{RqGuard, RunQueue};
+use crate::base::rq::RqGuard;
 use crate::fair::check::FairSnapshot;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::real_time::check::{check_shares, holder_of};
 use crate::scheduler::Scheduler;
 use crate::shipped::announce::Announced;
-use crate::shipped::waiting::{Waiting, WaitingSnapshot};
+use crate::shipped::waiting::WaitingSnapshot;
 
 /// One run queue.
 #[derive(Clone, Debug)]
@@ -100,14 +100,9 @@ pub struct Snapshot {
 }
 
 impl<P: Platform> Scheduler<P> {
-    /// Returns the queued real-time tasks, most urgent first.
-    pub(crate) fn queued_real_time(&self, rq: &RunQueue<P>) -> Vec<TaskId> {
-        (0..Prio::REAL_TIME_COUNT as i32).flat_map(|prio| self.queue_of(rq, Prio(prio)).collect()).collect()
-    }
-
     /// Returns the queued tasks, most urgent first, fair ones last.
     pub(crate) fn queued(&self, rq: &RqGuard<'_, P>) -> Vec<TaskId> {
-        let mut queued = self.queued_real_time(rq);
+        let mut queued = rq.rt.queued(&self.state.tasks);
         queued.extend(self.queued_fair(rq.cpu));
         queued
     }
@@ -120,8 +115,9 @@ impl<P: Platform> Scheduler<P> {
         use hitm_memory::AtomicWord;
 
         let queue = |cpu: CpuId| {
-            let rq = &self.rqs[cpu];
-            let queued = |prio| self.queue_of(rq, Prio(prio)).collect().into_iter().map(move |id| (Prio(prio), id));
+            let rq = &self.state.rqs[cpu];
+            let queued =
+                |prio| rq.rt.list(&self.state.tasks, Prio(prio)).collect().into_iter().map(move |id| (Prio(prio), id));
             let fair = self.queued_fair(cpu).into_iter().map(|id| (Prio::NONE, id));
             QueueSnapshot {
                 online: rq.online.peek() != 0,
@@ -130,22 +126,22 @@ impl<P: Platform> Scheduler<P> {
                 held: self.held(cpu),
                 held_real_time: self.held_real_time(cpu),
                 fair: self.fair_snapshot(cpu),
-                pushable: self.pushable(rq),
+                pushable: rq.rt.pushable(&self.state.tasks),
                 nr_running: rq.nr_running.peek(),
                 rt_nr_running: rq.rt.rt_nr_running.peek(),
                 highest_curr: rq.highest(),
                 highest_next: Prio(rq.rt.highest_prio_next.peek()),
                 overloaded: rq.rt.overloaded.peek() != 0,
-                floor: self.rd.waiting.as_ref().and_then(|waiting| waiting.floors.of(cpu)),
+                floor: self.shipped().and_then(|own| own.waiting.floors.of(cpu)),
                 level: self.rd.cpupri.level_of(cpu),
             }
         };
         let task = |id| {
-            let task = self.tasks.get(id);
+            let task = self.state.tasks.get(id);
             TaskSnapshot {
                 id,
                 prio: task.prio(),
-                allowed: self.tasks.allowed(id).load(),
+                allowed: self.state.tasks.allowed(id).load(),
                 cpu: task.cpu(),
                 group: self.group_hint(id),
                 on_rq: task.on_rq.peek() != 0,
@@ -156,16 +152,16 @@ impl<P: Platform> Scheduler<P> {
         };
         let level = |level| (self.rd.cpupri.count_at(level), self.rd.cpupri.cpus_at(level));
         Snapshot {
-            queues: self.topology.cpu_ids().map(queue).collect(),
-            tasks: self.tasks.ids().filter(|&id| !self.tasks.get(id).is_dead()).map(task).collect(),
+            queues: self.state.topology.cpu_ids().map(queue).collect(),
+            tasks: self.state.tasks.ids().filter(|&id| !self.state.tasks.get(id).is_dead()).map(task).collect(),
             groups: self.group_snapshots(),
             levels: (0..Level::COUNT as u32).map(Level).map(level).collect(),
-            waiting: self.rd.waiting.as_ref().map(Waiting::snapshot),
+            waiting: self.shipped().map(|own| own.waiting.snapshot()),
             overload_count: self.rd.overload_count(),
             overload_bits: self.rd.overload_bits(),
             push_chain_active: self.rd.push_chain_active(),
             // Relaxed: the state is quiescent.
-            chain_references: self.rd.words().refcount.load(Ordering::Relaxed) - self.topology.cpus() as i32,
+            chain_references: self.rd.words().refcount.load(Ordering::Relaxed) - self.state.topology.cpus() as i32,
         }
     }
 }

@@ -38,9 +38,9 @@ pub use scheduler::{Scheduler, Scheduling, SwitchReason, WakeHint};
 pub mod internals {
     pub use crate::base::fair_words::Member;
     pub use crate::base::prio::Level;
-    pub use crate::config::SchedulerConfig;
     pub use crate::fair::check::{FairSnapshot, LevelSnapshot, MemberSnapshot};
     pub use crate::fair::group::check::{GroupOnCpuSnapshot, GroupSnapshot, LimitSnapshot};
+    pub use crate::linux::config::RootDomainConfig;
     pub use crate::linux::cpupri::{Cpupri, CpupriForm, Search};
     pub use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
     pub use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain};

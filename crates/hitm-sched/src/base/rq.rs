@@ -14,45 +14,9 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, LineStart, Memory, Native, PlainWord, RawGuard, RawSpinLock, described};
 use hitm_topology::CpuId;
 
-use crate::base::list::Links;
-use crate::base::numbers::TaskId;
-use crate::base::prio::Prio;
-
-/// List heads: one per real-time priority, and one that stays empty, as in the original.
-const QUEUES: usize = 100;
-
-described! {
-    /// The real-time class's part of a run queue.
-    pub struct RtQueue<M: Memory> as "rt_rq" {
-        /// One bit per priority that has tasks.
-        pub(crate) active_bitmap: [M::Plain<u64>; 2] = words,
-        /// The tasks of each priority, the running one included.
-        pub(crate) queue: [Links<M>; QUEUES] = described,
-        /// Tasks queued here.
-        pub(crate) rt_nr_running: M::Plain<u32>,
-        /// Round-robin tasks among them.
-        pub(crate) rr_nr_running: M::Plain<u32>,
-        /// The most urgent priority queued here, 99 for none. Peeked at by wakers and pushers
-        /// elsewhere.
-        pub(crate) highest_prio_curr: M::Plain<i32>,
-        /// The most urgent priority that could run elsewhere, 99 for none. Peeked at by pullers
-        /// elsewhere.
-        pub(crate) highest_prio_next: M::Plain<i32>,
-        /// Whether this CPU is advertised as overloaded.
-        pub(crate) overloaded: M::Plain<u8>,
-        hole_after_overloaded: [u8; 7],
-        /// Tasks that could run elsewhere, by priority. Peeked at by the push work.
-        pub(crate) pushable_tasks: Links<M> = described,
-        /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
-        pub(crate) rt_queued: M::Plain<u32>,
-        /// Tasks of the pushable list that are advertised to all: see
-        /// [`announce`](crate::shipped::announce).
-        pub(crate) announced: M::Plain<u32>,
-        /// Tasks of the pushable list that are not advertised yet.
-        pub(crate) unannounced: M::Plain<u32>,
-        throttling: [u32; 9],
-    }
-}
+use super::numbers::TaskId;
+use super::prio::Prio;
+use super::rt_queue::RtQueue;
 
 described! {
     /// A CPU's run queue.
@@ -84,14 +48,6 @@ described! {
     }
 }
 
-const _: () = assert!(size_of::<RtQueue<Native>>() == 1_704, "the original's size with group scheduling");
-const _: () = assert!(offset_of!(RtQueue<Native>, queue) == 16, "the original's offset");
-const _: () = assert!(offset_of!(RtQueue<Native>, rt_nr_running) == 1_616, "the original's offset");
-const _: () = assert!(offset_of!(RtQueue<Native>, highest_prio_curr) == 1_624, "the original's offset");
-const _: () = assert!(offset_of!(RtQueue<Native>, highest_prio_next) == 1_628, "the original's offset");
-const _: () = assert!(offset_of!(RtQueue<Native>, overloaded) == 1_632, "the original's offset");
-const _: () = assert!(offset_of!(RtQueue<Native>, pushable_tasks) == 1_640, "the original's offset");
-const _: () = assert!(offset_of!(RtQueue<Native>, rt_queued) == 1_656, "the original's offset");
 const _: () = assert!(
     offset_of!(RunQueue<Native>, rt).is_multiple_of(64),
     "what remote CPUs peek at, bytes 1600 to 1663 of the real-time queue, is one line",
@@ -101,43 +57,6 @@ const _: () = assert!(
 pub(crate) const BALANCE_PUSH: u32 = 1;
 /// A deferred callback: pull.
 pub(crate) const BALANCE_PULL: u32 = 1 << 1;
-
-impl<M: Memory> RtQueue<M> {
-    fn new() -> Self {
-        Self {
-            active_bitmap: std::array::from_fn(|_| M::Plain::new(0)),
-            queue: std::array::from_fn(|_| Links::head()),
-            rt_nr_running: M::Plain::new(0),
-            rr_nr_running: M::Plain::new(0),
-            highest_prio_curr: M::Plain::new(Prio::NONE.0),
-            highest_prio_next: M::Plain::new(Prio::NONE.0),
-            overloaded: M::Plain::new(0),
-            hole_after_overloaded: [0; 7],
-            pushable_tasks: Links::head(),
-            rt_queued: M::Plain::new(0),
-            announced: M::Plain::new(0),
-            unannounced: M::Plain::new(0),
-            throttling: [0; 9],
-        }
-    }
-
-    /// Returns the most urgent priority that has tasks, from the bitmap.
-    #[track_caller]
-    pub(crate) fn first_active(&self) -> Option<Prio> {
-        let low = self.active_bitmap[0].get();
-        if low != 0 {
-            return Some(Prio(low.trailing_zeros() as i32));
-        }
-        let high = self.active_bitmap[1].get();
-        (high != 0).then(|| Prio(64 + high.trailing_zeros() as i32))
-    }
-
-    #[track_caller]
-    pub(crate) fn set_active(&self, prio: Prio, active: bool) {
-        let (word, bit) = (&self.active_bitmap[prio.0 as usize / 64], 1 << (prio.0 % 64));
-        word.set(if active { word.get() | bit } else { word.get() & !bit });
-    }
-}
 
 impl<M: Memory> RunQueue<M> {
     pub(crate) fn new() -> Self {
@@ -172,7 +91,7 @@ impl<M: Memory> RunQueue<M> {
     /// Returns the most urgent priority queued here: exact under the lock, else a hint.
     #[track_caller]
     pub(crate) fn highest(&self) -> Prio {
-        Prio(self.rt.highest_prio_curr.peek())
+        self.rt.highest()
     }
 
     /// Returns whether the CPU was asked to reschedule.
@@ -193,6 +112,25 @@ impl<M: Memory> RunQueue<M> {
     pub(crate) fn clear_need_resched(&self) {
         // Relaxed: under the lock, before the queue is read.
         self.need_resched.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes the real-time tasks out of the queue's count while they change.
+    pub(crate) fn uncount_rt(&self) {
+        if self.rt.rt_queued.get() != 0 {
+            self.nr_running.set(self.nr_running.get() - self.rt.rt_nr_running.get());
+            self.rt.rt_queued.set(0);
+        }
+    }
+
+    /// Counts the real-time tasks again. Returns the counts before and after if there is any.
+    pub(crate) fn count_rt(&self) -> Option<(u32, u32)> {
+        let (before, tasks) = (self.nr_running.get(), self.rt.rt_nr_running.get());
+        if tasks == 0 {
+            return None;
+        }
+        self.nr_running.set(before + tasks);
+        self.rt.rt_queued.set(1);
+        Some((before, before + tasks))
     }
 
     #[track_caller]

@@ -22,25 +22,25 @@
 //! | [`Baseline`](Variant::Baseline) | [`per_cpu`], Linux v6.4 to v6.12 | the CPU, until it has not used the id for 100 ms |
 //! | [`Recent`](Variant::Recent) | [`per_cpu`], Linux v6.13 to v6.18 | as above, and the CPU asks for the same id again |
 //! | [`Owned`](Variant::Owned) | [`owned`], Linux v6.19 and later | the task while tasks do not outnumber ids, else the CPU |
-//! | [`Shipped`](Variant::Shipped) | [`ids`], our own | its last user, until another task needs the id |
+//! | [`Shipped`](Variant::Shipped) | [`shipped`], our own | its last user, until another task needs the id |
 
 use hitm_memory::{Described, Field, Native};
 
 use crate::linux::cid::{owned, per_cpu};
-use crate::shipped::ids;
+use crate::shipped;
 
-mod hooks;
+mod ids;
 mod table;
 
 #[cfg(test)]
 mod loom;
 
+pub(crate) use ids::Ids;
 pub use table::MAPS_MAX;
-pub(crate) use table::Maps;
 
 /// How ids are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Variant {
+pub(crate) enum Variant {
     /// The lowest free id. The CPU keeps it for 100 ms.
     #[default]
     Baseline,
@@ -61,7 +61,7 @@ pub(crate) fn layout(object: &str) -> Option<(usize, Vec<Field>)> {
         "mm" => of::<per_cpu::MapWords<Native>>(),
         "mm_cid" => of::<per_cpu::Entry<Native>>(),
         "mm_mm_cid" => of::<owned::OwnedWords<Native>>(),
-        "cid_map" => of::<ids::CidMap<Native>>(),
+        "cid_map" => of::<shipped::ids::CidMap<Native>>(),
         _ => None,
     }
 }

@@ -43,7 +43,7 @@ impl<P: Platform> Scheduler<P> {
         }
         self.update_leaves(rq, P::now());
         let mut most = 0;
-        for around in &self.neighbourhoods[here.index()] {
+        for around in &self.state.neighbourhoods[here.index()] {
             if self.pull_fair(rq, around, &mut most) {
                 return true;
             }
@@ -63,29 +63,32 @@ impl<P: Platform> Scheduler<P> {
         let own = rq.nr_running.get();
         let mut fullest = (own + 1, None);
         for cpu in around.iter().filter(|&cpu| cpu != here) {
-            let count = self.rqs[cpu].nr_running.peek();
+            let count = self.state.rqs[cpu].nr_running.peek();
             *most = count.max(*most);
             if count > fullest.0 && self.fair_queue(cpu).nr_queued.peek() > 0 {
                 fullest = (count, Some(cpu));
             }
         }
         let Some(cpu) = fullest.1 else { return false };
-        let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
+        let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
         // Everything that follows reads both queues again.
         if rq.online.get() == 0 || source.nr_running.get() < rq.nr_running.get() + 2 {
             return false;
         }
         let Some(id) = self.first_that_may(&source, here) else { return false };
         self.move_task(&source, id, rq);
-        self.stats.add(Count::Balance);
+        self.state.stats.add(Count::Balance);
         true
     }
 
     /// Returns the first fair task by deadline that waits on `source` and may run on `cpu`.
     fn first_that_may(&self, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
         // A CPU on which it would be held is no better.
-        let may =
-            |id| self.tasks.allowed(id).contains(cpu) && !self.tasks.get(id).is_on_cpu() && !self.is_held(cpu, id);
+        let may = |id| {
+            self.state.tasks.allowed(id).contains(cpu)
+                && !self.state.tasks.get(id).is_on_cpu()
+                && !self.is_held(cpu, id)
+        };
         self.find_waiting(source.cpu, None, &mut { may })
     }
 
@@ -94,7 +97,7 @@ impl<P: Platform> Scheduler<P> {
         if self.hand_over(rq) {
             return;
         }
-        for (level, around) in self.neighbourhoods[rq.cpu.index()].iter().enumerate() {
+        for (level, around) in self.state.neighbourhoods[rq.cpu.index()].iter().enumerate() {
             let next = &self.fair_queue(rq.cpu).next_balance[level];
             if around.len() < 2 || now.as_picos() < next.get() {
                 continue;
@@ -118,17 +121,17 @@ impl<P: Platform> Scheduler<P> {
         let active = self.rd.active.load();
         let idles = |rq: &RunQueue<P>| rq.nr_running.peek() == 0;
         let here = rq.cpu;
-        for around in &self.neighbourhoods[here.index()] {
+        for around in &self.state.neighbourhoods[here.index()] {
             for cpu in around.common_from(&active, here).filter(|&cpu| cpu != here) {
-                if !idles(&self.rqs[cpu]) || self.first_that_may(rq, cpu).is_none() {
+                if !idles(&self.state.rqs[cpu]) || self.first_that_may(rq, cpu).is_none() {
                     continue;
                 }
-                let (to, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
+                let (to, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
                 let next = self.first_that_may(rq, cpu);
                 let Some(id) = next.filter(|_| to.online.get() != 0 && idles(&to)) else { continue };
                 self.move_task(rq, id, &to);
-                self.stats.add(Count::Balance);
-                self.resched(&to);
+                self.state.stats.add(Count::Balance);
+                self.state.resched(&to);
                 return true;
             }
         }

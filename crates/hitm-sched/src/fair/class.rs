@@ -67,14 +67,14 @@ impl<P: Platform> Scheduler<P> {
         if self.fair.get().is_none() {
             // Placed before it is set: a simulated CPU may be suspended here, and another may come.
             // The first wins.
-            let _came_later = self.fair.set(Fair::new(&self.topology, self.keep_idleness()));
+            let _came_later = self.fair.set(Fair::new(&self.state.topology, self.keep_idleness()));
         }
     }
 
     /// Whether `id` is a fair task now: exact under its queue's lock, else a hint.
     #[track_caller]
     pub(crate) fn is_fair(&self, id: TaskId) -> bool {
-        self.fair.get().is_some() && !self.tasks.get(id).prio().is_real_time()
+        self.fair.get().is_some() && !self.state.tasks.get(id).prio().is_real_time()
     }
 
     /// Returns the class, of which a task exists.
@@ -100,15 +100,15 @@ impl<P: Platform> Scheduler<P> {
     /// As [`rank`](Self::rank), without the lock: a hint.
     #[track_caller]
     pub(crate) fn rank_on(&self, cpu: CpuId, curr: TaskId) -> Prio {
-        let prio = self.tasks.get(curr).prio();
+        let prio = self.state.tasks.get(curr).prio();
         let is_served = || self.fair.get().is_some_and(|fair| fair.queues[cpu].served.peek() != 0);
         if !prio.is_real_time() && is_served() { ABOVE_REAL_TIME } else { prio }
     }
 
     pub(crate) fn enqueue_fair(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         task.on_rq.set(1);
-        self.arrive_ids(rq, id);
+        self.ids.arrive(&self.state, rq, id);
         let is_held = self.is_held(rq.cpu, id);
         if !is_held {
             self.count_running(rq, 1);
@@ -118,7 +118,7 @@ impl<P: Platform> Scheduler<P> {
         if !is_held {
             self.begin_if_first(rq, !runs, now);
         } else if runs {
-            self.resched(rq);
+            self.state.resched(rq);
         }
         let arrival = if runs && !is_held { Arrival::Runs } else { Arrival::Waits };
         self.enqueue_levels(rq, id, arrival, now);
@@ -138,14 +138,14 @@ impl<P: Platform> Scheduler<P> {
         }
         self.begin_period(rq, now);
         let curr = rq.curr().filter(|_| wait);
-        if curr.is_some_and(|curr| self.tasks.get(curr).prio().is_real_time()) {
+        if curr.is_some_and(|curr| self.state.tasks.get(curr).prio().is_real_time()) {
             // The CPU runs a real-time task and did not have to tick: now it must.
             P::interrupt(rq.cpu, Interrupts::CONTROL);
         }
     }
 
     pub(crate) fn dequeue_fair(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
-        self.tasks.get(id).on_rq.set(0);
+        self.state.tasks.get(id).on_rq.set(0);
         if !self.is_held(rq.cpu, id) {
             rq.nr_running.set(rq.nr_running.get() - 1);
         }
@@ -204,7 +204,7 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         if self.pick_levels(rq.cpu, None, P::now()) == Some(id) {
-            self.resched(rq);
+            self.state.resched(rq);
         }
     }
 
@@ -229,7 +229,7 @@ impl<P: Platform> Scheduler<P> {
         if self.fair.get().is_none_or(|fair| fair.queues[here].nr_queued.peek() == 0) {
             return;
         }
-        let mut rq = self.lock(here);
+        let mut rq = self.state.lock(here);
         let now = P::now();
         let ended = if self.groups().is_some() {
             self.charge_levels(here, now)
@@ -237,7 +237,7 @@ impl<P: Platform> Scheduler<P> {
             self.timeline(here).charge(now) && self.fair_queue(here).nr_queued.get() > 1
         };
         if ended {
-            self.resched(&rq);
+            self.state.resched(&rq);
         }
         if self.groups().is_some() {
             self.tick_levels(&rq, now);
@@ -258,7 +258,7 @@ impl<P: Platform> Scheduler<P> {
         if !ids_want_one && !any {
             return refill;
         }
-        let tick = next_multiple(now, self.rd.config.tick).min(refill);
+        let tick = next_multiple(now, self.config.tick).min(refill);
         let slice = if any { self.slice_ends(here) } else { None };
         slice.map_or(tick, |slice| slice.min(tick))
     }

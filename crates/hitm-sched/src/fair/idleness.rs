@@ -50,7 +50,7 @@ impl<P: Platform> Scheduler<P> {
         fair.sched_domains.domains[cpu].idles_from.set(now.as_picos());
         match &fair.sched_domains.kept {
             Kept::Nothing => {}
-            Kept::Claims(masks) => return masks.begin_idle(cpu, self.around(cpu)[0]),
+            Kept::Claims(masks) => return masks.begin_idle(cpu, self.state.around(cpu)[0]),
             Kept::Hints(masks) => masks.hint(cpu),
         }
         if !fair.sched_domains.has_siblings {
@@ -61,8 +61,8 @@ impl<P: Platform> Scheduler<P> {
         if shared.has_idle_cores.load(Ordering::Relaxed) != 0 {
             return;
         }
-        let siblings = self.around(cpu)[0];
-        if siblings.iter().filter(|&sibling| sibling != cpu).all(|sibling| self.idles(sibling)) {
+        let siblings = self.state.around(cpu)[0];
+        if siblings.iter().filter(|&sibling| sibling != cpu).all(|sibling| self.state.idles(sibling)) {
             // Relaxed: as above.
             shared.has_idle_cores.store(1, Ordering::Relaxed);
         }
@@ -70,7 +70,7 @@ impl<P: Platform> Scheduler<P> {
 
     fn end_idle(&self, fair: &Fair<P>, cpu: CpuId, now: Time) {
         if let Kept::Claims(masks) = &fair.sched_domains.kept {
-            masks.end_idle(cpu, self.around(cpu)[0]);
+            masks.end_idle(cpu, self.state.around(cpu)[0]);
         }
         let domain = &fair.sched_domains.domains[cpu];
         let since = domain.idles_from.get();
@@ -90,12 +90,12 @@ impl<P: Platform> Scheduler<P> {
     /// Computes the number of CPUs that a search of the LLC of `cpu` examines: the busier, the
     /// fewer.
     pub(crate) fn refresh_idle_scan(&self, cpu: CpuId) {
-        if !self.rd.config.idle.reads_use() {
+        if !self.config.idle.reads_use() {
             return;
         }
-        let llc = self.around(cpu)[1];
+        let llc = self.state.around(cpu)[1];
         let weight = llc.len() as u64;
-        let busy = llc.iter().filter(|&cpu| self.rqs[cpu].nr_running.peek() > 0).count() as u64;
+        let busy = llc.iter().filter(|&cpu| self.state.rqs[cpu].nr_running.peek() > 0).count() as u64;
         let used = busy * SCALE / weight;
         let less = used * used * IMBALANCE_PCT * IMBALANCE_PCT / (10_000 * SCALE);
         let scan = (weight * (SCALE - less.min(SCALE)) / SCALE) as u32;

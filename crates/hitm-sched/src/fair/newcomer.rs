@@ -51,8 +51,8 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the CPU for `id`, a fair task that was never queued and was made on `from`.
     pub(crate) fn select_new(&self, id: TaskId, from: CpuId) -> CpuId {
         let _placing = operation::PLACE.begin::<P>();
-        self.stats.add(Count::Place);
-        let mut among = self.tasks.allowed(id).intersection(&self.rd.active);
+        self.state.stats.add(Count::Place);
+        let mut among = self.state.tasks.allowed(id).intersection(&self.rd.active);
         for level in [NODE, LLC, CORE] {
             among = self.least_loaded_part(level, among, from);
         }
@@ -72,7 +72,7 @@ impl<P: Platform> Scheduler<P> {
         let mut left = among.clone();
         let mut best: Option<(CpuSet, Load)> = None;
         while let Some(cpu) = left.first_from(from) {
-            let around = &self.neighbourhoods[cpu.index()][level];
+            let around = &self.state.neighbourhoods[cpu.index()][level];
             left.subtract(around);
             let mut part = CpuSet::clone(around);
             part.intersect(&among);
@@ -104,7 +104,7 @@ impl<P: Platform> Scheduler<P> {
 
     #[track_caller]
     fn tasks_of(&self, cpu: CpuId) -> u32 {
-        self.stats.add(Count::Probe);
-        self.rqs[cpu].nr_running.peek()
+        self.state.stats.add(Count::Probe);
+        self.state.rqs[cpu].nr_running.peek()
     }
 }

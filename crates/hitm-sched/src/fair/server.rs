@@ -52,7 +52,7 @@ impl<P: Platform> Scheduler<P> {
                 queue.served.set(0);
                 self.begin_period(rq, now);
                 if rq.highest().is_real_time() {
-                    self.resched(rq);
+                    self.state.resched(rq);
                 }
             }
             return;
@@ -60,7 +60,7 @@ impl<P: Platform> Scheduler<P> {
         let passed = now.since(Time::from_picos(queue.period_start.get()));
         if passed >= PERIOD && used >= BUDGET {
             self.begin_period(rq, now);
-        } else if used < BUDGET && passed + (BUDGET - used) + self.rd.config.tick >= PERIOD {
+        } else if used < BUDGET && passed + (BUDGET - used) + self.config.tick >= PERIOD {
             // At the next tick it would be too late.
             self.serve(rq);
         }
@@ -70,7 +70,7 @@ impl<P: Platform> Scheduler<P> {
     fn serve(&self, rq: &RqGuard<'_, P>) {
         if rq.highest().is_real_time() {
             self.fair_queue(rq.cpu).served.set(1);
-            self.resched(rq);
+            self.state.resched(rq);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! points to, the searches for an idle CPU, and the allocators of concurrency ids.
 
 pub(crate) mod cid;
+pub(crate) mod config;
 pub(crate) mod cpupri;
 pub(crate) mod cpupri_counts;
 pub(crate) mod cpupri_vecs;

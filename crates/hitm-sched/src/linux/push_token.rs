@@ -62,7 +62,7 @@
 //! off its core.
 //!
 //! **Kept requests.** With
-//! [`keeps_requests`](crate::config::SchedulerConfig::keeps_requests), which is ours, no
+//! [`keeps_requests`](super::config::RootDomainConfig::keeps_requests), which is ours, no
 //! request is lost. After step 4 a puller that starts no chain checks for requests that came
 //! meanwhile, and if there are any, begins again. A scan that accounts for requests also returns to
 //! the CPU that executes it, by an interrupt, so that the CPU can switch in between. Each

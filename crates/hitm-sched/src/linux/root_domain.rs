@@ -23,12 +23,11 @@ use hitm_memory::{
 };
 use hitm_topology::{CpuId, Topology};
 
+use super::config::RootDomainConfig;
 use crate::base::prio::{Level, Prio};
-use crate::config::SchedulerConfig;
 use crate::linux::cpupri::{Cpupri, CpupriForm, CpupriSets};
 use crate::linux::cpupri_vecs::CpupriOrder;
 use crate::linux::overload::OverloadCount;
-use crate::shipped::waiting::Waiting;
 
 record! {
     /// The words of a root domain, except `rto_count` and those of cpupri.
@@ -219,21 +218,19 @@ pub struct RootDomain<M: Memory> {
     no_count: PlacedSlice<M, M::Atomic<i32>>,
     /// CPUs that may get tasks.
     pub(crate) active: CpuMask<M>,
-    pub(crate) config: SchedulerConfig,
-    /// The advertisements of waiting tasks, if [`SchedulerConfig::shipped`].
-    pub(crate) waiting: Option<Waiting<M>>,
+    pub(crate) config: RootDomainConfig,
 }
 
 impl<M: Memory> RootDomain<M> {
     /// Creates a root domain of all CPUs of `topology`, none of them online yet.
     #[must_use]
-    pub fn new(topology: &Topology, config: SchedulerConfig) -> Self {
+    pub fn new(topology: &Topology, config: RootDomainConfig) -> Self {
         Self::with_levels(topology, config, Level::COUNT)
     }
 
     /// Creates a root domain whose cpupri has only `levels` levels, for model checkers.
     #[must_use]
-    pub fn with_levels(topology: &Topology, config: SchedulerConfig, levels: usize) -> Self {
+    pub fn with_levels(topology: &Topology, config: RootDomainConfig, levels: usize) -> Self {
         let form = CpupriForm { mask: config.cpupri_mask, count: config.cpupri_count, encoding: ENCODING };
         let sets = CpupriSets::new(topology, form, levels);
         let rto_mask = ScopedSets::new("rto_mask_bits", "cpus", 1, topology, config.rto_mask, ENCODING);
@@ -266,7 +263,6 @@ impl<M: Memory> RootDomain<M> {
             no_count: PlacedSlice::new("rto_count_unused", None, None, 1, &no_fields, |_| M::Atomic::new(0)),
             active: CpuMask::new("cpu_active_mask", None, topology, &CpuSet::new()),
             config,
-            waiting: config.shipped.then(|| Waiting::new(topology)),
         }
     }
 
@@ -302,17 +298,7 @@ impl<M: Memory> RootDomain<M> {
     #[must_use]
     pub fn bytes(&self) -> (usize, usize) {
         let words = self.words_bytes;
-        let waiting = self.waiting.as_ref().map_or(0, Waiting::bytes);
-        (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes() + waiting)
-    }
-
-    /// Returns the advertisements of waiting tasks.
-    ///
-    /// # Panics
-    /// When they are not kept: see [`SchedulerConfig::shipped`].
-    #[inline(always)]
-    pub(crate) fn waiting(&self) -> &Waiting<M> {
-        self.waiting.as_ref().expect("only `shipped` advertises waiting tasks")
+        (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes())
     }
 
     /// Returns the CPUs that may get tasks.
@@ -323,9 +309,7 @@ impl<M: Memory> RootDomain<M> {
 
     /// Sets the priority that `cpu` now runs at. The caller holds the run queue lock of `cpu`.
     pub(crate) fn set_level(&self, cpu: CpuId, prio: Option<Prio>) {
-        if !self.config.shipped {
-            self.cpupri.set(cpu, prio);
-        }
+        self.cpupri.set(cpu, prio);
     }
 
     /// Marks whether `cpu` may get tasks.

@@ -10,6 +10,7 @@ use crate::base::task::Task;
 use crate::cid;
 use crate::config::SchedulerConfig;
 use crate::fair::group::words::GroupOnCpu;
+use crate::linux::config::RootDomainConfig;
 use crate::linux::cpupri_counts;
 use crate::linux::root_domain::REORDERED_COUNTS;
 
@@ -20,9 +21,9 @@ pub(super) fn layout(config: &SchedulerConfig, object: &str) -> Option<(usize, V
     }
     let found = match object {
         "root_domain" => {
-            let layout = config.root_domain_layout::<Native>();
+            let layout = config.root_domain.layout::<Native>();
             let mut fields = layout.fields().to_vec();
-            mark_unused(config, &mut fields);
+            mark_unused(&config.root_domain, &mut fields);
             (layout.size(), fields)
         }
         "cpupri_counts" => cpupri_counts::layout(Level::COUNT),
@@ -43,7 +44,7 @@ pub(super) fn layout(config: &SchedulerConfig, object: &str) -> Option<(usize, V
 }
 
 /// Marks the words of split counts as not used.
-fn mark_unused(config: &SchedulerConfig, fields: &mut [Field]) {
+fn mark_unused(config: &RootDomainConfig, fields: &mut [Field]) {
     for field in fields {
         match field.name {
             "count" | "count_normal" | "counts" if config.cpupri_count != Form::WHOLE => {

@@ -23,7 +23,8 @@ pub use self::layouts::{LAYOUTS, OBJECTS};
 use self::table::Change;
 pub use self::table::{Row, TABLE};
 use crate::config::SchedulerConfig;
-use crate::linux::idle::{one_pass, two_passes};
+use crate::fair::idle::IdleSearch;
+use crate::linux::idle::one_pass;
 use crate::scheduler::Scheduler;
 
 /// A named set of placements, scopes and policies.
@@ -147,10 +148,10 @@ impl Mitigation {
     /// It is for comparisons with publications about that kernel.
     #[must_use]
     pub fn with_search_of_v6_4(self) -> Self {
-        if self.config.idle != two_passes::BASELINE {
+        if self.config.idle != IdleSearch::BASELINE {
             return self;
         }
-        Self { config: SchedulerConfig { idle: one_pass::UTIL, ..self.config }, ..self }
+        Self { config: SchedulerConfig { idle: IdleSearch::OnePass(one_pass::UTIL), ..self.config }, ..self }
     }
 
     /// Creates a scheduler of this mitigation. All CPUs of `topology` are online.
@@ -176,7 +177,7 @@ pub fn idle_searches() -> Vec<&'static str> {
 /// Returns the names of the [`TABLE`] that change the placement of cpupri and nothing else.
 #[must_use]
 pub fn placements() -> Vec<&'static str> {
-    names_that_change(|config| config.cpupri = SchedulerConfig::default().cpupri)
+    names_that_change(|config| config.root_domain.cpupri = SchedulerConfig::default().root_domain.cpupri)
 }
 
 /// Returns the names whose whole effect `undo` undoes.
@@ -212,6 +213,7 @@ fn scopes_needed(scopes: &[Scope], given: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::config::RootDomainConfig;
     use crate::linux::cpupri_vecs::{COMPACT, PACKED, SPLIT};
     use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
 
@@ -221,7 +223,12 @@ mod tests {
             let mitigation = Mitigation::parse(name).expect(name);
             let config = mitigation.config;
             assert_eq!(
-                (config.order, config.cpupri, config.rto_count, config.cpupri_mask),
+                (
+                    config.root_domain.order,
+                    config.root_domain.cpupri,
+                    config.root_domain.rto_count,
+                    config.root_domain.cpupri_mask
+                ),
                 (order, vectors, Form::Words(rto_count), Form::Words(cpupri_mask)),
                 "{name}"
             );
@@ -243,8 +250,8 @@ mod tests {
     fn whatever_is_split_takes_every_form() {
         for form in Form::all() {
             let forms = |name: String| {
-                let SchedulerConfig { cpupri_mask, cpupri_count, rto_mask, rto_count, .. } =
-                    Mitigation::parse(&name).expect(&name).config;
+                let RootDomainConfig { cpupri_mask, cpupri_count, rto_mask, rto_count, .. } =
+                    Mitigation::parse(&name).expect(&name).config.root_domain;
                 [cpupri_mask, cpupri_count, rto_mask, rto_count]
             };
             for (index, key) in ["cpupri-mask", "cpupri-count", "rto-mask", "rto-count"].into_iter().enumerate() {

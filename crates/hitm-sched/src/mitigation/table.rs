@@ -12,7 +12,6 @@ use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
 use crate::linux::idle::claims::Claims;
 use crate::linux::idle::{buddy, one_pass, two_passes};
 use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
-use crate::shipped::hints;
 
 /// One mitigation.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ fn choose<T: PartialEq>(value: &mut T, default: T, chosen: T, what: &str) -> Out
 }
 
 fn place_cpupri(config: &mut SchedulerConfig, order: &'static CpupriOrder) -> Outcome {
-    choose(&mut config.cpupri, &PACKED, order, "placement of cpupri")
+    choose(&mut config.root_domain.cpupri, &PACKED, order, "placement of cpupri")
 }
 
 fn allocate_ids(config: &mut SchedulerConfig, ids: Variant) -> Outcome {
@@ -60,7 +59,7 @@ fn allocate_ids(config: &mut SchedulerConfig, ids: Variant) -> Outcome {
 }
 
 fn search_idle(config: &mut SchedulerConfig, idle: IdleSearch) -> Outcome {
-    choose(&mut config.idle, two_passes::BASELINE, idle, "search for an idle CPU")
+    choose(&mut config.idle, IdleSearch::BASELINE, idle, "search for an idle CPU")
 }
 
 fn order_groups(config: &mut SchedulerConfig, order: GroupOrder) -> Outcome {
@@ -72,27 +71,27 @@ fn post_load(config: &mut SchedulerConfig, rate: PostRate) -> Outcome {
 }
 
 fn apply_all(config: &mut SchedulerConfig) -> Outcome {
-    config.order = &REORDERED;
-    config.cpupri = &SPLIT;
-    config.rto_count = Form::Words(Scope::Node);
-    config.cpupri_mask = Form::Words(Scope::Node);
+    config.root_domain.order = &REORDERED;
+    config.root_domain.cpupri = &SPLIT;
+    config.root_domain.rto_count = Form::Words(Scope::Node);
+    config.root_domain.cpupri_mask = Form::Words(Scope::Node);
     Ok(())
 }
 
 /// Applies the diffs as they were stacked.
 fn stack(config: &mut SchedulerConfig) -> Outcome {
-    let (count, mask) = (config.rto_count != Form::WHOLE, config.cpupri_mask != Form::WHOLE);
+    let (count, mask) = (config.root_domain.rto_count != Form::WHOLE, config.root_domain.cpupri_mask != Form::WHOLE);
     if !count && !mask {
         return Err("has nothing to apply to: join it to `rto-count=node`, `cpupri-mask=node` or `all`".to_owned());
     }
     if count {
-        config.order = &REORDERED_COUNTS;
+        config.root_domain.order = &REORDERED_COUNTS;
     }
     if mask {
-        if *config.cpupri == COMPACT {
+        if *config.root_domain.cpupri == COMPACT {
             return Err("stacks patch 4 on patch 1, not on its alternative".to_owned());
         }
-        config.cpupri = &SPLIT;
+        config.root_domain.cpupri = &SPLIT;
     }
     Ok(())
 }
@@ -118,37 +117,39 @@ pub static TABLE: &[Row] = &[
     Row {
         name: "root-domain-reordered",
         description: "patch 2: the root domain's fields regrouped by use",
-        change: Change::Sets(|config| choose(&mut config.order, &BASELINE, &REORDERED, "order of the root domain")),
+        change: Change::Sets(|config| {
+            choose(&mut config.root_domain.order, &BASELINE, &REORDERED, "order of the root domain")
+        }),
     },
     Row {
         name: "rto-count=node",
         description: "patch 3: the count of overloaded CPUs split; also =llc, =core, =cpu, =bytes",
-        change: Change::Splits(|config| &mut config.rto_count),
+        change: Change::Splits(|config| &mut config.root_domain.rto_count),
     },
     Row {
         name: "cpupri-mask=node",
         description: "patch 4: cpupri's masks of CPUs split; also =llc, =core, =cpu, =bytes",
-        change: Change::Splits(|config| &mut config.cpupri_mask),
+        change: Change::Splits(|config| &mut config.root_domain.cpupri_mask),
     },
     Row {
         name: "cpupri-count=node",
         description: "cpupri's counts of CPUs split; also =llc, =core, =cpu, =bytes",
-        change: Change::Splits(|config| &mut config.cpupri_count),
+        change: Change::Splits(|config| &mut config.root_domain.cpupri_count),
     },
     Row {
         name: "rto-mask=node",
         description: "the mask of overloaded CPUs split; also =llc, =core, =cpu, =bytes",
-        change: Change::Splits(|config| &mut config.rto_mask),
+        change: Change::Splits(|config| &mut config.root_domain.rto_mask),
     },
     Row {
         name: "pull-by-locks",
         description: "a pulling CPU locks the overloaded queues instead of sending the push token",
-        change: Change::Sets(|config| choose(&mut config.push_by_interrupt, true, false, "way to pull")),
+        change: Change::Sets(|config| choose(&mut config.root_domain.push_by_interrupt, true, false, "way to pull")),
     },
     Row {
         name: "push-requests-kept",
         description: "no request for the push token gets lost, which Linux permits",
-        change: Change::Sets(|config| choose(&mut config.keeps_requests, false, true, "push token")),
+        change: Change::Sets(|config| choose(&mut config.root_domain.keeps_requests, false, true, "push token")),
     },
     Row {
         name: "cid-recent",
@@ -168,22 +169,22 @@ pub static TABLE: &[Row] = &[
     Row {
         name: "idle-candidate",
         description: "fair tasks: an idle CPU seen during the search for an idle core is kept as a candidate",
-        change: Change::Sets(|config| search_idle(config, two_passes::CANDIDATE)),
+        change: Change::Sets(|config| search_idle(config, IdleSearch::TwoPasses(two_passes::CANDIDATE))),
     },
     Row {
         name: "idle-single-pass",
         description: "fair tasks: as idle-candidate, and no CPU is examined twice (posted for Linux v5.10)",
-        change: Change::Sets(|config| search_idle(config, two_passes::SINGLE_PASS)),
+        change: Change::Sets(|config| search_idle(config, IdleSearch::TwoPasses(two_passes::SINGLE_PASS))),
     },
     Row {
         name: "idle-merged",
         description: "fair tasks: one search for an idle core or an idle CPU (Linux v5.12)",
-        change: Change::Sets(|config| search_idle(config, one_pass::MERGED)),
+        change: Change::Sets(|config| search_idle(config, IdleSearch::OnePass(one_pass::MERGED))),
     },
     Row {
         name: "idle-util",
         description: "fair tasks: as idle-merged, bounded by the LLC's utilisation (Linux v6.0)",
-        change: Change::Sets(|config| search_idle(config, one_pass::UTIL)),
+        change: Change::Sets(|config| search_idle(config, IdleSearch::OnePass(one_pass::UTIL))),
     },
     Row {
         name: "idle-mask=llc",
@@ -195,12 +196,12 @@ pub static TABLE: &[Row] = &[
     Row {
         name: "idle-buddy",
         description: "fair tasks: only one core is examined, the buddy of the target's (Linux v3.6)",
-        change: Change::Sets(|config| search_idle(config, buddy::BUDDY)),
+        change: Change::Sets(|config| search_idle(config, IdleSearch::Buddy(buddy::BUDDY))),
     },
     Row {
         name: "idle-shipped",
         description: "fair tasks: our own search, with hints that searches correct; part of `shipped`",
-        change: Change::Sets(|config| search_idle(config, hints::SHIPPED)),
+        change: Change::Sets(|config| search_idle(config, IdleSearch::SHIPPED)),
     },
     Row {
         name: "task-group-reordered",

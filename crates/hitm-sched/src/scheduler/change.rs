@@ -28,26 +28,13 @@ pub(crate) enum Relocation {
 }
 
 impl<P: Platform> Scheduler<P> {
-    /// Locks the queue that `id` is on or was on last. The caller holds the task's `pi_lock`, so a
-    /// sleeping task stays asleep.
-    pub(crate) fn lock_queue_of(&self, id: TaskId) -> RqGuard<'_, P> {
-        loop {
-            let cpu = self.tasks.get(id).cpu();
-            let rq = self.lock(cpu);
-            // A push or pull may have moved it before the lock was taken.
-            if self.tasks.get(id).cpu() == cpu {
-                return rq;
-            }
-        }
-    }
-
     pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy, is_lent: bool) {
         if policy.nice().is_some() {
             self.make_fair();
         }
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let _pi = task.pi_lock.lock();
-        let mut rq = self.lock_queue_of(id);
+        let mut rq = self.state.lock_queue_of(id);
         self.charge_real_time(&rq);
         let before = task.prio();
         let highest = rq.highest();
@@ -57,7 +44,7 @@ impl<P: Platform> Scheduler<P> {
             task.prio.set(prio.0);
             task.set_policy(policy, is_lent);
             if let Some(nice) = policy.nice() {
-                self.tasks.make_fair(&self.topology, id, nice).set_nice(nice);
+                self.state.tasks.make_fair(&self.state.topology, id, nice).set_nice(nice);
                 self.recount_load(id);
             }
         });
@@ -75,7 +62,7 @@ impl<P: Platform> Scheduler<P> {
     /// Acts on the consequences of a change for `id`, which is queued on `rq`. `before` was its
     /// priority before the change, and `highest` the queue's.
     fn look_after_change(&self, rq: &RqGuard<'_, P>, id: TaskId, before: Prio, highest: Prio) {
-        let prio = self.tasks.get(id).prio();
+        let prio = self.state.tasks.get(id).prio();
         if highest < rq.highest() {
             rq.request_balance(BALANCE_PULL);
         }
@@ -85,25 +72,25 @@ impl<P: Platform> Scheduler<P> {
                     rq.request_balance(BALANCE_PULL);
                 }
                 if rq.highest() < prio || self.used_up_real_time(rq, id).is_some() {
-                    self.resched(rq);
+                    self.state.resched(rq);
                 }
             }
             _ if self.is_held_real_time(id) => {}
             // It is not urgent enough to run here.
             Some(curr) if self.rank(rq, curr) <= prio => {}
-            _ => self.resched(rq),
+            _ => self.state.resched(rq),
         }
     }
 
     pub(crate) fn change_allowed(&self, id: TaskId, allowed: &CpuSet) {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let _pi = task.pi_lock.lock();
-        let mut rq = self.lock_queue_of(id);
+        let mut rq = self.state.lock_queue_of(id);
         self.bracket(&rq, id, false, || {
-            self.tasks.allowed(id).store(allowed);
-            self.stats.note(|| Entry::May(id, allowed.clone()));
+            self.state.tasks.allowed(id).store(allowed);
+            self.state.stats.note(|| Entry::May(id, allowed.clone()));
             task.cpus_allowed_count.set(allowed.len() as u32);
-            self.allow_ids(id, allowed);
+            self.ids.allow(&self.state, id, allowed);
         });
         if task.on_rq.get() == 0 {
             return;
@@ -111,7 +98,7 @@ impl<P: Platform> Scheduler<P> {
         if !allowed.contains(rq.cpu) {
             if rq.curr() == Some(id) {
                 // It moves when its CPU leaves it.
-                self.resched(&rq);
+                self.state.resched(&rq);
             } else {
                 self.expel(&mut rq, id);
             }
@@ -122,7 +109,7 @@ impl<P: Platform> Scheduler<P> {
     /// Dequeues the task, changes it, and enqueues it. A running task stays at the head of its
     /// priority. For a waiting task it defers a push.
     pub(crate) fn bracket(&self, rq: &RqGuard<'_, P>, id: TaskId, lowered: bool, change: impl FnOnce()) {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let queued = task.on_rq.get() != 0;
         if !queued {
             change();
@@ -151,7 +138,7 @@ impl<P: Platform> Scheduler<P> {
                 Relocation::Gone => {
                     if rq.curr() == Some(id) {
                         // Its CPU has picked it. It moves when that CPU leaves it.
-                        self.resched(rq);
+                        self.state.resched(rq);
                     }
                     return;
                 }
@@ -162,7 +149,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Moves `id`, which is queued on `rq` and may not stay, to `target`, whatever runs there.
     pub(crate) fn relocate_to(&self, rq: &mut RqGuard<'_, P>, id: TaskId, target: CpuId) -> Relocation {
-        let (to, let_go) = rq.lock_both(&self.rqs[target], target);
+        let (to, let_go) = rq.lock_both(&self.state.rqs[target], target);
         if let_go && !self.waits_on(rq, id) {
             return Relocation::Gone;
         }
@@ -180,7 +167,7 @@ impl<P: Platform> Scheduler<P> {
         if to.rt.overloaded.get() != 0 {
             // A push takes further locks. The target CPU does it when it holds only its own lock.
             to.request_balance(BALANCE_PUSH);
-            self.resched(to);
+            self.state.resched(to);
         }
     }
 

@@ -29,16 +29,13 @@ described! {
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn bring_online(&self, cpu: CpuId) {
         let _one_at_a_time = self.hotplug.lock.lock();
-        let mut rq = self.lock(cpu);
+        let mut rq = self.state.lock(cpu);
         if rq.online.get() != 0 {
             return;
         }
         rq.online.set(1);
-        self.stats.note(|| Entry::Online(cpu, true));
-        if rq.rt.overloaded.get() != 0 && self.shows_overload(&rq) {
-            self.rd.set_overload(cpu);
-        }
-        self.rd.set_level(cpu, Some(rq.highest()));
+        self.state.stats.note(|| Entry::Online(cpu, true));
+        self.tell_online(cpu, rq.rt.overloaded.get() != 0, Some(rq.highest()));
         self.rd.set_active(cpu, true);
         // SeqCst: this CPU looks for overloaded CPUs next. An overloaded CPU that advertises itself
         // looks for an active CPU. One of the two must see the other. Pairs with the operation or
@@ -55,30 +52,27 @@ impl<P: Platform> Scheduler<P> {
         if others.is_empty() {
             return false;
         }
-        let mut rq = self.lock(cpu);
+        let mut rq = self.state.lock(cpu);
         if rq.online.get() == 0 {
             return true;
         }
         self.rd.set_active(cpu, false);
-        if rq.rt.overloaded.get() != 0 && self.shows_overload(&rq) {
-            self.rd.clear_overload(cpu);
-        }
-        self.rd.set_level(cpu, None);
+        self.tell_online(cpu, rq.rt.overloaded.get() != 0, None);
         rq.online.set(0);
-        self.stats.note(|| Entry::Online(cpu, false));
+        self.state.stats.note(|| Entry::Online(cpu, false));
         self.unthrottle_all(&rq);
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);
         }
         self.withdraw_loads(&rq);
         if rq.curr().is_some() {
-            self.resched(&rq);
+            self.state.resched(&rq);
         }
         true
     }
 
     /// Returns a task that is queued and does not run.
     fn first_waiting(&self, rq: &crate::base::rq::RqGuard<'_, P>) -> Option<TaskId> {
-        self.queued(rq).into_iter().find(|&id| rq.curr() != Some(id) && !self.tasks.get(id).is_on_cpu())
+        self.queued(rq).into_iter().find(|&id| rq.curr() != Some(id) && !self.state.tasks.get(id).is_on_cpu())
     }
 }

@@ -10,6 +10,7 @@
 //! the lock of [`hotplug`] before both. `rto_lock` is innermost.
 
 mod change;
+pub(crate) mod choice;
 mod enqueue;
 mod hotplug;
 mod placement;
@@ -22,22 +23,25 @@ mod wake;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, OnceLock};
 
-use hitm_memory::{CpuSet, Interrupts, PerCpu, Placed, PlainWord, Platform, RawSpinLock, Time};
-use hitm_topology::{CpuId, Scope, Topology};
+use hitm_memory::{CpuSet, Interrupts, Placed, PlainWord, Platform, RawSpinLock, Time};
+use hitm_topology::{CpuId, Topology};
 
+use crate::base::cid::MapSnapshot;
 use crate::base::journal::Entry;
 use crate::base::numbers::{MapId, TaskId};
 use crate::base::prio::Prio;
-use crate::base::rq::{RqGuard, RunQueue};
-use crate::base::stats::{Count, Stats};
-use crate::base::task::{Attributes, Policy, TaskTable};
+use crate::base::state::State;
+use crate::base::stats::Stats;
+use crate::base::task::{Attributes, Policy};
 use crate::base::weight::Nice;
-use crate::cid::Maps;
+use crate::cid::Ids;
 use crate::config::SchedulerConfig;
 use crate::fair::class::Fair;
 use crate::linux::root_domain::RootDomain;
+use crate::scheduler::choice::Way;
 use crate::scheduler::hotplug::Hotplug;
 use crate::scheduler::wake::WakeFlags;
+use crate::shipped::Shipped;
 
 /// The switch reason: why a CPU picks its next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,65 +131,33 @@ pub trait Scheduling<P: Platform>: Debug + Send + Sync {
 /// The scheduler of one machine. Methods about the running task, ticks and refills act on the CPU
 /// that calls them.
 pub struct Scheduler<P: Platform> {
-    pub(crate) topology: Arc<Topology>,
+    pub(crate) config: SchedulerConfig,
     pub(crate) rd: RootDomain<P>,
-    pub(crate) rqs: PerCpu<P, RunQueue<P>>,
-    pub(crate) tasks: TaskTable<P>,
-    pub(crate) maps: Maps<P>,
+    pub(crate) way: Way<P>,
+    pub(crate) state: State<P>,
+    pub(crate) ids: Ids<P>,
     /// Created with the first fair task.
     pub(crate) fair: OnceLock<Fair<P>>,
     pub(crate) hotplug: Placed<P, Hotplug<P>>,
-    pub(crate) stats: Stats,
-    /// For each CPU, the sets of CPUs around it, smallest first: core, LLC, node, machine.
-    pub(crate) neighbourhoods: Box<[[Arc<CpuSet>; 4]]>,
-    /// The CPUs of each LLC.
-    pub(crate) llcs: Box<[Arc<CpuSet>]>,
 }
 
 impl<P: Platform> Scheduler<P> {
     /// Creates a scheduler for all CPUs of `topology`, all online.
     #[must_use]
-    pub fn new(topology: Arc<Topology>, config: SchedulerConfig) -> Self {
-        let sets = |scope| -> Vec<Arc<CpuSet>> {
-            let set = |part| Arc::new(topology.cpus_of(scope, part).iter().copied().collect());
-            (0..topology.parts(scope)).map(set).collect()
-        };
-        let scopes = [Scope::Core, Scope::Llc, Scope::Node, Scope::Machine];
-        let by_scope = scopes.map(sets);
-        let around = |cpu| std::array::from_fn(|at| by_scope[at][topology.part_of(scopes[at], cpu)].clone());
+    pub(crate) fn new(topology: Arc<Topology>, config: SchedulerConfig) -> Self {
         let scheduler = Self {
-            rd: RootDomain::new(&topology, config),
-            rqs: PerCpu::new(&topology, |_| RunQueue::new()),
-            tasks: TaskTable::new(&topology),
-            maps: Maps::new(config.cids, topology.clone()),
+            config,
+            rd: RootDomain::new(&topology, config.root_domain),
+            way: if config.shipped { Way::Shipped(Shipped::new(&topology)) } else { Way::Linux },
+            state: State::new(topology.clone()),
+            ids: Ids::new(config.cids, topology.clone()),
             fair: OnceLock::new(),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
-            stats: Stats::new(topology.cpus(), P::current_cpu, P::now),
-            neighbourhoods: topology.cpu_ids().map(around).collect(),
-            llcs: by_scope[1].iter().cloned().collect(),
-            topology,
         };
-        for cpu in scheduler.topology.cpu_ids() {
+        for cpu in topology.cpu_ids() {
             scheduler.bring_online(cpu);
         }
         scheduler
-    }
-
-    #[track_caller]
-    pub(crate) fn lock(&self, cpu: CpuId) -> RqGuard<'_, P> {
-        RqGuard::lock(&self.rqs[cpu], cpu)
-    }
-
-    /// Asks the CPU of `rq` to reschedule.
-    pub(crate) fn resched(&self, rq: &RqGuard<'_, P>) {
-        if rq.needs_resched() {
-            return;
-        }
-        rq.set_need_resched();
-        if rq.cpu != P::current_cpu() {
-            self.stats.add(Count::Kick);
-            P::interrupt(rq.cpu, Interrupts::RESCHEDULE);
-        }
     }
 
     /// Returns the root domain.
@@ -202,7 +174,7 @@ impl<P: Platform> Scheduler<P> {
     #[must_use]
     pub fn create(&self, attributes: &Attributes) -> TaskId {
         let id = self.prepare(attributes);
-        self.tasks.get(id).transition_to_born();
+        self.state.tasks.get(id).transition_to_born();
         id
     }
 
@@ -212,10 +184,10 @@ impl<P: Platform> Scheduler<P> {
         // No CPU runs the task any more, but the caller may know that from another source. The next
         // task with this number must be created after everything that the CPU which left this one
         // did. The Acquire in `wait_off_cpu` pairs with that CPU's Release.
-        self.tasks.get(task).wait_off_cpu();
-        self.leave_map(task);
+        self.state.tasks.get(task).wait_off_cpu();
+        self.ids.leave(&self.state, task);
         self.leave_group(task);
-        self.tasks.free(task, P::current_cpu());
+        self.state.tasks.free(task, P::current_cpu());
     }
 
     /// Wakes a task. Returns false when the task was already awake.
@@ -225,51 +197,51 @@ impl<P: Platform> Scheduler<P> {
 
     /// Sends [`Interrupts::CONTROL`] to the CPU that runs `task`, if the task runs.
     pub fn kick(&self, task: TaskId) {
-        let cpu = self.tasks.get(task).cpu();
-        if self.rqs[cpu].curr() == Some(task) {
+        let cpu = self.state.tasks.get(task).cpu();
+        if self.state.rqs[cpu].curr() == Some(task) {
             P::interrupt(cpu, Interrupts::CONTROL);
         }
     }
 
     /// Marks the start of a poll: the running task consumes all wakeups before this call.
     pub fn begin_poll(&self, task: TaskId) {
-        self.tasks.get(task).transition_to_running();
+        self.state.tasks.get(task).transition_to_running();
     }
 
     /// Returns whether this CPU was asked to reschedule.
     #[must_use]
     pub fn needs_resched(&self) -> bool {
-        self.rqs[P::current_cpu()].needs_resched()
+        self.state.rqs[P::current_cpu()].needs_resched()
     }
 
     /// Returns whether `task` uses the round-robin policy. The answer is a hint.
     #[must_use]
     pub fn is_round_robin(&self, task: TaskId) -> bool {
-        self.tasks.get(task).is_round_robin()
+        self.state.tasks.get(task).is_round_robin()
     }
 
     /// Returns the running task of a CPU. The answer is a hint.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
-        self.rqs[cpu].curr()
+        self.state.rqs[cpu].curr()
     }
 
     /// Returns the priority of a task. The answer is a hint.
     #[must_use]
     pub fn prio_of(&self, task: TaskId) -> Prio {
-        self.tasks.get(task).prio()
+        self.state.tasks.get(task).prio()
     }
 
     /// Returns the nice level of a task that is fair or once was. The answer is a hint.
     #[must_use]
     pub fn nice_of(&self, task: TaskId) -> Nice {
-        Nice::new(self.tasks.fair(task).nice.peek() as i8)
+        Nice::new(self.state.tasks.fair(task).nice.peek() as i8)
     }
 
     /// Returns the CPUs where a task may run.
     #[must_use]
     pub fn allowed(&self, task: TaskId) -> CpuSet {
-        self.tasks.allowed(task).load()
+        self.state.tasks.allowed(task).load()
     }
 
     /// Creates a map. Tasks of one map have concurrency ids that differ from each other.
@@ -278,12 +250,12 @@ impl<P: Platform> Scheduler<P> {
     /// When [`MAPS_MAX`](crate::cid::MAPS_MAX) maps live.
     #[must_use]
     pub fn make_map(&self) -> MapId {
-        self.maps.make()
+        self.ids.make()
     }
 
     /// Frees a map. The numbers of all its tasks must have been freed before.
     pub fn free_map(&self, map: MapId) {
-        self.maps.give_back(map, self);
+        self.ids.free(&self.state, map);
     }
 
     /// Returns the time after `now` at which this CPU must next call [`tick`](Scheduler::tick) if
@@ -292,37 +264,51 @@ impl<P: Platform> Scheduler<P> {
     /// one at the end of its slice. If no tick is needed, `now` is not called.
     #[must_use]
     pub fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time {
-        let ids_want_one = has_map && self.maps.are_swept();
+        let ids_want_one = has_map && self.ids.are_swept();
         if !ids_want_one && self.fair.get().is_none() {
             return Time::NEVER;
         }
         self.next_tick_of(ids_want_one, now())
     }
 
+    /// Returns the concurrency id of the running task, or `None` when it has no map. The id may
+    /// change at every switch.
+    #[must_use]
+    pub fn cid(&self) -> Option<u32> {
+        self.ids.current(&self.state)
+    }
+
+    /// Returns the ids of a map, for checkers. Call it only in a quiescent state.
+    #[must_use]
+    pub fn map_snapshot(&self, map: MapId) -> MapSnapshot {
+        self.ids.snapshot(&self.state, map)
+    }
+
     /// Handles a tick on this CPU. Some id allocators clean up at the running task's cost, and fair
     /// tasks may take turns.
     pub fn tick(&self) {
-        self.tick_ids();
+        self.ids.tick(&self.state);
         self.tick_fair();
     }
 
     /// Returns the event counts.
     #[must_use]
     pub fn stats(&self) -> &Stats {
-        &self.stats
+        &self.state.stats
     }
 
     /// Returns the bytes of the root domain's words, and the bytes of these words together with
     /// everything that their pointers lead to.
     #[must_use]
     pub fn root_domain_bytes(&self) -> (usize, usize) {
-        self.rd.bytes()
+        let (words, all) = self.rd.bytes();
+        (words, all + self.shipped().map_or(0, |own| own.waiting.bytes()))
     }
 
     /// Returns the topology.
     #[must_use]
     pub fn topology(&self) -> &Arc<Topology> {
-        &self.topology
+        &self.state.topology
     }
 }
 
@@ -333,7 +319,7 @@ fn check_class(prio: Prio, policy: Policy) {
 
 impl<P: Platform> fmt::Debug for Scheduler<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scheduler").field("topology", &self.topology.name()).finish_non_exhaustive()
+        f.debug_struct("Scheduler").field("topology", &self.state.topology.name()).finish_non_exhaustive()
     }
 }
 
@@ -346,9 +332,9 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
-        let id = self.tasks.create(&self.topology, attributes, cpu, here);
-        self.stats.note(|| Entry::May(id, attributes.allowed.clone()));
-        self.join_map(id, attributes.map, &attributes.allowed);
+        let id = self.state.tasks.create(&self.state.topology, attributes, cpu, here);
+        self.state.stats.note(|| Entry::May(id, attributes.allowed.clone()));
+        self.ids.join(&self.state, id, attributes.map, &attributes.allowed);
         self.join_group(id, attributes.group);
         id
     }

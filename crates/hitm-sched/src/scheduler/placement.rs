@@ -17,9 +17,9 @@ use crate::scheduler::Scheduler;
 use crate::scheduler::wake::WakeFlags;
 
 impl<P: Platform> Scheduler<P> {
-    fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
-        self.stats.add(Count::Find);
-        Search { prio, allowed: self.tasks.allowed(id), here: P::current_cpu() }
+    pub(super) fn search(&self, id: TaskId, prio: Prio) -> Search<'_, P> {
+        self.state.stats.add(Count::Find);
+        Search { prio, allowed: self.state.tasks.allowed(id), here: P::current_cpu() }
     }
 
     /// Returns the CPU for `id`, which last ran on `cpu` or was created there.
@@ -30,10 +30,10 @@ impl<P: Platform> Scheduler<P> {
                 WakeFlags::Woken(hint) => self.select_fair(id, cpu, hint),
             };
         }
-        let task = self.tasks.get(id);
-        let blocked = self.rqs[cpu].curr().is_some_and(|curr| {
+        let task = self.state.tasks.get(id);
+        let blocked = self.state.rqs[cpu].curr().is_some_and(|curr| {
             // A fair task gives way, pinned or not, unless it runs in its server's time.
-            let is_pinned = !self.tasks.get(curr).can_move() && !self.is_fair(curr);
+            let is_pinned = !self.state.tasks.get(curr).can_move() && !self.is_fair(curr);
             is_pinned || self.rank_on(cpu, curr) <= task.prio()
         });
         let is_held = || self.where_held(id).is_some_and(|held| held.contains(cpu));
@@ -42,25 +42,25 @@ impl<P: Platform> Scheduler<P> {
             return cpu;
         }
         let target = self.find_lowest(id, &CpuSet::new());
-        target.filter(|&target| task.prio() < self.rqs[target].highest()).unwrap_or(cpu)
+        target.filter(|&target| task.prio() < self.state.rqs[target].highest()).unwrap_or(cpu)
     }
 
     /// Returns `cpu` if `id` may run there, else a CPU where it may run. If none of its CPUs is
     /// active, its affinity is ignored, and `cpu` is as good as any other.
     pub(crate) fn nearest_active(&self, id: TaskId, cpu: CpuId) -> CpuId {
-        if self.tasks.allowed(id).contains(cpu) && self.rd.active.contains(cpu) {
+        if self.state.tasks.allowed(id).contains(cpu) && self.rd.active.contains(cpu) {
             return cpu;
         }
-        let mut allowed = self.tasks.allowed(id).load();
+        let mut allowed = self.state.tasks.allowed(id).load();
         let active = self.rd.active.load();
         allowed.intersect(&active);
-        let from = CpuId((cpu.0 + 1) % self.topology.cpus() as u32);
+        let from = CpuId((cpu.0 + 1) % self.state.topology.cpus() as u32);
         if let Some(allowed) = allowed.first_from(from) {
             return allowed;
         }
         let anywhere = if active.contains(cpu) { cpu } else { active.first_from(from).unwrap_or(cpu) };
         // The number of ids is the number of CPUs that the tasks may use.
-        self.allow_ids(id, &CpuSet::from_iter([anywhere]));
+        self.ids.allow(&self.state, id, &CpuSet::from_iter([anywhere]));
         anywhere
     }
 
@@ -69,17 +69,13 @@ impl<P: Platform> Scheduler<P> {
         if self.where_held(id).is_some() {
             return self.find_lowest(id, &CpuSet::new()).is_some();
         }
-        if self.rd.config.shipped {
-            return self.any_less_urgent(id);
-        }
-        let search = self.search(id, self.tasks.get(id).prio());
-        self.rd.cpupri.any(&search)
+        self.is_any_less_urgent(id)
     }
 
     /// Returns a CPU that runs something less urgent than `id` and is not `busy`, as near as
     /// possible to the task's last CPU.
     pub(crate) fn find_lowest(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         if !task.can_move() || self.is_fair(id) {
             return None;
         }
@@ -89,9 +85,12 @@ impl<P: Platform> Scheduler<P> {
             held
         });
         let busy = held.as_ref().unwrap_or(busy);
-        if self.rd.config.shipped {
-            return self.find_near(id, busy);
-        }
+        self.find_less_urgent(id, busy)
+    }
+
+    /// Returns such a CPU by cpupri: as near as possible to the task's last CPU.
+    pub(super) fn find_by_level(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
+        let task = self.state.tasks.get(id);
         let search = self.search(id, task.prio());
         let found = if busy.is_empty() {
             self.rd.cpupri.find(&search, &self.rd.active)?
@@ -108,7 +107,7 @@ impl<P: Platform> Scheduler<P> {
         }
         let here = P::current_cpu();
         let here_found = found.contains(here);
-        for around in &self.neighbourhoods[cpu.index()] {
+        for around in &self.state.neighbourhoods[cpu.index()] {
             if here_found && around.contains(here) {
                 // Preempting this CPU is cheaper than preempting another.
                 return Some(here);
@@ -124,9 +123,9 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns one of `cpus`. Successive calls on one CPU spread over them.
     fn any_of(&self, cpus: &CpuSet) -> Option<CpuId> {
-        let cursor = &self.rqs[P::current_cpu()].cursor;
+        let cursor = &self.state.rqs[P::current_cpu()].cursor;
         // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
-        let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
+        let from = CpuId((cursor.peek() + 1) % self.state.topology.cpus() as u32);
         let cpu = cpus.first_from(from)?;
         cursor.set(cpu.0);
         Some(cpu)

@@ -12,39 +12,32 @@ use crate::base::stats::Count;
 use crate::scheduler::Scheduler;
 
 impl<P: Platform> Scheduler<P> {
-    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here, or requests
-    /// a push.
-    pub(crate) fn pull(&self, rq: &mut RqGuard<'_, P>) {
-        self.stats.add(Count::Look);
-        if self.rd.config.shipped {
-            return self.pull_waiting(rq);
-        }
+    /// Pulls from the overloaded CPUs, or requests a push. Returns whether tasks were pulled.
+    pub(super) fn pull_overloaded(&self, rq: &mut RqGuard<'_, P>) -> bool {
         if !self.rd.overload_elsewhere(rq.cpu) {
-            return;
+            return false;
         }
-        self.stats.add(Count::Pull);
+        self.state.stats.add(Count::Pull);
         if self.rd.config.push_by_interrupt {
             if let Some(first) = self.rd.request_push(rq.cpu) {
                 self.send_push_work(first);
             }
-            return;
+            return false;
         }
         let mut pulled = false;
         let here = rq.cpu;
         for cpu in self.rd.overload_bits().iter().filter(|&cpu| cpu != here) {
             pulled |= self.pull_from(rq, cpu);
         }
-        if pulled {
-            self.resched(rq);
-        }
+        pulled
     }
 
     pub(crate) fn pull_from(&self, rq: &mut RqGuard<'_, P>, cpu: CpuId) -> bool {
         // If that CPU is about to get a task that is more urgent still, it pushes by itself.
-        if self.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
+        if self.state.rqs[cpu].rt.highest_prio_next.peek() >= rq.highest().0 {
             return false;
         }
-        let (source, _let_go) = rq.lock_both(&self.rqs[cpu], cpu);
+        let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
         // Everything below reads both queues again.
         let Some(id) = self.pullable(&source, rq) else { return false };
         self.move_away(&source, id, rq);
@@ -53,12 +46,12 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the task of `source` that should run on the CPU of `rq`.
     fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
-        let mut id = self.first_pushable(source)?;
+        let mut id = source.rt.first_pushable(&self.state.tasks)?;
         // A CPU where it would be throttled is no improvement.
-        while !self.tasks.allowed(id).contains(rq.cpu) || self.holder(rq.cpu, id).is_some() {
-            id = self.next_pushable(source, id)?;
+        while !self.state.tasks.allowed(id).contains(rq.cpu) || self.holder(rq.cpu, id).is_some() {
+            id = source.rt.next_pushable(&self.state.tasks, id)?;
         }
-        let prio = self.tasks.get(id).prio();
+        let prio = self.state.tasks.get(id).prio();
         let running = source.curr().map(|curr| self.rank(source, curr));
         // A task that is more urgent than the running task of `source` is about to run there.
         (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)

@@ -52,7 +52,7 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn push_all(&self, rq: &mut RqGuard<'_, P>) {
         loop {
             while self.push_one(rq) {}
-            if !self.rd.config.shipped || !self.announce(rq, None) {
+            if !self.searched_in_vain(rq, None) {
                 return;
             }
         }
@@ -64,29 +64,29 @@ impl<P: Platform> Scheduler<P> {
         if rq.rt.overloaded.get() == 0 {
             return false;
         }
-        let mut next = self.first_pushable(rq);
+        let mut next = rq.rt.first_pushable(&self.state.tasks);
         while let Some(id) = next {
             let running = rq.curr().map(|curr| self.rank(rq, curr));
-            if running.is_none_or(|running| self.tasks.get(id).prio() < running) {
+            if running.is_none_or(|running| self.state.tasks.get(id).prio() < running) {
                 // The task will simply run here. The balance request then looks at the tasks behind
                 // it.
                 rq.request_balance(BALANCE_PUSH);
-                self.resched(rq);
+                self.state.resched(rq);
                 return false;
             }
             match self.find_lock_lowest(id, rq) {
                 Place::Found(lowest) => {
-                    if self.rd.config.lets_go_to_pull() {
+                    if self.lets_go_to_pull() {
                         self.move_away(rq, id, &lowest);
                     } else {
                         self.move_task(rq, id, &lowest);
                     }
-                    self.stats.add(Count::Push);
-                    self.resched(&lowest);
+                    self.state.stats.add(Count::Push);
+                    self.state.resched(&lowest);
                     return true;
                 }
                 Place::Nowhere => next = self.pushable_behind(rq, id),
-                Place::Gone => next = self.first_pushable(rq),
+                Place::Gone => next = rq.rt.first_pushable(&self.state.tasks),
             }
         }
         false
@@ -95,18 +95,18 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the next entry after `id` that may have a CPU, when there is none for `id`.
     fn pushable_behind(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<TaskId> {
         // If a task that may run everywhere finds no CPU, less urgent tasks find none either.
-        let everywhere = self.tasks.get(id).cpus_allowed_count.get() as usize == self.topology.cpus();
-        if everywhere { None } else { self.next_pushable(rq, id) }
+        let everywhere = self.state.tasks.get(id).cpus_allowed_count.get() as usize == self.state.topology.cpus();
+        if everywhere { None } else { rq.rt.next_pushable(&self.state.tasks, id) }
     }
 
     /// Moves `id`, which is queued on `from` and does not run, to `to`.
     pub(crate) fn move_task(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
         self.dequeue(from, id, false);
         self.detach_load(from.cpu, id);
-        self.tasks.get(id).cpu.set(to.cpu.0);
+        self.state.tasks.get(id).cpu.set(to.cpu.0);
         self.follow_group(id, to.cpu);
-        self.stats.add(Count::Migration);
-        self.leave_cpu(id, from.cpu);
+        self.state.stats.add(Count::Migration);
+        self.ids.leave_cpu(&self.state, id, from.cpu);
         self.enqueue(to, id, false);
     }
 
@@ -123,15 +123,15 @@ impl<P: Platform> Scheduler<P> {
 
     /// Finds a CPU for `id`, which could leave `rq`, and locks that CPU's queue too.
     fn find_lock_lowest<'a>(&'a self, id: TaskId, rq: &mut RqGuard<'_, P>) -> Place<'a, P> {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let mut busy = CpuSet::new();
         while let Some(cpu) = self.find_lowest(id, &busy).filter(|&cpu| cpu != rq.cpu) {
-            if self.rqs[cpu].highest() > task.prio() {
-                let (lowest, let_go) = rq.lock_both(&self.rqs[cpu], cpu);
-                if let_go && !self.pushable(rq).contains(&id) {
+            if self.state.rqs[cpu].highest() > task.prio() {
+                let (lowest, let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
+                if let_go && !rq.rt.pushable(&self.state.tasks).contains(&id) {
                     return Place::Gone;
                 }
-                let allowed = !let_go || self.tasks.allowed(id).contains(cpu);
+                let allowed = !let_go || self.state.tasks.allowed(id).contains(cpu);
                 let may = allowed && lowest.online.get() != 0 && lowest.highest() > task.prio();
                 if may && self.holder(cpu, id).is_none() {
                     return Place::Found(lowest);
@@ -148,8 +148,8 @@ impl<P: Platform> Scheduler<P> {
         let here = P::current_cpu();
         self.rd.begin_push_work();
         // Without the lock: a CPU that makes the list non-empty searches for a CPU itself.
-        if self.has_pushable_hint(&self.rqs[here]) {
-            let mut rq = self.lock(here);
+        if self.state.rqs[here].rt.has_pushable_hint() {
+            let mut rq = self.state.lock(here);
             self.push_all(&mut rq);
         }
         let next = self.rd.continue_push(here);
@@ -161,7 +161,7 @@ impl<P: Platform> Scheduler<P> {
 
     pub(crate) fn send_push_work(&self, target: CpuId) {
         if self.rd.claim_push_work(target) {
-            self.stats.add(Count::PushInterrupt);
+            self.state.stats.add(Count::PushInterrupt);
             P::interrupt(target, Interrupts::PUSH);
         }
     }

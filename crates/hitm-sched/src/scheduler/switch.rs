@@ -29,7 +29,7 @@ use crate::scheduler::{Scheduler, SwitchReason};
 
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
-        let mut rq = self.lock(P::current_cpu());
+        let mut rq = self.state.lock(P::current_cpu());
         rq.clear_need_resched();
         self.charge_real_time(&rq);
         let prev = rq.curr();
@@ -38,7 +38,7 @@ impl<P: Platform> Scheduler<P> {
         }
         // Read before the task is released: a task that left may at once be queued elsewhere, under
         // another lock.
-        let queued = prev.filter(|&prev| self.tasks.get(prev).on_rq.get() != 0);
+        let queued = prev.filter(|&prev| self.state.tasks.get(prev).on_rq.get() != 0);
         let may_not_stay = |rq: &RqGuard<'_, P>| queued.filter(|&prev| self.nearest_active(prev, rq.cpu) != rq.cpu);
         let mut goes = may_not_stay(&rq);
         let mut next = self.pick(&rq, goes);
@@ -65,10 +65,10 @@ impl<P: Platform> Scheduler<P> {
         }
         self.note_idleness(&rq, prev, next);
         self.begin(&rq, next);
-        self.switch_ids(&rq, prev, why, next);
+        self.ids.switch(&self.state, &rq, prev, why == SwitchReason::Exit, next);
         P::charge(PathCost::Switch);
         if let Some(prev) = prev {
-            self.tasks.get(prev).clear_on_cpu();
+            self.state.tasks.get(prev).clear_on_cpu();
         }
         if let Some(prev) = goes {
             self.send_home(&mut rq, prev);
@@ -79,7 +79,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Does steps 1 and 2.
     fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
-        let task = self.tasks.get(prev);
+        let task = self.state.tasks.get(prev);
         let leaves = match why {
             SwitchReason::Block => task.transition_to_sleeping(),
             SwitchReason::Exit => {
@@ -109,7 +109,7 @@ impl<P: Platform> Scheduler<P> {
     fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
         if self.is_fair(prev) {
             self.put_fair(rq);
-        } else if !self.is_held_real_time(prev) && self.tasks.get(prev).can_move() {
+        } else if !self.is_held_real_time(prev) && self.state.tasks.get(prev).can_move() {
             self.enqueue_pushable(rq, prev);
         }
     }
@@ -118,9 +118,9 @@ impl<P: Platform> Scheduler<P> {
     /// its runtime and picks again.
     fn pick(&self, rq: &RqGuard<'_, P>, goes: Option<TaskId>) -> Option<TaskId> {
         let next = loop {
-            let first = rq.rt.first_active().and_then(|prio| self.queue_of(rq, prio).first());
+            let first = rq.rt.first_active().and_then(|prio| rq.rt.list(&self.state.tasks, prio).first());
             let next = match first {
-                Some(_) if first == goes => self.queued_real_time(rq).into_iter().find(|&id| Some(id) != goes),
+                Some(_) if first == goes => rq.rt.queued(&self.state.tasks).into_iter().find(|&id| Some(id) != goes),
                 _ => first,
             };
             match next.and_then(|next| self.used_up_real_time(rq, next)) {
@@ -140,7 +140,7 @@ impl<P: Platform> Scheduler<P> {
     /// Does steps 4 and 5: `next` runs from now on.
     fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
         if let Some(next) = next {
-            self.tasks.get(next).set_on_cpu();
+            self.state.tasks.get(next).set_on_cpu();
             if self.is_fair(next) {
                 self.begin_fair(rq, next);
             } else {
@@ -152,14 +152,14 @@ impl<P: Platform> Scheduler<P> {
         }
         self.push_behind(rq, next);
         rq.set_curr(next);
-        self.stats.note(|| Entry::Runs(rq.cpu, next));
+        self.state.stats.note(|| Entry::Runs(rq.cpu, next));
         rq.nr_switches.set(rq.nr_switches.get() + 1);
-        self.stats.add(Count::ContextSwitch);
+        self.state.stats.add(Count::ContextSwitch);
     }
 
     /// Defers step 8, the push of the tasks that wait behind `next`.
     fn push_behind(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
-        if next.is_some() && self.first_pushable(rq).is_some() {
+        if next.is_some() && rq.rt.first_pushable(&self.state.tasks).is_some() {
             rq.request_balance(BALANCE_PUSH);
         }
     }
@@ -183,18 +183,18 @@ impl<P: Platform> Scheduler<P> {
     /// Handles the end of the running task's time slice: moves it behind the tasks of its priority,
     /// if there are any.
     pub(crate) fn rotate_round_robin(&self) -> bool {
-        let rq = self.lock(P::current_cpu());
+        let rq = self.state.lock(P::current_cpu());
         let Some(curr) = rq.curr() else { return false };
-        let task = self.tasks.get(curr);
+        let task = self.state.tasks.get(curr);
         if task.round_robin() == 0 {
             return false;
         }
-        let queue = self.queue_of(&rq, task.prio());
+        let queue = rq.rt.list(&self.state.tasks, task.prio());
         if queue.next(None) == queue.prev(None) {
             return false;
         }
         self.requeue(&rq, curr, false);
-        self.resched(&rq);
+        self.state.resched(&rq);
         true
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum WakeFlags {
 
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn wake_task(&self, id: TaskId, hint: WakeHint) -> bool {
-        match self.tasks.get(id).wake() {
+        match self.state.tasks.get(id).wake() {
             Wake::Noted | Wake::Dead => return false,
             Wake::Slept => {}
         }
@@ -34,11 +34,11 @@ impl<P: Platform> Scheduler<P> {
 
     /// Enqueues `id`. Either it sleeps and no other waker will enqueue it, or it was never queued.
     pub(crate) fn start_task(&self, id: TaskId, flags: WakeFlags) {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let _pi = task.pi_lock.lock();
         // It may be asleep while its CPU has not yet left it.
         task.wait_off_cpu();
-        self.stats.add(Count::Wake);
+        self.state.stats.add(Count::Wake);
         let mut rq = self.queue_for(id, flags);
         task.transition_to_runnable();
         self.enqueue(&rq, id, false);
@@ -50,18 +50,18 @@ impl<P: Platform> Scheduler<P> {
     /// Chooses the CPU for `id` and locks its queue. The task is on no queue, and the caller holds
     /// its `pi_lock`.
     fn queue_for(&self, id: TaskId, flags: WakeFlags) -> RqGuard<'_, P> {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         loop {
             let before = task.cpu();
             let chosen = self.nearest_active(id, self.select(id, before, flags));
             if chosen != before {
-                self.stats.add(Count::Migration);
+                self.state.stats.add(Count::Migration);
                 self.remove_load(before, id);
                 task.cpu.set(chosen.0);
                 self.follow_group(id, chosen);
-                self.leave_cpu(id, before);
+                self.ids.leave_cpu(&self.state, id, before);
             }
-            let rq = self.lock(chosen);
+            let rq = self.state.lock(chosen);
             if rq.online.get() != 0 {
                 return rq;
             }
@@ -75,12 +75,12 @@ impl<P: Platform> Scheduler<P> {
             return;
         }
         let Some(curr) = rq.curr() else {
-            self.resched(rq);
+            self.state.resched(rq);
             return;
         };
-        let (prio, running) = (self.tasks.get(id).prio(), self.rank(rq, curr));
+        let (prio, running) = (self.state.tasks.get(id).prio(), self.rank(rq, curr));
         if prio < running {
-            self.resched(rq);
+            self.state.resched(rq);
         } else if !prio.is_real_time() {
             self.preempt_for_fair(rq, id, running);
         } else if prio == running && !rq.needs_resched() {
@@ -91,31 +91,28 @@ impl<P: Platform> Scheduler<P> {
     /// Decides for `id`, which is as urgent as `curr`. If only `curr` can run elsewhere, `curr` is
     /// preempted.
     fn preempt_equal(&self, rq: &RqGuard<'_, P>, id: TaskId, curr: TaskId) {
-        if !self.tasks.get(curr).can_move() || !self.could_run_elsewhere(curr) {
+        if !self.state.tasks.get(curr).can_move() || !self.could_run_elsewhere(curr) {
             return;
         }
-        if self.tasks.get(id).can_move() && self.could_run_elsewhere(id) {
+        if self.state.tasks.get(id).can_move() && self.could_run_elsewhere(id) {
             return;
         }
         self.requeue(rq, id, true);
-        self.resched(rq);
+        self.state.resched(rq);
     }
 
     /// Pushes after the wakeup of `id`, if it does not run here at once and may run elsewhere.
     fn push_after_wakeup(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let Some(id_of_curr) = rq.curr() else { return };
         if self.is_fair(id) || self.is_held_real_time(id) {
             return;
         }
-        let curr = self.tasks.get(id_of_curr);
+        let curr = self.state.tasks.get(id_of_curr);
         let is_as_urgent = || self.rank(rq, id_of_curr) <= task.prio();
         if !rq.needs_resched() && task.can_move() && (!curr.can_move() || is_as_urgent()) {
-            if self.rd.config.shipped {
-                // The search has just found no CPU for it. The push below is the second search of
-                // the advertiser's protocol.
-                self.announce(rq, Some(id));
-            }
+            // `placement` has just found no CPU for it. The push is the second search.
+            self.searched_in_vain(rq, Some(id));
             self.push_all(rq);
         }
     }

@@ -23,11 +23,13 @@
 //! the task, twice.
 
 use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_topology::CpuId;
 
+use super::Shipped;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
+use crate::base::state::State;
 use crate::base::stats::Count;
-use crate::scheduler::Scheduler;
 
 /// A task that may use at most this many CPUs is advertised to each of them. That costs one
 /// read-modify-write per CPU, of a line that only that CPU reads. A task that may use more costs
@@ -61,50 +63,52 @@ impl Announced {
     }
 }
 
-impl<P: Platform> Scheduler<P> {
-    fn announced(&self, id: TaskId) -> Announced {
-        Announced::from_word(self.tasks.get(id).announced.get())
+impl<P: Platform> Shipped<P> {
+    fn announced(state: &State<P>, id: TaskId) -> Announced {
+        Announced::from_word(state.tasks.get(id).announced.get())
     }
 
     /// Advertises the tasks of `rq` that wait and are not advertised. `newest` comes first: mostly
     /// it is the only one. Returns whether there was any; then the caller must search for CPUs once
     /// more.
-    pub(crate) fn announce(&self, rq: &RqGuard<'_, P>, newest: Option<TaskId>) -> bool {
+    pub(crate) fn announce(&self, state: &State<P>, rq: &RqGuard<'_, P>, newest: Option<TaskId>) -> bool {
         if rq.rt.unannounced.get() == 0 || rq.needs_resched() {
             // The CPU picks again before a task here has waited.
             return false;
         }
         if let Some(newest) = newest {
-            self.tell(rq, newest);
+            self.tell(state, rq, newest);
         }
-        let mut next = self.first_pushable(rq);
+        let mut next = rq.rt.first_pushable(&state.tasks);
         while let Some(id) = next.filter(|_| rq.rt.unannounced.get() != 0) {
-            self.tell(rq, id);
-            next = self.next_pushable(rq, id);
+            self.tell(state, rq, id);
+            next = rq.rt.next_pushable(&state.tasks, id);
         }
-        self.rd.waiting().told();
+        self.waiting.told();
         true
     }
 
     /// Counts a task that has come to the pushable list of `rq` and is not advertised yet.
-    pub(crate) fn expect_announcement(&self, rq: &RqGuard<'_, P>) {
+    pub(crate) fn expect(&self, rq: &RqGuard<'_, P>) {
         rq.rt.unannounced.set(rq.rt.unannounced.get() + 1);
     }
 
     /// Returns whether a task that may use `allowed` CPUs is advertised to each of them.
-    fn is_narrow(&self, allowed: u32) -> bool {
-        allowed <= NARROW && allowed.saturating_mul(FEW_OF) as usize <= self.topology.cpus()
+    fn is_narrow(state: &State<P>, allowed: u32) -> bool {
+        allowed <= NARROW && allowed.saturating_mul(FEW_OF) as usize <= state.topology.cpus()
     }
 
     /// Advertises `id`, which is in the pushable list of `rq`, unless it is advertised already.
-    fn tell(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        let task = self.tasks.get(id);
-        if self.announced(id) != Announced::No {
+    fn tell(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
+        let task = state.tasks.get(id);
+        if Self::announced(state, id) != Announced::No {
             return;
         }
-        self.stats.add(Count::OverloadSet);
+        state.stats.add(Count::OverloadSet);
         rq.rt.unannounced.set(rq.rt.unannounced.get() - 1);
-        if self.is_narrow(task.cpus_allowed_count.get()) && self.rd.waiting().tell(rq.cpu, &self.others(rq, id)) {
+        if Self::is_narrow(state, task.cpus_allowed_count.get())
+            && self.waiting.tell(rq.cpu, &Self::others(state, rq, id))
+        {
             task.announced.set(Announced::Each as u32);
             return;
         }
@@ -112,70 +116,79 @@ impl<P: Platform> Scheduler<P> {
         let before = rq.rt.announced.get();
         rq.rt.announced.set(before + 1);
         if before == 0 {
-            self.rd.waiting().tell_all(rq.cpu);
+            self.waiting.tell_all(rq.cpu);
         }
     }
 
     /// Withdraws the advertisement of `id`, which waited in the pushable list of `rq`.
-    pub(crate) fn withdraw(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        match self.announced(id) {
+    pub(crate) fn withdraw(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
+        match Self::announced(state, id) {
             Announced::No => {
                 rq.rt.unannounced.set(rq.rt.unannounced.get() - 1);
                 return;
             }
-            Announced::Each => self.rd.waiting().withdraw(rq.cpu, &self.others(rq, id)),
+            Announced::Each => self.waiting.withdraw(rq.cpu, &Self::others(state, rq, id)),
             Announced::All => {
                 let left = rq.rt.announced.get() - 1;
                 rq.rt.announced.set(left);
                 if left == 0 {
-                    self.rd.waiting().withdraw_from_all(rq.cpu);
+                    self.waiting.withdraw_from_all(rq.cpu);
                 }
             }
         }
-        self.stats.add(Count::OverloadClear);
-        self.tasks.get(id).announced.set(Announced::No as u32);
+        state.stats.add(Count::OverloadClear);
+        state.tasks.get(id).announced.set(Announced::No as u32);
     }
 
     /// Returns the CPUs that `id` may use, except that of `rq`. The set is the same at its
     /// advertisement and at its withdrawal, as affinity changes only while the task is on no queue.
-    fn others(&self, rq: &RqGuard<'_, P>, id: TaskId) -> CpuSet {
-        let mut others = self.tasks.allowed(id).load();
+    fn others(state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) -> CpuSet {
+        let mut others = state.tasks.allowed(id).load();
         others.remove(rq.cpu);
         others
     }
 
-    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here.
-    pub(crate) fn pull_waiting(&self, rq: &mut RqGuard<'_, P>) {
-        let mut pulled = self.pull_told(rq);
+    /// Pulls tasks that wait elsewhere and are more urgent than the tasks queued here. `pull_from`
+    /// pulls one from a CPU, and returns whether there was one. Returns whether any was pulled.
+    pub(crate) fn pull(
+        &self,
+        state: &State<P>,
+        rq: &mut RqGuard<'_, P>,
+        pull_from: impl Fn(&mut RqGuard<'_, P>, CpuId) -> bool,
+    ) -> bool {
+        let mut pulled = self.pull_told(state, rq, &pull_from);
         // A CPU that has pulled a task is as busy as the floor of its LLC says, and writes nothing.
-        if self.rd.waiting().floors.fell(rq.cpu, rq.highest()) {
-            pulled |= self.pull_told(rq);
+        if self.waiting.floors.fell(rq.cpu, rq.highest()) {
+            pulled |= self.pull_told(state, rq, &pull_from);
         }
-        if pulled {
-            self.resched(rq);
-        }
+        pulled
     }
 
     /// Pulls the tasks that are advertised to this CPU. Returns whether there was any.
-    fn pull_told(&self, rq: &mut RqGuard<'_, P>) -> bool {
-        let (near, anywhere) = self.rd.waiting().any_for(rq.cpu);
+    fn pull_told(
+        &self,
+        state: &State<P>,
+        rq: &mut RqGuard<'_, P>,
+        pull_from: &impl Fn(&mut RqGuard<'_, P>, CpuId) -> bool,
+    ) -> bool {
+        let (near, anywhere) = self.waiting.any_for(rq.cpu);
         if !near && !anywhere {
             return false;
         }
-        self.stats.add(Count::Pull);
+        state.stats.add(Count::Pull);
         let mut pulled = false;
         let here = rq.cpu;
         if near {
-            for cpu in self.rd.waiting().sources_for(here).iter() {
-                pulled |= self.pull_from(rq, cpu);
+            for cpu in self.waiting.sources_for(here).iter() {
+                pulled |= pull_from(rq, cpu);
             }
         }
         if anywhere {
-            for cpu in self.rd.waiting().all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
-                if !self.rd.waiting().any_for_all(here) {
+            for cpu in self.waiting.all_sources().snapshot().iter().filter(|&cpu| cpu != here) {
+                if !self.waiting.any_for_all(here) {
                     break;
                 }
-                pulled |= self.pull_from(rq, cpu);
+                pulled |= pull_from(rq, cpu);
             }
         }
         pulled

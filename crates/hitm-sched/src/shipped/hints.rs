@@ -11,14 +11,13 @@ use crate::base::idle::idle_mask::IdleMasks;
 use crate::base::idle::sched_domains::{Kept, MOVE_COSTS, WAKE_COSTS};
 use crate::base::idle::search::Search;
 use crate::base::idle::view::{SCAN_LEAST, View};
-use crate::fair::idle::IdleSearch;
 
 /// The search by hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Hints;
+pub(crate) struct Hints;
 
 /// hitm's.
-pub(crate) const SHIPPED: IdleSearch = IdleSearch::Hints(Hints);
+pub(crate) const SHIPPED: Hints = Hints;
 
 impl Search for Hints {
     fn keeps<P: Platform>(&self, masks: impl Fn(Scope) -> IdleMasks<P>) -> Kept<P> {
@@ -86,11 +85,11 @@ impl Search for Hints {
 /// busier the LLC was at the last balance.
 fn worthwhile<P: Platform>(view: &View<'_, P>) -> u32 {
     // Relaxed: a hint.
-    let scan = view.sched_domains().shared_of(view.target).nr_idle_scan.load(Ordering::Relaxed);
+    let scan = view.domains.shared_of(view.target).nr_idle_scan.load(Ordering::Relaxed);
     if run_of(view) >= WAKE_COSTS { u32::MAX } else { scan }
 }
 
 /// Returns how long a task runs on the target on average, in nanoseconds: a hint.
 fn run_of<P: Platform>(view: &View<'_, P>) -> u64 {
-    view.sched_domains().domains[view.target].avg_run.peek()
+    view.domains.domains[view.target].avg_run.peek()
 }

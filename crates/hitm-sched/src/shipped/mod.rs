@@ -7,3 +7,21 @@ pub(crate) mod hints;
 pub(crate) mod ids;
 pub(crate) mod near;
 pub(crate) mod waiting;
+
+use hitm_memory::Memory;
+use hitm_topology::Topology;
+
+use self::waiting::Waiting;
+
+/// Where real-time tasks wait and which CPUs can run them, as hitm's own scheduler knows it.
+/// [`announce`] has the advertisements, [`near`] the search.
+#[derive(Debug)]
+pub(crate) struct Shipped<M: Memory> {
+    pub(crate) waiting: Waiting<M>,
+}
+
+impl<M: Memory> Shipped<M> {
+    pub(crate) fn new(topology: &Topology) -> Self {
+        Self { waiting: Waiting::new(topology) }
+    }
+}

@@ -11,14 +11,15 @@
 //!
 //! **Cost.** One line per examined CPU, and one per LLC of which the task may use every CPU.
 
-use hitm_memory::{CpuSet, PlainWord, Platform};
+use hitm_memory::{CpuMask, CpuSet, PlainWord, Platform};
 use hitm_topology::{CpuId, Scope};
 
+use super::Shipped;
 use crate::base::numbers::TaskId;
 use crate::base::operation;
 use crate::base::prio::Prio;
+use crate::base::state::State;
 use crate::base::stats::Count;
-use crate::scheduler::Scheduler;
 
 /// The parameters of a search.
 struct Wanted<'a> {
@@ -32,22 +33,22 @@ struct Wanted<'a> {
     core: &'a CpuSet,
 }
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Shipped<P> {
     /// Returns a CPU that runs something less urgent than `id` and is not `busy`: the nearest idle
     /// one, else the least urgent of all.
-    pub(crate) fn find_near(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
+    pub(crate) fn find(&self, state: &State<P>, active: &CpuMask<P>, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let _search = operation::SEARCH.begin::<P>();
-        let (prio, cpu) = (self.tasks.get(id).prio(), self.tasks.get(id).cpu());
-        let mut candidates = self.candidates(id);
+        let (prio, cpu) = (state.tasks.get(id).prio(), state.tasks.get(id).cpu());
+        let mut candidates = Self::candidates(state, active, id);
         candidates.subtract(busy);
-        let cursor = &self.rqs[P::current_cpu()].cursor;
+        let cursor = &state.rqs[P::current_cpu()].cursor;
         // Peek: the cursor is a hint of this CPU. Threads outside the CPUs may share it.
-        let from = CpuId((cursor.peek() + 1) % self.topology.cpus() as u32);
-        let core = &*self.neighbourhoods[cpu.index()][0];
+        let from = CpuId((cursor.peek() + 1) % state.topology.cpus() as u32);
+        let core = &*state.neighbourhoods[cpu.index()][0];
         let mut wanted = Wanted { prio, candidates, from, core };
         let mut least: Option<(Prio, CpuId)> = None;
-        for llc in self.llcs_around(cpu, from) {
-            match self.look_into(llc, &wanted) {
+        for llc in Self::llcs_around(state, cpu, from) {
+            match self.look_into(state, llc, &wanted) {
                 Some((highest, cpu)) if !highest.is_real_time() => {
                     cursor.set(cpu.0);
                     return Some(cpu);
@@ -55,7 +56,7 @@ impl<P: Platform> Scheduler<P> {
                 Some(found) if least.is_none_or(|(least, _)| found.0 > least) => least = Some(found),
                 _ => {}
             }
-            wanted.candidates.subtract(&self.llcs[llc]);
+            wanted.candidates.subtract(&state.llcs[llc]);
             if wanted.candidates.is_empty() {
                 break;
             }
@@ -64,69 +65,69 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Returns whether any CPU where `id` may run runs something less urgent than `id`.
-    pub(crate) fn any_less_urgent(&self, id: TaskId) -> bool {
+    pub(crate) fn any_less_urgent(&self, state: &State<P>, active: &CpuMask<P>, id: TaskId) -> bool {
         let _search = operation::SEARCH.begin::<P>();
-        let prio = self.tasks.get(id).prio();
-        let mut candidates = self.candidates(id);
-        for llc in 0..self.llcs.len() {
-            if self.is_in_vain(llc, &candidates, prio) {
-                candidates.subtract(&self.llcs[llc]);
+        let prio = state.tasks.get(id).prio();
+        let mut candidates = Self::candidates(state, active, id);
+        for llc in 0..state.llcs.len() {
+            if self.is_in_vain(state, llc, &candidates, prio) {
+                candidates.subtract(&state.llcs[llc]);
             }
         }
-        candidates.iter().any(|cpu| self.rqs[cpu].highest() > prio)
+        candidates.iter().any(|cpu| state.rqs[cpu].highest() > prio)
     }
 
     /// Returns the active CPUs where `id` may run.
-    fn candidates(&self, id: TaskId) -> CpuSet {
-        self.stats.add(Count::Find);
-        self.tasks.allowed(id).intersection(&self.rd.active)
+    fn candidates(state: &State<P>, active: &CpuMask<P>, id: TaskId) -> CpuSet {
+        state.stats.add(Count::Find);
+        state.tasks.allowed(id).intersection(active)
     }
 
     /// Returns the LLCs in order of distance from `cpu`, nearest first. Of equally near ones that
     /// of `from` comes first.
-    fn llcs_around(&self, cpu: CpuId, from: CpuId) -> impl Iterator<Item = usize> {
-        let [own, first] = [cpu, from].map(|cpu| self.topology.part_of(Scope::Llc, cpu));
-        let around = || (first..self.llcs.len()).chain(0..first).filter(move |&llc| llc != own);
-        let node = self.topology.cpu(cpu).node;
-        let is_near = move |llc: &usize| self.topology.cpu(self.topology.cpus_of(Scope::Llc, *llc)[0]).node == node;
+    fn llcs_around(state: &State<P>, cpu: CpuId, from: CpuId) -> impl Iterator<Item = usize> {
+        let [own, first] = [cpu, from].map(|cpu| state.topology.part_of(Scope::Llc, cpu));
+        let around = || (first..state.llcs.len()).chain(0..first).filter(move |&llc| llc != own);
+        let node = state.topology.cpu(cpu).node;
+        let is_near = move |llc: &usize| state.topology.cpu(state.topology.cpus_of(Scope::Llc, *llc)[0]).node == node;
         std::iter::once(own).chain(around().filter(is_near)).chain(around().filter(move |llc| !is_near(llc)))
     }
 
     /// Returns whether all CPUs of `llc` are candidates and are known to run nothing less urgent
     /// than `prio`.
-    fn is_in_vain(&self, llc: usize, candidates: &CpuSet, prio: Prio) -> bool {
-        self.is_whole(llc, candidates) && self.rd.waiting().floors.are_all_urgent(llc, prio)
+    fn is_in_vain(&self, state: &State<P>, llc: usize, candidates: &CpuSet, prio: Prio) -> bool {
+        self.is_whole(state, llc, candidates) && self.waiting.floors.are_all_urgent(llc, prio)
     }
 
     /// Returns whether all CPUs of `llc` are candidates, so that the result of a search there is
     /// its floor.
-    fn is_whole(&self, llc: usize, candidates: &CpuSet) -> bool {
-        self.rd.waiting().floors.are_kept() && candidates.contains_all(&self.llcs[llc])
+    fn is_whole(&self, state: &State<P>, llc: usize, candidates: &CpuSet) -> bool {
+        self.waiting.floors.are_kept() && candidates.contains_all(&state.llcs[llc])
     }
 
     /// Returns an idle CPU of `llc`, else the least urgent wanted one, with its priority.
-    fn look_into(&self, llc: usize, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
-        let floors = &self.rd.waiting().floors;
-        let is_whole = self.is_whole(llc, &wanted.candidates);
+    fn look_into(&self, state: &State<P>, llc: usize, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
+        let floors = &self.waiting.floors;
+        let is_whole = self.is_whole(state, llc, &wanted.candidates);
         if is_whole && floors.are_all_urgent(llc, wanted.prio) {
             return None;
         }
-        let found = self.look_at(&self.llcs[llc], wanted);
+        let found = Self::look_at(state, &state.llcs[llc], wanted);
         if !is_whole || found.is_some() {
             return found;
         }
         let claim = floors.claim(llc, wanted.prio)?;
-        let found = self.look_at(&self.llcs[llc], wanted);
+        let found = Self::look_at(state, &state.llcs[llc], wanted);
         floors.settle(claim, found.is_some());
         found
     }
 
-    fn look_at(&self, cpus: &CpuSet, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
+    fn look_at(state: &State<P>, cpus: &CpuSet, wanted: &Wanted<'_>) -> Option<(Prio, CpuId)> {
         let Wanted { prio, candidates, from, core } = wanted;
         let others = candidates.common_from(cpus, *from).filter(|&cpu| !core.contains(cpu));
         let mut least = None;
         for cpu in core.common_from(cpus, *from).filter(|&cpu| candidates.contains(cpu)).chain(others) {
-            let highest = self.rqs[cpu].highest();
+            let highest = state.rqs[cpu].highest();
             if !highest.is_real_time() {
                 return Some((highest, cpu));
             }

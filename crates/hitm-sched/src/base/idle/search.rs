@@ -41,7 +41,7 @@ macro_rules! searches {
     ($($name:ident),* $(,)?) => {
         /// A search for an idle CPU, with its parameters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum IdleSearch {
+        pub(crate) enum IdleSearch {
             $(#[allow(missing_docs, reason = "the type says it")] $name($name),)*
         }
 

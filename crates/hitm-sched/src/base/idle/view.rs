@@ -7,8 +7,8 @@ use hitm_topology::CpuId;
 
 use crate::base::idle::scan::{Mask, Masks, Scan};
 use crate::base::idle::sched_domains::{Kept, SchedDomains, averaged};
+use crate::base::state::State;
 use crate::base::timeline::PICOS;
-use crate::scheduler::Scheduler;
 
 /// The least budget of a bounded scan, in CPUs: Linux's.
 pub(crate) const SCAN_LEAST: u64 = 4;
@@ -19,7 +19,8 @@ const IDLE_FUZZ: u64 = 512;
 /// The scheduler, as a search for one task sees it: hints about other CPUs, and scratch masks of
 /// the searcher.
 pub(crate) struct View<'a, P: Platform> {
-    pub(crate) sched: &'a Scheduler<P>,
+    pub(crate) state: &'a State<P>,
+    pub(crate) domains: &'a SchedDomains<P>,
     /// Where the task ran last.
     pub(crate) prev: CpuId,
     /// Around which CPU to search.
@@ -34,50 +35,49 @@ impl<P: Platform> View<'_, P> {
     /// Returns whether nothing runs or is queued on a CPU: a hint. It counts as a probe.
     #[inline]
     pub(crate) fn is_available(&self, cpu: CpuId) -> bool {
-        self.sched.is_available(cpu)
+        self.state.is_available(cpu)
     }
 
     /// Returns the CPUs of the core of `cpu`.
     pub(crate) fn core(&self, cpu: CpuId) -> &CpuSet {
-        self.sched.around(cpu)[0]
+        self.state.around(cpu)[0]
     }
 
     /// Returns the CPUs of the LLC of `cpu`.
     pub(crate) fn llc(&self, cpu: CpuId) -> &CpuSet {
-        self.sched.around(cpu)[1]
+        self.state.around(cpu)[1]
     }
 
     /// Returns whether the target shares its LLC with the task's previous CPU.
     pub(crate) fn is_near_prev(&self) -> bool {
-        self.sched.share_cache(self.prev, self.target)
+        self.state.share_cache(self.prev, self.target)
     }
 
     /// Returns what the scheduler records of idle CPUs.
     pub(crate) fn kept(&self) -> &Kept<P> {
-        &self.sched_domains().kept
+        &self.domains.kept
     }
 
     /// Returns whether a core of the LLC of `target` may be wholly idle.
     pub(crate) fn may_have_idle_core(&self) -> bool {
         // Relaxed: a hint.
-        self.sched_domains().has_siblings
-            && self.sched_domains().shared_of(self.target).has_idle_cores.load(Ordering::Relaxed) != 0
+        self.domains.has_siblings && self.domains.shared_of(self.target).has_idle_cores.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn tell_no_idle_core(&self) {
         // Relaxed: a hint. A core that falls idle just now may be missed until the next one does.
-        self.sched_domains().shared_of(self.target).has_idle_cores.store(0, Ordering::Relaxed);
+        self.domains.shared_of(self.target).has_idle_cores.store(0, Ordering::Relaxed);
     }
 
     /// Returns the calling CPU's masks.
     pub(crate) fn masks(&self) -> &Masks<P> {
-        &self.sched_domains().masks[P::current_cpu().index()]
+        &self.domains.masks[P::current_cpu().index()]
     }
 
     /// Fills `mask` with the allowed CPUs of the target's LLC.
     pub(crate) fn begin_scan<'b>(&self, mask: &'b Mask<P>) -> Scan<'b, P> {
         // Peek: written at construction; its line also has the CPUs of the LLC.
-        _ = self.sched_domains().domains[self.target].span_weight.peek();
+        _ = self.domains.domains[self.target].span_weight.peek();
         Scan::begin(mask, self.in_llc.clone())
     }
 
@@ -98,7 +98,7 @@ impl<P: Platform> View<'_, P> {
             }
         }
         let cost = P::now().since(start).as_picos() / PICOS;
-        let average = &self.sched_domains().domains[P::current_cpu()].avg_scan_cost;
+        let average = &self.domains.domains[P::current_cpu()].avg_scan_cost;
         // Peek: a hint of the CPU's own, which threads outside the CPUs may share.
         let before = average.peek();
         average.set(averaged(before, cost));
@@ -107,13 +107,9 @@ impl<P: Platform> View<'_, P> {
 
     /// Returns the number of CPUs that the searcher's average idle time allows.
     pub(crate) fn budget_of_time(&self) -> u64 {
-        let domain = &self.sched_domains().domains[P::current_cpu()];
+        let domain = &self.domains.domains[P::current_cpu()];
         let (idle, cost) = (domain.avg_idle.peek() / IDLE_FUZZ, domain.avg_scan_cost.peek() + 1);
         let span = u64::from(domain.span_weight.peek()) * idle;
         if span > SCAN_LEAST * cost { span / cost } else { SCAN_LEAST }
-    }
-
-    pub(crate) fn sched_domains(&self) -> &SchedDomains<P> {
-        self.sched.sched_domains()
     }
 }

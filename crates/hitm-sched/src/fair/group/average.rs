@@ -37,14 +37,14 @@ pub(super) fn nanos(now: Time) -> u64 {
 impl<P: Platform> Scheduler<P> {
     /// Returns the weight of a member's sum.
     pub(super) fn weight_of(&self, words: &FairTask<P>) -> u64 {
-        self.rd.config.groups.coarse(u64::from(words.weight.get()))
+        self.config.groups.coarse(u64::from(words.weight.get()))
     }
 
     /// Returns the weight that is queued in a group, including the running member.
     pub(super) fn queued_weight(&self, cpu: CpuId, on: &GroupOnCpu<P>) -> u64 {
         let curr = member(on.queue.curr.get());
         let curr = curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.get()));
-        self.rd.config.groups.coarse(on.queue.load.get() + curr)
+        self.config.groups.coarse(on.queue.load.get() + curr)
     }
 
     /// Returns whether a member of the queue of `on` is queued there.
@@ -148,7 +148,7 @@ impl<P: Platform> Scheduler<P> {
         if entity.load_updated.get() != 0 {
             let value = entity.load_value.get() as i64;
             on.add(self.weight_of(entity), -value);
-            on.add(self.rd.config.groups.coarse(u64::from(weight)), value);
+            on.add(self.config.groups.coarse(u64::from(weight)), value);
         }
     }
 
@@ -165,7 +165,7 @@ impl<P: Platform> Scheduler<P> {
     /// CPU or class. The caller holds the queue's lock.
     pub(crate) fn detach_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };
-        let words = self.tasks.fair(id);
+        let words = self.state.tasks.fair(id);
         if words.load_updated.get() == 0 {
             return;
         }
@@ -182,7 +182,7 @@ impl<P: Platform> Scheduler<P> {
     /// Adjusts the average of `id`, whose load is counted nowhere, to its new weight.
     pub(crate) fn recount_load(&self, id: TaskId) {
         if self.group_hint(id).is_some() {
-            let words = self.tasks.fair(id);
+            let words = self.state.tasks.fair(id);
             words.load_average.set(words.sum().average(self.weight_of(words)));
         }
     }
@@ -191,7 +191,7 @@ impl<P: Platform> Scheduler<P> {
     /// the lock.
     pub(crate) fn remove_load(&self, cpu: CpuId, id: TaskId) {
         let Some(group) = self.group_hint(id) else { return };
-        let words = self.tasks.fair(id);
+        let words = self.state.tasks.fair(id);
         if words.load_updated.get() == 0 {
             return;
         }

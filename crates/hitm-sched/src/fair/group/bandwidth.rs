@@ -226,7 +226,7 @@ impl<P: Platform> Scheduler<P> {
             && let Some(running) = self.running_fair(rq.cpu)
             && self.used_up(rq, self.group_of(running), now).is_some()
         {
-            self.resched(rq);
+            self.state.resched(rq);
         }
     }
 
@@ -304,18 +304,18 @@ impl<P: Platform> Scheduler<P> {
     /// Held tasks may run again on the CPU of `rq`; so may the running task, if it was one of them.
     fn resume(&self, rq: &RqGuard<'_, P>, now: Time) {
         let Some(curr) = rq.curr() else {
-            self.resched(rq);
+            self.state.resched(rq);
             return;
         };
         if !self.is_fair(curr) {
             return;
         }
-        let is_queued = self.tasks.get(curr).on_rq.get() != 0;
+        let is_queued = self.state.tasks.get(curr).on_rq.get() != 0;
         if is_queued && !self.is_held(rq.cpu, curr) && self.running_fair(rq.cpu) != Some(curr) {
             self.begin_levels(rq.cpu, self.group_of(curr), Member::task(curr), now);
         }
         if !rq.needs_resched() && self.pick_levels(rq.cpu, None, now) != Some(curr) {
-            self.resched(rq);
+            self.state.resched(rq);
         }
     }
 
@@ -375,11 +375,11 @@ impl<P: Platform> Scheduler<P> {
         }
         let here = P::current_cpu();
         let watched = {
-            let _rq = self.lock(here);
+            let _rq = self.state.lock(here);
             self.watched(here)
         };
         watched.iter().for_each(|&id| self.serve_line(id));
-        let mut rq = self.lock(here);
+        let mut rq = self.state.lock(here);
         self.refill_real_time(&mut rq, &watched);
         self.watch_on(here, nanos(now));
     }
@@ -388,7 +388,7 @@ impl<P: Platform> Scheduler<P> {
     fn serve_line(&self, id: GroupId) {
         let limit = self.limit_of(id).expect("it is watched");
         while let Some(cpu) = limit.first_to_serve(nanos(P::now())) {
-            let (rq, now) = (self.lock(cpu), P::now());
+            let (rq, now) = (self.state.lock(cpu), P::now());
             let on = limit.on(cpu);
             if on.is_throttled.get() == 0 {
                 // Another CPU was faster.
@@ -436,9 +436,9 @@ impl<P: Platform> Scheduler<P> {
             // Placed before they are set: a simulated CPU may be suspended here, and another may
             // come. The first wins.
             if groups.limits.get().is_none() {
-                let _came_later = groups.limits.set(Limits::new(&self.topology));
+                let _came_later = groups.limits.set(Limits::new(&self.state.topology));
             }
-            let _came_later = slot.limit.set(GroupLimit::new(&self.topology, id.0 as usize));
+            let _came_later = slot.limit.set(GroupLimit::new(&self.state.topology, id.0 as usize));
         }
         self.limits()
     }
@@ -451,8 +451,8 @@ impl<P: Platform> Scheduler<P> {
         let (slot, limit) = (self.group(id), self.limit_of(id).expect("just made"));
         let _one_at_a_time = limits.change.lock.lock();
         limit.set(quota, nanos(P::now()));
-        for cpu in self.topology.cpu_ids() {
-            let (rq, on) = (self.lock(cpu), limit.on(cpu));
+        for cpu in self.state.topology.cpu_ids() {
+            let (rq, on) = (self.state.lock(cpu), limit.on(cpu));
             on.is_limited.set(u8::from(quota.is_some()));
             limit.forget(on.got.get());
             on.got.set(0);
@@ -480,7 +480,7 @@ impl<P: Platform> Scheduler<P> {
             let used = self.group(id).on(cpu).map_or(0, |on| on.queue.period_used.peek());
             LimitOnCpuSnapshot {
                 cpu,
-                online: self.rqs[cpu].online.peek() != 0,
+                online: self.state.rqs[cpu].online.peek() != 0,
                 got: on.got.peek(),
                 left: on.from.peek() as i64 + on.got.peek() - used as i64,
                 throttled: on.is_throttled.peek() != 0,
@@ -495,7 +495,7 @@ impl<P: Platform> Scheduler<P> {
             given,
             ends: Time::from_picos(limit.ends() * PICOS),
             line: limit.line(),
-            on: self.topology.cpu_ids().map(on).collect(),
+            on: self.state.topology.cpu_ids().map(on).collect(),
         })
     }
 

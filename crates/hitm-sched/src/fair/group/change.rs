@@ -52,7 +52,7 @@ impl<P: Platform> Scheduler<P> {
         if cell.get().is_none() {
             // Placed before it is set: a simulated CPU may be suspended here, and another may come.
             // The first wins.
-            let _came_later = cell.set(Groups::new(&self.topology, self.rd.config.groups));
+            let _came_later = cell.set(Groups::new(&self.state.topology, self.config.groups));
         }
         let groups = self.groups().expect("just made");
         let id = GroupId(groups.numbers.take(P::current_cpu()));
@@ -62,7 +62,7 @@ impl<P: Platform> Scheduler<P> {
             Some(group) => group,
             None => {
                 // The caller alone has the number.
-                let _first = chunk[index % CHUNK].set(Group::new(index, &self.topology, groups.config));
+                let _first = chunk[index % CHUNK].set(Group::new(index, &self.state.topology, groups.config));
                 groups.get(id)
             }
         };
@@ -80,9 +80,9 @@ impl<P: Platform> Scheduler<P> {
         // the stores above done. Pairs with the additions in `hold`, each of which continues the
         // release sequence, and with whatever publishes the number.
         group.words.references.swap(1, Ordering::Release);
-        for cpu in self.topology.cpu_ids() {
+        for cpu in self.state.topology.cpu_ids() {
             if let Some(on) = group.on(cpu) {
-                let _rq = self.lock(cpu);
+                let _rq = self.state.lock(cpu);
                 if let Some(parent) = parent {
                     self.make_group_on(parent, cpu, P::now());
                 }
@@ -103,7 +103,7 @@ impl<P: Platform> Scheduler<P> {
         if let Some(parent) = parent {
             self.make_group_on(parent, cpu, now);
         }
-        let node = self.topology.cpu(cpu).node;
+        let node = self.state.topology.cpu(cpu).node;
         let words = GroupOnCpu::new(parent, group.shares(), nanos(now));
         let _first = group.on[cpu.index()].set(Placed::new(words, Some(id.0 as usize), Some(node)));
         for made in group.pointers.iter().flat_map(|pointers| &pointers[..2]) {
@@ -117,8 +117,8 @@ impl<P: Platform> Scheduler<P> {
         let group = self.group(id);
         // Relaxed: each CPU's queue is visited below.
         group.words.shares.store(u64::from(weight.shares()), Ordering::Relaxed);
-        for cpu in self.topology.cpu_ids().filter(|&cpu| group.on(cpu).is_some()) {
-            let rq = self.lock(cpu);
+        for cpu in self.state.topology.cpu_ids().filter(|&cpu| group.on(cpu).is_some()) {
+            let rq = self.state.lock(cpu);
             self.update_shares_above(&rq, id);
         }
     }
@@ -141,8 +141,8 @@ impl<P: Platform> Scheduler<P> {
 
     /// Withdraws all load of `id`, which has ended.
     fn end_load(&self, id: GroupId) {
-        for cpu in self.topology.cpu_ids().filter(|&cpu| self.is_on(id, cpu)) {
-            let (rq, now) = (self.lock(cpu), P::now());
+        for cpu in self.state.topology.cpu_ids().filter(|&cpu| self.is_on(id, cpu)) {
+            let (rq, now) = (self.state.lock(cpu), P::now());
             let on = self.group_on(id, cpu);
             self.update_queue(cpu, on, nanos(now));
             if let Some(above) = self.above(id, cpu)
@@ -167,9 +167,9 @@ impl<P: Platform> Scheduler<P> {
         }
         if let Some(group) = group {
             self.group(group).hold();
-            self.tasks.make_fair(&self.topology, id, Nice::DEFAULT);
+            self.state.tasks.make_fair(&self.state.topology, id, Nice::DEFAULT);
         }
-        if let Some(words) = self.tasks.fair_if_made(id) {
+        if let Some(words) = self.state.tasks.fair_if_made(id) {
             words.group.set(GroupId::link(group));
             words.begin_load(self.weight_of(words));
         }
@@ -180,8 +180,8 @@ impl<P: Platform> Scheduler<P> {
         if self.groups().is_none() {
             return;
         }
-        self.remove_load(self.tasks.get(id).cpu(), id);
-        let group = self.tasks.fair_if_made(id).and_then(|words| {
+        self.remove_load(self.state.tasks.get(id).cpu(), id);
+        let group = self.state.tasks.fair_if_made(id).and_then(|words| {
             let group = GroupId::of_link(words.group.get());
             words.group.set(0);
             group
@@ -198,10 +198,10 @@ impl<P: Platform> Scheduler<P> {
         if let Some(group) = group {
             self.group(group).hold();
         }
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         let pi = task.pi_lock.lock();
-        let mut rq = self.lock_queue_of(id);
-        let words: &FairTask<P> = self.tasks.make_fair(&self.topology, id, Nice::DEFAULT);
+        let mut rq = self.state.lock_queue_of(id);
+        let words: &FairTask<P> = self.state.tasks.make_fair(&self.state.topology, id, Nice::DEFAULT);
         let before = GroupId::of_link(words.group.get());
         let cpu = rq.cpu;
         let change = || {
@@ -217,7 +217,7 @@ impl<P: Platform> Scheduler<P> {
             let highest = self.has_real_time_limits().then(|| rq.highest());
             self.bracket(&rq, id, false, change);
             if rq.curr() == Some(id) {
-                self.resched(&rq);
+                self.state.resched(&rq);
             } else if task.on_rq.get() != 0 {
                 self.preempt_for(&rq, id);
             }

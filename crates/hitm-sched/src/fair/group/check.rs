@@ -130,7 +130,7 @@ impl<P: Platform> Scheduler<P> {
             let on = self.group_on(group, cpu);
             let queued =
                 words.height.peek() != 0 || crate::base::fair_words::member(on.queue.curr.peek()) == Some(member);
-            let weight = self.rd.config.groups.coarse(u64::from(words.weight.peek()));
+            let weight = self.config.groups.coarse(u64::from(words.weight.peek()));
             let mut sum = words.peek_sum();
             sum.advance(on.load.updated.peek(), u64::from(queued));
             let own = found.entry((group, cpu)).or_default();
@@ -138,13 +138,13 @@ impl<P: Platform> Scheduler<P> {
             own.value += weight * sum.value;
             own.weight += weight;
         };
-        for id in self.tasks.ids() {
-            if let Some(words) = self.tasks.fair_if_made(id) {
-                count(self.group_hint(id), self.tasks.get(id).cpu(), Member::task(id), words);
+        for id in self.state.tasks.ids() {
+            if let Some(words) = self.state.tasks.fair_if_made(id) {
+                count(self.group_hint(id), self.state.tasks.get(id).cpu(), Member::task(id), words);
             }
         }
         for id in self.groups().into_iter().flat_map(|groups| groups.ever_made()) {
-            for cpu in self.topology.cpu_ids() {
+            for cpu in self.state.topology.cpu_ids() {
                 if let Some(on) = self.group(id).on(cpu) {
                     count(GroupId::of_link(on.entity.group.peek()), cpu, Member::group(id), &on.entity);
                 }
@@ -162,7 +162,7 @@ impl<P: Platform> Scheduler<P> {
                 let on = group.on(cpu)?;
                 Some(GroupOnCpuSnapshot {
                     cpu,
-                    online: self.rqs[cpu].online.peek() != 0,
+                    online: self.state.rqs[cpu].online.peek() != 0,
                     contribution: on.load.contribution.peek(),
                     average: on.load.average.peek(),
                     value: on.load.value.peek(),
@@ -180,9 +180,9 @@ impl<P: Platform> Scheduler<P> {
                 parent: group.parent(),
                 shares: group.shares(),
                 load_avg: self.load_of_group(group),
-                leaks: self.rd.config.groups.rate == PostRate::LimitedWithLeak,
-                load_bits: self.rd.config.groups.load_bits,
-                on: self.topology.cpu_ids().filter_map(on).collect(),
+                leaks: self.config.groups.rate == PostRate::LimitedWithLeak,
+                load_bits: self.config.groups.load_bits,
+                on: self.state.topology.cpu_ids().filter_map(on).collect(),
                 limit: self.limit_snapshot(id),
                 real_time: self.real_time_snapshot(id),
             }

@@ -103,7 +103,7 @@ impl<P: Platform> Scheduler<P> {
             if self.update_queue(cpu, on, now) {
                 self.post(cpu, id);
             }
-            let is_weighed = self.rd.config.groups.weighs_waiting && on.queue.nr_queued.get() != 0;
+            let is_weighed = self.config.groups.weighs_waiting && on.queue.nr_queued.get() != 0;
             if let Some(above) = self.above(id, cpu)
                 && (is_weighed || on.load.tells.get() != 0 || on.entity.load_value.get() != 0)
             {
@@ -118,7 +118,7 @@ impl<P: Platform> Scheduler<P> {
                 before = Some(id);
                 continue;
             }
-            if self.rd.config.groups.rate != PostRate::LimitedWithLeak {
+            if self.config.groups.rate != PostRate::LimitedWithLeak {
                 self.withdraw_load(cpu, id);
             }
             self.unlist(cpu, before, id);
@@ -136,9 +136,9 @@ impl<P: Platform> Scheduler<P> {
         if due < before || next.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
-        for cpu in self.topology.cpu_ids() {
+        for cpu in self.state.topology.cpu_ids() {
             if self.fair_queue(cpu).nr_queued.peek() == 0 && groups.leaf_lists[cpu].first.peek() != 0 {
-                let rq = self.lock(cpu);
+                let rq = self.state.lock(cpu);
                 self.update_leaves(&rq, P::now());
             }
         }

@@ -47,7 +47,7 @@ impl<P: Platform> Scheduler<P> {
     fn add_load(&self, group: &Group<P>, cpu: CpuId, load: i64) -> i64 {
         match &group.parts {
             Some(parts) => {
-                parts.add(&self.topology, cpu, load);
+                parts.add(&self.state.topology, cpu, load);
                 parts.sum() - load
             }
             // Relaxed: a statistic; nothing is ordered by it.
@@ -68,12 +68,12 @@ impl<P: Platform> Scheduler<P> {
     /// Publishes the new average of the queue of `id` on `cpu`, if the change is large enough and
     /// not too soon.
     pub(super) fn post(&self, cpu: CpuId, id: GroupId) {
-        if self.rqs[cpu].online.get() == 0 {
+        if self.state.rqs[cpu].online.get() == 0 {
             return;
         }
         let (group, load) = (self.group(id), &self.group_on(id, cpu).load);
         let (average, before) = (load.average.get() as i64, load.contribution.get());
-        let is_limited = self.rd.config.groups.rate != PostRate::Always;
+        let is_limited = self.config.groups.rate != PostRate::Always;
         let now = load.updated.get();
         if is_limited && is_too_soon(load.posted.get(), now) {
             return;
@@ -86,7 +86,7 @@ impl<P: Platform> Scheduler<P> {
         if is_limited {
             load.posted.set(now);
         }
-        if self.rd.config.groups.rate == PostRate::LimitedBoth {
+        if self.config.groups.rate == PostRate::LimitedBoth {
             load.others.set(was - before);
             load.looked.set(now);
         }
@@ -105,7 +105,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the load of `id` on other CPUs.
     fn load_of_others(&self, id: GroupId, on: &GroupOnCpu<P>) -> i64 {
         let load = &on.load;
-        let seldom = self.rd.config.groups.rate == PostRate::LimitedBoth;
+        let seldom = self.config.groups.rate == PostRate::LimitedBoth;
         let now = load.updated.get();
         if seldom && is_too_soon(load.looked.get(), now) {
             return load.others.get();
@@ -140,7 +140,7 @@ impl<P: Platform> Scheduler<P> {
     /// Weighs the entity of `id` on the CPU of `rq` by its queue's part of the group's load.
     pub(super) fn update_share(&self, rq: &RqGuard<'_, P>, id: GroupId) {
         let on = self.group_on(id, rq.cpu);
-        if on.queue.nr_queued.get() == 0 && !self.rd.config.groups.weighs_empty {
+        if on.queue.nr_queued.get() == 0 && !self.config.groups.weighs_empty {
             return;
         }
         let weight = self.share(rq.cpu, id, on);

@@ -11,7 +11,7 @@ use crate::base::weight::FINE_BITS;
 
 /// The order of a group's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum GroupOrder {
+pub(crate) enum GroupOrder {
     /// The order of v6.4.
     #[default]
     Baseline,
@@ -39,7 +39,7 @@ impl GroupOrder {
 
 /// How often a CPU adds to a group's load, and looks at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PostRate {
+pub(crate) enum PostRate {
     /// Adds when its queue's load has changed by more than a 64th, and looks whenever it weighs:
     /// v6.4's.
     #[default]
@@ -63,7 +63,7 @@ pub(crate) const LOAD_BITS: u32 = 6;
 
 /// How a group's load is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupConfig {
+pub(crate) struct GroupConfig {
     /// The placement of the words.
     pub order: GroupOrder,
     /// The scope by which the load is split: machine, node or LLC.

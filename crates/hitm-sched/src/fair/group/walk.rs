@@ -15,13 +15,13 @@ impl<P: Platform> Scheduler<P> {
     #[track_caller]
     pub(crate) fn group_of(&self, id: TaskId) -> Option<GroupId> {
         self.groups()?;
-        GroupId::of_link(self.tasks.fair(id).group.get())
+        GroupId::of_link(self.state.tasks.fair(id).group.get())
     }
 
     /// As [`group_of`](Self::group_of), of any task, without a lock.
     pub(crate) fn group_hint(&self, id: TaskId) -> Option<GroupId> {
         self.groups()?;
-        GroupId::of_link(self.tasks.fair_if_made(id)?.group.peek())
+        GroupId::of_link(self.state.tasks.fair_if_made(id)?.group.peek())
     }
 
     /// Returns the group above, as `id` has it on `cpu`.
@@ -41,7 +41,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the words of a member that is queued on `cpu`.
     pub(in crate::fair) fn words_of(&self, member: Member, cpu: CpuId) -> &FairTask<P> {
         match member.kind() {
-            Kind::Task(id) => self.tasks.fair(id),
+            Kind::Task(id) => self.state.tasks.fair(id),
             Kind::Group(id) => &self.group_on(id, cpu).entity,
         }
     }

@@ -42,11 +42,19 @@ use crate::base::stats::Count;
 use crate::linux::idle::buddy::Buddy;
 use crate::linux::idle::claims::Claims;
 use crate::linux::idle::one_pass::OnePass;
-use crate::linux::idle::two_passes::TwoPasses;
+use crate::linux::idle::two_passes::{self, TwoPasses};
 use crate::scheduler::{Scheduler, WakeHint};
-use crate::shipped::hints::Hints;
+use crate::shipped::hints::{self, Hints};
 
 searches!(TwoPasses, OnePass, Claims, Hints, Buddy);
+
+impl IdleSearch {
+    /// Linux v5.10's.
+    pub(crate) const BASELINE: Self = Self::TwoPasses(two_passes::BASELINE);
+
+    /// hitm's.
+    pub(crate) const SHIPPED: Self = Self::Hints(hints::SHIPPED);
+}
 
 /// By how much, in hundredths, a queue may be fuller than another within an LLC: Linux's.
 pub(super) const IMBALANCE_PCT: u64 = 117;
@@ -55,15 +63,15 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the CPU for the waking task `id`, which ran on `prev` last.
     pub(crate) fn select_fair(&self, id: TaskId, prev: CpuId, hint: WakeHint) -> CpuId {
         let _placing = operation::PLACE.begin::<P>();
-        self.stats.add(Count::Place);
-        let may = self.tasks.allowed(id).intersection(&self.rd.active);
+        self.state.stats.add(Count::Place);
+        let may = self.state.tasks.allowed(id).intersection(&self.rd.active);
         let here = P::current_cpu();
         let target = if may.contains(here) { self.affine(id, here, prev, hint) } else { prev };
         let chosen = self.idle_sibling(id, prev, target, &may);
-        if target == here && !self.rd.config.idle.keeps_recent() {
+        if target == here && !self.config.idle.keeps_recent() {
             // This CPU will probably wake the waker too: its partner was here.
             if let Some(waker) = self.fair_curr(here) {
-                self.tasks.fair(waker).recent_cpu.set(link(here));
+                self.state.tasks.fair(waker).recent_cpu.set(link(here));
             }
         }
         chosen
@@ -75,21 +83,21 @@ impl<P: Platform> Scheduler<P> {
         if here == prev {
             return prev;
         }
-        if self.is_available(here) && self.share_cache(here, prev) {
-            return if self.is_available(prev) { prev } else { here };
+        if self.state.is_available(here) && self.state.share_cache(here, prev) {
+            return if self.state.is_available(prev) { prev } else { here };
         }
         let makes_room = hint == WakeHint::WakerSleeps;
-        if makes_room && self.rqs[here].nr_running.peek() == 1 {
+        if makes_room && self.state.rqs[here].nr_running.peek() == 1 {
             return here;
         }
-        if self.is_available(prev) {
+        if self.state.is_available(prev) {
             return prev;
         }
-        let weight = u64::from(self.tasks.fair(id).weight.peek());
+        let weight = u64::from(self.state.tasks.fair(id).weight.peek());
         let [mut here_load, prev_load] = [here, prev].map(|cpu| self.load_of(cpu));
         if makes_room {
             let waker = self.fair_curr(here);
-            here_load -= waker.map_or(0, |waker| u64::from(self.tasks.fair(waker).weight.peek())).min(here_load);
+            here_load -= waker.map_or(0, |waker| u64::from(self.state.tasks.fair(waker).weight.peek())).min(here_load);
         }
         // The task goes to one of the two CPUs: the one with less load, with a small preference for
         // its previous one.
@@ -100,7 +108,7 @@ impl<P: Platform> Scheduler<P> {
     #[track_caller]
     fn fair_curr(&self, cpu: CpuId) -> Option<TaskId> {
         // No closure: its accesses would be counted here, and not at the caller's place.
-        let curr = self.rqs[cpu].curr()?;
+        let curr = self.state.rqs[cpu].curr()?;
         self.is_fair(curr).then_some(curr)
     }
 
@@ -111,53 +119,32 @@ impl<P: Platform> Scheduler<P> {
         queue.load.peek() + curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.peek()))
     }
 
-    pub(crate) fn share_cache(&self, one: CpuId, other: CpuId) -> bool {
-        self.topology.part_of(Scope::Llc, one) == self.topology.part_of(Scope::Llc, other)
-    }
-
-    /// Returns whether nothing runs or is queued on a CPU: a hint.
-    pub(crate) fn is_available(&self, cpu: CpuId) -> bool {
-        self.stats.add(Count::Probe);
-        self.idles(cpu)
-    }
-
-    /// As [`is_available`](Self::is_available), without counting.
-    #[track_caller]
-    pub(super) fn idles(&self, cpu: CpuId) -> bool {
-        self.rqs[cpu].curr().is_none() && self.rqs[cpu].nr_running.peek() == 0
-    }
-
-    /// Returns the sets around `cpu`: its core and its LLC.
-    pub(crate) fn around(&self, cpu: CpuId) -> [&CpuSet; 2] {
-        let [core, llc, ..] = &self.neighbourhoods[cpu.index()];
-        [core, llc]
-    }
-
     /// Returns the state of idle CPUs that the chosen search keeps.
     pub(crate) fn keep_idleness(&self) -> Kept<P> {
-        let core = |cpu| CpuSet::clone(self.around(cpu)[0]);
-        let masks = |scope| IdleMasks::new(&self.topology, scope, |cpu| self.idles(cpu), core);
-        self.rd.config.idle.keeps(masks)
+        let core = |cpu| CpuSet::clone(self.state.around(cpu)[0]);
+        let masks = |scope| IdleMasks::new(&self.state.topology, scope, |cpu| self.state.idles(cpu), core);
+        self.config.idle.keeps(masks)
     }
 
     fn idle_sibling(&self, id: TaskId, prev: CpuId, target: CpuId, may: &CpuSet) -> CpuId {
-        let search = self.rd.config.idle;
-        let mut in_llc = self.around(target)[1].clone();
+        let search = self.config.idle;
+        let mut in_llc = self.state.around(target)[1].clone();
         in_llc.intersect(may);
-        let view = View { sched: self, prev, target, may, in_llc };
+        let view = View { state: &self.state, domains: self.sched_domains(), prev, target, may, in_llc };
         if search.claims() {
             return search.find(&view).unwrap_or(target);
         }
-        if may.contains(target) && self.is_available(target) {
+        if may.contains(target) && self.state.is_available(target) {
             return target;
         }
-        if prev != target && self.share_cache(prev, target) && may.contains(prev) && self.is_available(prev) {
+        if prev != target && self.state.share_cache(prev, target) && may.contains(prev) && self.state.is_available(prev)
+        {
             return prev;
         }
-        let recent_word = &self.tasks.fair(id).recent_cpu;
+        let recent_word = &self.state.tasks.fair(id).recent_cpu;
         let recent = cpu_of(recent_word.peek());
-        let recent = recent.filter(|&cpu| cpu != prev && cpu != target && self.share_cache(cpu, target));
-        let recent = recent.filter(|&cpu| may.contains(cpu) && self.is_available(cpu));
+        let recent = recent.filter(|&cpu| cpu != prev && cpu != target && self.state.share_cache(cpu, target));
+        let recent = recent.filter(|&cpu| may.contains(cpu) && self.state.is_available(cpu));
         if recent.is_some() || search.keeps_recent() {
             recent_word.set(link(prev));
         }

@@ -13,18 +13,17 @@ use hitm_topology::{CpuId, Scope, Topology};
 
 use crate::base::idle::search::Search;
 use crate::base::idle::view::View;
-use crate::fair::idle::IdleSearch;
 
 /// The search that examines a buddy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Buddy;
+pub(crate) struct Buddy;
 
 /// Linux v3.6's.
-pub(crate) const BUDDY: IdleSearch = IdleSearch::Buddy(Buddy);
+pub(crate) const BUDDY: Buddy = Buddy;
 
 impl Search for Buddy {
     fn find<P: Platform>(&self, view: &View<'_, P>) -> Option<CpuId> {
-        let mut buddies = buddies(&view.sched.topology, view.target);
+        let mut buddies = buddies(&view.state.topology, view.target);
         buddies.find(|&cpu| view.in_llc.contains(cpu) && view.is_available(cpu))
     }
 }

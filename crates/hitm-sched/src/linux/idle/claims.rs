@@ -14,7 +14,7 @@ use crate::base::stats::Count;
 
 /// The search that claims CPUs in masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Claims {
+pub(crate) struct Claims {
     /// The masks are one per part of this scope.
     pub(crate) scope: Scope,
 }
@@ -32,7 +32,7 @@ impl Search for Claims {
         let Kept::Claims(masks) = view.kept() else { unreachable!("`keeps` says so") };
         let (prev, target, may) = (view.prev, view.target, view.may);
         let claim = |cpu: CpuId| {
-            view.sched.stats.add(Count::Probe);
+            view.state.stats.add(Count::Probe);
             masks.claim(cpu, view.core(cpu))
         };
         let goes_back = view.is_near_prev() && may.contains(prev);
@@ -51,7 +51,7 @@ impl Search for Claims {
             let cpus = sets.iter().flat_map(|set| set.common_from(may, target));
             cpus.into_iter().find(|&cpu| claim(cpu))
         };
-        if view.sched_domains().has_siblings
+        if view.domains.has_siblings
             && let Some(cpu) = first(nearest(masks.idle_cores_near(target)))
         {
             return Some(cpu);

@@ -9,21 +9,20 @@ use hitm_topology::CpuId;
 
 use crate::base::idle::search::Search;
 use crate::base::idle::view::View;
-use crate::fair::idle::IdleSearch;
 
 /// The search of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OnePass {
+pub(crate) struct OnePass {
     /// Whether the utilisation of the LLC says how many CPUs are examined, instead of the
     /// searcher's average idle time.
     reads_use: bool,
 }
 
 /// Linux v5.12's.
-pub(crate) const MERGED: IdleSearch = IdleSearch::OnePass(OnePass { reads_use: false });
+pub(crate) const MERGED: OnePass = OnePass { reads_use: false };
 
 /// Linux v6.0's.
-pub(crate) const UTIL: IdleSearch = IdleSearch::OnePass(OnePass { reads_use: true });
+pub(crate) const UTIL: OnePass = OnePass { reads_use: true };
 
 impl Search for OnePass {
     fn reads_use(&self) -> bool {
@@ -63,7 +62,7 @@ impl Search for OnePass {
         }
         let budget = if self.reads_use {
             // Relaxed: a hint.
-            let scan = view.sched_domains().shared_of(view.target).nr_idle_scan.load(Ordering::Relaxed);
+            let scan = view.domains.shared_of(view.target).nr_idle_scan.load(Ordering::Relaxed);
             u64::from(scan).saturating_add(1)
         } else {
             view.budget_of_time()

@@ -10,11 +10,10 @@ use hitm_topology::CpuId;
 use crate::base::idle::scan::{Masks, Scan};
 use crate::base::idle::search::Search;
 use crate::base::idle::view::View;
-use crate::fair::idle::IdleSearch;
 
 /// The search of two passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TwoPasses {
+pub(crate) struct TwoPasses {
     /// Whether an idle CPU that the first pass meets is taken when no core idles. Then a task also
     /// remembers the CPU before its last one.
     takes_candidate: bool,
@@ -23,16 +22,13 @@ pub struct TwoPasses {
 }
 
 /// Linux v5.10's.
-pub(crate) const BASELINE: IdleSearch =
-    IdleSearch::TwoPasses(TwoPasses { takes_candidate: false, skips_examined: false });
+pub(crate) const BASELINE: TwoPasses = TwoPasses { takes_candidate: false, skips_examined: false };
 
 /// "altrecent-v2", on which `SINGLE_PASS` was posted.
-pub(crate) const CANDIDATE: IdleSearch =
-    IdleSearch::TwoPasses(TwoPasses { takes_candidate: true, skips_examined: false });
+pub(crate) const CANDIDATE: TwoPasses = TwoPasses { takes_candidate: true, skips_examined: false };
 
 /// "singlepass-v2".
-pub(crate) const SINGLE_PASS: IdleSearch =
-    IdleSearch::TwoPasses(TwoPasses { takes_candidate: true, skips_examined: true });
+pub(crate) const SINGLE_PASS: TwoPasses = TwoPasses { takes_candidate: true, skips_examined: true };
 
 impl Search for TwoPasses {
     fn keeps_recent(&self) -> bool {

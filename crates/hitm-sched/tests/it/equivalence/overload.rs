@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_machine::Random;
 use hitm_memory::{Form, Native, PlainWord};
-use hitm_sched::internals::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain, SchedulerConfig};
+use hitm_sched::internals::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain, RootDomainConfig};
 use hitm_topology::{CpuId, Topology};
 
 use super::{TOPOLOGIES, any_cpu};
@@ -60,7 +60,7 @@ fn history(seed: u64, cpus: u32, calls: usize) -> Vec<Call> {
 }
 
 /// Runs `calls` on one variant beside the model.
-fn check(topology: &Topology, config: SchedulerConfig, calls: &[Call]) {
+fn check(topology: &Topology, config: RootDomainConfig, calls: &[Call]) {
     // One level of cpupri, since no code here uses it.
     let domain = RootDomain::<Native>::with_levels(topology, config, 1);
     let mut model = Model::default();
@@ -108,8 +108,8 @@ fn every_form_announces_the_same() {
             let calls = history(seed, topology.cpus() as u32, 100);
             for (rto_count, rto_mask) in Form::all().flat_map(|a| Form::all().map(move |b| (a, b))) {
                 for order in [&BASELINE, &REORDERED, &REORDERED_COUNTS] {
-                    let split = SchedulerConfig { rto_count, rto_mask, ..SchedulerConfig::default() };
-                    check(&topology, SchedulerConfig { order, ..split }, &calls);
+                    let split = RootDomainConfig { rto_count, rto_mask, ..RootDomainConfig::default() };
+                    check(&topology, RootDomainConfig { order, ..split }, &calls);
                 }
             }
         }

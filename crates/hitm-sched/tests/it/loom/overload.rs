@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hitm_loom::{Loom, Model, require, require_of, thread};
 use hitm_memory::{CpuSet, Form, Memory};
-use hitm_sched::internals::{RootDomain, SchedulerConfig};
+use hitm_sched::internals::{RootDomain, RootDomainConfig};
 use hitm_topology::{CpuId, Scope, Topology};
 
 /// A root domain as the scheduler's.
@@ -15,7 +15,7 @@ pub(crate) type Domain = RootDomain<Loom>;
 /// Creates a domain of four CPUs on two cores. `rto_count` and `rto_mask` have one part or two.
 /// There is one level of cpupri instead of 101, since no code here uses cpupri.
 pub(crate) fn domain(topology: &Topology, rto_count: Form, rto_mask: Form) -> Arc<Domain> {
-    Arc::new(Domain::with_levels(topology, SchedulerConfig { rto_count, rto_mask, ..SchedulerConfig::default() }, 1))
+    Arc::new(Domain::with_levels(topology, RootDomainConfig { rto_count, rto_mask, ..RootDomainConfig::default() }, 1))
 }
 
 pub(crate) fn topology() -> Arc<Topology> {

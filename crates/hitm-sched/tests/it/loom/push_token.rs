@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use hitm_loom::{Loom, LoomPlain, Model, require, require_of, thread};
 use hitm_memory::{AtomicWord, Form, Memory, PlainWord};
-use hitm_sched::internals::SchedulerConfig;
+use hitm_sched::internals::RootDomainConfig;
 use hitm_topology::{CpuId, Topology};
 
 use super::overload::{BYTES, CORE, Domain, domain, topology};
@@ -53,7 +53,7 @@ impl Chains {
         Arc::new(Self {
             domain: Arc::new(Domain::new(
                 topology,
-                SchedulerConfig { rto_mask: form, keeps_requests, ..SchedulerConfig::default() },
+                RootDomainConfig { rto_mask: form, keeps_requests, ..RootDomainConfig::default() },
             )),
             visit: LoomPlain::new(0),
             visited: AtomicU64::new(0),

@@ -50,7 +50,7 @@ impl<P: Platform> Scheduler<P> {
             let (used, runtime, ends) = on.peek();
             Some(RealTimeQueueSnapshot {
                 cpu,
-                online: self.rqs[cpu].online.peek() != 0,
+                online: self.state.rqs[cpu].online.peek() != 0,
                 runtime,
                 used,
                 ends: Time::from_picos(ends * PICOS),
@@ -60,7 +60,7 @@ impl<P: Platform> Scheduler<P> {
                 due: limits.due(cpu),
             })
         };
-        Some(RealTimeSnapshot { share: limit.share(), on: self.topology.cpu_ids().filter_map(on).collect() })
+        Some(RealTimeSnapshot { share: limit.share(), on: self.state.topology.cpu_ids().filter_map(on).collect() })
     }
 }
 

@@ -124,7 +124,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the queue of `id` on the CPU of `rq`, if it has a limit.
     fn real_time_queue(&self, rq: &RqGuard<'_, P>, id: GroupId, now: u64) -> Option<&RealTimeQueue<P>> {
-        self.real_time_limit_of(id)?.limited_on(&self.topology, id.0 as usize, rq.cpu, now)
+        self.real_time_limit_of(id)?.limited_on(&self.state.topology, id.0 as usize, rq.cpu, now)
     }
 
     /// Returns the groups around a task, the nearest first, as `cpu` has them.
@@ -144,7 +144,7 @@ impl<P: Platform> Scheduler<P> {
         if !self.has_real_time_limits() {
             return None;
         }
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         if !task.prio().is_real_time() || task.is_lent() {
             return None;
         }
@@ -156,16 +156,16 @@ impl<P: Platform> Scheduler<P> {
         if !self.has_real_time_limits() {
             return false;
         }
-        let task = self.tasks.get(id);
+        let task = self.state.tasks.get(id);
         task.prio().is_real_time() && task.on_rq.get() != 0 && task.on_list.get() == 0
     }
 
     /// Returns the CPUs where `id` would be held, if there may be any: a hint.
     pub(crate) fn where_held(&self, id: TaskId) -> Option<CpuSet> {
-        if !self.has_real_time_limits() || self.tasks.get(id).is_lent() {
+        if !self.has_real_time_limits() || self.state.tasks.get(id).is_lent() {
             return None;
         }
-        let around = self.groups_around(self.tasks.get(id).cpu(), id);
+        let around = self.groups_around(self.state.tasks.get(id).cpu(), id);
         let mut limits = around.filter_map(|own| self.real_time_limit_of(own)).peekable();
         limits.peek()?;
         // SeqCst: between the advertisement of the task and the look at the throttled CPUs. Pairs
@@ -180,7 +180,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the tasks on the list of `queue`.
     fn held_by<'a>(&'a self, queue: &'a RealTimeQueue<P>) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
-        List::new(&queue.held, |id| &self.tasks.get(id).run_list)
+        List::new(&queue.held, |id| &self.state.tasks.get(id).run_list)
     }
 
     fn list_of<'a>(&'a self, cpu: CpuId, holder: GroupId) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
@@ -191,8 +191,8 @@ impl<P: Platform> Scheduler<P> {
     /// `holder` holds `id`, which is on no list.
     pub(crate) fn hold(&self, rq: &RqGuard<'_, P>, id: TaskId, holder: GroupId) {
         self.list_of(rq.cpu, holder).push_back(id);
-        self.tasks.get(id).on_rq.set(1);
-        self.arrive_ids(rq, id);
+        self.state.tasks.get(id).on_rq.set(1);
+        self.ids.arrive(&self.state, rq, id);
     }
 
     /// `id`, which is held, leaves its list. Since it came, nothing has changed that decides its
@@ -200,7 +200,7 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn let_go_of(&self, rq: &RqGuard<'_, P>, id: TaskId) {
         let holder = self.holder(rq.cpu, id).expect("it is held");
         self.list_of(rq.cpu, holder).remove(id);
-        self.tasks.get(id).on_rq.set(0);
+        self.state.tasks.get(id).on_rq.set(0);
     }
 
     /// Returns the held real-time tasks of a CPU, with the holder of each.
@@ -222,7 +222,7 @@ impl<P: Platform> Scheduler<P> {
         let (clock, now) = (&clocks[rq.cpu], nanos(P::now()));
         let since = clock.charged.get();
         clock.charged.set(now.max(since));
-        let Some(curr) = rq.curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time()) else { return };
+        let Some(curr) = rq.curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time()) else { return };
         for own in self.groups_around(rq.cpu, curr) {
             if let Some(queue) = self.real_time_queue(rq, own, now) {
                 queue.pass(Some(since), now);
@@ -233,7 +233,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the topmost of the groups around `id` that has used up its runtime on the CPU of
     /// `rq`, if the task must be held.
     pub(crate) fn used_up_real_time(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
-        if !self.has_real_time_limits() || rq.online.get() == 0 || self.tasks.get(id).is_lent() {
+        if !self.has_real_time_limits() || rq.online.get() == 0 || self.state.tasks.get(id).is_lent() {
             return None;
         }
         let now = nanos(P::now());
@@ -252,17 +252,17 @@ impl<P: Platform> Scheduler<P> {
         if !self.has_real_time_limits() || !self.runs_limited(here) {
             return;
         }
-        let rq = self.lock(here);
+        let rq = self.state.lock(here);
         self.charge_real_time(&rq);
-        let curr = rq.curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
+        let curr = rq.curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time());
         if curr.is_some_and(|curr| self.used_up_real_time(&rq, curr).is_some()) {
-            self.resched(&rq);
+            self.state.resched(&rq);
         }
     }
 
     /// Returns whether `cpu` runs a real-time task of a limited group: a hint.
     fn runs_limited(&self, cpu: CpuId) -> bool {
-        let curr = self.rqs[cpu].curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
+        let curr = self.state.rqs[cpu].curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time());
         curr.is_some_and(|curr| self.groups_around(cpu, curr).any(|own| self.real_time_limit_of(own).is_some()))
     }
 
@@ -271,7 +271,7 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn real_time_ends(&self) -> Time {
         let here = P::current_cpu();
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return Time::NEVER };
-        let curr = self.rqs[here].curr().filter(|&curr| self.tasks.get(curr).prio().is_real_time());
+        let curr = self.state.rqs[here].curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time());
         let left = |own| self.real_time_limit_of(own)?.on(here)?.peek_left();
         let least = curr.and_then(|curr| self.groups_around(here, curr).filter_map(left).min());
         least.map_or(Time::NEVER, |left| Time::from_picos((clocks[here].charged.peek() + left) * PICOS))
@@ -287,7 +287,7 @@ impl<P: Platform> Scheduler<P> {
         let ends = queue.throttle(nanos(P::now()));
         limit.mark(rq.cpu, true);
         self.watch(rq.cpu, id, self.limit_of(id).expect("it has one").on(rq.cpu), ends);
-        for task in self.queued_real_time(rq) {
+        for task in rq.rt.queued(&self.state.tasks) {
             if let Some(holder) = self.holder(rq.cpu, task) {
                 self.dequeue(rq, task, false);
                 self.hold(rq, task, holder);
@@ -381,16 +381,16 @@ impl<P: Platform> Scheduler<P> {
             }
             // Placed before they are set: as in `begin_limit`.
             if limits.clocks.get().is_none() {
-                let _came_later = limits.clocks.set(RealTimeClock::all(&self.topology, P::now()));
+                let _came_later = limits.clocks.set(RealTimeClock::all(&self.state.topology, P::now()));
             }
-            let _came_later = slot.real_time.set(RealTimeLimit::new(&self.topology, id.0 as usize));
+            let _came_later = slot.real_time.set(RealTimeLimit::new(&self.state.topology, id.0 as usize));
         }
         let limit = slot.real_time.get().expect("just made");
         let _one_at_a_time = limits.change.lock.lock();
         quota.map_or(Ok(()), |quota| self.admit(id, quota))?;
         limit.set(quota, nanos(P::now()));
-        for cpu in self.topology.cpu_ids() {
-            let mut rq = self.lock(cpu);
+        for cpu in self.state.topology.cpu_ids() {
+            let mut rq = self.state.lock(cpu);
             self.charge_real_time(&rq);
             limit.begin_on(cpu, nanos(P::now()));
             if self.is_throttled_real_time(cpu, id) {
@@ -409,8 +409,8 @@ impl<P: Platform> Scheduler<P> {
     pub(super) fn end_real_time_limit(&self, id: GroupId) {
         let Some(limit) = self.real_time_limit_of(id) else { return };
         self.set_group_real_time(id, None).expect("none is never refused");
-        for cpu in self.topology.cpu_ids() {
-            let _rq = self.lock(cpu);
+        for cpu in self.state.topology.cpu_ids() {
+            let _rq = self.state.lock(cpu);
             limit.on(cpu).into_iter().for_each(RealTimeQueue::forget_counts);
         }
     }
@@ -420,8 +420,8 @@ impl<P: Platform> Scheduler<P> {
     pub fn group_real_time_throttling(&self, id: GroupId) -> GroupThrottling {
         let mut sum = GroupThrottling::default();
         let Some(limit) = self.real_time_limit_of(id) else { return sum };
-        for cpu in self.topology.cpu_ids() {
-            let _rq = self.lock(cpu);
+        for cpu in self.state.topology.cpu_ids() {
+            let _rq = self.state.lock(cpu);
             let Some(on) = limit.on(cpu).map(RealTimeQueue::throttling) else { continue };
             sum.periods += on.periods;
             sum.throttles += on.throttles;
