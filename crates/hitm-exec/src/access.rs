@@ -20,6 +20,7 @@ use hitm_machine::program::{self, Seen, Stored};
 use hitm_memory::LINE;
 
 use crate::pace::Pace;
+use crate::signals;
 use crate::start::shared;
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
@@ -301,7 +302,7 @@ extern "C" fn hitm_round(address: usize, pc: usize, registers: *const [usize; 6]
 /// A load that the program makes by itself after the call.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
-    let Some(thread) = thread::current() else { return };
+    let Some(thread) = thread::at_call() else { return };
     on_host(|| {
         thread.access.borrow_mut().load_comes(address);
         drop(enter(thread));
@@ -325,19 +326,19 @@ pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const 
 
 /// An atomic load: returns its value.
 pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Option<*const [usize; 6]>) -> Option<u128> {
-    let thread = thread::current()?;
+    let thread = thread::at_call()?;
     Some(on_host(|| {
         thread.access.borrow_mut().load_comes(address);
         drop(enter(thread));
         let bits = load_on_host(address, size, pc);
         match registers {
-            Some(registers) => {
+            Some(registers) if address % LINE + size <= LINE => {
                 let seen = Seen { address, size, bits, site: Site::Code(pc) };
                 if is_in_spin(thread, seen, registers) {
                     spin(thread, seen);
                 }
             }
-            None => thread.access.borrow_mut().turn.first = None,
+            _ => thread.access.borrow_mut().turn.first = None,
         }
         bits
     }))
@@ -346,7 +347,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
 /// A store that the program makes by itself after the call, and that other CPUs may see at once.
 #[inline(never)]
 pub(crate) fn store_plain(address: usize, pc: usize, size: Size) {
-    let Some(thread) = thread::current() else { return };
+    let Some(thread) = thread::at_call() else { return };
     on_host(|| {
         enter_store(thread, address);
         for (address, size) in parts(address, size) {
@@ -361,7 +362,7 @@ pub(crate) fn store_volatile(address: usize, pc: usize, size: Size) {
     if address % LINE + size > LINE {
         return store_plain(address, pc, size);
     }
-    let Some(thread) = thread::current() else { return };
+    let Some(thread) = thread::at_call() else { return };
     on_host(|| {
         enter_store(thread, address);
         if program::store(address, size, Stored::Later, Site::Code(pc)) {
@@ -373,7 +374,7 @@ pub(crate) fn store_volatile(address: usize, pc: usize, size: Size) {
 
 /// An atomic store of `bits`.
 pub(crate) fn store_atomic(address: usize, size: Size, bits: u128, pc: usize) -> bool {
-    let Some(thread) = thread::current() else { return false };
+    let Some(thread) = thread::at_call() else { return false };
     on_host(|| {
         enter_store(thread, address);
         store_on_host(address, size, bits, pc);
@@ -384,10 +385,12 @@ pub(crate) fn store_atomic(address: usize, size: Size, bits: u128, pc: usize) ->
 /// A read-modify-write that the program, or the caller, makes after the call. Whether the program
 /// runs on a machine.
 pub(crate) fn read_modify_write(address: usize, size: Size, pc: usize) -> bool {
-    let Some(thread) = thread::current() else { return false };
+    let Some(thread) = thread::at_call() else { return false };
     on_host(|| {
         enter_call(thread);
-        program::read_modify_write(address, size, Site::Code(pc));
+        for (address, size) in parts(address, size) {
+            program::read_modify_write(address, size, Site::Code(pc));
+        }
         thread.access.borrow_mut().pace.locked();
     });
     true
@@ -396,7 +399,7 @@ pub(crate) fn read_modify_write(address: usize, size: Size, pc: usize) -> bool {
 /// A full fence. It is a locked instruction, or takes as long: gcc makes it of one.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn hitm_fence() {
-    if let Some(thread) = thread::current() {
+    if let Some(thread) = thread::at_call() {
         on_host(|| {
             enter_call(thread);
             program::fence();
@@ -407,13 +410,25 @@ pub(crate) extern "C" fn hitm_fence() {
 
 /// A load on the machine's side, of a call that has entered.
 pub(crate) fn load_on_host(address: usize, size: Size, pc: usize) -> u128 {
-    program::load(address, size, Site::Code(pc)).unwrap_or_else(|| peek(address, size))
+    let (mut bits, mut below) = (0, 0);
+    for (address, size) in parts(address, size) {
+        let part = program::load(address, size, Site::Code(pc)).unwrap_or_else(|| peek(address, size));
+        bits |= part << below;
+        below += 8 * size as u32;
+    }
+    bits
 }
 
 /// A store on the machine's side, of a call that has entered.
 pub(crate) fn store_on_host(address: usize, size: Size, bits: u128, pc: usize) {
-    if !program::store(address, size, Stored::Bits(bits), Site::Code(pc)) {
-        poke(address, size, bits);
+    let mut rest = bits;
+    for (address, size) in parts(address, size) {
+        let width = 8 * size as u32;
+        let part = if width == u128::BITS { rest } else { rest & ((1 << width) - 1) };
+        if !program::store(address, size, Stored::Bits(part), Site::Code(pc)) {
+            poke(address, size, part);
+        }
+        rest = rest.checked_shr(width).unwrap_or(0);
     }
 }
 
@@ -429,53 +444,60 @@ pub(crate) fn update_on_host(address: usize, size: Size, pc: usize, f: impl FnOn
     before
 }
 
-/// Several bytes: one access for each line, as a copy moves 32 bytes or more with an instruction.
-fn range(address: usize, size: usize, access: impl Fn(usize, Size)) {
-    let Some(thread) = thread::current().filter(|_| size > 0) else { return };
+/// The lines of a range: the first bytes of each, which stand for all of them, as a copy moves 32
+/// bytes or more with an instruction.
+fn lines(address: usize, bytes: usize) -> impl Iterator<Item = (usize, Size)> {
+    let end = address + bytes;
+    let mut at = address;
+    std::iter::from_fn(move || {
+        let start = at;
+        at = (start - start % LINE + LINE).min(end);
+        (start < end).then(|| (start, (at - start).min(16)))
+    })
+}
+
+/// Loads a range that is then read from memory, in a call that has entered.
+pub(crate) fn load_lines(address: usize, bytes: usize, pc: usize) {
+    for (at, size) in lines(address, bytes) {
+        program::load(at, size, Site::Code(pc));
+    }
+}
+
+/// Stores to a range that is then written in memory, in a call that has entered.
+pub(crate) fn store_lines(address: usize, bytes: usize, pc: usize) {
+    for (at, size) in lines(address, bytes) {
+        program::store(at, size, Stored::ByProgram, Site::Code(pc));
+    }
+}
+
+/// Lets the CPU's own stores to a range take effect, if memory does not have their values yet.
+/// Returns whether it had to.
+pub(crate) fn settle_stores_to(address: usize, bytes: usize) -> bool {
+    let holds = program::holds_stores(address, address + bytes);
+    if holds {
+        program::fence();
+    }
+    holds
+}
+
+/// A range, which the program accesses after the call.
+fn range(address: usize, bytes: usize, access: impl Fn(usize, usize)) {
+    let Some(thread) = thread::at_call().filter(|_| bytes > 0) else { return };
     on_host(|| {
         enter_call(thread);
-        let mut at = address;
-        while at < address + size {
-            let end = (at - at % LINE + LINE).min(address + size);
-            // A word of the line stands for all of it.
-            access(at, (end - at).min(16));
-            at = end;
-        }
+        settle_stores_to(address, bytes);
+        access(address, bytes);
     });
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn hitm_load_range(address: usize, size: usize, pc: usize) {
-    range(address, size, |at, size| {
-        program::load(at, size, Site::Code(pc));
-    });
+pub(crate) extern "C" fn hitm_load_range(address: usize, bytes: usize, pc: usize) {
+    range(address, bytes, |address, bytes| load_lines(address, bytes, pc));
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn hitm_store_range(address: usize, size: usize, pc: usize) {
-    range(address, size, |at, size| {
-        program::store(at, size, Stored::ByProgram, Site::Code(pc));
-    });
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_memmove(to: usize, from: usize, size: usize, pc: usize) -> usize {
-    hitm_load_range(from, size, pc);
-    hitm_store_range(to, size, pc);
-    let (source, target): (*const u8, *mut u8) =
-        (std::ptr::with_exposed_provenance(from), std::ptr::with_exposed_provenance_mut(to));
-    // SAFETY: the program's own call: its duty.
-    unsafe { std::ptr::copy(source, target, size) };
-    to
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn hitm_memset(to: usize, byte: i32, size: usize, pc: usize) -> usize {
-    hitm_store_range(to, size, pc);
-    let target: *mut u8 = std::ptr::with_exposed_provenance_mut(to);
-    // SAFETY: the program's own call: its duty.
-    unsafe { target.write_bytes(byte as u8, size) };
-    to
+pub(crate) extern "C" fn hitm_store_range(address: usize, bytes: usize, pc: usize) {
+    range(address, bytes, |address, bytes| store_lines(address, bytes, pc));
 }
 
 /// A basic block begins (`-fsanitize-coverage=trace-pc`).
@@ -492,6 +514,7 @@ extern "C" fn __sanitizer_cov_trace_pc() {
             drop(enter(thread));
             thread.attend();
         });
+        signals::deliver_due(thread);
     }
 }
 

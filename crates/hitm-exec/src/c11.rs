@@ -4,11 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use libc::{EBUSY, ENOMEM, ETIMEDOUT, timespec};
 
-use crate::cpus::{pthread_exit, pthread_join, sched_yield};
-use crate::locks::{
-    hitm_cond_broadcast, hitm_cond_signal, hitm_cond_timedwait, hitm_cond_wait, hitm_mutex_lock, hitm_mutex_timedlock,
-    hitm_mutex_trylock, hitm_mutex_unlock, pthread_create,
-};
+use crate::cpus::{pthread_create, pthread_exit, pthread_join, sched_yield};
+use crate::locks::{hitm_cond_broadcast, hitm_cond_signal, hitm_cond_timedwait, hitm_cond_wait};
+use crate::mutex::{hitm_mutex_lock, hitm_mutex_timedlock, hitm_mutex_trylock, hitm_mutex_unlock};
 use crate::once::hitm_once;
 
 /// `thrd_busy`, `thrd_error`, `thrd_nomem` and `thrd_timedout` of glibc's `threads.h`.

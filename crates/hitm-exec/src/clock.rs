@@ -1,32 +1,42 @@
 //! Time: clocks, sleeps and the time-stamp counter read the simulated machine's time.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use hitm_machine::{Simulated, program};
 use hitm_memory::{Platform, Span, Time};
 use libc::{timespec, timeval};
 
-use crate::access::{enter, enter_call};
-use crate::locks::call;
+use crate::access::enter;
+use crate::locks::{call, or_errno};
 use crate::native::native;
+use crate::signals;
 use crate::start::shared;
 use crate::thread::{self, Thread, Wants, system_call};
 use crate::tls::on_host;
 
-/// The time of day when the machine starts: 2023-11-14 22:13:20 UTC. Any would do; the same in
-/// every run gives the same results.
+/// The time of day when the machine starts, for seed 0: 2023-11-14 22:13:20 UTC. Any would do; the
+/// same in every run with a seed gives the same results. Each seed has its own, since programs take
+/// their random numbers from the time of day.
 const START_SECONDS: u64 = 1_700_000_000;
+
+/// Seeds after which times of day come again: a year of seconds.
+const STARTS: u64 = 31_536_000;
+
+/// The time of day when this machine starts, in nanoseconds.
+fn start_nanos() -> u64 {
+    (START_SECONDS + shared().setting.seed % STARTS) * NANOS
+}
 
 /// A clock read without a system call (vDSO): 20 ns, as measured on x86-64 with the time-stamp
 /// counter.
 const CLOCK_READ: u64 = 20_000;
 
-const NANOS: u64 = 1_000_000_000;
+pub(crate) const NANOS: u64 = 1_000_000_000;
 
 /// Nanoseconds of the time of day, of a call that has entered.
 fn nanos() -> u64 {
     program::execute(CLOCK_READ);
-    START_SECONDS * NANOS + Simulated::now().as_picos() / 1_000
+    start_nanos() + Simulated::now().as_picos() / 1_000
 }
 
 fn spec_nanos(time: &timespec) -> u64 {
@@ -37,7 +47,7 @@ fn spec_nanos(time: &timespec) -> u64 {
 pub(crate) fn deadline(time: *const timespec) -> Option<Time> {
     // SAFETY: the program's argument: null or a time.
     let time = unsafe { time.as_ref() }?;
-    let picos = spec_nanos(time).saturating_sub(START_SECONDS * NANOS).saturating_mul(1_000);
+    let picos = spec_nanos(time).saturating_sub(start_nanos()).saturating_mul(1_000);
     Some(Time::from_picos(picos))
 }
 
@@ -48,30 +58,92 @@ pub(crate) fn after(length: *const timespec) -> Option<Time> {
     Some(Simulated::now() + Span::from_picos(spec_nanos(length).saturating_mul(1_000)))
 }
 
-/// Sleeps, of a call that has entered.
-fn sleep_for(thread: &'static Thread, nanos: u64) {
-    let scaled = nanos as f64 * shared().setting.sleep_scale;
-    let until = Simulated::now() + Span::from_nanos_f64(scaled);
-    sleep_until(thread, until);
+/// Sleeps, of a call that has entered. Returns what is left, in nanoseconds of the program, when a
+/// handler has run.
+fn sleep_for(thread: &'static Thread, nanos: u64) -> Option<u64> {
+    let scale = shared().setting.sleep_scale;
+    let until = Simulated::now() + Span::from_nanos_f64(nanos as f64 * scale);
+    let left = sleep_until(thread, until)?;
+    Some((left.as_picos() as f64 / 1_000.0 / scale) as u64)
 }
 
-fn sleep_until(thread: &'static Thread, until: Time) {
+/// The same until a time; what is left is the machine's.
+fn sleep_until(thread: &'static Thread, until: Time) -> Option<Span> {
     program::fence();
     system_call(Simulated::settle);
+    let mut left = None;
     thread.waits_for.set("a sleep");
     while Simulated::now() < until {
         thread.leave(Wants::Wake(Some(until)));
+        if Simulated::now() < until && signals::notice(thread) {
+            left = Some(until.since(Simulated::now()));
+            signals::deliver_in_call(thread);
+            break;
+        }
     }
     thread.waits_for.set("runs");
+    left
+}
+
+/// Nanoseconds that the program's threads ran on CPUs, in the program or for it in the kernel.
+pub(crate) fn process_nanos(thread: &Thread) -> u64 {
+    let mut sum = thread.ran_until_now().as_picos();
+    shared().threads.each(|other| {
+        if !std::ptr::eq(*other, thread) {
+            sum += other.ran().as_picos();
+        }
+    });
+    sum / 1_000
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut timespec) -> c_int {
-    call!(native!(fn clock_gettime(c_int, *mut timespec) -> c_int)(clock, time), |thread| {
-        let _ = thread;
-        let now = nanos();
+    or_errno(call!(native!(fn clock_gettime(c_int, *mut timespec) -> c_int)(clock, time), |thread| {
+        let now = match clock {
+            libc::CLOCK_PROCESS_CPUTIME_ID => process_nanos(thread),
+            libc::CLOCK_THREAD_CPUTIME_ID => thread.ran_until_now().as_picos() / 1_000,
+            _ if clock < 0 => return libc::EINVAL,
+            _ => nanos(),
+        };
         // SAFETY: the program's argument.
         unsafe { *time = timespec { tv_sec: (now / NANOS) as i64, tv_nsec: (now % NANOS) as i64 } };
+        0
+    }))
+}
+
+/// All clocks count nanoseconds.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock_getres(clock: c_int, time: *mut timespec) -> c_int {
+    call!(native!(fn clock_getres(c_int, *mut timespec) -> c_int)(clock, time), |_thread| {
+        // SAFETY: the program's argument: null or a time.
+        if let Some(time) = unsafe { time.as_mut() } {
+            *time = timespec { tv_sec: 0, tv_nsec: 1 };
+        }
+        0
+    })
+}
+
+/// Processor time in units of `CLOCKS_PER_SEC`, a microsecond.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clock() -> c_long {
+    call!(native!(fn clock() -> c_long)(), |thread| (process_nanos(thread) / 1_000) as c_long)
+}
+
+/// Processor time counts as the program's own. What the host spent is no part of a result, so
+/// faults, switches and memory are 0.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getrusage(who: c_int, usage: *mut libc::rusage) -> c_int {
+    call!(native!(fn getrusage(c_int, *mut libc::rusage) -> c_int)(who, usage), |thread| {
+        let nanos = match who {
+            libc::RUSAGE_SELF => process_nanos(thread),
+            libc::RUSAGE_THREAD => thread.ran_until_now().as_picos() / 1_000,
+            _ => 0,
+        };
+        // SAFETY: zeroes are a value of this type.
+        let mut told: libc::rusage = unsafe { std::mem::zeroed() };
+        told.ru_utime = timeval { tv_sec: (nanos / NANOS) as i64, tv_usec: (nanos % NANOS / 1_000) as i64 };
+        // SAFETY: the program's argument.
+        unsafe { usage.write(told) };
         0
     })
 }
@@ -100,43 +172,49 @@ unsafe extern "C" fn time(time: *mut i64) -> i64 {
     })
 }
 
+/// Writes what is left of a sleep that a handler interrupted. The result is the error.
+fn interrupted(left: Option<u64>, place: *mut timespec) -> c_int {
+    let Some(left) = left else { return 0 };
+    // SAFETY: the program's argument: null or a place.
+    if let Some(place) = unsafe { place.as_mut() } {
+        *place = timespec { tv_sec: (left / NANOS) as i64, tv_nsec: (left % NANOS) as i64 };
+    }
+    libc::EINTR
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nanosleep(length: *const timespec, left: *mut timespec) -> c_int {
-    call!(native!(fn nanosleep(*const timespec, *mut timespec) -> c_int)(length, left), |thread| {
+    or_errno(call!(native!(fn nanosleep(*const timespec, *mut timespec) -> c_int)(length, left), |thread| {
         // SAFETY: the program's argument.
-        sleep_for(thread, spec_nanos(unsafe { &*length }));
-        0
-    })
+        interrupted(sleep_for(thread, spec_nanos(unsafe { &*length })), left)
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_nanosleep(clock: c_int, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int {
     call!(
         native!(fn clock_nanosleep(c_int, c_int, *const timespec, *mut timespec) -> c_int)(clock, flags, time, left),
-        |thread| {
-            match deadline(time) {
-                Some(until) if flags & libc::TIMER_ABSTIME != 0 => sleep_until(thread, until),
-                // SAFETY: the program's argument.
-                _ => sleep_for(thread, spec_nanos(unsafe { &*time })),
+        |thread| match deadline(time) {
+            Some(until) if flags & libc::TIMER_ABSTIME != 0 => {
+                sleep_until(thread, until).map_or(0, |_| libc::EINTR)
             }
-            0
+            // SAFETY: the program's argument.
+            _ => interrupted(sleep_for(thread, spec_nanos(unsafe { &*time })), left),
         }
     )
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn usleep(micros: c_uint) -> c_int {
-    call!(native!(fn usleep(c_uint) -> c_int)(micros), |thread| {
-        sleep_for(thread, u64::from(micros) * 1_000);
-        0
-    })
+    or_errno(call!(native!(fn usleep(c_uint) -> c_int)(micros), |thread| {
+        sleep_for(thread, u64::from(micros) * 1_000).map_or(0, |_| libc::EINTR)
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sleep(seconds: c_uint) -> c_uint {
     call!(native!(fn sleep(c_uint) -> c_uint)(seconds), |thread| {
-        sleep_for(thread, u64::from(seconds) * NANOS);
-        0
+        sleep_for(thread, u64::from(seconds) * NANOS).map_or(0, |left| left.div_ceil(NANOS) as c_uint)
     })
 }
 
@@ -147,8 +225,9 @@ pub(crate) fn trap_time_stamps() {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_fault as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+    let set = native!(fn sigaction(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int);
     // SAFETY: the handler is for this signal, with its information.
-    unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) };
+    unsafe { set(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) };
     // SAFETY: it sets a flag of the calling thread.
     unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) };
 }
@@ -178,12 +257,12 @@ extern "C" fn on_fault(_signal: c_int, information: *mut libc::siginfo_t, contex
         eprintln!("hitm: segmentation fault of the program: code {code:p}, address {address:p}, thread {number:?}");
         // The instruction faults again, and the process ends as it does natively.
         // SAFETY: it sets the usual action.
-        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+        unsafe { native!(fn signal(c_int, usize) -> usize)(libc::SIGSEGV, libc::SIG_DFL) };
         return;
     };
     let (now, cpu) = on_host(|| {
         drop(enter(thread));
-        (nanos() - START_SECONDS * NANOS, Simulated::current_cpu().0)
+        (nanos() - start_nanos(), Simulated::current_cpu().0)
     });
     let cycles = (now as f64 * CYCLES_PER_NANO) as u64;
     registers[libc::REG_RIP as usize] += length;

@@ -2,73 +2,199 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use hitm::{CpuSet, Priority};
+use hitm::CpuSet;
 use hitm_machine::{Simulated, program};
-use hitm_memory::{PathCost, Platform, Span};
+use hitm_memory::{Platform, Span, Time};
 use hitm_topology::CpuId;
-use libc::{EINVAL, ESRCH};
+use libc::{EBUSY, EINVAL, ESRCH, timespec};
 
 use crate::access::enter_call;
-use crate::futex;
-use crate::locks::{call, fail, system_futex};
+use crate::classes::of_pid;
+use crate::locks::{call, or_errno};
 use crate::native::native;
-use crate::once;
-use crate::random;
 use crate::start::{self, Lender, shared};
-use crate::thread::{self, Thread, Wants, system_call};
+use crate::thread::{self, Class, Start, Thread, Wants, system_call};
 use crate::tls::on_host;
+use crate::{clock, futex, once};
 
 /// The time that the kernel takes to make a thread, beside the placement that the scheduler does:
 /// copying the task, its files and its memory map. 8 us is what a `pthread_create` takes here over
 /// the system calls that it makes.
 const CLONE: Span = Span::from_micros(8);
 
+/// What the attributes of a new thread say.
+struct Attributes {
+    stack_bytes: usize,
+    /// None if it inherits the creator's.
+    class: Option<Class>,
+    cpus: Option<CpuSet>,
+}
+
+impl Attributes {
+    /// # Errors
+    /// `EINVAL` when there is no such policy and priority.
+    fn of(attributes: *const libc::pthread_attr_t) -> Result<Self, c_int> {
+        // The default limit, lazily backed by memory.
+        let mut read = Self { stack_bytes: 8 << 20, class: None, cpus: None };
+        if attributes.is_null() {
+            return Ok(read);
+        }
+        // SAFETY: the program's argument, here and below.
+        unsafe { libc::pthread_attr_getstacksize(attributes, &raw mut read.stack_bytes) };
+        let (mut inherits, mut policy, mut level) = (0, 0, libc::sched_param { sched_priority: 0 });
+        // SAFETY: as above.
+        unsafe { libc::pthread_attr_getinheritsched(attributes, &raw mut inherits) };
+        if inherits == libc::PTHREAD_EXPLICIT_SCHED {
+            // SAFETY: as above.
+            unsafe { libc::pthread_attr_getschedpolicy(attributes, &raw mut policy) };
+            // SAFETY: as above.
+            unsafe { libc::pthread_attr_getschedparam(attributes, &raw mut level) };
+            read.class = Some(Class::of(policy, level.sched_priority, Class::USUAL).ok_or(EINVAL)?);
+        }
+        let mut set = vec![0_u8; SET_BYTES];
+        // SAFETY: as above; the set has so many bytes.
+        let failed = unsafe { libc::pthread_attr_getaffinity_np(attributes, SET_BYTES, set.as_mut_ptr().cast()) };
+        // Without a set of its own, all bits are set.
+        if failed == 0 && set.iter().any(|&byte| byte != u8::MAX) {
+            read.cpus = Some(read_set(&set)).filter(|cpus| !cpus.is_empty());
+        }
+        Ok(read)
+    }
+}
+
+/// Bytes of a set of 8,192 CPUs, the most that Linux may be built for on x86-64.
+const SET_BYTES: usize = 1_024;
+
 /// Creates a thread, of a call that has entered.
-pub(crate) fn create(
+fn create(
     creator: &'static Thread,
     handle: *mut usize,
     attributes: *const libc::pthread_attr_t,
     main: extern "C" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
 ) -> c_int {
-    // The default limit, lazily backed by memory.
-    let mut stack = 8 << 20;
-    if !attributes.is_null() {
-        // SAFETY: the program's argument.
-        unsafe { libc::pthread_attr_getstacksize(attributes, &raw mut stack) };
-    }
+    let read = match Attributes::of(attributes) {
+        Ok(read) => read,
+        Err(error) => return error,
+    };
     start::thread_begins();
-    let identity = Lender::start();
+    let (base, own_handle) = Lender::start();
     program::fence();
-    let cpus = creator.cpus.borrow().clone();
+    let start = Start {
+        base,
+        handle: own_handle,
+        stack_bytes: read.stack_bytes.max(64 << 10),
+        cpus: read.cpus.or_else(|| creator.cpus.borrow().clone()),
+        class: read.class.unwrap_or_else(|| creator.class.get()),
+        mask: creator.signals.mask.get(),
+    };
+    // The new thread may run, and end, before this returns.
+    // SAFETY: the program's argument.
+    unsafe { *handle = own_handle };
     let begun = system_call(|| {
         Simulated::delay(CLONE);
-        thread::begin(&shared().runtime, identity, stack.max(64 << 10), cpus, move || main(argument).addr())
+        thread::begin(&shared().runtime, start, move || main(argument).addr())
     });
-    match begun {
-        Ok(_) => {
-            // SAFETY: the program's argument.
-            unsafe { *handle = identity.2 };
-            0
-        }
-        Err(_) => libc::EAGAIN,
+    if begun.is_ok() { 0 } else { libc::EAGAIN }
+}
+
+/// Creates a thread.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_create(
+    handle: *mut usize,
+    attributes: *const libc::pthread_attr_t,
+    main: extern "C" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+) -> c_int {
+    let native = native!(fn pthread_create(*mut usize, *const libc::pthread_attr_t, extern "C" fn(*mut c_void) -> *mut c_void, *mut c_void) -> c_int);
+    call!(native(handle, attributes, main, argument), |thread| create(thread, handle, attributes, main, argument))
+}
+
+/// The attributes of a thread: of its stack, those of the coroutine that it is.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_getattr_np(handle: usize, attributes: *mut libc::pthread_attr_t) -> c_int {
+    // SAFETY: the program's own call: its duty.
+    let failed =
+        unsafe { native!(fn pthread_getattr_np(usize, *mut libc::pthread_attr_t) -> c_int)(handle, attributes) };
+    if failed == 0
+        && thread::current().is_some()
+        && let Some(of) = on_host(|| shared().threads.of_handle(handle))
+    {
+        let low = std::ptr::with_exposed_provenance_mut(of.stack.get() - of.stack_bytes);
+        // SAFETY: the call above has made the attributes.
+        unsafe { libc::pthread_attr_setstack(attributes, low, of.stack_bytes) };
     }
+    failed
+}
+
+/// Waits for the end of a thread, until a time if one is given.
+fn join(thread: &'static Thread, handle: usize, value: *mut usize, until: Option<Time>) -> c_int {
+    let Some(joined) = shared().threads.of_handle(handle) else { return ESRCH };
+    let key = std::ptr::from_ref(joined).addr();
+    loop {
+        let ended = futex::wait_while(thread, (key, futex::ANY), until, "the end of a thread", || {
+            Simulated::settle();
+            !joined.has_ended.get()
+        });
+        match ended {
+            futex::Ended::Changed => break,
+            futex::Ended::TimedOut => return libc::ETIMEDOUT,
+            futex::Ended::Woken | futex::Ended::Interrupted { .. } => {}
+        }
+    }
+    // SAFETY: the program's argument: null or a place.
+    if let Some(value) = unsafe { value.as_mut() } {
+        *value = joined.value.get();
+    }
+    0
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_join(handle: usize, value: *mut usize) -> c_int {
     call!(native!(fn pthread_join(usize, *mut usize) -> c_int)(handle, value), |thread| {
-        let Some(joined) = shared().threads.of_handle(handle) else { return ESRCH };
-        let key = std::ptr::from_ref(joined).addr();
-        while futex::wait_while(thread, key, None, "the end of a thread", || !joined.has_ended.get())
-            != futex::Ended::Changed
-        {}
-        // SAFETY: the program's argument: null or a place.
-        if let Some(value) = unsafe { value.as_mut() } {
-            *value = joined.value.get();
-        }
-        0
+        join(thread, handle, value, None)
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_timedjoin_np(handle: usize, value: *mut usize, until: *const timespec) -> c_int {
+    let native = native!(fn pthread_timedjoin_np(usize, *mut usize, *const timespec) -> c_int);
+    call!(native(handle, value, until), |thread| join(thread, handle, value, clock::deadline(until)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_clockjoin_np(
+    handle: usize,
+    value: *mut usize,
+    clock: c_int,
+    until: *const timespec,
+) -> c_int {
+    let native = native!(fn pthread_clockjoin_np(usize, *mut usize, c_int, *const timespec) -> c_int);
+    call!(native(handle, value, clock, until), |thread| join(thread, handle, value, clock::deadline(until)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_tryjoin_np(handle: usize, value: *mut usize) -> c_int {
+    call!(native!(fn pthread_tryjoin_np(usize, *mut usize) -> c_int)(handle, value), |thread| {
+        Simulated::settle();
+        match shared().threads.of_handle(handle) {
+            Some(joined) if !joined.has_ended.get() => EBUSY,
+            _ => join(thread, handle, value, None),
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_cancel(handle: usize) -> c_int {
+    match thread::current() {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn pthread_cancel(usize) -> c_int)(handle) },
+        Some(_) => start::refuse_call(
+            "pthread_cancel",
+            "cancellation of threads is not simulated",
+            "let the thread return when a flag of yours is set",
+        ),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -117,17 +243,16 @@ unsafe extern "C" fn sched_getcpu() -> c_int {
 }
 
 /// Reads a set of CPUs; those that the machine does not have are left out.
-fn read_set(bytes: usize, set: *const u8) -> CpuSet {
-    let cpus = shared().runtime.topology().cpus().min(8 * bytes);
-    // SAFETY: the program's argument has so many bytes.
-    let set = unsafe { std::slice::from_raw_parts(set, bytes) };
+fn read_set(set: &[u8]) -> CpuSet {
+    let cpus = shared().runtime.topology().cpus().min(8 * set.len());
     let is_in = |cpu: &usize| set[cpu / 8] >> (cpu % 8) & 1 == 1;
     (0..cpus).filter(is_in).map(|cpu| CpuId(cpu as u32)).collect()
 }
 
 fn set_affinity(caller: &'static Thread, target: Option<&'static Thread>, bytes: usize, set: *const u8) -> c_int {
     let Some(target) = target else { return ESRCH };
-    let cpus = read_set(bytes, set);
+    // SAFETY: the program's argument has so many bytes.
+    let cpus = read_set(unsafe { std::slice::from_raw_parts(set, bytes) });
     if cpus.is_empty() {
         return EINVAL;
     }
@@ -151,10 +276,9 @@ unsafe extern "C" fn pthread_setaffinity_np(handle: usize, bytes: usize, set: *c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sched_setaffinity(pid: c_int, bytes: usize, set: *const u8) -> c_int {
     let result = call!(native!(fn sched_setaffinity(c_int, usize, *const u8) -> c_int)(pid, bytes, set), |thread| {
-        let target = if pid == 0 { Some(thread) } else { shared().threads.of_tid(pid) };
-        set_affinity(thread, target, bytes, set)
+        set_affinity(thread, of_pid(thread, pid), bytes, set)
     });
-    if result > 0 { fail(result) } else { result }
+    or_errno(result)
 }
 
 fn write_set(thread: Option<&'static Thread>, bytes: usize, set: *mut u8) -> c_int {
@@ -182,53 +306,9 @@ unsafe extern "C" fn pthread_getaffinity_np(handle: usize, bytes: usize, set: *m
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sched_getaffinity(pid: c_int, bytes: usize, set: *mut u8) -> c_int {
     let result = call!(native!(fn sched_getaffinity(c_int, usize, *mut u8) -> c_int)(pid, bytes, set), |thread| {
-        write_set(if pid == 0 { Some(thread) } else { shared().threads.of_tid(pid) }, bytes, set)
+        write_set(of_pid(thread, pid), bytes, set)
     });
-    if result > 0 { fail(result) } else { result }
-}
-
-/// Sets policy and priority of a thread.
-fn set_priority(caller: &'static Thread, target: Option<&'static Thread>, policy: c_int, level: c_int) -> c_int {
-    let Some(target) = target else { return ESRCH };
-    let priority = match (policy & !libc::SCHED_RESET_ON_FORK, u8::try_from(level)) {
-        (libc::SCHED_FIFO, Ok(level @ 1..=99)) => Priority::fifo(level),
-        (libc::SCHED_RR, Ok(level @ 1..=99)) => Priority::round_robin(level),
-        (libc::SCHED_OTHER | libc::SCHED_BATCH, Ok(0)) => Priority::fair(0),
-        (libc::SCHED_IDLE, Ok(0)) => Priority::fair(19),
-        _ => return EINVAL,
-    };
-    if std::ptr::eq(caller, target) {
-        program::fence();
-        caller.leave(Wants::Priority(priority));
-    } else {
-        target.set_priority(priority);
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_setschedparam(handle: usize, policy: c_int, level: &c_int) -> c_int {
-    call!(native!(fn pthread_setschedparam(usize, c_int, &c_int) -> c_int)(handle, policy, level), |thread| {
-        set_priority(thread, shared().threads.of_handle(handle), policy, *level)
-    })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sched_setscheduler(pid: c_int, policy: c_int, level: &c_int) -> c_int {
-    let result = call!(native!(fn sched_setscheduler(c_int, c_int, &c_int) -> c_int)(pid, policy, level), |thread| {
-        let target = if pid == 0 { Some(thread) } else { shared().threads.of_tid(pid) };
-        set_priority(thread, target, policy, *level)
-    });
-    if result > 0 { fail(result) } else { result }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn gettid() -> c_int {
-    match thread::current() {
-        // SAFETY: it reads the thread's id.
-        None => unsafe { native!(fn gettid() -> c_int)() },
-        Some(thread) => thread.tid,
-    }
+    or_errno(result)
 }
 
 #[unsafe(no_mangle)]
@@ -248,61 +328,5 @@ unsafe extern "C" fn sysconf(name: c_int) -> c_long {
         }
         // SAFETY: the program's own call.
         _ => unsafe { native!(fn sysconf(c_int) -> c_long)(name) },
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
-    if let Some(thread) = thread::current() {
-        let result = match number {
-            libc::SYS_gettid => Ok(thread.tid.into()),
-            libc::SYS_futex => {
-                let timeout = std::ptr::with_exposed_provenance(d);
-                system_futex(thread, a, b as c_int, c as u32, timeout)
-            }
-            libc::SYS_sched_yield => {
-                // SAFETY: it is the call's own function.
-                return unsafe { sched_yield() }.into();
-            }
-            libc::SYS_getrandom => {
-                let buffer = std::ptr::with_exposed_provenance_mut(a);
-                on_host(|| {
-                    enter_call(thread);
-                    // SAFETY: the program's buffer.
-                    unsafe { random::fill(buffer, b) };
-                });
-                return b as c_long;
-            }
-            libc::SYS_clone | libc::SYS_clone3 | libc::SYS_fork | libc::SYS_vfork => {
-                start::refuse("the program makes a process or a thread by a raw system call: not simulated")
-            }
-            _ => {
-                // The host's kernel runs it, in no simulated time but that of a system call.
-                on_host(|| {
-                    enter_call(thread);
-                    Simulated::charge(PathCost::SystemCall);
-                });
-                // SAFETY: the program's own call.
-                return unsafe { native_syscall(number, [a, b, c, d, e, f]) };
-            }
-        };
-        return result.unwrap_or_else(|error| fail(error).into());
-    }
-    // SAFETY: the program's own call.
-    unsafe { native_syscall(number, [a, b, c, d, e, f]) }
-}
-
-unsafe fn native_syscall(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
-    // SAFETY: the caller's duty.
-    unsafe { native!(fn syscall(c_long, usize, usize, usize, usize, usize, usize) -> c_long)(number, a, b, c, d, e, f) }
-}
-
-/// A child process would share nothing with the machine.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn fork() -> c_int {
-    match thread::current() {
-        // SAFETY: the program's own call.
-        None => unsafe { native!(fn fork() -> c_int)() },
-        Some(_) => start::refuse("the program calls fork: a child process cannot be simulated; run it without"),
     }
 }

@@ -17,33 +17,53 @@
 //! | [`access`], [`atomic`] | loads, stores and atomic operations, in the ABI of the thread sanitizer |
 //! | [`assembly`] | accesses of inline assembly |
 //! | [`stubs`] | the entries of both, in assembly: they need the caller's address and registers |
-//! | [`futex`], [`locks`] | waiting, and what is made of it |
+//! | [`futex`], [`pi`], [`mutex`], [`locks`] | waiting, and what is made of it |
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
 //! | [`clock`], [`cpus`], [`heap`], [`random`] | time, CPUs, allocation, random numbers |
 //! | [`pace`] | how long instructions between accesses take |
+//! | [`ids`], [`classes`] | processes and threads, policies and priorities |
+//! | [`signals`], [`timers`] | signals, which are delivered at calls |
+//! | [`files`], [`descriptors`], [`streams`], [`polls`] | pipes, sockets, `eventfd`, and waiting for them |
+//! | [`syscalls`] | raw system calls, and what is refused |
+//! | [`strings`] | the C library's functions that copy, fill and look through memory |
 //! | [`place`] | where its variables lie |
 //! | [`report`] | what `hitm exec` is told at the end |
 #![cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(unused))]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+/// The functions of this crate.
+static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+
 mod access;
 mod assembly;
 mod atomic;
 mod c11;
+mod classes;
 mod clock;
 mod cpus;
+mod descriptors;
+mod files;
 mod futex;
 mod heap;
+mod ids;
 mod locks;
+mod mutex;
 mod native;
 mod once;
 mod pace;
+mod pi;
 mod place;
+mod polls;
 mod random;
 mod report;
 mod setting;
+mod signals;
 mod start;
+mod streams;
+mod strings;
 mod stubs;
+mod syscalls;
 mod thread;
+mod timers;
 mod tls;

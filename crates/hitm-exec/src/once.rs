@@ -31,7 +31,7 @@ pub(crate) unsafe extern "C" fn hitm_once(word: usize, initialise: extern "C" fn
             match load_on_host(word, 4, pc) {
                 DONE => return false,
                 UNDER_WAY => {
-                    futex::wait(thread, word, UNDER_WAY as u32, None, "what another thread does once");
+                    futex::wait(thread, word, UNDER_WAY as u32, None, pc, "what another thread does once");
                 }
                 _ if update_on_host(word, 4, pc, |state| if state == NEVER { UNDER_WAY } else { state }) == NEVER => {
                     return true;

@@ -67,8 +67,13 @@ pub(crate) fn write(stalled: Option<&str>) {
     unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_ENABLE) };
     let now = Simulated::now();
     let results = shared.machine.results();
-    let functions =
-        Functions::of(&[hitm_memory::FUNCTIONS, hitm_machine::FUNCTIONS, hitm_sched::FUNCTIONS, hitm::FUNCTIONS]);
+    let functions = Functions::of(&[
+        hitm_memory::FUNCTIONS,
+        hitm_machine::FUNCTIONS,
+        hitm_sched::FUNCTIONS,
+        hitm::FUNCTIONS,
+        crate::FUNCTIONS,
+    ]);
     let run = Run::counted(&results, &functions, LINES);
     let (mut spins, mut blocks, mut threads_at) = (0, 0, Vec::new());
     shared.threads.each(|thread| {

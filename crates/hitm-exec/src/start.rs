@@ -12,14 +12,18 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::access::enter_call;
+use crate::files::Files;
 use crate::futex::Futexes;
 use crate::heap::Heap;
 use crate::native::native;
 use crate::once::Keys;
 use crate::pace::PaceCosts;
+use crate::pi::PiFutexes;
 use crate::setting::{Setting, has_fast_path};
-use crate::thread::{self, Threads};
-use crate::{clock, place, report, tls};
+use crate::signals::Signals;
+use crate::thread::{self, Class, Start, Threads};
+use crate::timers::Timers;
+use crate::{clock, place, random, report, tls};
 
 /// What the functions of this crate share. One host thread uses it.
 pub(crate) struct Shared {
@@ -29,8 +33,12 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle<Simulated>,
     pub(crate) threads: Threads,
     pub(crate) futexes: Futexes,
+    pub(crate) pi_futexes: PiFutexes,
     pub(crate) heap: Heap,
     pub(crate) keys: Keys,
+    pub(crate) files: Files,
+    pub(crate) signals: Signals,
+    pub(crate) timers: Timers,
     /// What the program asks the system for.
     pub(crate) random: RefCell<Xoshiro256PlusPlus>,
     /// When the second thread began.
@@ -71,6 +79,11 @@ const LIVELOCK_AFTER: u64 = 2_000_000_000;
 /// The stack of the program's first thread, as Linux's usual limit has it.
 const MAIN_STACK: usize = 8 << 20;
 
+/// Ends the process: the program does what is not simulated. `instead` is what to do.
+pub(crate) fn refuse_call(call: &str, why: &str, instead: &str) -> ! {
+    refuse(&format!("the program calls {call}: {why}; {instead}"))
+}
+
 /// Ends the process with a message.
 pub(crate) fn refuse(what: &str) -> ! {
     eprintln!("hitm: {what}");
@@ -92,13 +105,13 @@ unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: 
         refuse("this kernel does not let a program set its FS base (Linux 5.9 or later does), which threads need");
     }
     same_addresses(argv, envp);
+    // The caller of `main` is never returned to.
+    random::set_at_start(setting.seed);
     let main = (argc, argv, envp);
     let own = tls::base();
     // SAFETY: it reads the calling thread's id.
     let handle = unsafe { libc::pthread_self() } as usize;
-    // SAFETY: it reads the process's id, which is the first thread's.
-    let tid = unsafe { libc::getpid() };
-    let arguments = Box::leak(Box::new((setting, main, (own, tid, handle))));
+    let arguments = Box::leak(Box::new((setting, main, (own, handle))));
     host_thread(64 << 20, run, std::ptr::from_mut(arguments).cast());
     park()
 }
@@ -118,11 +131,13 @@ fn same_addresses(argv: *const *const c_char, envp: *const *const c_char) {
     eprintln!("hitm: addresses are randomised here; results may differ from run to run");
 }
 
-/// Waits for ever.
+/// Waits for ever. The calling thread of the host lends its storage: a call of this library would
+/// take it for the program's thread.
 fn park() -> ! {
+    let pause = native!(fn pause() -> c_int);
     loop {
         // SAFETY: it waits for a signal.
-        unsafe { libc::pause() };
+        unsafe { pause() };
     }
 }
 
@@ -151,21 +166,19 @@ pub(crate) fn host_thread(
 /// A thread of the host that lends its thread-local storage to a thread of the program.
 pub(crate) struct Lender {
     base: AtomicUsize,
-    tid: AtomicUsize,
 }
 
 impl Lender {
-    /// Makes one. Returns base, thread id and handle.
-    pub(crate) fn start() -> (usize, i32, usize) {
-        let lender: &'static Self = Box::leak(Box::new(Self { base: AtomicUsize::new(0), tid: AtomicUsize::new(0) }));
+    /// Makes one. Returns base and handle.
+    pub(crate) fn start() -> (usize, usize) {
+        let lender: &'static Self = Box::leak(Box::new(Self { base: AtomicUsize::new(0) }));
         // The storage itself is at the top of the stack.
         let handle = host_thread(256 << 10, Self::lend, std::ptr::from_ref(lender).cast_mut().cast());
         loop {
             // Acquire: pairs with the Release in `lend`.
             let base = lender.base.load(Ordering::Acquire);
             if base != 0 {
-                // Relaxed: the Acquire above orders it.
-                return (base, lender.tid.load(Ordering::Relaxed) as i32, handle);
+                return (base, handle);
             }
             std::thread::yield_now();
         }
@@ -174,10 +187,6 @@ impl Lender {
     extern "C" fn lend(lender: *mut c_void) -> *mut c_void {
         // SAFETY: `start` leaked it.
         let lender = unsafe { &*lender.cast::<Self>() };
-        // SAFETY: it reads the thread's id.
-        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
-        // Relaxed: the Release below publishes it.
-        lender.tid.store(tid as usize, Ordering::Relaxed);
         // Release: pairs with the Acquire in `start`.
         lender.base.store(tls::base(), Ordering::Release);
         park()
@@ -187,10 +196,10 @@ impl Lender {
 /// The machine's host thread.
 extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
     // SAFETY: `__wrap_main` leaked it.
-    let (setting, main, identity) = unsafe { &*arguments.cast::<(Setting, MainArguments, (usize, i32, usize))>() };
+    let (setting, main, identity) = unsafe { &*arguments.cast::<(Setting, MainArguments, (usize, usize))>() };
     tls::adopt_host();
     let machine = make(setting);
-    let (main, identity) = (*main, *identity);
+    let (main, (base, handle)) = (*main, *identity);
     report::register();
     clock::trap_time_stamps();
     let ended = machine.run(move |cpu| {
@@ -203,7 +212,8 @@ extern "C" fn run(arguments: *mut c_void) -> *mut c_void {
                 // SAFETY: as the C library does when `main` returns.
                 unsafe { libc::exit(status) }
             };
-            if let Err(error) = thread::begin(runtime, identity, MAIN_STACK, None, code) {
+            let start = Start { base, handle, stack_bytes: MAIN_STACK, cpus: None, class: Class::USUAL, mask: 0 };
+            if let Err(error) = thread::begin(runtime, start, code) {
                 refuse(&format!("no memory for the first thread: {error}"));
             }
         }
@@ -265,15 +275,20 @@ fn make(setting: &Setting) -> &'static Machine {
     // SAFETY: it sets a parameter of the allocator.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 8 * topology.cpus() as c_int) };
     let runtime = machine.enter(|| Handle::new(mitigation.scheduler::<Simulated>(topology.clone()), None));
+    let cpus = topology.cpus();
     let shared = Shared {
         setting: setting.clone(),
         pace,
         machine,
         runtime,
         threads: Threads::default(),
-        futexes: Futexes::default(),
+        futexes: Futexes::new(cpus),
+        pi_futexes: PiFutexes::default(),
         heap: Heap::default(),
         keys: Keys::default(),
+        files: Files::default(),
+        signals: Signals::default(),
+        timers: Timers::default(),
         random: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(setting.seed)),
         from: Cell::new(None),
         until: Cell::new(None),

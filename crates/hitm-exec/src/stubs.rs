@@ -75,6 +75,7 @@ atomic_loads! {
     "__tsan_atomic16_load" => "hitm_load16" 2;
     "__tsan_atomic32_load" => "hitm_load32" 4;
     "__tsan_atomic64_load" => "hitm_load64" 8;
+    "__tsan_atomic128_load" => "hitm_load128" 16;
 }
 
 /// Entries of stores: address; then the caller.
@@ -120,23 +121,58 @@ macro_rules! with_caller {
 with_caller! {
     "__tsan_read_range" => "hitm_load_range", "rdx";
     "__tsan_write_range" => "hitm_store_range", "rdx";
-    "__tsan_memcpy" => "hitm_memmove", "rcx";
-    "__tsan_memmove" => "hitm_memmove", "rcx";
-    "__tsan_memset" => "hitm_memset", "rcx";
+    "__tsan_memcpy" => "hitm_wrap_memcpy", "rcx";
+    "__tsan_memmove" => "hitm_wrap_memmove", "rcx";
+    "__tsan_memset" => "hitm_wrap_memset", "rcx";
+    // The linker sends the program's calls here: see `hitm-cli/src/exec/library.rs`.
+    "__wrap_memcpy" => "hitm_wrap_memcpy", "rcx";
+    "__wrap_memmove" => "hitm_wrap_memmove", "rcx";
+    "__wrap_mempcpy" => "hitm_wrap_mempcpy", "rcx";
+    "__wrap_memset" => "hitm_wrap_memset", "rcx";
+    "__wrap_bzero" => "hitm_wrap_bzero", "rdx";
+    "__wrap_memcmp" => "hitm_wrap_memcmp", "rcx";
+    "__wrap_bcmp" => "hitm_wrap_bcmp", "rcx";
+    "__wrap_memchr" => "hitm_wrap_memchr", "rcx";
+    "__wrap_strlen" => "hitm_wrap_strlen", "rsi";
+    "__wrap_strnlen" => "hitm_wrap_strnlen", "rdx";
+    "__wrap_strcmp" => "hitm_wrap_strcmp", "rdx";
+    "__wrap_strncmp" => "hitm_wrap_strncmp", "rcx";
+    "__wrap_strchr" => "hitm_wrap_strchr", "rdx";
+    "__wrap_strrchr" => "hitm_wrap_strrchr", "rdx";
+    "__wrap_strcpy" => "hitm_wrap_strcpy", "rdx";
+    "__wrap_stpcpy" => "hitm_wrap_stpcpy", "rdx";
+    "__wrap_strncpy" => "hitm_wrap_strncpy", "rcx";
+    "__wrap_strcat" => "hitm_wrap_strcat", "rdx";
+    "__wrap___memcpy_chk" => "hitm_wrap_memcpy_chk", "r8";
+    "__wrap___memmove_chk" => "hitm_wrap_memmove_chk", "r8";
+    "__wrap___memset_chk" => "hitm_wrap_memset_chk", "r8";
+    "__wrap___strcpy_chk" => "hitm_wrap_strcpy_chk", "rcx";
+    "read" => "hitm_read", "rcx";
+    "write" => "hitm_write", "rcx";
+    "readv" => "hitm_readv", "rcx";
+    "writev" => "hitm_writev", "rcx";
+    "recv" => "hitm_recv", "r8";
+    "send" => "hitm_send", "r8";
     "pthread_mutex_lock" => "hitm_mutex_lock", "rsi";
     "pthread_mutex_trylock" => "hitm_mutex_trylock", "rsi";
     "pthread_mutex_timedlock" => "hitm_mutex_timedlock", "rdx";
+    "pthread_mutex_clocklock" => "hitm_mutex_clocklock", "rcx";
     "pthread_mutex_unlock" => "hitm_mutex_unlock", "rsi";
     "pthread_spin_lock" => "hitm_spin_lock", "rsi";
     "pthread_spin_trylock" => "hitm_spin_trylock", "rsi";
     "pthread_spin_unlock" => "hitm_spin_unlock", "rsi";
     "pthread_cond_wait" => "hitm_cond_wait", "rdx";
     "pthread_cond_timedwait" => "hitm_cond_timedwait", "rcx";
+    "pthread_cond_clockwait" => "hitm_cond_clockwait", "r8";
     "pthread_cond_signal" => "hitm_cond_signal", "rsi";
     "pthread_cond_broadcast" => "hitm_cond_broadcast", "rsi";
     "pthread_barrier_wait" => "hitm_barrier_wait", "rsi";
     "pthread_rwlock_rdlock" => "hitm_rwlock_rdlock", "rsi";
     "pthread_rwlock_wrlock" => "hitm_rwlock_wrlock", "rsi";
+    "pthread_rwlock_timedrdlock" => "hitm_rwlock_timedrdlock", "rdx";
+    "pthread_rwlock_timedwrlock" => "hitm_rwlock_timedwrlock", "rdx";
+    "pthread_rwlock_clockrdlock" => "hitm_rwlock_clockrdlock", "rcx";
+    "pthread_rwlock_clockwrlock" => "hitm_rwlock_clockwrlock", "rcx";
     "pthread_rwlock_tryrdlock" => "hitm_rwlock_tryrdlock", "rsi";
     "pthread_rwlock_trywrlock" => "hitm_rwlock_trywrlock", "rsi";
     "pthread_rwlock_unlock" => "hitm_rwlock_unlock", "rsi";
@@ -151,9 +187,32 @@ with_caller! {
     "call_once" => "hitm_call_once", "rdx";
     "pthread_once" => "hitm_once", "rdx";
     "sem_wait" => "hitm_sem_wait", "rsi";
+    "sem_timedwait" => "hitm_sem_timedwait", "rdx";
+    "sem_clockwait" => "hitm_sem_clockwait", "rcx";
     "sem_trywait" => "hitm_sem_trywait", "rsi";
     "sem_post" => "hitm_sem_post", "rsi";
 }
+
+// Raw system calls have seven words: the number in the first register, six in the others and on the
+// stack. Those six are handed over as an array, with the caller.
+global_asm!(
+    ".globl syscall",
+    ".type syscall, @function",
+    "syscall:",
+    "mov rax, [rsp]",
+    "push [rsp + 8]",
+    "push r9",
+    "push r8",
+    "push rcx",
+    "push rdx",
+    "push rsi",
+    "mov rsi, rsp",
+    "mov rdx, rax",
+    "sub rsp, 8",
+    "call hitm_syscall",
+    "add rsp, 56",
+    "ret",
+);
 
 /// Entries that hand over the caller and the frame pointer, in the registers of the first two
 /// arguments that are free.
@@ -224,3 +283,18 @@ macro_rules! atomics {
 }
 
 atomics! { "8" "16" "32" "64" }
+
+// Of 16 bytes: each value takes two registers.
+with_caller! {
+    "__tsan_atomic128_store" => "hitm_store128", "r8";
+    "__tsan_atomic128_exchange" => "hitm_swap128", "r8";
+    "__tsan_atomic128_fetch_add" => "hitm_add128", "r8";
+    "__tsan_atomic128_fetch_sub" => "hitm_sub128", "r8";
+    "__tsan_atomic128_fetch_and" => "hitm_and128", "r8";
+    "__tsan_atomic128_fetch_or" => "hitm_or128", "r8";
+    "__tsan_atomic128_fetch_xor" => "hitm_xor128", "r8";
+    "__tsan_atomic128_fetch_nand" => "hitm_nand128", "r8";
+    "__tsan_atomic128_compare_exchange_strong" => "hitm_compare128", "r8";
+    "__tsan_atomic128_compare_exchange_weak" => "hitm_compare128", "r8";
+    "__tsan_atomic128_compare_exchange_val" => "hitm_value128", "r9";
+}

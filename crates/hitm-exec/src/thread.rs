@@ -15,11 +15,12 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
 use hitm_machine::{Simulated, program};
-use hitm_memory::{Mode, PathCost, Platform, Time};
+use hitm_memory::{Mode, PathCost, Platform, Span, Time};
+use hitm_sched::TaskId;
 use rustc_hash::FxHashMap;
 
 use crate::access::{AccessState, enter};
-use crate::{once, report, start, tls};
+use crate::{once, report, signals, start, tls};
 
 /// Why a coroutine suspends.
 pub(crate) enum Wants {
@@ -33,6 +34,8 @@ pub(crate) enum Wants {
     Cpus(CpuSet),
     /// To have this priority.
     Priority(Priority),
+    /// What this future does, in its task.
+    Future(std::pin::Pin<Box<dyn Future<Output = ()>>>),
     /// To end.
     Exit,
 }
@@ -46,10 +49,12 @@ pub(crate) struct Thread {
     pub(crate) number: usize,
     /// The base of its thread-local storage.
     pub(crate) base: usize,
-    /// Its id for the program.
-    pub(crate) tid: i32,
+    /// Its id for the program: see [`ids`](crate::ids).
+    pub(crate) tid: Cell<i32>,
     /// The top of its stack.
     pub(crate) stack: Cell<usize>,
+    /// The size of its stack, in bytes.
+    pub(crate) stack_bytes: usize,
     /// What accesses keep between calls.
     pub(crate) access: RefCell<AccessState>,
     /// The way back to its task.
@@ -65,6 +70,12 @@ pub(crate) struct Thread {
     task: RefCell<Option<JoinHandle<Simulated, ()>>>,
     /// The CPUs that it may run on, if the program said so.
     pub(crate) cpus: RefCell<Option<CpuSet>>,
+    /// How it is scheduled.
+    pub(crate) class: Cell<Class>,
+    pub(crate) signals: signals::OfThread,
+    /// Picoseconds that it ran until it last left its CPU, and when it was resumed since.
+    ran: Cell<u64>,
+    resumed: Cell<Time>,
 }
 
 thread_local! {
@@ -96,9 +107,15 @@ impl Threads {
         self.by_handle.borrow().get(&handle).copied()
     }
 
-    /// The thread of an id.
+    /// The thread of an id. Ids of threads that have ended are given again.
     pub(crate) fn of_tid(&self, tid: i32) -> Option<&'static Thread> {
-        self.all.borrow().iter().find(|thread| thread.tid == tid).copied()
+        let all = self.all.borrow();
+        all.iter().find(|thread| thread.tid.get() == tid && !thread.has_ended.get()).copied()
+    }
+
+    /// The program's first thread.
+    pub(crate) fn first(&self) -> Option<&'static Thread> {
+        self.all.borrow().first().copied()
     }
 
     /// Calls `f` with each.
@@ -116,32 +133,52 @@ pub(crate) fn current() -> Option<&'static Thread> {
     unsafe { thread.as_ref() }
 }
 
+/// The same at the beginning of a call: handlers of signals that are due run first.
+#[inline]
+pub(crate) fn at_call() -> Option<&'static Thread> {
+    let thread = current()?;
+    signals::deliver_due(thread);
+    Some(thread)
+}
+
 /// A coroutine may go from one CPU of the machine to another: all are on one host thread.
 struct OnOneThread<T>(T);
 
 // SAFETY: the machine and all that runs on it have one host thread, which alone polls tasks.
 unsafe impl<T> Send for OnOneThread<T> {}
 
-/// Starts a thread that runs `main` with the thread-local storage at `base`, on a stack of
-/// `stack_bytes`. `handle` is its `pthread_t`.
+/// What a thread is started with.
+pub(crate) struct Start {
+    /// The base of its thread-local storage.
+    pub(crate) base: usize,
+    /// Its `pthread_t`.
+    pub(crate) handle: usize,
+    pub(crate) stack_bytes: usize,
+    pub(crate) cpus: Option<CpuSet>,
+    pub(crate) class: Class,
+    /// The signals that it blocks.
+    pub(crate) mask: signals::Set,
+}
+
+/// Starts a thread that runs `main`.
 ///
 /// # Errors
 /// When the host has no memory for the stack.
 pub(crate) fn begin(
     runtime: &Handle<Simulated>,
-    (base, tid, handle): (usize, i32, usize),
-    stack_bytes: usize,
-    cpus: Option<CpuSet>,
+    start: Start,
     main: impl FnOnce() -> usize + 'static,
 ) -> std::io::Result<&'static Thread> {
+    let Start { base, handle, stack_bytes, cpus, class, mask } = start;
     let threads = &start::shared().threads;
     let stack = DefaultStack::new(stack_bytes)?;
     let top = corosensei::stack::Stack::base(&stack).get();
     let thread: &'static Thread = Box::leak(Box::new(Thread {
         number: threads.count(),
         base,
-        tid,
+        tid: Cell::new(0),
         stack: Cell::new(top),
+        stack_bytes,
         access: RefCell::new(AccessState::new(top)),
         way: Cell::new(std::ptr::null()),
         woken: Cell::new(false),
@@ -151,6 +188,10 @@ pub(crate) fn begin(
         value: Cell::new(0),
         task: RefCell::new(None),
         cpus: RefCell::new(cpus.clone()),
+        class: Cell::new(class),
+        signals: signals::OfThread::new(mask),
+        ran: Cell::new(0),
+        resumed: Cell::new(Time::from_picos(0)),
     }));
     threads.all.borrow_mut().push(thread);
     threads.by_handle.borrow_mut().insert(handle, thread);
@@ -171,12 +212,13 @@ pub(crate) fn begin(
     });
     let code = OnOneThread(code);
     let own = runtime.clone();
-    let options = SpawnOptions { priority: Priority::fair(0), cpus, ..SpawnOptions::default() };
+    let options = SpawnOptions { priority: class.priority(), cpus, ..SpawnOptions::default() };
     let task = async move {
         let code = code;
         drive(&own, thread, code.0).await;
     };
     let task = runtime.spawn(options, OnOneThreadFuture(Box::pin(task)));
+    thread.tid.set(tid_of(task.id()));
     *thread.task.borrow_mut() = Some(task);
     Ok(thread)
 }
@@ -197,8 +239,13 @@ impl Future for OnOneThreadFuture {
 
 /// Runs a thread from its first instruction to its last.
 async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: Code) {
+    // It may run before `begin` has its handle.
+    thread.tid.set(runtime.current().map_or(0, tid_of));
     loop {
-        match code.resume(()) {
+        thread.resumed.set(Simulated::now());
+        let left = code.resume(());
+        thread.ran.set(thread.ran_until_now().as_picos());
+        match left {
             CoroutineResult::Return(()) | CoroutineResult::Yield(Wants::Exit) => break,
             CoroutineResult::Yield(Wants::Wake(until)) => thread.wait(runtime, until).await,
             CoroutineResult::Yield(Wants::Yield) => runtime.yield_now().await,
@@ -212,6 +259,7 @@ async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: C
                 runtime.set_priority(priority);
                 runtime.checkpoint().await;
             }
+            CoroutineResult::Yield(Wants::Future(future)) => future.await,
         }
     }
     // The stack of a thread that exits in the middle of its code is not unwound, as in C.
@@ -228,7 +276,66 @@ async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: C
     }
 }
 
+/// The id of a thread whose task has this number. In the words of PI mutexes the runtime writes the
+/// same.
+fn tid_of(task: TaskId) -> i32 {
+    task.0.cast_signed() + 1
+}
+
+/// A policy and its level, as POSIX has them; the level of a fair policy is its nice level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) policy: i32,
+    pub(crate) level: i32,
+}
+
+impl Class {
+    pub(crate) const USUAL: Self = Self { policy: libc::SCHED_OTHER, level: 0 };
+
+    /// The class of `policy` and a real-time priority, which is 0 for fair policies; none if there
+    /// is none such. A fair one has the nice level of `before`.
+    pub(crate) fn of(policy: i32, priority: i32, before: Self) -> Option<Self> {
+        let policy = policy & !libc::SCHED_RESET_ON_FORK;
+        match policy {
+            libc::SCHED_FIFO | libc::SCHED_RR if (1..=99).contains(&priority) => Some(Self { policy, level: priority }),
+            libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE if priority == 0 => {
+                Some(Self { policy, level: if before.is_real_time() { 0 } else { before.level } })
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_real_time(self) -> bool {
+        matches!(self.policy, libc::SCHED_FIFO | libc::SCHED_RR)
+    }
+
+    /// The scheduler's form. `SCHED_IDLE` is the least weight of the fair class.
+    pub(crate) fn priority(self) -> Priority {
+        match self.policy {
+            libc::SCHED_FIFO => Priority::fifo(self.level as u8),
+            libc::SCHED_RR => Priority::round_robin(self.level as u8),
+            libc::SCHED_IDLE => Priority::fair(19),
+            _ => Priority::fair(self.level as i8),
+        }
+    }
+}
+
 impl Thread {
+    /// Its task's number.
+    pub(crate) fn task_id(&self) -> TaskId {
+        TaskId((self.tid.get() - 1).cast_unsigned())
+    }
+
+    /// The time that it ran on CPUs; for the thread that runs, until now.
+    pub(crate) fn ran_until_now(&self) -> Span {
+        Span::from_picos(self.ran.get()) + Simulated::now().since(self.resumed.get())
+    }
+
+    /// The time that it ran on CPUs until it last left one.
+    pub(crate) fn ran(&self) -> Span {
+        Span::from_picos(self.ran.get())
+    }
+
     /// Suspends the calling coroutine, which is this thread's, on the machine's side.
     pub(crate) fn leave(&self, wants: Wants) {
         // SAFETY: the way back is that of the coroutine that runs, which is on its stack.
@@ -266,6 +373,7 @@ impl Thread {
             // It may go on on another CPU, which does not see what waits in this one's buffer.
             program::fence();
             self.leave(Wants::Checkpoint);
+            signals::notice(self);
         }
     }
 }
@@ -279,7 +387,7 @@ impl Thread {
     }
 
     /// Changes the priority of another thread.
-    pub(crate) fn set_priority(&self, priority: Priority) {
+    pub(crate) fn set_priority_of_other(&self, priority: Priority) {
         if let Some(task) = &*self.task.borrow() {
             start::shared().runtime.set_priority_of(task, priority);
         }

@@ -378,6 +378,11 @@ impl StoreBuffer {
         self.stores.is_empty() || kind == Kind::Load && !self.asked_for(line)
     }
 
+    /// Whether the value of a store to `start..end` is not in memory yet.
+    pub(crate) fn holds(&self, start: usize, end: usize) -> bool {
+        self.stores.iter().any(|store| store.value_is != ValueIs::Written && store.overlaps(start, end - start))
+    }
+
     /// How many stores have not taken effect.
     #[inline]
     pub(crate) fn len(&self) -> usize {

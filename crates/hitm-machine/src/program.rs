@@ -129,6 +129,12 @@ pub fn execute(picos: u64) {
     with_cpu(|world| world.engine.borrow_mut().execute(picos));
 }
 
+/// Whether the CPU has stores to `start..end` whose values are not in memory yet.
+#[must_use]
+pub fn holds_stores(start: usize, end: usize) -> bool {
+    on_cpu(|world, cpu| world.engine.borrow().cpus[cpu as usize].stores.holds(start, end)).expect(NO_CPU)
+}
+
 /// The memory in `start..end` is given back: stores to it that have not taken effect never will.
 pub fn forget(start: usize, end: usize) {
     with_cpu(|world| world.engine.borrow_mut().forget_stores(start, end));

@@ -19,7 +19,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const TARGET_IN_CARGO: &str = "X86_64_UNKNOWN_LINUX_GNU";
 
 /// What each crate is compiled with.
-const FLAGS: [&str; 12] = [
+const FLAGS: [&str; 11] = [
     "-Zsanitizer=thread",
     // The sanitizer's own runtime is not linked.
     "-Zexternal-clangrt",
@@ -36,7 +36,6 @@ const FLAGS: [&str; 12] = [
     "-Cforce-frame-pointers=yes",
     "--cfg=hitm",
     "--check-cfg=cfg(hitm)",
-    "-Clink-arg=-Wl,--wrap=main",
 ];
 
 /// Runs cargo with `arguments`, the first of which is its verb. Programs that it starts are run by
@@ -124,7 +123,7 @@ fn flags(object: &Path) -> OsString {
         }
         flags.push(flag);
     }
-    flags.push("\x1f-Clink-arg=");
+    flags.push(format!("\x1f-Clink-arg={}\x1f-Clink-arg=", library::linker_option()));
     flags.push(object);
     flags
 }

@@ -86,7 +86,11 @@ pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<Exit
     let names_input = arguments.iter().any(|given| !given.to_string_lossy().starts_with('-'));
     if names_input && !has(&NO_LINK) && !has(&NO_PROGRAM) {
         // After `-x c`, the driver would take the object for a source.
-        command.args(["-x", "none", "-Wl,--wrap=main"]).arg(library::object()?).args(["-lpthread", "-ldl", "-lm"]);
+        command.args(["-x", "none", &library::linker_option()]).arg(library::object()?).args([
+            "-lpthread",
+            "-ldl",
+            "-lm",
+        ]);
     }
     command.status().map_err(|error| {
         Failure::wanting(format!("compiler `{shown}`: {error}; install gcc, or name one in HITM_CC or HITM_CXX"))

@@ -23,7 +23,47 @@ const ARCHIVE: &str = "libhitm_exec.a";
 const OWN_MEMBERS: &[u8] = b"hitm_exec-";
 
 /// Beginnings of names that Rust's compiler gives to what is not for C.
-const MANGLED: [&str; 6] = ["_R", "_ZN", "anon.", "DW.ref.", "rust_", "__rust"];
+const MANGLED: [&str; 5] = ["_R", "anon.", "DW.ref.", "rust_", "__rust"];
+
+/// Functions of the C library that look at the program's memory, and `main`. The linker sends the
+/// program's calls of `memcpy` to `__wrap_memcpy`, which the library defines.
+const WRAPPED: [&str; 23] = [
+    "main",
+    "memcpy",
+    "memmove",
+    "mempcpy",
+    "memset",
+    "bzero",
+    "memcmp",
+    "bcmp",
+    "memchr",
+    "strlen",
+    "strnlen",
+    "strcmp",
+    "strncmp",
+    "strchr",
+    "strrchr",
+    "strcpy",
+    "stpcpy",
+    "strncpy",
+    "strcat",
+    "__memcpy_chk",
+    "__memmove_chk",
+    "__memset_chk",
+    "__strcpy_chk",
+];
+
+/// What the linker is told, as one option of a compiler.
+pub(super) fn linker_option() -> String {
+    WRAPPED.map(|name| format!(",--wrap={name}")).concat().replacen(',', "-Wl,", 1)
+}
+
+/// Whether a name is one that Rust's compiler has made.
+fn is_mangled(name: &str) -> bool {
+    // A name of the C++ library has no digit there.
+    let is_legacy = name.strip_prefix("_ZN").is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+    is_legacy || MANGLED.iter().any(|begin| name.starts_with(begin))
+}
 
 /// Returns the object that a program is linked with. It is made when the archive is newer.
 ///
@@ -74,7 +114,10 @@ fn make(archive: &Path, object: &Path) -> Result<(), Failure> {
         text
     };
     let (keep, weaken) = (of_list("--keep-global-symbols="), of_list("--weaken-symbols="));
-    call("objcopy", [&*keep, &*weaken, whole.as_os_str()].into_iter())?;
+    // The library's own calls are not the program's.
+    let own = WRAPPED.map(|name| OsString::from(format!("--redefine-sym={name}=__real_{name}")));
+    let own = own.iter().map(OsString::as_os_str);
+    call("objcopy", own.chain([&*keep, &*weaken, whole.as_os_str()]))?;
     fs::rename(&whole, object).map_err(|error| fail(object, &error))
 }
 
@@ -89,7 +132,7 @@ fn names(archive: &[u8]) -> object::Result<BTreeSet<String>> {
         let file = object::File::parse(member.data(archive)?)?;
         let defined = file.symbols().filter(|symbol| symbol.is_global() && !symbol.is_undefined());
         let shown = defined.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
-        names.extend(shown.filter(|name| !MANGLED.iter().any(|begin| name.starts_with(begin))));
+        names.extend(shown.filter(|name| !is_mangled(name)));
     }
     Ok(names)
 }

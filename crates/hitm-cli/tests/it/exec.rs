@@ -2,6 +2,7 @@
 
 mod assembly;
 mod curves;
+mod library;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -353,14 +354,14 @@ fn the_guide_is_followed() {
         let ended = guided(folder.path(), &[verb, "-O2", "-pthread", file, "-o", name]);
         assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
         let program = format!("./{name}");
-        let cpus: &[&str] = if verb == "cc" { &[] } else { &["--cpus", "64"] };
-        let words = [&["exec"], cpus, &["--lines", "1", &program, "64"]].concat();
+        let options: &[&str] = if verb == "cc" { &["--lines", "1"] } else { &["--cpus", "64", "--lines", "2"] };
+        let words = [&["exec"], options, &[&program, "64"]].concat();
         outputs.push(guided(folder.path(), &words).stdout);
     }
     let shown = "$ hitm cc -O2 -pthread counter.c -o counter\n$ hitm exec --lines 1 ./counter 64\n";
     assert_eq!(outputs[0], of_the_guide(shown));
-    assert!(outputs[1].contains("baseline    local-first  12.0 "), "the page tells another time: {}", outputs[1]);
-    assert_eq!(outputs[2], of_the_guide("$ hitm exec --cpus 64 --lines 1 ./queue 64\n"));
+    assert!(outputs[1].contains("baseline    local-first  10.1 "), "the page tells another time: {}", outputs[1]);
+    assert_eq!(outputs[2], of_the_guide("$ hitm exec --cpus 64 --lines 2 ./queue 64\n"));
 }
 
 #[test]
@@ -394,7 +395,7 @@ fn what_cannot_be_simulated_is_refused() {
     let ended = end(hitm().current_dir(folder.path()).args(["exec", "./fork"]));
     assert_eq!(ended.status, Some(1));
     expect![[r#"
-        hitm: the program calls fork: a child process cannot be simulated; run it without
+        hitm: the program calls fork: a child process cannot be simulated; run the program without, for example with threads
         hitm: program `./fork`: it ended with exit status: 2 and told no result
     "#]]
     .assert_eq(&ended.stderr);

@@ -9,6 +9,7 @@
 //! | [`Futex`] | wait while a word has a value; wake up to `n` waiters |
 //! | [`Mutex`] | one holder |
 //! | [`PiMutex`] | one owner, which inherits the priority of its most urgent waiter |
+//! | [`PiFutex`] | the kernel's side of a mutex with priority inheritance in a program's own memory |
 //! | [`Condvar`] | wait for a change of data that a mutex protects |
 //! | [`Queue`] | a bounded FIFO queue in which senders and receivers wait |
 //! | [`Barrier`] | all tasks arrive before any of them goes on |
@@ -18,6 +19,7 @@ mod condvar;
 mod futex;
 mod mutex;
 pub(crate) mod pi_chain;
+mod pi_futex;
 pub(crate) mod pi_mutex;
 mod pi_queue;
 mod pi_word;
@@ -27,5 +29,6 @@ pub use barrier::Barrier;
 pub use condvar::Condvar;
 pub use futex::Futex;
 pub use mutex::{Mutex, MutexGuard};
+pub use pi_futex::{PiFutex, PiFutexLock, PiRefused};
 pub use pi_mutex::{PiLock, PiLockError, PiLook, PiMutex, PiMutexGuard, PiTryLockError};
 pub use queue::{Queue, SendError};

@@ -21,6 +21,7 @@
 //! the locks of the tasks' PI states.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -136,8 +137,27 @@ impl<P: Platform> Waiter<P> {
 /// A PI mutex without its value.
 pub(crate) struct PiQueue<P: Platform> {
     pub(crate) runtime: Handle<P>,
-    pub(crate) word: Placed<P, PiWord<P>>,
+    pub(crate) word: Place<P>,
     kernel: Placed<P, Kernel<P>>,
+}
+
+/// Where the word of a mutex lies.
+pub(crate) enum Place<P: Platform> {
+    /// In an object of ours.
+    Own(Placed<P, PiWord<P>>),
+    /// In the memory of a program.
+    Program(&'static PiWord<P>),
+}
+
+impl<P: Platform> Deref for Place<P> {
+    type Target = PiWord<P>;
+
+    fn deref(&self) -> &PiWord<P> {
+        match self {
+            Self::Own(word) => word,
+            Self::Program(word) => word,
+        }
+    }
 }
 
 /// The lock, in shared memory.
@@ -189,10 +209,19 @@ pub(crate) enum Blocked<P: Platform> {
 
 impl<P: Platform> PiQueue<P> {
     pub(crate) fn new(runtime: &Handle<P>) -> Arc<Self> {
+        Self::with_word(runtime, Place::Own(Placed::new(PiWord::new(), None, None)))
+    }
+
+    /// The queue of a mutex whose word is a program's.
+    pub(crate) fn of_word(runtime: &Handle<P>, word: &'static P::Atomic<u32>) -> Arc<Self> {
+        Self::with_word(runtime, Place::Program(PiWord::of(word)))
+    }
+
+    fn with_word(runtime: &Handle<P>, word: Place<P>) -> Arc<Self> {
         let entries = Entries { owner: None, waiters: Vec::new() };
         Arc::new(Self {
             runtime: runtime.clone(),
-            word: Placed::new(PiWord::new(), None, None),
+            word,
             kernel: Placed::new(Kernel { lock: Lock::new(entries) }, None, None),
         })
     }
@@ -294,7 +323,7 @@ impl<P: Platform> PiQueue<P> {
         runtime.system_call(|| self.release_in_kernel(runtime, owner, died));
     }
 
-    fn release_in_kernel(&self, runtime: &Inner<P>, owner: &Arc<Cell<P>>, died: bool) {
+    pub(crate) fn release_in_kernel(&self, runtime: &Inner<P>, owner: &Arc<Cell<P>>, died: bool) {
         let (next, changed) = {
             let mut entries = self.entries();
             let next = self.hand_over(runtime, &mut entries, died);

@@ -63,6 +63,13 @@ impl<M: Memory> PiWord<M> {
         Self { word: M::Atomic::new(0) }
     }
 
+    /// The word of a mutex in a program's memory.
+    pub(crate) fn of(word: &M::Atomic<u32>) -> &Self {
+        const { assert!(size_of::<Self>() == size_of::<M::Atomic<u32>>(), "it is that word") };
+        // SAFETY: a `#[repr(C)]` struct of one field has the layout of that field.
+        unsafe { &*std::ptr::from_ref(word).cast() }
+    }
+
     /// Takes the mutex without a system call if it is free and its last owner did not die with it.
     #[must_use]
     #[track_caller]

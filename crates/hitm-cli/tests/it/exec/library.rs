@@ -1,0 +1,138 @@
+//! The runtime library of programs: what a program asks of the C library and of the system.
+
+use super::{Program, is_possible};
+use crate::command::{end, hitm};
+
+/// Compiles a program. `None` where none can be.
+fn program(source: &str) -> Option<Program> {
+    is_possible().then(|| Program::new(source))
+}
+
+/// What a program prints natively, which is what it prints on machines of `cpus`.
+fn prints_the_same(program: &Program, words: &[&str], cpus: &[&str]) -> String {
+    let natively = program.natively(words);
+    for cpus in cpus {
+        let (ended, _) = program.simulated(&["--cpus", cpus, "--lines", "0"], words);
+        assert!(ended.stdout.starts_with(&natively), "on {cpus}:\n{}natively:\n{natively}", ended.stdout);
+    }
+    natively
+}
+
+#[test]
+fn ids_times_and_random_numbers_come_from_the_seed() {
+    let Some(program) = program("identity.c") else { return };
+    assert!(program.natively(&[]).starts_with("ids right\n"));
+    let of_seed = |seed: &str| {
+        let (ended, _) = program.simulated(&["--cpus", "8", "--seed", seed, "--lines", "0"], &[]);
+        ended.stdout.split("\n./").next().expect("the program's own lines").to_owned()
+    };
+    let first = of_seed("1");
+    for line in ["ids right", "process 1, parent 0, threads 2 3 4 5", "read 8", "stream 8", "processor time right"] {
+        assert!(first.lines().any(|known| known == line), "{first}");
+    }
+    assert_eq!(first, of_seed("1"));
+    let second = of_seed("2");
+    for name in ["time ", "urandom ", "stream ", "auxiliary "] {
+        let of = |text: &str| text.lines().rfind(|line| line.starts_with(name)).map(str::to_owned);
+        assert_ne!(of(&first).expect("a line"), of(&second).expect("a line"));
+    }
+}
+
+#[test]
+fn accesses_of_all_widths_have_their_values() {
+    let Some(program) = program("widths.c") else { return };
+    prints_the_same(&program, &[], &["2", "480"]);
+}
+
+#[test]
+fn an_owner_inherits_the_priority_of_its_waiter() {
+    let Some(program) = program("urgency.c") else { return };
+    for (word, waited) in [("inherit", "waited briefly\n"), ("none", "waited long\n")] {
+        let (ended, _) = program.simulated(&["--cpus", "4", "--lines", "0"], &[word]);
+        let expected = "policy 1, level 3, scheduler 1, cpus 1, on 1, stack right\npolicy 2, level 8\nnice 5\n";
+        assert!(ended.stdout.starts_with(&format!("{expected}{waited}")), "{}", ended.stdout);
+    }
+}
+
+#[test]
+fn waits_end_in_time_and_futexes_do_what_linux_says() {
+    let Some(program) = program("waits.c") else { return };
+    let natively = prints_the_same(&program, &[], &["2", "24"]);
+    let expected = "sums 400 400 400, word 0\ntimed 1 1 1 1 1 1 1, again 1 1\n\
+                    futex 2 1 2 0 1, words 0 3, woken 4\n";
+    assert_eq!(natively, expected);
+    let (_, file) = program.simulated(&["--cpus", "24"], &[]);
+    let objects: Vec<_> =
+        file["runs"][0]["lines"].as_array().expect("lines").iter().map(|line| &line["object"]).collect();
+    assert!(objects.iter().any(|name| **name == "futex_bucket"), "the kernel's table is seen: {objects:?}");
+}
+
+#[test]
+fn signals_are_delivered_at_calls() {
+    let Some(program) = program("signals.c") else { return };
+    let natively = prints_the_same(&program, &[], &["2", "24"]);
+    let expected = "raise 1, kill 1, blocked 1, once 1, in a loop 1, in a lock 1\n\
+                    sleep -1 1 1, semaphore 1, poll 1, caught 1, alarm 100 1\n\
+                    timer 1, left 1, awaited 1 1 1\nwaited for 1\n";
+    assert_eq!(natively, expected);
+    // The usual action ends the program; its result is told.
+    let ended = end(hitm().args(["exec", "--cpus", "4", "--lines", "0"]).arg(&program.file).arg("end"));
+    assert!(ended.stderr.contains("ended with signal: 15 (SIGTERM)"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("simulated on gnr-2x120@4"), "{}", ended.stdout);
+}
+
+#[test]
+fn pipes_and_sockets_join_threads() {
+    let Some(program) = program("pipes.c") else { return };
+    let natively = prints_the_same(&program, &[], &["2", "24"]);
+    assert!(natively.ends_with("select 1, epoll 10, hung 1, semaphore 1\n"), "{natively}");
+    let (_, file) = program.simulated(&["--cpus", "24"], &[]);
+    let lines = file["runs"][0]["lines"].as_array().expect("lines").clone();
+    for object in ["pipe", "socket_sends", "socket_receives"] {
+        assert!(lines.iter().any(|line| line["object"] == object), "{object} is seen");
+    }
+}
+
+/// What a simulated process cannot do: the call is named, and what to do instead.
+#[test]
+fn what_leads_out_of_the_process_is_refused() {
+    let Some(program) = program("refused.c") else { return };
+    for (word, said) in [
+        ("cancel", "pthread_cancel: cancellation of threads is not simulated; let the thread return"),
+        ("robust", "pthread_mutex_lock: a robust or priority-protected mutex is not simulated; make the mutex without"),
+        ("spawn", "posix_spawn: another program cannot be simulated; run the program without"),
+        ("shared", "shm_open: memory that processes share is not simulated; use memory of the program's own"),
+        ("code", "mmap: memory for code that is made at run time (PROT_EXEC), whose accesses would not be seen; turn"),
+        ("socket", "socket: what it leads to is another process, which is not simulated; run both sides as threads"),
+        ("poll", "poll: it waits for descriptors that lead out of the program; wait for pipes, sockets or eventfds"),
+        ("kill", "kill: a signal to another process; send signals within the program alone"),
+        ("clone", "clone: a process or thread by a raw system call is not simulated; use pthread_create"),
+        ("edges", "epoll_ctl: EPOLLET is not simulated; watch levels, without it"),
+        ("profile", "setitimer: a timer of processor time is not simulated; use ITIMER_REAL"),
+    ] {
+        let ended = end(hitm().args(["exec", "--cpus", "2"]).arg(&program.file).arg(word));
+        assert_eq!(ended.status, Some(1), "{word}: {ended:?}");
+        let first = ended.stderr.lines().next().unwrap_or_default();
+        assert!(first.starts_with(&format!("hitm: the program calls {said}")), "{word}: {first}");
+    }
+}
+
+#[test]
+fn programs_without_races_see_no_impossible_value() {
+    let Some(program) = program("litmus.c") else { return };
+    let impossible = "impossible: message 0, fenced 0, ordered 0, loads 0, writes 0, back 0\n";
+    assert!(program.natively(&[]).starts_with(impossible));
+    let (mut passed, mut weak) = (0, 0);
+    for seed in ["1", "2", "3", "4"] {
+        for cpus in ["4", "480"] {
+            let (ended, _) = program.simulated(&["--cpus", cpus, "--seed", seed, "--lines", "0"], &[]);
+            assert!(ended.stdout.starts_with(impossible), "seed {seed} on {cpus}: {}", ended.stdout);
+            let numbers = ended.stdout.lines().nth(1).expect("what is possible");
+            let mut words = numbers.split([' ', ',']).filter_map(|word| word.parse::<u32>().ok());
+            passed += words.next().expect("a number");
+            weak += words.next().expect("a number");
+        }
+    }
+    // The cases are reached: a store waits in its buffer while a load goes on.
+    assert!(passed > 0 && weak > 0, "{passed} {weak}");
+}

@@ -1,0 +1,60 @@
+/* What a simulated process cannot do, each by its name. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    if (!strcmp(what, "cancel"))
+        pthread_cancel(pthread_self());
+    if (!strcmp(what, "robust")) {
+        pthread_mutex_t mutex;
+        pthread_mutexattr_t kind;
+        pthread_mutexattr_init(&kind);
+        pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+        pthread_mutex_init(&mutex, &kind);
+        pthread_mutex_lock(&mutex);
+    }
+    if (!strcmp(what, "spawn")) {
+        pid_t child;
+        posix_spawn(&child, "/bin/true", 0, 0, words, 0);
+    }
+    if (!strcmp(what, "shared"))
+        shm_open("/hitm", O_RDWR, 0600);
+    if (!strcmp(what, "code"))
+        mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!strcmp(what, "socket"))
+        socket(AF_INET, SOCK_STREAM, 0);
+    if (!strcmp(what, "poll")) {
+        /* A folder has no events. */
+        struct pollfd one = {open(".", O_RDONLY), POLLPRI, 0};
+        poll(&one, 1, -1);
+    }
+    if (!strcmp(what, "kill"))
+        kill(123, SIGTERM);
+    if (!strcmp(what, "clone"))
+        syscall(SYS_clone, 0, 0, 0, 0, 0);
+    if (!strcmp(what, "edges")) {
+        int files[2];
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+        pipe(files);
+        epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, files[0], &event);
+    }
+    if (!strcmp(what, "profile")) {
+        struct itimerval time = {{0, 0}, {1, 0}};
+        setitimer(ITIMER_PROF, &time, 0);
+    }
+    printf("not refused\n");
+    return 0;
+}

@@ -1,0 +1,258 @@
+//! Making, copying and setting up descriptors: pipes, pairs of sockets, `dup`, `fcntl`.
+
+use std::ffi::{c_int, c_uint, c_ulong};
+use std::rc::Rc;
+
+use hitm_machine::Simulated;
+use hitm_memory::{PathCost, Platform};
+use libc::EINVAL;
+
+use crate::access::enter_call;
+use crate::files::{Object, Open};
+use crate::locks::fail;
+use crate::native::native;
+use crate::polls::{Epoll, Event};
+use crate::start::{refuse_call, shared};
+use crate::streams::Stream;
+use crate::thread::{self, Thread};
+use crate::tls::on_host;
+
+/// Begins a call of the program.
+fn begin<R>(thread: &'static Thread, f: impl FnOnce() -> R) -> R {
+    on_host(|| {
+        enter_call(thread);
+        Simulated::charge(PathCost::SystemCall);
+        f()
+    })
+}
+
+/// Two descriptors. On the program's side.
+fn give_two(place: *mut [c_int; 2], one: &Rc<Open>, other: &Rc<Open>) -> c_int {
+    let files = &shared().files;
+    let two = [files.add(one), files.add(other)];
+    if two.contains(&-1) {
+        return -1;
+    }
+    // SAFETY: the program's argument.
+    unsafe { place.write(two) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pipe2(place: *mut [c_int; 2], flags: c_int) -> c_int {
+    let Some(thread) = thread::current() else {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn pipe2(*mut [c_int; 2], c_int) -> c_int)(place, flags) };
+    };
+    if flags & libc::O_DIRECT != 0 {
+        refuse_call("pipe2", "a pipe of packets (O_DIRECT) is not simulated", "use a pipe of bytes");
+    }
+    let is_impatient = flags & libc::O_NONBLOCK != 0;
+    let (reads, writes) = begin(thread, || {
+        let stream = Stream::new(false);
+        (Open::new(Object::Reads(stream.clone()), is_impatient), Open::new(Object::Writes(stream), is_impatient))
+    });
+    give_two(place, &reads, &writes)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pipe(place: *mut [c_int; 2]) -> c_int {
+    if thread::current().is_none() {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn pipe(*mut [c_int; 2]) -> c_int)(place) };
+    }
+    // SAFETY: as above.
+    unsafe { pipe2(place, 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, place: *mut [c_int; 2]) -> c_int {
+    let Some(thread) = thread::current() else {
+        let native = native!(fn socketpair(c_int, c_int, c_int, *mut [c_int; 2]) -> c_int);
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native(domain, kind, protocol, place) };
+    };
+    if domain != libc::AF_UNIX || kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != libc::SOCK_STREAM {
+        refuse_call("socketpair", "only AF_UNIX, SOCK_STREAM is simulated", "use that, or a pipe");
+    }
+    let is_impatient = kind & libc::SOCK_NONBLOCK != 0;
+    let (one, other) = begin(thread, || {
+        let (there, back) = (Stream::new(true), Stream::new(true));
+        (
+            Open::new(Object::Socket(back.clone(), there.clone()), is_impatient),
+            Open::new(Object::Socket(there, back), is_impatient),
+        )
+    });
+    give_two(place, &one, &other)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    match thread::current() {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn socket(c_int, c_int, c_int) -> c_int)(domain, kind, protocol) },
+        Some(_) => refuse_call(
+            "socket",
+            "what it leads to is another process, which is not simulated",
+            "run both sides as threads of one program, with socketpair or pipes",
+        ),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shutdown(file: c_int, how: c_int) -> c_int {
+    let open = thread::current().and_then(|thread| Some((thread, on_host(|| shared().files.get(file))?)));
+    let Some((thread, open)) = open else {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn shutdown(c_int, c_int) -> c_int)(file, how) };
+    };
+    let Object::Socket(reads, writes) = &open.object else { return fail(libc::ENOTSOCK) };
+    begin(thread, || {
+        if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
+            reads.close(true);
+        }
+        if matches!(how, libc::SHUT_WR | libc::SHUT_RDWR) {
+            writes.close(false);
+        }
+    });
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
+    let Some(thread) = thread::current() else {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn eventfd(c_uint, c_int) -> c_int)(value, flags) };
+    };
+    let is_impatient = flags & libc::EFD_NONBLOCK != 0;
+    let event = begin(thread, || Event::new(value.into(), flags & libc::EFD_SEMAPHORE != 0));
+    shared().files.add(&Open::new(Object::Event(event), is_impatient))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+    let Some(thread) = thread::current() else {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn epoll_create1(c_int) -> c_int)(flags) };
+    };
+    let epoll = begin(thread, Epoll::default);
+    shared().files.add(&Open::new(Object::Epoll(epoll), false))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+    if thread::current().is_none() {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn epoll_create(c_int) -> c_int)(size) };
+    }
+    // SAFETY: as above.
+    if size > 0 { unsafe { epoll_create1(0) } } else { fail(EINVAL) }
+}
+
+/// Descriptors of the kernel that no simulated thread could wait for.
+macro_rules! refused_descriptors {
+    ($($name:ident($($argument:ident: $kind:ty),*), $instead:literal;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            match thread::current() {
+                // SAFETY: the program's own call: its duty.
+                None => unsafe { native!(fn $name($($kind),*) -> c_int)($($argument),*) },
+                Some(_) => refuse_call(stringify!($name), "its descriptor is not simulated", $instead),
+            }
+        }
+    )*};
+}
+
+refused_descriptors! {
+    timerfd_create(clock: c_int, flags: c_int), "use timer_create, or the time of poll";
+    signalfd(file: c_int, set: usize, flags: c_int), "use sigwait";
+    inotify_init1(flags: c_int), "run it without";
+}
+
+/// The simulated open file of a descriptor. On the program's side.
+fn opened(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
+    let thread = thread::current()?;
+    Some((thread, on_host(|| shared().files.get(file))?))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup(file: c_int) -> c_int {
+    match opened(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn dup(c_int) -> c_int)(file) },
+        Some((thread, open)) => {
+            begin(thread, || {});
+            shared().files.add(&open)
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dup2(file: c_int, number: c_int) -> c_int {
+    let open = opened(file);
+    // SAFETY: the program's own call: its duty. The host's file behind the number moves too.
+    let result = unsafe { native!(fn dup2(c_int, c_int) -> c_int)(file, number) };
+    if let (Some(thread), true) = (thread::current(), result >= 0 && file != number) {
+        begin(thread, || shared().files.replace(number, open.as_ref().map(|(_, open)| open)));
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fcntl(file: c_int, command: c_int, argument: usize) -> c_int {
+    let natively = || {
+        // SAFETY: the program's own call: its duty.
+        unsafe { native!(fn fcntl(c_int, c_int, usize) -> c_int)(file, command, argument) }
+    };
+    let Some((thread, open)) = opened(file) else { return natively() };
+    begin(thread, || {});
+    match command {
+        libc::F_GETFL => {
+            let way = match open.object {
+                Object::Reads(_) | Object::Random => libc::O_RDONLY,
+                Object::Writes(_) => libc::O_WRONLY,
+                _ => libc::O_RDWR,
+            };
+            way | if open.is_impatient.get() { libc::O_NONBLOCK } else { 0 }
+        }
+        libc::F_SETFL => {
+            open.is_impatient.set(argument as c_int & libc::O_NONBLOCK != 0);
+            0
+        }
+        // It closes when another program starts, which is refused.
+        libc::F_GETFD | libc::F_SETFD => natively(),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            let number = natively();
+            if number >= 0 {
+                on_host(|| shared().files.replace(number, Some(&open)));
+            }
+            number
+        }
+        libc::F_GETPIPE_SZ => 65_536,
+        _ => refuse_call("fcntl", "a command that is not simulated", "use F_SETFL with O_NONBLOCK, or F_DUPFD"),
+    }
+}
+
+/// `FIONBIO` and `FIONREAD`; other descriptors are the host's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(file: c_int, request: c_ulong, argument: usize) -> c_int {
+    let Some((thread, open)) = opened(file) else {
+        // SAFETY: the program's own call: its duty.
+        return unsafe { native!(fn ioctl(c_int, c_ulong, usize) -> c_int)(file, request, argument) };
+    };
+    let place: *mut c_int = std::ptr::with_exposed_provenance_mut(argument);
+    match (request, &open.object) {
+        (libc::FIONBIO, _) => {
+            // SAFETY: the program's argument.
+            open.is_impatient.set(unsafe { *place } != 0);
+            0
+        }
+        (libc::FIONREAD, Object::Reads(stream) | Object::Socket(stream, _)) => {
+            let waiting = begin(thread, || stream.waiting());
+            // SAFETY: the program's argument.
+            unsafe { *place = waiting as c_int };
+            0
+        }
+        _ => fail(libc::ENOTTY),
+    }
+}

@@ -1,0 +1,355 @@
+//! Descriptors that lead to something simulated. Others are the host's: what is done with them
+//! takes the time of a system call.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::rc::Rc;
+
+use hitm_machine::{Simulated, program};
+use hitm_memory::{PathCost, Platform};
+use libc::{EBADF, EINVAL};
+use rustc_hash::FxHashMap;
+
+use crate::access::{enter_call, store_lines};
+use crate::locks::fail;
+use crate::native::native;
+use crate::polls::{Epoll, Event};
+use crate::start::{refuse_call, shared};
+use crate::streams::{Call, Stream};
+use crate::thread::{self, Thread, system_call};
+use crate::tls::on_host;
+use crate::{random, signals};
+
+/// What a descriptor leads to.
+pub(crate) enum Object {
+    /// `/dev/random` and `/dev/urandom`.
+    Random,
+    /// The reading end of a pipe.
+    Reads(Rc<Stream>),
+    /// The writing end of a pipe.
+    Writes(Rc<Stream>),
+    /// An end of a pair of sockets: what it reads from and what it writes to.
+    Socket(Rc<Stream>, Rc<Stream>),
+    /// An `eventfd`.
+    Event(Event),
+    /// An `epoll`.
+    Epoll(Epoll),
+}
+
+/// An open file: several descriptors may lead to it.
+pub(crate) struct Open {
+    pub(crate) object: Object,
+    /// Whether its calls do not wait (`O_NONBLOCK`).
+    pub(crate) is_impatient: Cell<bool>,
+    descriptors: Cell<usize>,
+}
+
+impl Open {
+    pub(crate) fn new(object: Object, is_impatient: bool) -> Rc<Self> {
+        Rc::new(Self { object, is_impatient: Cell::new(is_impatient), descriptors: Cell::new(0) })
+    }
+}
+
+/// The simulated descriptors.
+#[derive(Default)]
+pub(crate) struct Files(RefCell<FxHashMap<c_int, Rc<Open>>>);
+
+impl Files {
+    pub(crate) fn get(&self, file: c_int) -> Option<Rc<Open>> {
+        self.0.borrow().get(&file).cloned()
+    }
+
+    /// Gives an open file the lowest free number. On the program's side.
+    pub(crate) fn add(&self, open: &Rc<Open>) -> c_int {
+        let native = native!(fn open(*const c_char, c_int, c_uint) -> c_int);
+        // A number is taken from the host, so none is given twice.
+        // SAFETY: the path is a C string.
+        let file = unsafe { native(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC, 0) };
+        if file >= 0 {
+            on_host(|| self.put(file, open));
+        }
+        file
+    }
+
+    /// Lets a number lead to an open file.
+    fn put(&self, file: c_int, open: &Rc<Open>) {
+        open.descriptors.set(open.descriptors.get() + 1);
+        self.0.borrow_mut().insert(file, open.clone());
+    }
+
+    /// Lets a number lead elsewhere: to an open file, or to the host's. On the machine's side.
+    pub(crate) fn replace(&self, file: c_int, open: Option<&Rc<Open>>) {
+        self.remove(file);
+        if let Some(open) = open {
+            self.put(file, open);
+        }
+    }
+
+    /// Takes a number away; the last one closes the file. On the machine's side.
+    fn remove(&self, file: c_int) {
+        let removed = self.0.borrow_mut().remove(&file);
+        let Some(open) = removed else { return };
+        open.descriptors.set(open.descriptors.get() - 1);
+        if open.descriptors.get() == 0 {
+            system_call(|| match &open.object {
+                Object::Reads(stream) => stream.close(true),
+                Object::Writes(stream) => stream.close(false),
+                Object::Socket(reads, writes) => {
+                    reads.close(true);
+                    writes.close(false);
+                }
+                Object::Random | Object::Event(_) | Object::Epoll(_) => {}
+            });
+        }
+    }
+}
+
+/// Whether a path is that of the system's random numbers.
+fn is_random(path: *const c_char) -> bool {
+    // SAFETY: the program's argument: a path.
+    let path = unsafe { CStr::from_ptr(path) };
+    thread::current().is_some() && matches!(path.to_bytes(), b"/dev/urandom" | b"/dev/random")
+}
+
+/// The calls that open a file by its path.
+macro_rules! opens {
+    ($($name:ident($($before:ident: $kind:ty,)*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($before: $kind,)* path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+            if is_random(path) {
+                return shared().files.add(&Open::new(Object::Random, false));
+            }
+            // SAFETY: the program's own call: its duty.
+            unsafe { native!(fn $name($($kind,)* *const c_char, c_int, c_uint) -> c_int)($($before,)* path, flags, mode) }
+        }
+    )*};
+}
+
+opens! {
+    open();
+    open64();
+    openat(folder: c_int,);
+    openat64(folder: c_int,);
+}
+
+/// What a stream of the C library reads from, in place of a file: see `fopencookie` in its manual.
+#[repr(C)]
+struct Functions {
+    read: extern "C" fn(*mut c_void, *mut u8, usize) -> isize,
+    write: usize,
+    seek: usize,
+    close: usize,
+}
+
+unsafe extern "C" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut c_void;
+}
+
+extern "C" fn read_random(_cookie: *mut c_void, buffer: *mut u8, bytes: usize) -> isize {
+    if let Some(thread) = thread::current() {
+        on_host(|| {
+            enter_call(thread);
+            // SAFETY: the stream's buffer.
+            unsafe { random::fill(buffer, bytes) };
+        });
+    }
+    bytes.cast_signed()
+}
+
+macro_rules! opens_stream {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(path: *const c_char, mode: *const c_char) -> *mut c_void {
+            if is_random(path) {
+                let functions = Functions { read: read_random, write: 0, seek: 0, close: 0 };
+                // SAFETY: `read_random` needs no cookie; the others may be absent.
+                return unsafe { fopencookie(std::ptr::null_mut(), mode, functions) };
+            }
+            // SAFETY: the program's own call: its duty.
+            unsafe { native!(fn $name(*const c_char, *const c_char) -> *mut c_void)(path, mode) }
+        }
+    )*};
+}
+
+opens_stream! { fopen fopen64 }
+
+/// Reads from what is simulated. On the machine's side.
+///
+/// # Errors
+/// An error number.
+fn read_from(open: &Open, call: Call, buffer: usize, bytes: usize) -> Result<usize, c_int> {
+    match &open.object {
+        Object::Random => {
+            // SAFETY: the program's buffer.
+            unsafe { random::fill(std::ptr::with_exposed_provenance_mut(buffer), bytes) };
+            store_lines(buffer, bytes, call.pc);
+            Ok(bytes)
+        }
+        Object::Reads(stream) | Object::Socket(stream, _) => stream.read(call, buffer, bytes),
+        Object::Event(event) => event.read(call, buffer, bytes),
+        Object::Writes(_) => Err(EBADF),
+        Object::Epoll(_) => Err(EINVAL),
+    }
+}
+
+/// Writes to what is simulated. On the machine's side.
+///
+/// # Errors
+/// An error number.
+fn write_to(open: &Open, call: Call, buffer: usize, bytes: usize, is_quiet: bool) -> Result<usize, c_int> {
+    match &open.object {
+        Object::Writes(stream) | Object::Socket(_, stream) => {
+            let written = stream.write(call, buffer, bytes);
+            if written == Err(libc::EPIPE) && !is_quiet {
+                signals::send_broken_pipe(call.thread);
+            }
+            written
+        }
+        Object::Event(event) => event.write(call, buffer, bytes),
+        // What is written there is mixed in, which no program can tell.
+        Object::Random => Ok(bytes),
+        Object::Reads(_) => Err(EBADF),
+        Object::Epoll(_) => Err(EINVAL),
+    }
+}
+
+/// The open file that a call of the program names, if it is simulated; else the stores of the
+/// caller take effect, since the host's kernel looks at its memory.
+fn simulated(file: c_int) -> Option<(&'static Thread, Rc<Open>)> {
+    let thread = thread::current()?;
+    on_host(|| {
+        let open = shared().files.get(file);
+        if open.is_none() {
+            enter_call(thread);
+            program::fence();
+            Simulated::charge(PathCost::SystemCall);
+        }
+        open
+    })
+    .map(|open| (thread, open))
+}
+
+/// Runs a call on a simulated file. On the program's side.
+fn on_file(
+    (thread, open): (&'static Thread, Rc<Open>),
+    waits: bool,
+    pc: usize,
+    f: impl FnOnce(&Open, Call) -> Result<usize, c_int>,
+) -> isize {
+    signals::deliver_due(thread);
+    let done = on_host(|| {
+        enter_call(thread);
+        Simulated::charge(PathCost::SystemCall);
+        f(&open, Call { thread, waits: waits && !open.is_impatient.get(), pc })
+    });
+    signals::deliver_due(thread);
+    done.map_or_else(|error| fail(error) as isize, usize::cast_signed)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_read(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+    match simulated(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn read(c_int, usize, usize) -> isize)(file, buffer, bytes) },
+        Some(open) => on_file(open, true, pc, |open, call| read_from(open, call, buffer, bytes)),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_write(file: c_int, buffer: usize, bytes: usize, pc: usize) -> isize {
+    match simulated(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn write(c_int, usize, usize) -> isize)(file, buffer, bytes) },
+        Some(open) => on_file(open, true, pc, |open, call| write_to(open, call, buffer, bytes, false)),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_recv(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
+    match simulated(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn recv(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
+        Some(open) => {
+            if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
+                refuse_call("recv", "it has a flag that is not simulated", "use MSG_DONTWAIT or none");
+            }
+            let waits = flags & libc::MSG_DONTWAIT == 0;
+            on_file(open, waits, pc, |open, call| read_from(open, call, buffer, bytes))
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_send(file: c_int, buffer: usize, bytes: usize, flags: c_int, pc: usize) -> isize {
+    match simulated(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn send(c_int, usize, usize, c_int) -> isize)(file, buffer, bytes, flags) },
+        Some(open) => {
+            if flags & !(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) != 0 {
+                refuse_call("send", "it has a flag that is not simulated", "use MSG_DONTWAIT, MSG_NOSIGNAL or none");
+            }
+            let is_quiet = flags & libc::MSG_NOSIGNAL != 0;
+            let waits = flags & libc::MSG_DONTWAIT == 0;
+            on_file(open, waits, pc, |open, call| write_to(open, call, buffer, bytes, is_quiet))
+        }
+    }
+}
+
+/// Reads or writes several buffers one after the other, until one is not done whole.
+fn vectored(
+    open: &Open,
+    call: Call,
+    parts: *const libc::iovec,
+    count: c_int,
+    one: impl Fn(&Open, Call, usize, usize) -> Result<usize, c_int>,
+) -> Result<usize, c_int> {
+    // SAFETY: the program's argument: so many parts.
+    let parts = unsafe { std::slice::from_raw_parts(parts, count.max(0) as usize) };
+    let mut sum = 0;
+    for part in parts.iter().filter(|part| part.iov_len > 0) {
+        let call = Call { waits: call.waits && sum == 0, ..call };
+        match one(open, call, part.iov_base.expose_provenance(), part.iov_len) {
+            Ok(done) => {
+                sum += done;
+                if done < part.iov_len {
+                    break;
+                }
+            }
+            Err(_) if sum > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_readv(file: c_int, parts: *const libc::iovec, count: c_int, pc: usize) -> isize {
+    match simulated(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn readv(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
+        Some(open) => on_file(open, true, pc, |open, call| vectored(open, call, parts, count, read_from)),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_writev(file: c_int, parts: *const libc::iovec, count: c_int, pc: usize) -> isize {
+    match simulated(file) {
+        // SAFETY: the program's own call: its duty.
+        None => unsafe { native!(fn writev(c_int, *const libc::iovec, c_int) -> isize)(file, parts, count) },
+        Some(open) => on_file(open, true, pc, |open, call| {
+            vectored(open, call, parts, count, |open, call, buffer, bytes| write_to(open, call, buffer, bytes, false))
+        }),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close(file: c_int) -> c_int {
+    if let Some(thread) = thread::current() {
+        on_host(|| {
+            enter_call(thread);
+            shared().files.remove(file);
+        });
+    }
+    // SAFETY: the program's own call: its duty.
+    unsafe { native!(fn close(c_int) -> c_int)(file) }
+}
