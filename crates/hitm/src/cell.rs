@@ -285,14 +285,14 @@ impl<P: Platform> Cell<P> {
         }
     }
 
-    /// Ends a task that never ran, or that no CPU will run any more.
-    pub(crate) fn discard(&self) {
+    /// Ends a task that never ran, or that no CPU will run any more, with `error`.
+    pub(crate) fn discard(&self, error: JoinError) {
         // A CPU that polls the task ends it.
         let Ok(mut slot) = self.task.try_lock() else { return };
         let task = slot.take();
         drop(slot);
         if task.is_some() {
-            self.end(task, Err(JoinError::aborted()));
+            self.end(task, Err(error));
         }
     }
 

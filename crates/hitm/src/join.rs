@@ -30,12 +30,17 @@ pub struct JoinError(Kind);
 
 enum Kind {
     Aborted,
+    Refused,
     Panicked(Box<dyn Any + Send>),
 }
 
 impl JoinError {
     pub(crate) fn aborted() -> Self {
         Self(Kind::Aborted)
+    }
+
+    pub(crate) fn refused() -> Self {
+        Self(Kind::Refused)
     }
 
     pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> Self {
@@ -46,6 +51,12 @@ impl JoinError {
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         matches!(self.0, Kind::Aborted)
+    }
+
+    /// Returns whether the task was refused, because too many tasks lived when it was spawned.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self.0, Kind::Refused)
     }
 
     /// Returns whether the task panicked, in a poll or in a destructor when it ended.
@@ -61,7 +72,7 @@ impl JoinError {
     pub fn into_panic(self) -> Result<Box<dyn Any + Send>, Self> {
         match self.0 {
             Kind::Panicked(payload) => Ok(payload),
-            Kind::Aborted => Err(self),
+            Kind::Aborted | Kind::Refused => Err(self),
         }
     }
 }
@@ -76,6 +87,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Aborted => f.write_str("the task was aborted"),
+            Kind::Refused => f.write_str("the task was refused: too many tasks live"),
             Kind::Panicked(payload) => {
                 let text = payload.downcast_ref::<&str>().copied();
                 let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -214,7 +226,7 @@ impl<P: Platform, F: Future> Future for Deliver<P, F> {
 /// goes on, and its result is dropped.
 ///
 /// # Errors
-/// When the task was aborted or panicked: see [`JoinError`].
+/// When the task was aborted, was refused or panicked: see [`JoinError`].
 ///
 /// ```
 /// # use hitm::{NativeRuntime, Priority};
@@ -256,7 +268,8 @@ impl<P: Platform, T> JoinHandle<P, T> {
         self.join_state.is_ended()
     }
 
-    /// Returns the task's id. Another task may reuse the id after this one has ended.
+    /// Returns the task's id. Another task may reuse the id after this one has ended. A task that
+    /// was refused shows an id that no task has.
     #[must_use]
     pub fn id(&self) -> TaskId {
         self.cell.id

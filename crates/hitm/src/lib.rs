@@ -44,6 +44,7 @@ mod table;
 mod task_count;
 mod tenant;
 mod time;
+mod watch;
 mod work;
 mod worker;
 

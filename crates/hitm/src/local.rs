@@ -3,7 +3,8 @@
 //!
 //! **Protocol** of the timer. The timer is set to the earliest of these: the sleeps that began on
 //! this CPU, the end of a round-robin task's turn, the next tick while concurrency ids or fair
-//! tasks need ticks, and the next period of a group that has used up a quota. When one of these is
+//! tasks need ticks, the next period of a group that has used up a quota, and the next
+//! [look](crate::watch) at the sleeps of other CPUs. When one of these is
 //! cancelled, the timer stays set. It then expires once without work and is set again. A turn that
 //! ends early therefore costs nothing.
 
@@ -31,6 +32,15 @@ pub(crate) struct Local {
     has_map: AtomicBool,
     /// Whether the running task's wakeups are sync wakeups.
     is_sync: AtomicBool,
+    /// Whether another CPU has marked tasks as aborted and asks this one to wake those that sleep
+    /// here.
+    wakes_aborted: AtomicBool,
+    /// The earliest deadline that this CPU has published.
+    published: AtomicU64,
+    /// When this CPU looks at the sleeps of others.
+    next_look: AtomicU64,
+    /// Whether another CPU asks this one to look at its sleeps.
+    asked_to_look: AtomicBool,
     /// The time that the timer is set to.
     armed: AtomicU64,
     /// The sleeps that began here. Other CPUs remove sleeps that are dropped there.
@@ -49,6 +59,10 @@ impl Local {
             refill: AtomicU64::new(Time::NEVER.as_picos()),
             has_map: AtomicBool::new(false),
             is_sync: AtomicBool::new(false),
+            wakes_aborted: AtomicBool::new(false),
+            published: AtomicU64::new(Time::NEVER.as_picos()),
+            next_look: AtomicU64::new(Time::NEVER.as_picos()),
+            asked_to_look: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
             timers: Timers::default(),
         }
@@ -115,10 +129,58 @@ impl Local {
         self.is_sync.swap(is_so, OWN)
     }
 
+    /// Asks this CPU to wake its aborted tasks. The caller interrupts it after.
+    pub(crate) fn ask_to_wake_aborted(&self) {
+        // Release: the CPU sees the marks. Pairs with `is_asked_to_wake_aborted`.
+        self.wakes_aborted.store(true, Ordering::Release);
+    }
+
+    /// Returns whether this CPU was asked to wake its aborted tasks, and answers for it.
+    pub(crate) fn is_asked_to_wake_aborted(&self) -> bool {
+        // Acquire: pairs with the Release in `ask_to_wake_aborted`.
+        self.wakes_aborted.swap(false, Ordering::Acquire)
+    }
+
+    /// Returns the earliest deadline that this CPU has published.
+    pub(crate) fn published(&self) -> Time {
+        Time::from_picos(self.published.load(OWN))
+    }
+
+    /// Notes the earliest deadline that this CPU publishes; returns the previous one.
+    pub(crate) fn set_published(&self, at: Time) -> Time {
+        let before = self.published();
+        self.published.store(at.as_picos(), OWN);
+        before
+    }
+
+    /// Returns when this CPU looks at the sleeps of others.
+    pub(crate) fn next_look(&self) -> Time {
+        Time::from_picos(self.next_look.load(OWN))
+    }
+
+    /// Sets when this CPU looks at the sleeps of others. The caller arms the timer.
+    pub(crate) fn set_next_look(&self, at: Time) {
+        self.next_look.store(at.as_picos(), OWN);
+    }
+
+    /// Asks this CPU to look at the caller's sleeps. The caller interrupts it after.
+    pub(crate) fn ask_to_look(&self) {
+        // Release: the CPU sees the caller's deadline. Pairs with `is_asked_to_look`.
+        self.asked_to_look.store(true, Ordering::Release);
+    }
+
+    /// Returns whether this CPU was asked to look, and answers for it.
+    pub(crate) fn is_asked_to_look(&self) -> bool {
+        // Relaxed: a hint that saves the swap; who asks interrupts after. Acquire: pairs with the
+        // Release in `ask_to_look`.
+        self.asked_to_look.load(Ordering::Relaxed) && self.asked_to_look.swap(false, Ordering::Acquire)
+    }
+
     /// Sets the timer to the earliest deadline, unless it expires earlier already.
     pub(crate) fn arm<P: Platform>(&self) {
         P::settle();
-        let wanted = self.timers.next().min(self.turn_ends()).min(self.tick()).min(self.refill());
+        let own = self.timers.next().min(self.turn_ends());
+        let wanted = own.min(self.tick()).min(self.refill()).min(self.next_look());
         if wanted.as_picos() < self.armed.load(OWN) {
             self.armed.store(wanted.as_picos(), OWN);
             P::set_timer(wanted);

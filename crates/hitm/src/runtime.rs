@@ -16,6 +16,7 @@ use crate::local::Local;
 use crate::roles::{Role, Roles};
 use crate::table::Table;
 use crate::task_count::TaskCount;
+use crate::watch::Watch;
 
 /// A handle to a runtime on platform `P`. Clones refer to the same runtime.
 ///
@@ -35,6 +36,8 @@ pub(crate) struct Inner<P: Platform> {
     pub(crate) cells: Table<P>,
     /// Per-CPU state, indexed by CPU.
     pub(crate) locals: Box<[Local]>,
+    /// Who looks at whose sleeps. `None` with one CPU and with forms of the original.
+    pub(crate) watch: Option<Watch<P>>,
     pub(crate) task_count: TaskCount,
     /// Whether the CPUs leave because the last task has ended.
     stopped: AtomicBool,
@@ -98,6 +101,7 @@ impl<P: Platform> Handle<P> {
             host,
             cells: Table::new(),
             locals: sched.topology().cpu_ids().map(|_| Local::new()).collect(),
+            watch: (sched.is_shipped() && sched.topology().cpus() > 1).then(|| Watch::new(sched.topology())),
             task_count: TaskCount::default(),
             stopped: AtomicBool::new(false),
             broken: AtomicBool::new(false),

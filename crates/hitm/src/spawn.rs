@@ -3,7 +3,8 @@
 //! **Protocol.** Spawn: (1) the task gets an id; (2) it is counted in, unless the runtime is
 //! stopping; (3) its cell goes into the table; (4) if the runtime is stopping by now, the cell is
 //! marked as aborted; (5) the task is enqueued. Shutdown: (a) the task count is closed; (b) every
-//! cell in the table is marked and woken. End: (i) the future is dropped; (ii) the joiner is woken;
+//! cell in the table is marked and woken; with the shipped scheduler each CPU wakes the tasks that
+//! sleep there. End: (i) the future is dropped; (ii) the joiner is woken;
 //! (iii) the CPU switches away from the task; (iv) the cell is removed from the table; (v) the id
 //! is freed; (vi) the task is counted out, and the last task stops the CPUs.
 //!
@@ -19,12 +20,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use hitm_memory::Platform;
-use hitm_sched::Attributes;
+use hitm_memory::{Interrupts, Platform};
+use hitm_sched::{Attributes, TaskId};
 
 use crate::cell::{Cell, Task};
 use crate::group::Group;
-use crate::join::{Deliver, Finish, JoinHandle, JoinState};
+use crate::join::{Deliver, Finish, JoinError, JoinHandle, JoinState};
+use crate::local::Local;
 use crate::options::SpawnOptions;
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
@@ -34,7 +36,10 @@ use crate::tenant::Tenant;
 impl<P: Platform> Handle<P> {
     /// Spawns a task and returns its join handle. The task may run before this call returns.
     ///
-    /// After a shutdown has begun, the task is aborted before its first poll.
+    /// After a shutdown has begun, the task is aborted before its first poll. If as many tasks live
+    /// as the runtime can have, 2^20, the task is refused: its future is dropped, and its handle
+    /// returns an error for which [`is_refused`](crate::JoinError::is_refused) holds. Tasks that
+    /// end make room for others.
     ///
     /// ```
     /// use hitm::{CpuSet, NativeRuntime, Priority, SpawnOptions};
@@ -88,19 +93,31 @@ impl<P: Platform> Handle<P> {
         finish: Arc<dyn Finish>,
     ) -> Arc<Cell<P>> {
         let runtime = &*self.0;
-        let (cell, admitted) = runtime.system_call(|| {
+        let (cell, start) = runtime.system_call(|| {
             let id = runtime.operations.prepare(attributes);
-            let cell = Cell::new(Arc::downgrade(&self.0), id, role, tenant, task, finish);
+            let cell = Cell::new(Arc::downgrade(&self.0), id.unwrap_or(REFUSED), role, tenant, task, finish);
             P::settle();
-            let admitted = runtime.task_count.enter();
-            if admitted {
+            let start = match id {
+                None => Start::Refused,
+                Some(_) if runtime.task_count.enter() => Start::Admitted,
+                Some(_) => Start::Late,
+            };
+            if start == Start::Admitted {
                 runtime.begin(&cell);
             }
-            (cell, admitted)
+            (cell, start)
         });
-        if !admitted {
-            cell.discard();
-            runtime.in_kernel(|| runtime.free(&cell));
+        match start {
+            Start::Admitted => {}
+            Start::Late => {
+                cell.discard(JoinError::aborted());
+                runtime.in_kernel(|| runtime.free(&cell));
+            }
+            Start::Refused => {
+                cell.discard(JoinError::refused());
+                // It has no id to free. Without a holder, no call uses the one that it shows.
+                let _last = cell.release();
+            }
         }
         cell
     }
@@ -116,12 +133,28 @@ impl<P: Platform> Handle<P> {
                 // SeqCst: forbids store buffering between (a) and (b); see the module
                 // documentation.
                 fence(Ordering::SeqCst);
-                for cell in self.0.cells.all() {
-                    self.0.abort(&cell);
+                if self.0.sched.is_shipped() {
+                    self.0.abort_all();
+                } else {
+                    self.0.cells.all().iter().for_each(|cell| self.0.abort(cell));
                 }
             }
         }
     }
+}
+
+/// The id of a task that was refused: no task has it.
+const REFUSED: TaskId = TaskId(u32::MAX);
+
+/// What becomes of a new task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// It was enqueued.
+    Admitted,
+    /// The runtime is stopping.
+    Late,
+    /// Too many tasks live.
+    Refused,
 }
 
 impl<P: Platform> Inner<P> {
@@ -150,6 +183,37 @@ impl<P: Platform> Inner<P> {
         });
     }
 
+    /// Aborts all tasks: marks them, then lets each CPU wake its own. A wakeup on the task's CPU
+    /// neither interrupts another CPU nor waits for another CPU's lock.
+    fn abort_all(&self) {
+        self.cells.all().iter().for_each(|cell| cell.abort());
+        P::settle();
+        self.locals.iter().for_each(Local::ask_to_wake_aborted);
+        self.visit(|| self.sched.topology().cpu_ids().for_each(|cpu| P::interrupt(cpu, Interrupts::CONTROL)));
+    }
+
+    /// Wakes the aborted tasks of this CPU, if [`abort_all`](Self::abort_all) asked for it.
+    ///
+    /// A task that sleeps keeps its CPU until it is woken, and then it is polled and ends. A task
+    /// whose poll began before it was marked is on this CPU until that poll ends, and this CPU
+    /// comes here in that poll or after it. So each task that sleeps with its mark is found by the
+    /// CPU that it sleeps on.
+    pub(crate) fn wake_aborted(&self) {
+        let cpu = P::current_cpu();
+        let local = &self.locals[cpu.index()];
+        P::settle();
+        if !local.is_asked_to_wake_aborted() {
+            return;
+        }
+        // These wakeups are not caused by the task that computes here.
+        let interrupted = local.running();
+        local.set_running(None);
+        let cells = self.cells.all();
+        let sleeps_here = |cell: &&Arc<Cell<P>>| !cell.has_ended() && self.sched.cpu_of(cell.id) == cpu;
+        cells.iter().filter(sleeps_here).for_each(|cell| self.wake_here(cell));
+        local.set_running(interrupted);
+    }
+
     /// Runs steps iv to vi for a task that has ended and that its CPU has left.
     pub(crate) fn release(&self, cell: &Cell<P>) {
         P::settle();
@@ -171,7 +235,7 @@ impl<P: Platform> Inner<P> {
     /// Ends the remaining tasks of a runtime whose CPUs have left because of a bug.
     pub(crate) fn discard_tasks(&self) {
         for cell in self.cells.all() {
-            cell.discard();
+            cell.discard(JoinError::aborted());
             self.cells.replace(cell.id, None);
         }
     }

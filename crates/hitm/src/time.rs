@@ -1,7 +1,8 @@
 //! Sleeping: a queue of deadlines per CPU, and the future that waits for a deadline.
 //!
 //! A sleep is registered with the CPU that polls it first. That CPU's timer ends the sleep, even if
-//! the task has migrated since. The sleep is in the queue until it is due or dropped, so its
+//! the task has migrated since. If that CPU is blocked, another one ends it: see
+//! [`watch`](crate::watch). The sleep is in the queue until it is due or dropped, so its
 //! presence in the queue is its only state.
 
 use std::collections::BTreeMap;
@@ -86,8 +87,8 @@ impl Timers {
 /// # Panics
 /// When it is polled outside a task of the runtime.
 #[must_use = "nothing sleeps until it is awaited"]
-pub struct Sleep<P: Platform> {
-    runtime: Handle<P>,
+pub struct Sleep<'a, P: Platform> {
+    runtime: &'a Handle<P>,
     deadline: Time,
     /// The CPU where the sleep is registered, and its key there.
     registered: Option<(CpuId, Key)>,
@@ -108,7 +109,8 @@ impl Error for Elapsed {}
 impl<P: Platform> Handle<P> {
     /// Sleeps for at least `span` from now. The sleep lasts longer by the time that the CPU where
     /// it began takes to handle its timer. That CPU handles its timer at once while it idles or
-    /// computes, and otherwise between two tasks.
+    /// computes, and otherwise between two tasks. On the shipped scheduler another CPU ends a sleep
+    /// that is 100 us late, as soon as it idles, computes or is between two tasks.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -120,13 +122,13 @@ impl<P: Platform> Handle<P> {
     /// assert!(handle.now().since(start) >= Span::from_micros(100));
     /// # }).unwrap();
     /// ```
-    pub fn sleep(&self, span: impl Into<Span>) -> Sleep<P> {
+    pub fn sleep(&self, span: impl Into<Span>) -> Sleep<'_, P> {
         self.sleep_until(self.now() + span.into())
     }
 
     /// Sleeps until `deadline`; returns at once when it has passed.
-    pub fn sleep_until(&self, deadline: Time) -> Sleep<P> {
-        Sleep { runtime: self.clone(), deadline, registered: None }
+    pub fn sleep_until(&self, deadline: Time) -> Sleep<'_, P> {
+        Sleep { runtime: self, deadline, registered: None }
     }
 
     /// Waits for `future`, but no longer than `patience`, and returns its output. The future is
@@ -160,11 +162,11 @@ impl<P: Platform> Handle<P> {
     }
 }
 
-impl<P: Platform> Future for Sleep<P> {
+impl<P: Platform> Future for Sleep<'_, P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let runtime = self.runtime.0.clone();
+        let runtime = &*self.runtime.0;
         if let Some((cpu, key)) = self.registered {
             P::settle();
             if runtime.locals[cpu.index()].timers.renew(key, context.waker().clone()) {
@@ -185,13 +187,14 @@ impl<P: Platform> Future for Sleep<P> {
             let local = &runtime.locals[cpu.index()];
             let key = local.timers.add(deadline, waker);
             local.arm::<P>();
+            runtime.publish_deadline(cpu);
             (cpu, key)
         }));
         Poll::Pending
     }
 }
 
-impl<P: Platform> Drop for Sleep<P> {
+impl<P: Platform> Drop for Sleep<'_, P> {
     fn drop(&mut self) {
         if let Some((cpu, key)) = self.registered {
             P::settle();
@@ -201,7 +204,7 @@ impl<P: Platform> Drop for Sleep<P> {
     }
 }
 
-impl<P: Platform> fmt::Debug for Sleep<P> {
+impl<P: Platform> fmt::Debug for Sleep<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sleep").field("deadline", &self.deadline).finish_non_exhaustive()
     }

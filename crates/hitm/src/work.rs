@@ -21,8 +21,8 @@ use crate::worker;
 /// # Panics
 /// When it is polled outside a task of the runtime.
 #[must_use = "nothing is computed until it is awaited"]
-pub struct Compute<P: Platform> {
-    runtime: Handle<P>,
+pub struct Compute<'a, P: Platform> {
+    runtime: &'a Handle<P>,
     left: Span,
 }
 
@@ -31,8 +31,8 @@ pub struct Compute<P: Platform> {
 /// # Panics
 /// When it is polled outside a task of the runtime.
 #[must_use = "nothing is checked until it is awaited"]
-pub struct Checkpoint<P: Platform> {
-    runtime: Handle<P>,
+pub struct Checkpoint<'a, P: Platform> {
+    runtime: &'a Handle<P>,
     made_way: bool,
 }
 
@@ -41,8 +41,8 @@ pub struct Checkpoint<P: Platform> {
 /// # Panics
 /// When it is polled outside a task of the runtime.
 #[must_use = "nothing yields until it is awaited"]
-pub struct YieldNow<P: Platform> {
-    runtime: Handle<P>,
+pub struct YieldNow<'a, P: Platform> {
+    runtime: &'a Handle<P>,
     yielded: bool,
 }
 
@@ -58,8 +58,8 @@ impl<P: Platform> Handle<P> {
     /// handle.compute(Span::from_micros(50)).await;
     /// # }).unwrap();
     /// ```
-    pub fn compute(&self, work: impl Into<Span>) -> Compute<P> {
-        Compute { runtime: self.clone(), left: work.into() }
+    pub fn compute(&self, work: impl Into<Span>) -> Compute<'_, P> {
+        Compute { runtime: self, left: work.into() }
     }
 
     /// Takes interrupts and lets the task be preempted if a more urgent task waits for the CPU, or
@@ -78,13 +78,13 @@ impl<P: Platform> Handle<P> {
     /// # sum });
     /// # assert_eq!(sum.unwrap(), 4_999_950_000);
     /// ```
-    pub fn checkpoint(&self) -> Checkpoint<P> {
-        Checkpoint { runtime: self.clone(), made_way: false }
+    pub fn checkpoint(&self) -> Checkpoint<'_, P> {
+        Checkpoint { runtime: self, made_way: false }
     }
 
     /// Lets tasks of the same priority run first.
-    pub fn yield_now(&self) -> YieldNow<P> {
-        YieldNow { runtime: self.clone(), yielded: false }
+    pub fn yield_now(&self) -> YieldNow<'_, P> {
+        YieldNow { runtime: self, yielded: false }
     }
 
     /// Takes pending interrupts and returns whether the calling task must leave the CPU.
@@ -113,7 +113,7 @@ impl<P: Platform> Handle<P> {
     }
 }
 
-impl<P: Platform> Future for Compute<P> {
+impl<P: Platform> Future for Compute<'_, P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -135,7 +135,7 @@ impl<P: Platform> Future for Compute<P> {
     }
 }
 
-impl<P: Platform> Future for Checkpoint<P> {
+impl<P: Platform> Future for Checkpoint<'_, P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -148,7 +148,7 @@ impl<P: Platform> Future for Checkpoint<P> {
     }
 }
 
-impl<P: Platform> Future for YieldNow<P> {
+impl<P: Platform> Future for YieldNow<'_, P> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -161,20 +161,49 @@ impl<P: Platform> Future for YieldNow<P> {
     }
 }
 
-impl<P: Platform> fmt::Debug for Compute<P> {
+impl<P: Platform> fmt::Debug for Compute<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compute").field("left", &self.left).finish_non_exhaustive()
     }
 }
 
-impl<P: Platform> fmt::Debug for Checkpoint<P> {
+impl<P: Platform> fmt::Debug for Checkpoint<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Checkpoint").field("made_way", &self.made_way).finish_non_exhaustive()
     }
 }
 
-impl<P: Platform> fmt::Debug for YieldNow<P> {
+impl<P: Platform> fmt::Debug for YieldNow<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("YieldNow").field("yielded", &self.yielded).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hitm_machine::{Config, CostSet, Costs, Machine, Simulated};
+    use hitm_memory::Time;
+
+    use super::*;
+    use crate::{Mitigation, NativeRuntime};
+
+    /// The future that a task awaits must not touch the count of the runtime's references, which
+    /// all CPUs would write.
+    fn check_references<P: Platform>(handle: &Handle<P>) {
+        let before = Arc::strong_count(&handle.0);
+        let futures =
+            (handle.checkpoint(), handle.yield_now(), handle.compute(Span::ZERO), handle.sleep_until(Time::START));
+        assert_eq!(Arc::strong_count(&handle.0), before);
+        drop(futures);
+    }
+
+    #[test]
+    fn a_checkpoint_leaves_the_references_alone() {
+        check_references(NativeRuntime::with_cpus(1).expect("a thread").handle());
+        let topology = Arc::new(hitm_topology::parse("core:1 pu:1").expect("a machine"));
+        let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Runtime), Config::default());
+        machine.enter(|| check_references(&Handle::<Simulated>::new(Mitigation::shipped().scheduler(topology), None)));
     }
 }

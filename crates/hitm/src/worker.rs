@@ -59,6 +59,13 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if interrupts.contains(Interrupts::TIMER) {
         expire_timers(runtime);
     }
+    if interrupts.contains(Interrupts::CONTROL) && runtime.sched.is_shipped() && runtime.task_count.is_stopping() {
+        runtime.wake_aborted();
+    }
+    if interrupts.contains(Interrupts::CONTROL) && runtime.watch.is_some() {
+        look_at_timers(runtime, P::now());
+        runtime.locals[P::current_cpu().index()].arm::<P>();
+    }
     runtime.operations.handle(interrupts);
     interrupts
 }
@@ -86,6 +93,7 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     begin_turn(runtime, cpu, cell);
     local.set_has_map(cell.tenant.is_some());
     begin_ticks(runtime, local);
+    runtime.ask_to_watch(cpu);
     let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
     let why = cell.poll();
@@ -136,13 +144,18 @@ pub(crate) fn look_again<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cel
     begin_ticks(runtime, &runtime.locals[cpu.index()]);
 }
 
-/// Ends the task's time on the CPU and saves the remainder of its turn.
+/// Ends the task's time on the CPU and saves the remainder of its turn. If the turn has ended, the
+/// task goes behind the tasks of its priority: its poll may have taken no interrupts.
 fn end_turn<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Cell<P>) {
     let local = &runtime.locals[cpu.index()];
     let ends = local.turn_ends();
     if ends != Time::NEVER {
-        cell.set_slice(ends.since(P::now()));
+        let left = ends.since(P::now());
+        cell.set_slice(left);
         local.set_turn_ends(Time::NEVER);
+        if left.is_zero() {
+            runtime.operations.end_of_slice();
+        }
     }
 }
 
@@ -153,6 +166,17 @@ fn begin_ticks<P: Platform>(runtime: &Inner<P>, local: &Local) {
         local.set_tick(tick);
         local.arm::<P>();
     }
+}
+
+/// Looks at the sleeps of the other CPUs.
+fn look_at_timers<P: Platform>(runtime: &Inner<P>, now: Time) {
+    let cpu = P::current_cpu();
+    let local = &runtime.locals[cpu.index()];
+    // These wakeups are not caused by the task that computes here.
+    let interrupted = local.running();
+    local.set_running(None);
+    runtime.look_at_timers(cpu, now);
+    local.set_running(interrupted);
 }
 
 fn expire_timers<P: Platform>(runtime: &Inner<P>) {
@@ -167,6 +191,10 @@ fn expire_timers<P: Platform>(runtime: &Inner<P>) {
         contain(|| waker.wake());
     }
     local.set_running(interrupted);
+    runtime.publish_deadline(P::current_cpu());
+    if local.next_look() <= now {
+        look_at_timers(runtime, now);
+    }
     if local.turn_ends() <= now {
         runtime.operations.end_of_slice();
         local.set_turn_ends(now + SLICE);

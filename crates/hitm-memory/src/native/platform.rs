@@ -245,10 +245,11 @@ impl Platform for Native {
         if before == mode {
             return before;
         }
-        with_workers(|workers| {
-            workers.book(CpuId(CPU.get()), (before, since));
-            MODE.set((mode, since.map(|_| Instant::now())));
+        let booking = since.map(|_| {
+            with_workers(|workers| workers.book(CpuId(CPU.get()), (before, since)));
+            Instant::now()
         });
+        MODE.set((mode, booking));
         before
     }
 

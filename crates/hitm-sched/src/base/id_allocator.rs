@@ -91,8 +91,10 @@ struct Words<M: Memory, N: Numbered> {
     of: PhantomData<fn() -> N>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Free {
+    /// The maximum number in use at once.
+    max: usize,
     /// Numbers that were in use before.
     used: Vec<u32>,
     /// The first number that was never in use.
@@ -129,7 +131,11 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
         };
         let parts = |scope| if N::IN_MAGAZINE == 0 { 0 } else { topology.parts(scope) };
         Self {
-            common: Placed::new(Words { free: Lock::new(Free::default()), of: PhantomData }, None, None),
+            common: Placed::new(
+                Words { free: Lock::new(Free { max: N::MAX, used: Vec::new(), fresh: 0 }), of: PhantomData },
+                None,
+                None,
+            ),
             magazines: lists(magazine::OBJECT_CPU, Scope::Cpu, parts(Scope::Cpu)),
             shelves: lists(magazine::OBJECT_LLC, Scope::Llc, parts(Scope::Llc)),
             shelf_of: topology.cpu_ids().map(|cpu| topology.part_of(Scope::Llc, cpu) as u32).collect(),
@@ -141,7 +147,19 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
     /// # Panics
     /// When [`Numbered::MAX`] of them are in use.
     pub(crate) fn take(&self, here: CpuId) -> u32 {
-        self.find(here, Self::search).unwrap_or_else(|| panic!("more than {} {} live at once", N::MAX, N::PLURAL))
+        self.try_take(here).unwrap_or_else(|| panic!("more than {} {} live at once", N::MAX, N::PLURAL))
+    }
+
+    /// Returns a number that is not in use, for a caller on `here`. Returns `None` when the maximum
+    /// is in use.
+    pub(crate) fn try_take(&self, here: CpuId) -> Option<u32> {
+        self.find(here, Self::search)
+    }
+
+    /// Lowers the maximum number in use at once from [`Numbered::MAX`] to `max`. Numbers that are
+    /// in use stay so.
+    pub(crate) fn limit(&self, max: usize) {
+        self.common.free.lock().max = max.min(N::MAX);
     }
 
     /// Gives `number` back on `here`. The work under this use comes before the work under the next
@@ -182,7 +200,7 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
     /// Returns a number from the lists around `here`, or a new one.
     fn take_near(&self, here: CpuId) -> Option<u32> {
         let Some((magazine, shelf)) = self.near(here) else {
-            return self.common.free.lock().next(N::MAX);
+            return self.common.free.lock().next();
         };
         let magazine = magazine.lock();
         if let Some(number) = magazine.pop() {
@@ -194,7 +212,7 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
             let kept = common.used.len().saturating_sub(shelf.size() / 2);
             common.used.drain(kept..).for_each(|number| shelf.push(number));
             if shelf.len() == 0 {
-                (0..Self::HALF).filter_map(|_| common.next(N::MAX)).for_each(|number| shelf.push(number));
+                (0..Self::HALF).filter_map(|_| common.next()).for_each(|number| shelf.push(number));
             }
         }
         (0..Self::HALF).filter_map(|_| shelf.pop()).for_each(|number| magazine.push(number));
@@ -206,17 +224,18 @@ impl<M: Memory, N: Numbered> IdAllocator<M, N> {
     fn search(&self) -> Option<u32> {
         let lists: Vec<_> = self.magazines.iter().chain(&self.shelves).map(Magazine::lock).collect();
         let mut common = self.common.free.lock();
-        common.next(N::MAX).or_else(|| lists.iter().find_map(|list| list.pop()))
+        common.next().or_else(|| lists.iter().find_map(|list| list.pop()))
     }
 }
 
 impl Free {
-    /// Returns the last number that was given back, or a new one below `max`.
-    fn next(&mut self, max: usize) -> Option<u32> {
+    /// Returns the last number that was given back, or a new one below the maximum.
+    fn next(&mut self) -> Option<u32> {
         self.used.pop().or_else(|| {
             let fresh = self.fresh;
-            self.fresh += u32::from((fresh as usize) < max);
-            ((fresh as usize) < max).then_some(fresh)
+            let is_allowed = (fresh as usize) < self.max;
+            self.fresh += u32::from(is_allowed);
+            is_allowed.then_some(fresh)
         })
     }
 }

@@ -380,12 +380,15 @@ impl<M: Memory> TaskTable<M> {
     }
 
     /// Creates a task that is on no queue, as if it slept on `cpu`, and that cannot be woken yet.
-    /// The caller runs on `here`.
-    ///
-    /// # Panics
-    /// When [`TASKS_MAX`] tasks live.
-    pub(crate) fn create(&self, topology: &Topology, attributes: &Attributes, cpu: CpuId, here: CpuId) -> TaskId {
-        let id = TaskId(self.slots.take(here));
+    /// The caller runs on `here`. Returns `None` when [`TASKS_MAX`] tasks live.
+    pub(crate) fn create(
+        &self,
+        topology: &Topology,
+        attributes: &Attributes,
+        cpu: CpuId,
+        here: CpuId,
+    ) -> Option<TaskId> {
+        let id = TaskId(self.slots.try_take(here)?);
         let index = id.0 as usize;
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
         let slot = chunk[index % CHUNK].get_or_init(|| Slot {
@@ -404,7 +407,12 @@ impl<M: Memory> TaskTable<M> {
         } else if let Some(fair) = slot.fair.get() {
             fair.begin(Nice::DEFAULT);
         }
-        id
+        Some(id)
+    }
+
+    /// Lowers the maximum number of tasks that live at once.
+    pub(crate) fn limit(&self, max: usize) {
+        self.slots.limit(max);
     }
 
     /// Returns the fair class's words of `id`, and creates them with `nice` if there are none. The

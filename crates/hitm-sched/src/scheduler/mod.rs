@@ -76,12 +76,12 @@ pub enum WakeHint {
 pub trait Scheduling<P: Platform>: Debug + Send + Sync {
     /// Creates a task like [`create`](Scheduler::create), but no wakeup has an effect before
     /// [`start`](Scheduling::start). A late wakeup for an earlier task with the same number is
-    /// ignored.
+    /// ignored. Returns `None` when too many tasks live.
     ///
     /// # Panics
-    /// When `attributes` allow no CPU, when they have neither a real-time priority nor a fair
-    /// policy, or when too many tasks live.
-    fn prepare(&self, attributes: &Attributes) -> TaskId;
+    /// When `attributes` allow no CPU, or when they have neither a real-time priority nor a fair
+    /// policy.
+    fn prepare(&self, attributes: &Attributes) -> Option<TaskId>;
 
     /// Enqueues a prepared task for the first time.
     fn start(&self, task: TaskId);
@@ -173,9 +173,15 @@ impl<P: Platform> Scheduler<P> {
     /// policy, or when too many tasks live.
     #[must_use]
     pub fn create(&self, attributes: &Attributes) -> TaskId {
-        let id = self.prepare(attributes);
+        let id = self.prepare(attributes).expect("too many tasks live at once");
         self.state.tasks.get(id).transition_to_born();
         id
+    }
+
+    /// Lowers the maximum number of tasks that live at once from
+    /// [`TASKS_MAX`](crate::TASKS_MAX) to `max`.
+    pub fn limit_tasks(&self, max: usize) {
+        self.state.tasks.limit(max);
     }
 
     /// Frees the number of a task after its [`SwitchReason::Exit`] switch, or of a task that was
@@ -193,6 +199,19 @@ impl<P: Platform> Scheduler<P> {
     /// Wakes a task. Returns false when the task was already awake.
     pub fn wake(&self, task: TaskId) -> bool {
         self.wake_with(task, WakeHint::None)
+    }
+
+    /// Returns the CPU whose queue `task` is or was on last. The answer is a hint.
+    #[must_use]
+    pub fn cpu_of(&self, task: TaskId) -> CpuId {
+        self.state.tasks.get(task).cpu()
+    }
+
+    /// Returns whether this is our own scheduler, not a form of the original. What a runtime does
+    /// around it follows the original otherwise.
+    #[must_use]
+    pub fn is_shipped(&self) -> bool {
+        self.config.shipped
     }
 
     /// Sends [`Interrupts::CONTROL`] to the CPU that runs `task`, if the task runs.
@@ -324,7 +343,7 @@ impl<P: Platform> fmt::Debug for Scheduler<P> {
 }
 
 impl<P: Platform> Scheduling<P> for Scheduler<P> {
-    fn prepare(&self, attributes: &Attributes) -> TaskId {
+    fn prepare(&self, attributes: &Attributes) -> Option<TaskId> {
         check_class(attributes.prio, attributes.policy);
         if attributes.policy.nice().is_some() {
             self.make_fair();
@@ -332,11 +351,11 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
         let cpu = cpu.expect("a task must be allowed on some CPU");
-        let id = self.state.tasks.create(&self.state.topology, attributes, cpu, here);
+        let id = self.state.tasks.create(&self.state.topology, attributes, cpu, here)?;
         self.state.stats.note(|| Entry::May(id, attributes.allowed.clone()));
         self.ids.join(&self.state, id, attributes.map, &attributes.allowed);
         self.join_group(id, attributes.group);
-        id
+        Some(id)
     }
 
     fn start(&self, task: TaskId) {

@@ -81,7 +81,17 @@ impl<P: Platform> Scheduler<P> {
     fn leave(&self, rq: &mut RqGuard<'_, P>, prev: TaskId, why: SwitchReason) {
         let task = self.state.tasks.get(prev);
         let leaves = match why {
-            SwitchReason::Block => task.transition_to_sleeping(),
+            SwitchReason::Block => {
+                let sleeps = task.transition_to_sleeping();
+                if !sleeps && self.config.shipped && !self.is_fair(prev) {
+                    // It was woken before it slept. It goes behind its equals, as a thread does
+                    // that blocks and is woken (POSIX, `SCHED_FIFO`). Otherwise a task that is
+                    // woken in each of its polls would starve them. In the original it has not
+                    // left the queue and keeps its place.
+                    self.requeue(rq, prev, false);
+                }
+                sleeps
+            }
             SwitchReason::Exit => {
                 task.transition_to_dead();
                 true

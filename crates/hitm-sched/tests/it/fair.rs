@@ -31,7 +31,7 @@ impl Bench {
     fn start(&self, cpus: impl IntoIterator<Item = u32>) -> CpuId {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let task = self.on(0, move |sched| {
-            let task = sched.prepare(&fair(0, allowed.clone(), None));
+            let task = sched.prepare(&fair(0, allowed.clone(), None)).expect("a number");
             sched.start(task);
             task
         });

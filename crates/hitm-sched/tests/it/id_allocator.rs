@@ -51,7 +51,7 @@ fn misses(distance: u32, objects: [&str; 2]) -> [f64; 2] {
         let attributes = Attributes { prio: Prio(49), policy: Policy::Fifo, allowed, map: None, group: None };
         let mut left = TASKS;
         while left > 0 {
-            let prepared = prepares.then(|| sched.prepare(&attributes));
+            let prepared = prepares.then(|| sched.prepare(&attributes).expect("a number"));
             Simulated::settle();
             let mut tasks = between.take();
             if let Some(task) = prepared {

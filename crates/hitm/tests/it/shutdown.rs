@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hitm::{Handle, Priority};
+use hitm_memory::Platform;
+use hitm_sched::Count;
 
 use crate::host::Host;
-use crate::ledger::{Ledger, Token};
-use crate::stage::{Gate, joined};
+use crate::ledger::{Finally, Ledger, Token};
+use crate::stage::{Gate, joined, on_cpu};
 use crate::waits::{WAITS, Yard};
 
 every_host!(
@@ -18,6 +20,7 @@ every_host!(
     while_destructors_spawn_tasks,
     from_inside,
     by_many_at_once,
+    without_interrupts_for_each_task,
 );
 
 /// Spawns `count` tasks that wait in all kinds of waits, one kind after the other.
@@ -50,11 +53,36 @@ async fn a_crowd_that_waits_is_dropped<H: Host>(handle: Handle<H>) -> Ledger {
 #[test]
 fn two_thousand_on_a_simulated_machine() {
     use crate::host::{Setup, simulate};
-    use crate::ledger::Finally;
 
     let ran = simulate(Setup::of("pack:2 l3:2 core:2 pu:2"), |handle| crowd(handle, 2_000));
     assert_eq!(ran.result.counts(), (4_000, 4_000));
     ran.result.check();
+}
+
+/// Counts the interrupts that ask a CPU to look for another task.
+struct Kicks<P: Platform> {
+    handle: Handle<P>,
+    before: u64,
+    most: u64,
+}
+
+impl<P: Platform> Finally for Kicks<P> {
+    fn check(self) {
+        let kicks = self.handle.scheduler().stats().sum(Count::Kick) - self.before;
+        assert!(kicks <= self.most, "{kicks} interrupts, and {} are expected", self.most);
+    }
+}
+
+/// The tasks of a crowd are woken by their own CPUs, so no CPU is asked to look for another task.
+async fn without_interrupts_for_each_task<H: Host>(handle: Handle<H>) -> Kicks<H> {
+    let cpus = handle.topology().cpus() as u32;
+    for number in 0..H::CROWD as u32 {
+        // Tasks that may run on one CPU only are not moved.
+        drop(handle.spawn(on_cpu(number % cpus, 1), std::future::pending::<()>()));
+    }
+    handle.sleep(hitm::Span::from_micros(5_000)).await;
+    let most = if handle.scheduler().is_shipped() { 0 } else { u64::MAX };
+    Kicks { before: handle.scheduler().stats().sum(Count::Kick), handle, most }
 }
 
 /// A task that spawns its successor, for ever.

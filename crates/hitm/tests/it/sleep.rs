@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use hitm::sync::Futex;
 use hitm::{CpuSet, Handle, Span, Time};
+use hitm_memory::AtomicWord;
 use hitm_topology::CpuId;
 
 use crate::host::Host;
 use crate::ledger::Ledger;
-use crate::stage::{Diary, joined, on_first_cpu, pinned};
+use crate::stage::{Diary, SAME, joined, on_first_cpu, pinned};
 
 every_host!(
     never_early,
@@ -23,6 +25,7 @@ every_host!(
     a_sleep_goes_on_elsewhere,
     a_timer_fires_where_the_sleep_began,
     a_sleeper_that_is_woken_sleeps_on,
+    a_blocked_cpu_delays_no_sleep,
 );
 
 async fn never_early<H: Host>(handle: Handle<H>) {
@@ -100,7 +103,8 @@ async fn a_sleep_that_was_dropped_is_forgotten<H: Host>(handle: Handle<H>) -> Le
     }
     // A sleep that is dropped on another CPU than the one where it began.
     let cpus = handle.topology().cpus() as u32;
-    let mut sleep = Box::pin(handle.sleep(Span::from_micros(1_800_000_000)));
+    let clock = handle.clone();
+    let mut sleep = Box::pin(async move { clock.sleep(Span::from_micros(1_800_000_000)).await });
     poll_fn(|context| Poll::Ready(sleep.as_mut().poll(context).is_pending())).await;
     let elsewhere = handle.spawn(crate::stage::on_cpu(cpus - 1, 5), async move { drop(sleep) });
     joined(elsewhere).await;
@@ -188,4 +192,35 @@ async fn a_sleeper_that_is_woken_sleeps_on<H: Host>(handle: Handle<H>) {
     });
     task.unpark();
     joined(task).await;
+}
+
+/// Another CPU ends the sleeps of a CPU that a task blocks.
+async fn a_blocked_cpu_delays_no_sleep<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() == 1 || !handle.scheduler().is_shipped() {
+        return;
+    }
+    let millis = |millis: u64| Span::from_micros(millis * 1_000);
+    // Natively another program may have the CPU for long.
+    let (span, patience) = if H::TIMED { (millis(1), millis(3)) } else { (millis(20), millis(4_000)) };
+    let ended = Arc::new(Futex::new(&handle, 0));
+    let (ends, clock) = (ended.clone(), handle.clone());
+    on_first_cpu(&handle, |handle| async move {
+        let everywhere = handle.topology().cpu_ids().collect();
+        let sleeper = handle.spawn(pinned(SAME), async move {
+            clock.set_cpus(&everywhere);
+            clock.sleep(span).await;
+            // Relaxed: a flag.
+            ends.word().store(1, Ordering::Relaxed);
+        });
+        // The sleeper begins to sleep.
+        handle.yield_now().await;
+        let start = handle.now();
+        // Relaxed: a flag.
+        while ended.word().load(Ordering::Relaxed) == 0 {
+            let waited = handle.now().since(start);
+            assert!(waited < patience, "the sleep of {span} lasts {waited}");
+        }
+        joined(sleeper).await;
+    })
+    .await;
 }

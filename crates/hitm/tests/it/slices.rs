@@ -3,10 +3,10 @@
 use hitm::{Handle, Priority, Span, SpawnOptions};
 
 use crate::host::Host;
-use crate::stage::{Diary, joined, on_first_cpu, pinned};
+use crate::stage::{Diary, SAME, joined, on_first_cpu, pinned, polls_before_an_equal};
 use crate::watch::polled;
 
-every_host!(turns_are_taken_by_round_robin_tasks_alone);
+every_host!(turns_are_taken_by_round_robin_tasks_alone, a_turn_ends_without_checkpoints);
 
 /// Options for a round-robin task on the first CPU.
 fn in_turns(priority: u8) -> SpawnOptions {
@@ -51,6 +51,15 @@ async fn turns_are_taken_by_round_robin_tasks_alone<H: Host>(handle: Handle<H>) 
         }
     })
     .await;
+}
+
+async fn a_turn_ends_without_checkpoints<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() == 1 {
+        return;
+    }
+    let polls = polls_before_an_equal(&handle, || in_turns(SAME), Span::from_micros(10 * MILLIS), 30).await;
+    // Ten polls are a turn.
+    assert!((1..=12).contains(&polls), "{polls}");
 }
 
 #[cfg(not(miri))]

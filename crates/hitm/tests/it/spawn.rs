@@ -18,6 +18,7 @@ every_host!(
     a_task_knows_its_number,
     a_future_stays_where_it_was_polled,
     options_that_make_no_sense_are_refused,
+    a_task_too_many_is_refused,
 );
 
 async fn values_come_back<H: Host>(handle: Handle<H>) {
@@ -124,6 +125,49 @@ async fn a_future_stays_where_it_was_polled<H: Host>(handle: Handle<H>) {
         *pinned
     });
     assert_eq!(joined(task).await, 5);
+}
+
+async fn a_task_too_many_is_refused<H: Host>(handle: Handle<H>) -> Ledger {
+    const MOST: usize = 40;
+    let ledger = Ledger::default();
+    handle.scheduler().limit_tasks(MOST);
+    let spawn = || {
+        let token = ledger.token();
+        handle.spawn((), async move {
+            let _token = token;
+            std::future::pending::<()>().await;
+        })
+    };
+    // The case itself is a task.
+    let mut tasks: Vec<_> = (1..MOST).map(|_| spawn()).collect();
+    for _ in 0..3 {
+        let late = spawn();
+        assert!(late.is_finished());
+        late.abort();
+        late.unpark();
+        handle.set_priority_of(&late, Priority::fifo(9));
+        let error = late.await.expect_err("one task too many");
+        assert!(error.is_refused() && !error.is_aborted() && !error.is_panic());
+        assert_eq!(error.to_string(), "the task was refused: too many tasks live");
+    }
+    let (made, dropped) = ledger.counts();
+    assert_eq!((made - dropped, tasks.iter().filter(|task| task.is_finished()).count()), (MOST - 1, 0));
+    // Each task that ends makes room for another.
+    for _ in 0..H::OFTEN {
+        let ends = tasks.swap_remove(0);
+        ends.abort();
+        assert!(ends.await.expect_err("an error").is_aborted());
+        loop {
+            let task = spawn();
+            if !task.is_finished() {
+                tasks.push(task);
+                break;
+            }
+            // The id is freed after the joiner was woken.
+            handle.yield_now().await;
+        }
+    }
+    ledger
 }
 
 async fn options_that_make_no_sense_are_refused<H: Host>(handle: Handle<H>) {

@@ -1,11 +1,12 @@
 //! Brings tasks into a known state without waiting for time to pass.
 
-use std::future::Future;
-use std::sync::atomic::Ordering;
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 
 use hitm::sync::Futex;
-use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
+use hitm::{CpuSet, Handle, JoinHandle, Priority, Span, SpawnOptions};
 use hitm_memory::{AtomicWord, Platform};
 use hitm_topology::CpuId;
 
@@ -38,6 +39,65 @@ where
 {
     let task = handle.spawn(pinned(SAME), main(handle.clone()));
     joined(task).await
+}
+
+/// Runs two equals on the first CPU. Another CPU wakes the first one in each of its polls, before
+/// it can wait; a poll computes for `each` and takes no interrupts. Returns the number of polls
+/// until the second one has run, but at most `most`. The machine has two CPUs at least.
+pub(crate) async fn polls_before_an_equal<P: Platform>(
+    handle: &Handle<P>,
+    equal: impl Fn() -> SpawnOptions + Send + 'static,
+    each: Span,
+    most: u32,
+) -> u32 {
+    let asked = Arc::new(Futex::new(handle, 0));
+    let answered = Arc::new(Futex::new(handle, 0));
+    let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let (asks, answers, wakes) = (asked.clone(), answered.clone(), waker.clone());
+    let other = handle.spawn(on_cpu(1, HIGH), async move {
+        for poll in 1.. {
+            P::spin_while(asks.word(), |asked| asked < poll);
+            P::settle();
+            let Some(waker) = wakes.lock().expect("no holder panics").take() else { return };
+            waker.wake();
+            // Release: the poll goes on after the wakeup. Pairs with the Acquire of its spin.
+            answers.word().store(poll, Ordering::Release);
+        }
+    });
+    let polls = on_first_cpu(handle, move |handle| async move {
+        let has_run = Arc::new(AtomicBool::new(false));
+        let (seen, set) = (has_run.clone(), has_run);
+        let mut polls = 0;
+        let first = handle.spawn(
+            equal(),
+            poll_fn(move |context| {
+                P::settle();
+                let ends = seen.load(Ordering::Relaxed) || polls == most;
+                if !ends {
+                    *waker.lock().expect("no holder panics") = Some(context.waker().clone());
+                }
+                // Release: the other CPU finds the waker. Pairs with the Acquire of its spin.
+                asked.word().store(polls + 1, Ordering::Release);
+                if ends {
+                    return Poll::Ready(polls);
+                }
+                polls += 1;
+                P::compute(each);
+                P::spin_while(answered.word(), |answered| answered < polls);
+                Poll::Pending
+            }),
+        );
+        let second = handle.spawn(equal(), async move {
+            P::settle();
+            set.store(true, Ordering::Relaxed);
+        });
+        let polls = joined(first).await;
+        joined(second).await;
+        polls
+    })
+    .await;
+    joined(other).await;
+    polls
 }
 
 /// Returns a task's value, or resumes its panic.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use hitm::{Handle, Priority, Span, SpawnOptions};
 
 use crate::host::Host;
-use crate::stage::{Gate, HIGH, SAME, joined, on_first_cpu, pinned, until_it_waits};
+use crate::stage::{Gate, HIGH, SAME, joined, on_first_cpu, pinned, polls_before_an_equal, until_it_waits};
 use crate::waits::{WAITS, Wait, Yard};
 
 /// Polls of a task after which its equals are taken to be starved.
@@ -19,6 +19,7 @@ const STARVED: usize = 1_000;
 every_host!(
     a_future_that_wakes_itself_is_polled_again,
     a_task_that_wakes_itself_lets_its_equals_run,
+    a_task_that_others_wake_lets_its_equals_run,
     a_late_wakeup_hurts_nobody,
     spurious_wakeups_end_no_wait,
     combinators_poll_what_was_woken,
@@ -72,9 +73,31 @@ async fn a_task_that_wakes_itself_lets_its_equals_run<H: Host>(handle: Handle<H>
             let second = handle.spawn(options(), async move { set.store(true, Ordering::Relaxed) });
             joined(second).await;
             assert_eq!(joined(first).await, 2, "polls of {priority:?}");
+            // The same with a library's function.
+            let has_run = Arc::new(AtomicBool::new(false));
+            let (seen, set) = (has_run.clone(), has_run);
+            let first = handle.spawn(options(), async move {
+                let mut rounds = 0;
+                while !seen.load(Ordering::Relaxed) && rounds < STARVED {
+                    futures_lite::future::yield_now().await;
+                    rounds += 1;
+                }
+                rounds
+            });
+            let second = handle.spawn(options(), async move { set.store(true, Ordering::Relaxed) });
+            joined(second).await;
+            assert_eq!(joined(first).await, 1, "rounds of {priority:?}");
         }
     })
     .await;
+}
+
+/// A form of the original leaves a task that is woken before it sleeps where it was.
+async fn a_task_that_others_wake_lets_its_equals_run<H: Host>(handle: Handle<H>) {
+    if handle.topology().cpus() > 1 && handle.scheduler().is_shipped() {
+        let polls = polls_before_an_equal(&handle, || pinned(SAME), Span::from_micros(1), STARVED as u32).await;
+        assert_eq!(polls, 1);
+    }
 }
 
 /// Returns the waker of the polling task.

@@ -208,15 +208,14 @@ impl<P: Platform> Counted<P> {
 }
 
 impl<P: Platform> Scheduling<P> for Counted<P> {
-    fn prepare(&self, attributes: &Attributes) -> TaskId {
+    fn prepare(&self, attributes: &Attributes) -> Option<TaskId> {
         let other = attributes.map.and_then(|map| self.other_map(map));
         let id = if attributes.map.is_some() && self.slips(Flaw::MixesTenants, 10) {
             self.counted(|inner| inner.prepare(&Attributes { map: other, ..attributes.clone() }))
         } else {
             self.counted(|inner| inner.prepare(attributes))
         };
-        self.see(id, Place::Asleep);
-        id
+        id.inspect(|&id| self.see(id, Place::Asleep))
     }
 
     fn start(&self, task: TaskId) {
