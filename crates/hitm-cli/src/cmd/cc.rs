@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// Compile a C or C++ program that `hitm exec` can run on a simulated machine.
 ///
 /// It takes the arguments of gcc or g++ and stands in its place, as in `make CC="hitm cc"`. The
-/// program runs natively when it is started by itself. HITM_CC and HITM_CXX name other compilers of
-/// the GNU collection.
+/// program runs natively when it is started by itself. HITM_CC and HITM_CXX name another
+/// compiler: gcc or clang of another version.
 ///
 /// Inline assembly that the machine cannot follow is an error. The option `--unseen-ok`, or the
 /// variable HITM_UNSEEN_OK, leaves it out of the simulation.

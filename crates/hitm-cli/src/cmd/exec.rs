@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use super::sweep::drawn;
 use crate::args::{CpuCounts, HostArg, MachineArgs, OutputArgs, cpu_counts, each_once};
+use crate::exec::check::check;
 use crate::exec::told::Told;
 use crate::failure::Failure;
 use crate::record::{empty_file, machine_of};
@@ -39,7 +40,7 @@ use crate::{output, print, print_as_it_is};
 /// last thread but one, or what the program marks. docs/your-program.md is the guide.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384\n  hitm exec --sweep 1..480 --plot curve.svg ./counter {N}"
+    after_help = "Examples:\n  hitm cc -O2 counter.c -o counter -pthread\n  hitm exec ./counter 64\n  hitm exec --machine epyc-9654-2x96 --mitigation baseline,shipped --seeds 3 ./counter 384\n  hitm exec --sweep 1..480 --plot curve.svg ./counter {N}\n  hitm exec --check ./counter"
 )]
 pub(crate) struct Exec {
     #[command(flatten)]
@@ -68,6 +69,10 @@ pub(crate) struct Exec {
     /// A higher figure is a better one: `hitm compare` wants to know.
     #[arg(long, requires = "figure")]
     higher_is_better: bool,
+    /// Do not run the program: say what of it the machine would not see. The exit status is 0 if it
+    /// sees all of the program's own code, and 1 if not. `--json` writes what is found.
+    #[arg(long)]
+    check: bool,
     /// Run the program for each of these numbers, which stand where `{N}` is in its arguments.
     /// Several are separated by commas; `1..480` stands for 1, the powers of two between, and 480.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = cpu_counts, allow_hyphen_values = true)]
@@ -132,6 +137,9 @@ struct Case {
 
 impl Exec {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.check {
+            return self.check();
+        }
         each_once("--mitigation", &self.mitigation)?;
         let target = output::target("--json", self.output.json.as_deref())?;
         let csv = output::target("--csv", self.csv.as_deref())?;
@@ -165,6 +173,24 @@ impl Exec {
             },
         ];
         written.into_iter().collect()
+    }
+
+    /// Says what of the program the machine would not see.
+    fn check(&self) -> Result<(), Failure> {
+        let target = output::target("--json", self.output.json.as_deref())?;
+        let program = &self.program[0];
+        let checked = check(Path::new(program))?;
+        print(&fitted(&checked.text()))?;
+        if let Some(target) = target {
+            let text = serde_json::to_string_pretty(&checked)
+                .map_err(|error| Failure::wanting(format!("what is found: {error}")))?;
+            target.write(&(text + "\n"))?;
+        }
+        if checked.is_all_seen() {
+            return Ok(());
+        }
+        let program = program.to_string_lossy();
+        Err(Failure::wanting(format!("program `{program}`: the machine would not see all of it; see above")))
     }
 
     /// The numbers of the sweep; one `None` if there is none.

@@ -1,5 +1,5 @@
-//! The compiler under `hitm cc`: gcc with the thread sanitizer's instrumentation, and our runtime
-//! library in place of the sanitizer's.
+//! The compiler under `hitm cc`: gcc or clang with the thread sanitizer's instrumentation, and our
+//! runtime library in place of the sanitizer's.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,27 +9,28 @@ use std::process::{Command, ExitStatus};
 
 use tempfile::TempDir;
 
+use super::arguments::Arguments;
 use super::{assembler, library};
 use crate::failure::Failure;
 
-/// What the compiler proper gets, and the driver does not: with the driver's own flag it would link
-/// the sanitizer's library. The report finds who asked for a block of the heap by frame pointers.
-/// Calls in inline assembly use the stack. The sanitizer does not know fences; the runtime library
-/// does, so gcc need not warn of them.
-const INSTRUMENT: &str = "-fno-omit-frame-pointer -mno-red-zone -fsanitize=thread --param=tsan-distinguish-volatile=1 \
+/// What gcc's compiler proper gets, and the driver does not: with the driver's own flag it would
+/// link the sanitizer's library. The report finds who asked for a block of the heap by frame
+/// pointers. Calls in inline assembly use the stack. The sanitizer does not know fences; the
+/// runtime library does, so gcc need not warn of them.
+const GNU: &str = "-fno-omit-frame-pointer -mno-red-zone -fsanitize=thread --param=tsan-distinguish-volatile=1 \
      --param=tsan-instrument-func-entry-exit=0 -fsanitize-coverage=trace-pc -Wno-tsan";
+
+/// The same for clang, whose driver hands each word over. The coverage is of level 3: every basic
+/// block calls. Its instrumentation leaves out accesses of more than 16 bytes.
+const CLANG: &str = "-fno-omit-frame-pointer -mno-red-zone -mprefer-vector-width=128 -fno-integrated-as \
+     -Xclang -fsanitize=thread -mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0 \
+     -Xclang -fsanitize-coverage-type=3 -Xclang -fsanitize-coverage-trace-pc -Qunused-arguments";
+
+/// Names that shared libraries which `hitm cc` made find in the program at its start.
+const EXPORTED: [&str; 3] = ["__tsan_*", "__sanitizer_cov_trace_pc", "hitm_*"];
 
 /// The marks that a program may include.
 const HEADER: &str = include_str!("hitm.h");
-
-/// Options with which the compiler links nothing.
-const NO_LINK: [&str; 8] = ["-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--version", "-v"];
-
-/// Options with which it links something else than a program.
-const NO_PROGRAM: [&str; 3] = ["-shared", "-r", "-nostdlib"];
-
-/// The option that no compiler has: it leaves out what the machine cannot see.
-const OWN_OPTION: &str = "--unseen-ok";
 
 /// A language, by its compiler driver.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,17 @@ impl Language {
     }
 }
 
+/// Whether a compiler is clang: by its name, or by what it says of itself.
+fn is_clang(compiler: &OsString) -> bool {
+    let file = Path::new(compiler).file_name().unwrap_or(compiler).to_string_lossy();
+    if file.contains("clang") {
+        return true;
+    }
+    let is_gnu = file.contains("gcc") || file.contains("g++");
+    let says = || Command::new(compiler).arg("--version").output();
+    !is_gnu && says().is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang"))
+}
+
 /// Refuses where programs cannot run on a simulated machine.
 pub(super) fn possible() -> Result<(), Failure> {
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
@@ -60,40 +72,52 @@ pub(super) fn possible() -> Result<(), Failure> {
 /// Compiles, links, or both, as `arguments` say.
 ///
 /// # Errors
-/// When there is no compiler or no runtime library.
+/// When an argument cannot be followed, and when there is no compiler or no runtime library.
 pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<ExitStatus, Failure> {
     possible()?;
+    let arguments = Arguments::read(arguments)?;
+    for line in &arguments.dropped {
+        eprintln!("hitm: {line}");
+    }
     let compiler = language.compiler();
     let shown = compiler.to_string_lossy().into_owned();
     let files = TempDir::new().map_err(|error| Failure::wanting(format!("a folder for the compiler: {error}")))?;
     let cannot_write = |error: io::Error| Failure::wanting(format!("{}: {error}", files.path().display()));
-    let specs = files.path().join("hitm.specs");
-    fs::write(&specs, format!("*cc1:\n+ {INSTRUMENT}\n\n")).map_err(cannot_write)?;
     assembler::install(files.path()).map_err(cannot_write)?;
-    fs::write(files.path().join("hitm.h"), HEADER).map_err(cannot_write)?;
-    let (own, arguments): (Vec<&OsString>, Vec<&OsString>) = arguments.iter().partition(|given| *given == OWN_OPTION);
     let mut command = Command::new(&compiler);
-    if !own.is_empty() {
+    if arguments.unseen_ok {
         command.env(assembler::UNSEEN_OK, "1");
     }
-    command
-        .arg(prefixed("-specs=", &specs))
-        .arg(prefixed("-B", files.path()))
-        .arg("-g")
-        .args(&arguments)
-        .arg(prefixed("-I", files.path()));
-    let has = |options: &[&str]| arguments.iter().any(|given| options.iter().any(|option| given == option));
-    let names_input = arguments.iter().any(|given| !given.to_string_lossy().starts_with('-'));
-    if names_input && !has(&NO_LINK) && !has(&NO_PROGRAM) {
+    if is_clang(&compiler) {
+        command.args(CLANG.split_whitespace());
+    } else {
+        let specs = files.path().join("hitm.specs");
+        fs::write(&specs, format!("*cc1:\n+ {GNU}\n\n")).map_err(cannot_write)?;
+        command.arg(prefixed("-specs=", &specs));
+    }
+    command.arg(prefixed("-B", files.path())).arg("-g").args(&arguments.passed);
+    // The header lies where it stays: files of dependencies name it.
+    let headers = match library::folder_of_headers(HEADER) {
+        Some(folder) => folder,
+        None => {
+            fs::write(files.path().join("hitm.h"), HEADER).map_err(cannot_write)?;
+            files.path().to_owned()
+        }
+    };
+    command.arg(prefixed("-I", &headers));
+    if arguments.links_program {
         // After `-x c`, the driver would take the object for a source.
         command.args(["-x", "none", &library::linker_option()]).arg(library::object()?).args([
             "-lpthread",
             "-ldl",
             "-lm",
         ]);
+        command.args(EXPORTED.map(|name| format!("-Wl,--export-dynamic-symbol={name}")));
     }
     command.status().map_err(|error| {
-        Failure::wanting(format!("compiler `{shown}`: {error}; install gcc, or name one in HITM_CC or HITM_CXX"))
+        Failure::wanting(format!(
+            "compiler `{shown}`: {error}; install gcc or clang, or name one in HITM_CC or HITM_CXX"
+        ))
     })
 }
 

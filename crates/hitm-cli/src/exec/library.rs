@@ -79,6 +79,22 @@ pub(crate) fn object() -> Result<PathBuf, Failure> {
     Ok(object)
 }
 
+/// The folder beside the runtime library with the header `hitm.h`, which is written there if it is
+/// missing. `None` where that cannot be.
+pub(super) fn folder_of_headers(text: &str) -> Option<PathBuf> {
+    let folder = archive().ok()?.parent()?.join("hitm-include");
+    let header = folder.join("hitm.h");
+    if fs::read(&header).is_ok_and(|known| known == text.as_bytes()) {
+        return Some(folder);
+    }
+    fs::create_dir_all(&folder).ok()?;
+    // Several compilers may run at a time.
+    let own = folder.join(format!("hitm.h.{}", std::process::id()));
+    fs::write(&own, text).ok()?;
+    fs::rename(&own, &header).ok()?;
+    Some(folder)
+}
+
 /// The archive: beside this program, where `cargo build` puts both.
 fn archive() -> Result<PathBuf, Failure> {
     if let Some(given) = std::env::var_os("HITM_LIBRARY") {

@@ -1,9 +1,11 @@
 //! What `hitm exec`, `hitm cc` and `hitm cargo` share: the compilers, the runtime library, the
 //! program's run as it tells it, and names for addresses.
 
+mod arguments;
 pub(crate) mod assembler;
 mod assembly;
 pub(crate) mod cargo;
+pub(crate) mod check;
 pub(crate) mod compiler;
 mod library;
 pub(crate) mod names;

@@ -91,7 +91,8 @@ impl Names {
                     }
                     _ => continue,
                 }
-                let Some(address) = entry.attr_value(gimli::DW_AT_location).and_then(|value| address_of(&value, &unit))
+                let Some(address) =
+                    entry.attr_value(gimli::DW_AT_location).and_then(|value| address_of(dwarf, &unit, &value))
                 else {
                     continue;
                 };
@@ -311,15 +312,23 @@ fn text(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: AttributeValue<Bytes>) 
 }
 
 /// The address of a location that is one.
-fn address_of(value: &AttributeValue<Bytes>, unit: &Unit<Bytes>) -> Option<u64> {
+fn address_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: &AttributeValue<Bytes>) -> Option<u64> {
     let AttributeValue::Exprloc(expression) = value else { return None };
     let mut evaluation = expression.clone().evaluation(unit.encoding());
     let mut state = evaluation.evaluate().ok()?;
-    while let EvaluationResult::RequiresRelocatedAddress(address) = state {
-        state = evaluation.resume_with_relocated_address(address).ok()?;
-    }
-    if !matches!(state, EvaluationResult::Complete) {
-        return None;
+    loop {
+        state = match state {
+            EvaluationResult::RequiresRelocatedAddress(address) => {
+                evaluation.resume_with_relocated_address(address).ok()?
+            }
+            // clang keeps addresses in a table of their own.
+            EvaluationResult::RequiresIndexedAddress { index, .. } => {
+                let address = dwarf.address(unit, index).ok()?;
+                evaluation.resume_with_indexed_address(address).ok()?
+            }
+            EvaluationResult::Complete => break,
+            _ => return None,
+        };
     }
     match evaluation.result().first()?.location {
         Location::Address { address } => Some(address),

@@ -1,7 +1,10 @@
 //! Programs that `hitm cc` compiles: natively and on simulated machines.
 
 mod assembly;
+mod check;
+mod clang;
 mod curves;
+mod driver;
 mod library;
 
 use std::fs;

@@ -66,14 +66,17 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece> {
     let mut depth = 0_usize;
     for line in text.lines() {
         let trimmed = line.trim();
-        if matches!(trimmed, "#APP" | "#NO_APP") {
-            is_inline = trimmed == "#APP";
+        if let Some(begins) = border(trimmed) {
+            is_inline = begins;
             pieces.push(Piece::Line(line.to_owned()));
             continue;
         }
         if !is_inline {
             if let Some(rest) = trimmed.strip_prefix(".file") {
                 files.extend(file(rest));
+                if let Some(name) = rest.trim().strip_prefix('"') {
+                    place = name.trim_end_matches('"').to_owned();
+                }
             } else if let Some(rest) = trimmed.strip_prefix(".loc") {
                 let mut words = rest.split_whitespace();
                 if let (Some(Some(file)), Some(number)) = (words.next().map(|file| files.get(file)), words.next()) {
@@ -111,6 +114,16 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece> {
         }
     }
     pieces
+}
+
+/// Whether inline assembly begins behind a line, or ends. clang has its own marks for what is
+/// outside functions.
+fn border(line: &str) -> Option<bool> {
+    match line {
+        "#APP" | "# Start of file scope inline assembly" => Some(true),
+        "#NO_APP" | "# End of file scope inline assembly" => Some(false),
+        _ => None,
+    }
 }
 
 /// Number and name of a file, as `.file` tells: `1 "folder" "name"`, `1 "name"`.
@@ -246,6 +259,9 @@ mod tests {
         assert_eq!(texts, ["1:", "lock", "incl (%rax)", "x:", "y:", "nop", ".ascii \"a;#\\\"\""].map(of));
         let clang = "\t.file\t1 \"/home\" \"b.c\"\n\t.loc\t1 12 3\n\t#APP\n\tmovl %fs:x, %eax\n\t#NO_APP\n";
         assert_eq!(statements(clang), [("movl %fs:x, %eax".to_owned(), "b.c:12".to_owned())]);
+        let outside = "\t.file\t\"c.c\"\n  # Start of file scope inline assembly\nret\n\n  # End of file scope inline \
+                       assembly\nmain:\n";
+        assert_eq!(statements(outside), [("ret".to_owned(), "c.c".to_owned())]);
     }
 
     #[test]
