@@ -5,5 +5,6 @@
 
 mod code;
 mod english;
+mod layers;
 mod project;
 mod workspace;
