@@ -40,7 +40,7 @@ described! {
         /// Whether `rt_nr_running` is counted in the queue's `nr_running`.
         pub(crate) rt_queued: M::Plain<u32>,
         /// Tasks of the pushable list that are advertised to all: see
-        /// [`announce`](crate::shipped::announce).
+        /// `shipped::announce`.
         pub(crate) announced: M::Plain<u32>,
         /// Tasks of the pushable list that are not advertised yet.
         pub(crate) unannounced: M::Plain<u32>,
