@@ -306,7 +306,8 @@ extern "C" fn hitm_begin() {
     mark(|| {
         Simulated::measure_from_now();
         shared().from.set(Some(Simulated::now()));
-        shared().is_marked.set(true);
+        // Without a mark, the end of a thread may have set it.
+        shared().until.set(None);
     });
 }
 
@@ -316,15 +317,19 @@ extern "C" fn hitm_end() {
     mark(|| {
         Simulated::measure_until_now();
         shared().until.set(Some(Simulated::now()));
-        shared().is_marked.set(true);
     });
 }
 
+/// Follows a mark. There is one measured stretch: after its end, marks have no effect.
 fn mark(f: impl FnOnce()) {
     if let Some(thread) = thread::current() {
         tls::on_host(|| {
             enter_call(thread);
-            f();
+            let is_over = shared().is_marked.get() && shared().until.get().is_some();
+            if !is_over {
+                shared().is_marked.set(true);
+                f();
+            }
         });
     }
 }

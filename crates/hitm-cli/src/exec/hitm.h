@@ -9,7 +9,8 @@ extern "C" {
 /* The measured stretch begins: what came before is not counted. */
 void hitm_begin(void);
 
-/* The measured stretch ends: what comes after is not counted. */
+/* The measured stretch ends: what comes after is not counted. There is one stretch: later marks have
+   no effect. */
 void hitm_end(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Only what lies between the marks is measured. */
+/* Only what lies between the first two marks is measured. */
 #include <hitm.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,8 +14,14 @@ static void *work(void *argument) {
     pthread_barrier_wait(barrier);
     for (int round = 0; round < 100; round++)
         between++;
-    if (pthread_barrier_wait(barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+    if (pthread_barrier_wait(barrier) == PTHREAD_BARRIER_SERIAL_THREAD) {
         hitm_end();
+        volatile long after = 0;
+        hitm_begin();
+        for (int round = 0; round < 100; round++)
+            after++;
+        hitm_end();
+    }
     return 0;
 }
 
