@@ -166,5 +166,6 @@ impl<P: Platform> Inner<P> {
     }
 }
 
-#[cfg(test)]
+// Miri cannot run the model checker's coroutines.
+#[cfg(all(test, not(miri)))]
 mod loom;
