@@ -7,6 +7,7 @@ mod idle;
 mod instructions;
 mod measured;
 mod operations;
+mod pages;
 mod program;
 mod quick;
 mod seeds;

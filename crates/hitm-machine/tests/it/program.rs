@@ -1,7 +1,6 @@
 //! Programs with their own memory: the same accesses have the same results whether the words are
 //! the machine's or the program's, and values arrive.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
@@ -12,52 +11,13 @@ use hitm_machine::program::{self, Seen, Stored};
 use hitm_machine::{Config, CostSet, Costs, Machine, Random, Results, Simulated, Site};
 use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span, Time};
 
-const PAGE: usize = 4_096;
+use crate::pages::{PAGE, Pages, read, write};
+
 /// More than any hit takes: accesses take their latency, as placed words do.
 const LATENCY: Span = Span::from_micros(1);
 
 /// In three pages.
 const WORDS: usize = 3 * PAGE / 8;
-
-/// Three pages of the host.
-struct Pages(*mut u8);
-
-impl Pages {
-    const LAYOUT: Layout = match Layout::from_size_align(3 * PAGE, PAGE) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a layout"),
-    };
-
-    fn new() -> Self {
-        // SAFETY: the layout has a size.
-        Self(unsafe { alloc_zeroed(Self::LAYOUT) })
-    }
-
-    fn address(&self, word: usize) -> usize {
-        self.0.expose_provenance() + 8 * word
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new`.
-        unsafe { dealloc(self.0, Self::LAYOUT) };
-    }
-}
-
-fn read(address: usize, size: usize) -> u128 {
-    let mut bytes = [0; 16];
-    let from: *const u8 = std::ptr::with_exposed_provenance(address);
-    // SAFETY: tests name live words of their own pages.
-    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
-    u128::from_le_bytes(bytes)
-}
-
-fn write(address: usize, size: usize, bits: u128) {
-    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: as in `read`.
-    unsafe { to.copy_from_nonoverlapping(bits.to_le_bytes().as_ptr(), size) };
-}
 
 #[track_caller]
 fn here() -> Site {
@@ -75,19 +35,19 @@ struct Foreign(Pages);
 
 impl Words for Foreign {
     fn load(&self, word: usize) -> u64 {
-        let address = self.0.address(word);
+        let address = self.0.at(8 * word);
         program::load(address, 8, here()).unwrap_or_else(|| read(address, 8)) as u64
     }
 
     fn store(&self, word: usize, value: u64) {
-        let address = self.0.address(word);
+        let address = self.0.at(8 * word);
         if !program::store(address, 8, Stored::Bits(value.into()), here()) {
             write(address, 8, value.into());
         }
     }
 
     fn add(&self, word: usize, value: u64) -> u64 {
-        let address = self.0.address(word);
+        let address = self.0.at(8 * word);
         program::read_modify_write(address, 8, here());
         let before = read(address, 8) as u64;
         write(address, 8, before.wrapping_add(value).into());
@@ -190,7 +150,7 @@ fn a_programs_memory_and_placed_words_give_the_same_results() {
         for look_ahead in [true, false] {
             let own = machine(cpus, Config { look_ahead, ..config() });
             own.open_to_program(LATENCY);
-            let from_outside = run(&own, Rc::new(Foreign(Pages::new())), seed);
+            let from_outside = run(&own, Rc::new(Foreign(Pages::new(3))), seed);
             assert!(through_the_seam == from_outside, "{cpus}, look-ahead {look_ahead}");
         }
     }
@@ -233,13 +193,13 @@ fn outcomes(main: fn(u32, &Pages) -> Option<[u128; 2]>) -> Vec<[u128; 2]> {
     for seed in 1..=40 {
         let machine = machine("package:2 core:1 pu:1", Config { seed, ..Config::default() });
         machine.open_to_program(LATENCY);
-        let pages = Rc::new(Pages::new());
+        let pages = Rc::new(Pages::new(3));
         let seen = Rc::new(RefCell::new(Vec::new()));
         let (own, told) = (pages.clone(), seen.clone());
         let ended = machine.run(move |cpu| {
             // Both have touched both lines, and begin within the time that a line takes.
-            load(own.address(0), 8);
-            load(own.address(8), 8);
+            load(own.at(0), 8);
+            load(own.at(64), 8);
             let mut random = Random::new(seed, cpu.0.into());
             Simulated::delay(Time::from_picos(50_000_000).since(Simulated::now()));
             Simulated::delay(Span::from_nanos(random.below(400)));
@@ -260,18 +220,18 @@ fn what_was_stored_before_a_flag_is_there_when_the_flag_is() {
         for seed in 1..=40 {
             let machine = machine("package:2 core:2 pu:1", Config { seed, ..Config::default() });
             machine.open_to_program(LATENCY);
-            let pages = Rc::new(Pages::new());
+            let pages = Rc::new(Pages::new(3));
             let own = pages.clone();
             let ended = machine.run(move |cpu| {
-                let (data, flag) = (own.address(0), own.address(8));
+                let (data, flag) = (own.at(0), own.at(64));
                 let mut random = Random::new(seed, cpu.0.into());
                 for round in 1..50 {
                     Simulated::delay(Span::from_nanos(random.below(300)));
                     if cpu.0 == 0 {
                         // Every reader has seen the round before.
-                        while load(own.address(16), 8) < 3 * (round - 1) {
-                            let seen = load(own.address(16), 8);
-                            program::spin(&[Seen { address: own.address(16), size: 8, bits: seen, site: here() }]);
+                        while load(own.at(128), 8) < 3 * (round - 1) {
+                            let seen = load(own.at(128), 8);
+                            program::spin(&[Seen { address: own.at(128), size: 8, bits: seen, site: here() }]);
                         }
                         store_plain(data, 4, round);
                         store_plain(data + 4, 4, !round & 0xffff_ffff);
@@ -285,9 +245,9 @@ fn what_was_stored_before_a_flag_is_there_when_the_flag_is() {
                             program::spin(&[Seen { address: flag, size: 8, bits, site: here() }]);
                         }
                         assert_eq!(load(data, 8), round | (!round & 0xffff_ffff) << 32, "seed {seed}");
-                        program::read_modify_write(own.address(16), 8, here());
-                        let count = read(own.address(16), 8);
-                        write(own.address(16), 8, count + 1);
+                        program::read_modify_write(own.at(128), 8, here());
+                        let count = read(own.at(128), 8);
+                        write(own.at(128), 8, count + 1);
                     }
                 }
             });
@@ -299,7 +259,7 @@ fn what_was_stored_before_a_flag_is_there_when_the_flag_is() {
 #[test]
 fn stores_wait_in_the_store_buffer_whoever_has_their_values() {
     fn buffering(store: fn(usize, usize, u128), cpu: u32, pages: &Pages) -> Option<[u128; 2]> {
-        let (own, other) = (pages.address(8 * cpu as usize), pages.address(8 * (1 - cpu as usize)));
+        let (own, other) = (pages.at(64 * cpu as usize), pages.at(64 * (1 - cpu as usize)));
         store(own, 8, 1);
         let seen = load(other, 8);
         assert_eq!(load(own, 8), 1, "a CPU sees its own store");
@@ -316,7 +276,7 @@ fn loads_see_the_parts_of_their_own_stores() {
         if cpu == 1 {
             return None;
         }
-        let word = pages.address(0);
+        let word = pages.at(0);
         store_atomic(word, 8, 0x1111_2222_3333_4444);
         let high = load(word + 4, 4);
         store_atomic(word, 2, 0x5555);
@@ -337,9 +297,9 @@ fn a_cpu_that_spins_on_two_words_is_woken_by_either() {
     for which in [0, 8] {
         let machine = machine("core:2 pu:1", Config::default());
         machine.open_to_program(LATENCY);
-        let own = Rc::new(Pages::new());
+        let own = Rc::new(Pages::new(3));
         let ended = machine.run(move |cpu| {
-            let words = [own.address(0), own.address(8)];
+            let words = [own.at(0), own.at(64)];
             if cpu.0 == 0 {
                 Simulated::delay(Span::from_micros(100));
                 return store_atomic(words[usize::from(which == 8)], 8, 1);

@@ -1,6 +1,5 @@
 //! The fast path of programs: with it and without it every result has the same bytes.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,49 +8,23 @@ use hitm_machine::program::{self, Seen, Stored};
 use hitm_machine::{Config, CostSet, Costs, Machine, Random, Simulated, Site};
 use hitm_memory::{Mode, Platform, Span, Time};
 
-const PAGE: usize = 4_096;
+use crate::pages::{PAGE, Pages, read, write};
 
 /// What the program of a test uses: a page that all CPUs share, and one for each CPU.
-struct Pages {
-    start: *mut u8,
-    layout: Layout,
-}
+struct Data(Pages);
 
-impl Pages {
+impl Data {
     fn new(cpus: usize) -> Self {
-        let layout = Layout::from_size_align((cpus + 1) * PAGE, PAGE).expect("a layout");
-        // SAFETY: the layout has a size.
-        Self { start: unsafe { alloc_zeroed(layout) }, layout }
+        Self(Pages::new(cpus + 1))
     }
 
     fn shared(&self, byte: usize) -> usize {
-        self.start.expose_provenance() + byte
+        self.0.at(byte)
     }
 
     fn own(&self, cpu: u32, byte: usize) -> usize {
         self.shared((cpu as usize + 1) * PAGE + byte)
     }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new`.
-        unsafe { dealloc(self.start, self.layout) };
-    }
-}
-
-fn read(address: usize, size: usize) -> u128 {
-    let mut bytes = [0; 16];
-    let from: *const u8 = std::ptr::with_exposed_provenance(address);
-    // SAFETY: tests name words of their own pages.
-    unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
-    u128::from_le_bytes(bytes)
-}
-
-fn write(address: usize, size: usize, bits: u128) {
-    let to: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
-    // SAFETY: as in `read`.
-    unsafe { to.copy_from_nonoverlapping(bits.to_le_bytes().as_ptr(), size) };
 }
 
 /// One CPU's way to its accesses, as a compiled program's calls are.
@@ -119,7 +92,7 @@ impl Code {
 
 /// A program with private data, shared data, waits and a measured stretch, of `rounds` for each
 /// CPU.
-fn main(code: &Code, pages: &Pages, cpu: u32, seed: u64, rounds: u64) -> u64 {
+fn main(code: &Code, pages: &Data, cpu: u32, seed: u64, rounds: u64) -> u64 {
     Simulated::enter(Mode::User);
     let mut random = Random::new(seed, cpu.into());
     let mut seen = 0_u64;
@@ -178,7 +151,7 @@ fn run(shape: &str, config: Config, issue: Span, rounds: u64) -> (Told, u64) {
     let cpus = topology.cpus();
     let machine = Rc::new(Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config));
     machine.open_to_program(issue);
-    let (ends, quick, pages) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)), Rc::new(Pages::new(cpus)));
+    let (ends, quick, pages) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)), Rc::new(Data::new(cpus)));
     let (told, counted, own, memory) = (ends.clone(), quick.clone(), machine.clone(), pages.clone());
     let ended = machine.run(move |cpu| {
         let code = Code { machine: own.clone(), owed: Cell::new(0), quick: counted.clone() };
@@ -232,7 +205,7 @@ fn who_spins_is_woken_by_a_store_of_the_fast_path() {
         let config = Config { fast_path, ..Config::default() };
         let machine = Rc::new(Machine::new(shape.clone(), Costs::of(&shape, CostSet::Linux), config));
         machine.open_to_program(Span::from_picos(250));
-        let (pages, own) = (Rc::new(Pages::new(4)), machine.clone());
+        let (pages, own) = (Rc::new(Data::new(4)), machine.clone());
         let ended = machine.run(move |cpu| {
             Simulated::enter(Mode::User);
             let code = Code { machine: own.clone(), owed: Cell::new(0), quick: Rc::default() };
