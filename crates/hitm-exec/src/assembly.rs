@@ -204,14 +204,13 @@ extern "C" fn rmw(address: usize, pc: usize, _registers: &Registers, size: usize
     }
 }
 
-/// Accesses of more than a word: what this CPU has stored is in memory before.
+/// Accesses of more than a word. As with other ranges, what this CPU has stored there is in memory
+/// before.
 extern "C" fn wide_load(address: usize, pc: usize, registers: &Registers, _size: usize) {
-    hitm_fence();
     hitm_load_range(address, registers.pushed, pc);
 }
 
 extern "C" fn wide_store(address: usize, pc: usize, registers: &Registers, _size: usize) {
-    hitm_fence();
     hitm_store_range(address, registers.pushed, pc);
 }
 
@@ -223,14 +222,12 @@ fn string(address: usize, registers: &Registers, size: usize) -> (usize, usize) 
 }
 
 extern "C" fn copy(to: usize, pc: usize, registers: &Registers, size: usize) {
-    hitm_fence();
     let (from, bytes) = string(registers.rsi, registers, size);
     hitm_load_range(from, bytes, pc);
     hitm_store_range(string(to, registers, size).0, bytes, pc);
 }
 
 extern "C" fn fill(to: usize, pc: usize, registers: &Registers, size: usize) {
-    hitm_fence();
     let (to, bytes) = string(to, registers, size);
     hitm_store_range(to, bytes, pc);
 }
