@@ -317,9 +317,7 @@ pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const 
         }
         if address % LINE + size <= LINE {
             let seen = Seen { address, size, bits: peek(address, size), site: Site::Code(pc) };
-            if is_in_spin(thread, seen, registers) {
-                spin(thread, seen);
-            }
+            look_for_spin(thread, seen, registers);
         }
     });
 }
@@ -334,9 +332,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
         match registers {
             Some(registers) if address % LINE + size <= LINE => {
                 let seen = Seen { address, size, bits, site: Site::Code(pc) };
-                if is_in_spin(thread, seen, registers) {
-                    spin(thread, seen);
-                }
+                look_for_spin(thread, seen, registers);
             }
             _ => thread.access.borrow_mut().turn.first = None,
         }
@@ -546,6 +542,13 @@ fn is_in_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) -> bool
     // A value that was put into memory for the load is the program's to read first: it waits at the
     // next turn.
     matches!(state.pending, Pending::Nothing)
+}
+
+/// Waits if a load is in a loop that waits. On the machine's side.
+fn look_for_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) {
+    if is_in_spin(thread, seen, registers) {
+        spin(thread, seen);
+    }
 }
 
 /// The thread is in a loop that waits, of which `first` is a load: waits in its place. On the
