@@ -151,8 +151,8 @@ impl Case {
         outcome.batches.push(running.batches());
         outcome.latencies.extend(running.latencies());
         outcome.bursts.push(running.bursts());
-        outcome.operations.extend(handle.scheduler().stats().sums());
-        outcome.bytes = handle.scheduler().root_domain_bytes();
+        outcome.operations.extend(handle.diagnostics().stats().sums());
+        outcome.bytes = handle.diagnostics().root_domain_bytes();
         outcome.roles.extend(handle.roles().map(hitm::Roles::counts));
         outcome.wakes.extend(handle.roles().map_or_else(Vec::new, hitm::Roles::wakes));
         Ok(())

@@ -161,7 +161,7 @@ impl Case {
     pub(crate) fn run(&self, clock: &Arc<Clock>) -> Result<Outcome, Failure> {
         let begin = Instant::now();
         let Ran { machine, runtime, running } = self.simulate(clock, |machine, main| machine.run(main))?;
-        let stats = runtime.scheduler().stats();
+        let stats = runtime.diagnostics().stats();
         let (from, until) = match self.workload.stretch() {
             Stretch::Window(window) => (window.start(), window.end()),
             Stretch::Marked => running.stretch().expect("the machine ends after the stretch"),
@@ -181,7 +181,7 @@ impl Case {
             conservation: stats.conservation(from, until).into_iter().collect(),
             roles: runtime.roles().map(hitm::Roles::counts).into_iter().collect(),
             wakes: runtime.roles().map_or_else(Vec::new, hitm::Roles::wakes),
-            bytes: runtime.scheduler().root_domain_bytes(),
+            bytes: runtime.diagnostics().root_domain_bytes(),
             wall_seconds: begin.elapsed().as_secs_f64(),
         })
     }
@@ -207,14 +207,16 @@ impl Case {
     ) -> Result<Ran, Failure> {
         let machine = Machine::new(self.topology.clone(), self.costs.clone(), self.config()).with_clock(clock.clone());
         let runtime = machine.enter(|| {
-            let scheduler = self.mitigation.scheduler::<Simulated>(self.topology.clone());
+            let roles = self.workload.roles().filter(|_| self.roles);
+            let runtime = Handle::<Simulated>::new(self.topology.clone(), &self.mitigation, roles);
+            let stats = runtime.diagnostics().stats();
             if let Stretch::Window(window) = self.workload.stretch() {
-                scheduler.stats().count_between(window.start(), window.end());
+                stats.count_between(window.start(), window.end());
             }
             if self.workload.is_fair() {
-                scheduler.stats().keep_journal();
+                stats.keep_journal();
             }
-            Handle::new(scheduler, self.workload.roles().filter(|_| self.roles))
+            runtime
         });
         let started = Arc::new(Mutex::new(None));
         let (handle, workload, slot) = (runtime.clone(), self.workload.clone(), started.clone());

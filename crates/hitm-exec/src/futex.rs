@@ -169,7 +169,7 @@ pub(crate) fn wait_while(
 
 /// Puts the calling thread into a queue, if `again` holds.
 fn enqueue(thread: &'static Thread, address: usize, bits: u32, again: impl FnOnce() -> bool) -> Option<Rc<Waiter>> {
-    let prio = shared().runtime.scheduler().prio_of(thread.task_id());
+    let prio = shared().runtime.diagnostics().priority_of(thread.task_id());
     let waiter = Rc::new(Waiter { thread, address: Cell::new(address), bits, prio, woken: Cell::new(false) });
     let (_, bucket) = shared().futexes.of(address);
     // SeqCst: forbids store buffering against `pending`: the waker sees the waiter, or the waiter

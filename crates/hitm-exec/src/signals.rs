@@ -171,7 +171,7 @@ pub(crate) fn send(target: Option<&'static Thread>, sent: Sent) {
     }
     if let Some(thread) = chosen.filter(|_| !blocks) {
         // If it runs, its CPU is interrupted.
-        shared().runtime.scheduler().kick(thread.task_id());
+        shared().runtime.interrupt(thread.task_id());
         thread.wake();
     }
 }

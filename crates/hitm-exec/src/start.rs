@@ -274,7 +274,7 @@ fn make(setting: &Setting) -> &'static Machine {
     // Every CPU of the machine may have an arena of the allocator, as on such a machine.
     // SAFETY: it sets a parameter of the allocator.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 8 * topology.cpus() as c_int) };
-    let runtime = machine.enter(|| Handle::new(mitigation.scheduler::<Simulated>(topology.clone()), None));
+    let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
     let cpus = topology.cpus();
     let shared = Shared {
         setting: setting.clone(),

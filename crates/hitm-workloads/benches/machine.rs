@@ -39,7 +39,7 @@ fn run(topology: &Arc<Topology>, measured: Span) -> (Results, usize, f64) {
     let config = Config { measure_until: window.end().since(hitm::Time::START), ..Config::default() };
     let machine = Machine::new(topology.clone(), Costs::of(topology, CostSet::Linux), config);
     let mitigation = Mitigation::parse("baseline").expect("a mitigation");
-    let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology.clone()), None));
+    let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
     let workload = ffmpeg::Config { profile: Profile::X264, scale: false, burst_factor: BURST_FACTOR, seed: 1, window };
     let started = Arc::new(Mutex::new(None));
     let (handle, slot) = (runtime, started.clone());

@@ -24,7 +24,7 @@ fn main() {
     };
     let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Linux), config);
     let mitigation = Mitigation::parse(name).unwrap();
-    let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology.clone()), None));
+    let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
     let workload = ffmpeg::Config { profile: Profile::X264, scale: false, burst_factor: 0.0624, seed, window };
     let started = Arc::new(Mutex::new(None));
     let (handle, slot) = (runtime.clone(), started.clone());
@@ -41,7 +41,7 @@ fn main() {
     let named = begin.elapsed().as_secs_f64();
     let mut hasher = DefaultHasher::new();
     if std::env::var_os("NO_HASH").is_none() {
-        format!("{results:?} {:?}", runtime.scheduler().stats().sums()).hash(&mut hasher);
+        format!("{results:?} {:?}", runtime.diagnostics().stats().sums()).hash(&mut hasher);
     }
     drop((machine, runtime));
     println!(

@@ -31,6 +31,7 @@ mod builder;
 mod cell;
 mod change;
 mod contain;
+pub mod diagnostics;
 mod group;
 mod host;
 mod join;

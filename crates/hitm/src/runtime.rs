@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hitm_memory::{Interrupts, Mode, PathCost, Platform, Time};
-use hitm_sched::{Scheduler, Scheduling, TaskId, WakeHint};
+use hitm_sched::{Mitigation, Scheduler, Scheduling, TaskId, WakeHint};
 use hitm_topology::{CpuId, Topology};
 
 use crate::cell::Cell;
@@ -78,7 +78,8 @@ impl<P: Platform> Handle<P> {
     /// [`Handle::run_cpu`]. Natively, [`NativeRuntime`](crate::NativeRuntime) makes a runtime with
     /// its threads.
     #[must_use]
-    pub fn new(sched: Arc<Scheduler<P>>, roles: Option<Roles>) -> Self {
+    pub fn new(topology: Arc<Topology>, mitigation: &Mitigation, roles: Option<Roles>) -> Self {
+        let sched = mitigation.scheduler(topology);
         Self::with_host(sched.clone(), sched, roles, Box::new(CpusOnly))
     }
 
@@ -116,10 +117,10 @@ impl<P: Platform> Handle<P> {
         self.0.sched.topology()
     }
 
-    /// Returns the scheduler, for its counters and its checker.
-    #[must_use]
-    pub fn scheduler(&self) -> &Arc<Scheduler<P>> {
-        &self.0.sched
+    /// Interrupts the CPU that runs `task`, if the task runs: a long [`compute`](Handle::compute)
+    /// of the task is then polled early.
+    pub fn interrupt(&self, task: TaskId) {
+        self.0.sched.kick(task);
     }
 
     /// Returns the counts per role; `None` when the runtime was made without roles.

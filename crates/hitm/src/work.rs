@@ -204,6 +204,6 @@ mod tests {
         check_references(NativeRuntime::with_cpus(1).expect("a thread").handle());
         let topology = Arc::new(hitm_topology::parse("core:1 pu:1").expect("a machine"));
         let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Runtime), Config::default());
-        machine.enter(|| check_references(&Handle::<Simulated>::new(Mitigation::shipped().scheduler(topology), None)));
+        machine.enter(|| check_references(&Handle::<Simulated>::new(topology, &Mitigation::shipped(), None)));
     }
 }

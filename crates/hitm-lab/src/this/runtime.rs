@@ -105,7 +105,7 @@ impl Exercise {
         }
         let machine = Machine::new(setting.topology.clone(), setting.costs.clone(), config);
         let baseline = Mitigation::baseline();
-        let runtime = machine.enter(|| Handle::<Simulated>::new(baseline.scheduler(setting.topology.clone()), None));
+        let runtime = machine.enter(|| Handle::<Simulated>::new(setting.topology.clone(), &baseline, None));
         let (nanos, workload) = (Arc::new(Mutex::new(f64::NAN)), Arc::new(Mutex::new(None)));
         let (handle, slot, started, seed) = (runtime.clone(), nanos.clone(), workload.clone(), setting.config.seed);
         machine.run(move |cpu| {

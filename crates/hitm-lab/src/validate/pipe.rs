@@ -22,7 +22,7 @@ const ROUNDS: u32 = 200;
 fn round_trip(setting: &Setting, one: CpuId, other: CpuId) -> Result<f64, Stalled> {
     let machine = Machine::new(setting.topology.clone(), setting.costs.clone(), setting.config.clone());
     let baseline = Mitigation::baseline();
-    let runtime = machine.enter(|| Handle::<Simulated>::new(baseline.scheduler(setting.topology.clone()), None));
+    let runtime = machine.enter(|| Handle::<Simulated>::new(setting.topology.clone(), &baseline, None));
     let taken = Arc::new(Mutex::new(Span::ZERO));
     let (handle, slot) = (runtime.clone(), taken.clone());
     machine.run(move |cpu| {

@@ -457,8 +457,7 @@ mod tests {
         let topology = Arc::new(hitm_topology::parse(machine).expect("a machine"));
         let costs = Costs::of(&topology, CostSet::Linux);
         let machine = Machine::new(topology.clone(), costs, Config { seed, check_races: true, ..Config::default() });
-        let scheduler = || Mitigation::baseline().scheduler(topology.clone());
-        let runtime = machine.enter(|| Handle::<Simulated>::new(scheduler(), None));
+        let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &Mitigation::baseline(), None));
         SEEN.take();
         let handle = runtime.clone();
         let window = Window { warm_up: Span::ZERO, measured: Span::from_micros(1_000_000) };

@@ -232,7 +232,7 @@ impl Hackbench {
         drop(runtime.spawn(PRIORITY, async move {
             let crowd = gather(&own, config).await;
             P::measure_from_now();
-            own.scheduler().stats().count_between(own.now(), Time::NEVER);
+            own.diagnostics().stats().count_between(own.now(), Time::NEVER);
             let stretch = crowd.pass_on(&own).await;
             P::measure_until_now();
             *slot.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(stretch);

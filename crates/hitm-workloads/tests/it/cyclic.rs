@@ -36,7 +36,7 @@ fn run_with(machine: &str, mitigation: &str, config: Config, machinery: Machiner
     let start = move |handle: &Handle<Simulated>| Cyclic::start(handle, config);
     let ran = host::run(machine, mitigation, WINDOW, machinery, cyclic::roles(), start);
     let (roles, workload) = (ran.roles(), &ran.workload);
-    let stats = ran.runtime.scheduler().stats();
+    let stats = ran.runtime.diagnostics().stats();
     Outcome {
         rates: workload.operations_per_second(),
         latencies: workload.latencies(),

@@ -46,7 +46,7 @@ fn run(machine: &str, mitigation: &str, workload: hackbench::Config, config: Con
     assert!(snapshot.tasks.is_empty(), "{:?}", snapshot.tasks);
     let span = *span.lock().expect("no holder panics");
     let totals = Totals { resumes: 0, ..ran.machine.results().totals };
-    (span, totals, ran.runtime.scheduler().stats().sum(Count::Wake))
+    (span, totals, ran.runtime.diagnostics().stats().sum(Count::Wake))
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) fn run_with<W: 'static>(
     parameters.iter().for_each(|&(name, value)| costs.set(name, value).expect("a parameter"));
     let machine = Machine::new(topology.clone(), costs, config);
     let mitigation = Mitigation::parse(mitigation).expect("a mitigation");
-    let runtime = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), Some(roles)));
+    let runtime = machine.enter(|| Handle::<Simulated>::new(topology, &mitigation, Some(roles)));
     let started = Arc::new(Mutex::new(None));
     let (handle, slot) = (runtime.clone(), started.clone());
     let ended = machine.run(move |cpu| {
@@ -76,7 +76,7 @@ impl<W> Ran<W> {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.machine.enter(|| self.runtime.scheduler().snapshot())
+        self.machine.enter(|| self.runtime.diagnostics().snapshot())
     }
 }
 

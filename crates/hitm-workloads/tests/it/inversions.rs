@@ -66,7 +66,7 @@ impl Case {
         let running = &ran.workload;
         assert!(!running.is_stuck());
         let snapshot = ran.snapshot();
-        let stats = ran.runtime.scheduler().stats();
+        let stats = ran.runtime.diagnostics().stats();
         let rates = running.inversions_per_second();
         Outcome {
             inversions: rates.iter().sum::<f64>() / BATCHES as f64 * window.measured.as_secs_f64(),
@@ -160,7 +160,7 @@ fn it_runs_natively_and_takes_the_same() {
     drop(runtime);
     let running = started.lock().expect("no panic holds it").take().expect("started");
     let rates = running.inversions_per_second();
-    let snapshot = handle.scheduler().snapshot();
+    let snapshot = handle.diagnostics().snapshot();
     let outcome = Outcome {
         inversions: rates.iter().sum::<f64>() / BATCHES as f64 * window.measured.as_secs_f64(),
         rates,

@@ -63,7 +63,7 @@ fn an_operation_takes_what_it_works_longer() {
 #[test]
 fn a_byte_there_and_back_wakes_two() {
     let ran = run("core:4 pu:1", "baseline", config(Test::RequestReply, 1, 2_000), MachineConfig::default());
-    let wakes = ran.runtime.scheduler().stats().sum(Count::Wake) as f64;
+    let wakes = ran.runtime.diagnostics().stats().sum(Count::Wake) as f64;
     let whole = (WINDOW.warm_up + WINDOW.measured).as_secs_f64();
     let operations = rate(&ran.workload) * whole;
     assert!((wakes / operations - 2.0).abs() < 0.1, "{wakes} wakeups of {operations}");

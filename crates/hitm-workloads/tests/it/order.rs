@@ -63,7 +63,7 @@ fn a_native_run_leaves_no_violation() {
         drop(runtime);
         let workload = started.lock().expect("no panic holds it").take().expect("started");
         assert!(workload.frames() > 0, "{profile:?}");
-        let snapshot = handle.scheduler().snapshot();
+        let snapshot = handle.diagnostics().snapshot();
         let mut violations = snapshot.violations();
         // An interrupt to a thread that had left was not taken: a push chain may have ended there.
         violations.retain(|violation| !violation.contains("a push chain is under way"));

@@ -302,7 +302,7 @@ mod timed {
                     for task in tasks {
                         joined(task).await;
                     }
-                    handle.scheduler().stats().conservation(Time::START, handle.now()).expect("it is watched")
+                    handle.diagnostics().stats().conservation(Time::START, handle.now()).expect("it is watched")
                 });
                 longest.push((mitigation, faults.is_some(), found.result));
             }

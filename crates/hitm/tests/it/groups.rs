@@ -25,7 +25,7 @@ pub(crate) fn within(group: &Group) -> SpawnOptions {
 
 /// Returns the number of live groups of the scheduler.
 fn living<H: Host>(handle: &Handle<H>) -> usize {
-    handle.scheduler().snapshot().groups.iter().filter(|group| group.lives).count()
+    handle.diagnostics().snapshot().groups.iter().filter(|group| group.lives).count()
 }
 
 async fn a_crowd_in_groups_ends<H: Host>(handle: Handle<H>) {
@@ -146,7 +146,7 @@ async fn refused_weights_and_limits_change_nothing<H: Host>(handle: Handle<H>) {
     let group = handle.group("group").weight(50).unwrap().limit(some, period).unwrap();
     group.limit_real_time(some, period).unwrap();
     let settings = || {
-        let groups = handle.scheduler().snapshot().groups;
+        let groups = handle.diagnostics().snapshot().groups;
         let own = groups.into_iter().find(|own| own.id == group.id()).expect("the group lives");
         (own.shares, own.limit.map(|limit| limit.quota), own.real_time.and_then(|limit| limit.share))
     };

@@ -78,7 +78,7 @@ fn result_of<R>(result: Result<R, JoinError>) -> R {
 
 /// Checks the final state of a runtime.
 fn check_scheduler<P: Platform>(handle: &Handle<P>) {
-    let snapshot = handle.scheduler().snapshot();
+    let snapshot = handle.diagnostics().snapshot();
     // An interrupt to a CPU that had left was not taken: a push chain may have ended there.
     let mut violations = snapshot.violations();
     violations.retain(|violation| !violation.contains("a push chain is under way"));
@@ -239,9 +239,9 @@ mod simulated {
         let machine = Machine::new(topology.clone(), costs, setup.config.clone());
         let mitigation = Mitigation::parse(setup.mitigation).expect("a mitigation");
         let roles = Some(Roles::new(setup.roles)).filter(|_| !setup.roles.is_empty());
-        let handle = machine.enter(|| Handle::<Simulated>::new(mitigation.scheduler(topology), roles));
+        let handle = machine.enter(|| Handle::<Simulated>::new(topology, &mitigation, roles));
         if setup.keeps_journal {
-            handle.scheduler().stats().keep_journal();
+            handle.diagnostics().stats().keep_journal();
         }
         let _here = Here(setup);
         let result = Arc::new(Mutex::new(None));

@@ -36,7 +36,7 @@ every_host!(
 
 /// Returns a task's priority, as users count it.
 fn urgency<P: Platform, T>(handle: &Handle<P>, task: &JoinHandle<P, T>) -> u8 {
-    handle.scheduler().prio_of(task.id()).rt_priority().expect("a real-time priority")
+    handle.diagnostics().priority_of(task.id()).rt_priority().expect("a real-time priority")
 }
 
 /// Spawns a task on the first CPU at `priority`, which may be less or more urgent than the

@@ -199,7 +199,7 @@ fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
         if let Some(mutex) = facts.wants[task] {
             assert!(facts.owner[mutex].is_some(), "task {task} waits for mutex {mutex}, which has no owner: {facts:?}");
         }
-        let is = world.handle.scheduler().prio_of(handle.id()).rt_priority();
+        let is = world.handle.diagnostics().priority_of(handle.id()).rt_priority();
         assert_eq!(is, Some(expect[task]), "task {task} of {expect:?}: {facts:?}");
         facts.seen.lent += u32::from(expect[task] > facts.own[task]);
         facts.seen.chains += u32::from(expect[task] > facts.own[task] && facts.wants[task].is_some());
@@ -209,7 +209,7 @@ fn check<P: Platform>(world: &World<P>, tasks: &[JoinHandle<P, ()>]) {
         let stand: Vec<_> = look.waiters.iter().map(|(prio, _)| *prio).collect();
         assert!(stand.is_sorted(), "the queue of mutex {number}: {look:?}");
         for (prio, id) in look.waiters {
-            assert_eq!(prio, world.handle.scheduler().prio_of(id), "a place in the queue of mutex {number}");
+            assert_eq!(prio, world.handle.diagnostics().priority_of(id), "a place in the queue of mutex {number}");
             assert_eq!(look.owner, facts.owner[number].map(|owner| tasks[owner].id()));
         }
     }

@@ -121,7 +121,7 @@ async fn a_task_that_has_ended_is_left_alone<H: Host>(handle: Handle<H>) {
         handle.checkpoint().await;
         assert!(diary.take().is_empty());
         for task in tasks {
-            assert_eq!(handle.scheduler().allowed(task.id()).len(), 1);
+            assert_eq!(handle.diagnostics().cpus_of(task.id()).len(), 1);
             joined(task).await;
         }
         joined(ended).await;

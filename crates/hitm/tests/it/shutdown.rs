@@ -68,7 +68,7 @@ struct Kicks<P: Platform> {
 
 impl<P: Platform> Finally for Kicks<P> {
     fn check(self) {
-        let kicks = self.handle.scheduler().stats().sum(Count::Kick) - self.before;
+        let kicks = self.handle.diagnostics().stats().sum(Count::Kick) - self.before;
         assert!(kicks <= self.most, "{kicks} interrupts, and {} are expected", self.most);
     }
 }
@@ -81,8 +81,8 @@ async fn without_interrupts_for_each_task<H: Host>(handle: Handle<H>) -> Kicks<H
         drop(handle.spawn(on_cpu(number % cpus, 1), std::future::pending::<()>()));
     }
     handle.sleep(hitm::Span::from_micros(5_000)).await;
-    let most = if handle.scheduler().is_shipped() { 0 } else { u64::MAX };
-    Kicks { before: handle.scheduler().stats().sum(Count::Kick), handle, most }
+    let most = if handle.diagnostics().is_shipped() { 0 } else { u64::MAX };
+    Kicks { before: handle.diagnostics().stats().sum(Count::Kick), handle, most }
 }
 
 /// A task that spawns its successor, for ever.
@@ -211,7 +211,7 @@ fn a_simulated_runtime_that_had_no_tasks_goes() {
 
     let topology = Arc::new(hitm_topology::parse("core:4 pu:1").expect("a machine"));
     let machine = Machine::new(topology.clone(), Costs::of(&topology, CostSet::Runtime), Config::default());
-    let handle = machine.enter(|| Handle::<Simulated>::new(Mitigation::baseline().scheduler(topology), None));
+    let handle = machine.enter(|| Handle::<Simulated>::new(topology, &Mitigation::baseline(), None));
     let result = machine.run(move |cpu| {
         if cpu.0 == 2 {
             handle.shutdown();

@@ -196,7 +196,7 @@ async fn a_sleeper_that_is_woken_sleeps_on<H: Host>(handle: Handle<H>) {
 
 /// Another CPU ends the sleeps of a CPU that a task blocks.
 async fn a_blocked_cpu_delays_no_sleep<H: Host>(handle: Handle<H>) {
-    if handle.topology().cpus() == 1 || !handle.scheduler().is_shipped() {
+    if handle.topology().cpus() == 1 || !handle.diagnostics().is_shipped() {
         return;
     }
     let millis = |millis: u64| Span::from_micros(millis * 1_000);

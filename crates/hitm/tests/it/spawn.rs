@@ -130,7 +130,7 @@ async fn a_future_stays_where_it_was_polled<H: Host>(handle: Handle<H>) {
 async fn a_task_too_many_is_refused<H: Host>(handle: Handle<H>) -> Ledger {
     const MOST: usize = 40;
     let ledger = Ledger::default();
-    handle.scheduler().limit_tasks(MOST);
+    handle.diagnostics().limit_tasks(MOST);
     let spawn = || {
         let token = ledger.token();
         handle.spawn((), async move {
@@ -186,7 +186,7 @@ async fn options_that_make_no_sense_are_refused<H: Host>(handle: Handle<H>) {
     let some = CpuSet::from_iter([CpuId(0), beyond]);
     let options = SpawnOptions { cpus: Some(some), ..SpawnOptions::default() };
     let task = handle.spawn(options, async { 1 });
-    let allowed = handle.scheduler().allowed(task.id());
+    let allowed = handle.diagnostics().cpus_of(task.id());
     assert!(allowed == CpuSet::from_iter([CpuId(0)]) || task.is_finished());
     assert_eq!(joined(task).await, 1);
 }

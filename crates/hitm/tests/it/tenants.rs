@@ -127,7 +127,7 @@ async fn ids_of_running_tasks_differ<H: Host>(handle: Handle<H>) {
         joined(task).await;
     }
     for tenant in tenants {
-        let look = || handle.scheduler().map_snapshot(tenant.map());
+        let look = || handle.diagnostics().ids_of(&tenant);
         // A task is joined before its id is freed.
         while look().users > 0 {
             handle.sleep(Span::from_micros(20)).await;
@@ -157,7 +157,7 @@ async fn ids_are_below_their_bound<H: Host>(handle: Handle<H>) {
         })
         .collect();
     // Both tasks were there, even if they have left by now.
-    let bound = handle.scheduler().map_snapshot(tenant.map()).bound.max(count as u32);
+    let bound = handle.diagnostics().ids_of(&tenant).bound.max(count as u32);
     for task in tasks {
         joined(task).await;
     }

@@ -94,7 +94,7 @@ async fn a_task_that_wakes_itself_lets_its_equals_run<H: Host>(handle: Handle<H>
 
 /// A form of the original leaves a task that is woken before it sleeps where it was.
 async fn a_task_that_others_wake_lets_its_equals_run<H: Host>(handle: Handle<H>) {
-    if handle.topology().cpus() > 1 && handle.scheduler().is_shipped() {
+    if handle.topology().cpus() > 1 && handle.diagnostics().is_shipped() {
         let polls = polls_before_an_equal(&handle, || pinned(SAME), Span::from_micros(1), STARVED as u32).await;
         assert_eq!(polls, 1);
     }

@@ -144,7 +144,7 @@ async fn come_to_rest<P: Platform>(world: &Arc<World<P>>, signal: Signal) {
 
 /// Checks all that must hold at rest, after a rest was requested and reached.
 fn look<P: Platform>(world: &World<P>, signal: Signal, [asked, now]: [Time; 2]) {
-    let snapshot = world.handle.scheduler().snapshot();
+    let snapshot = world.handle.diagnostics().snapshot();
     let mut books = world.ledger.books();
     let mut found: Vec<(Check, String)> = Vec::new();
     found.extend(snapshot.violations().into_iter().map(|what| (Check::Snapshot, what)));

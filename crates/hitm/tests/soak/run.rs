@@ -140,7 +140,7 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
 
 /// Checks that no task is left, and no state of any task.
 fn look_at_the_end<P: Platform>(world: &World<P>) {
-    let snapshot = world.handle.scheduler().snapshot();
+    let snapshot = world.handle.diagnostics().snapshot();
     let mut books = world.ledger.books();
     // An interrupt to a CPU that had left was not taken: a push chain may have ended there.
     let violations = snapshot.violations().into_iter().filter(|what| !what.contains("a push chain is under way"));

@@ -142,7 +142,7 @@ impl<P: Platform> World<P> {
     /// Checks the properties of ids at rest.
     pub(crate) fn look_at_ids(&self, books: &Books, found: &mut Vec<(Check, String)>) {
         for (number, group) in self.tenants.groups.iter().enumerate() {
-            let map = self.handle.scheduler().map_snapshot(group.tenant.map());
+            let map = self.handle.diagnostics().ids_of(&group.tenant);
             let mut wrong = |what: String| found.push((Check::Ids, format!("tenant {number} {what}: {map:?}")));
             let MapSnapshot { taken, held, users, allowed, bound } = &map;
             let crowd = if *users > self.plan.cpus { &self.tenants.many } else { &self.tenants.few };
