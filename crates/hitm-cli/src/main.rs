@@ -3,11 +3,13 @@
 //! Results go to stdout and messages to stderr. Exit status 0: done. 1: the answer is a failure. 2:
 //! the tool could not do what was asked. 3: the results cannot be compared. A failure is one line
 //! that names the input, the place in it, the cause and what to do.
+#![forbid(unsafe_code)]
 
 mod args;
 mod campaign;
 mod cases;
 mod cmd;
+mod command_line;
 mod exec;
 mod failure;
 mod interrupt;
@@ -23,8 +25,8 @@ mod workload;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::cmd::Command;
 use crate::failure::Failure;
@@ -49,7 +51,7 @@ Examples:
   hitm list machines";
 
 fn main() -> ExitCode {
-    let outcome = match Hitm::try_parse() {
+    let outcome = match parse() {
         Ok(hitm) => interrupt::install().and_then(|()| hitm.command.run()),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             print(&error.to_string())
@@ -64,6 +66,14 @@ fn main() -> ExitCode {
             ExitCode::from(failure.status())
         }
     }
+}
+
+/// Reads the command line, and keeps it for result files.
+fn parse() -> Result<Hitm, clap::Error> {
+    let mut command = Hitm::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    command_line::keep(&mut command, &matches);
+    Hitm::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Writes results, with control characters made visible.

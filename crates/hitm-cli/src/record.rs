@@ -15,14 +15,14 @@ use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
 use crate::output::Target;
 use crate::terminal::fitted;
-use crate::{campaign, print};
+use crate::{campaign, command_line, print};
 
 /// Returns a file of this command without runs.
 pub(crate) fn empty_file() -> ResultFile {
     ResultFile {
         schema: SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words_that_matter(std::env::args().skip(1)),
+        command: command_line::kept(),
         machines: Vec::new(),
         calibrations: Vec::new(),
         runs: Vec::new(),
@@ -59,24 +59,6 @@ pub(crate) fn task_group_wait(results: &Results) -> u64 {
 /// Returns a time as a share of all that was not idle.
 pub(crate) fn share_of_busy(results: &Results, picos: u64) -> f64 {
     results.cycles(picos) / results.cycles(results.busy()).max(1.0)
-}
-
-/// Options that results do not depend on: output files, and the number of host threads.
-const WHERE_TO: [&str; 5] = ["--json", "--csv", "--plot", "--state", "--jobs"];
-
-/// Returns a command's words without the options that results do not depend on.
-fn words_that_matter(words: impl Iterator<Item = String>) -> Vec<String> {
-    let mut kept = Vec::new();
-    let mut words = words;
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            other if WHERE_TO.contains(&other) => _ = words.next(),
-            other if WHERE_TO.iter().any(|flag| other.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))) => {
-            }
-            _ => kept.push(word),
-        }
-    }
-    kept
 }
 
 /// Returns counts by name, summed over random seeds.
@@ -217,13 +199,5 @@ mod tests {
         let text = include_str!("../../hitm-sched/src/linux/cpupri.rs");
         let line = text.lines().position(|line| line.contains(".fetch_add(1, COUNT_ENTERED)")).expect("the add") + 1;
         assert_eq!(functions().known("hitm-sched/src/linux/cpupri.rs", line as u32), Some("set_level"));
-    }
-
-    #[test]
-    fn a_command_is_kept_without_what_changes_no_result() {
-        let kept = |line: &str| words_that_matter(line.split(' ').map(str::to_owned)).join(" ");
-        assert_eq!(kept("run ffmpeg --jobs 3 --json a.json --seed 2"), "run ffmpeg --seed 2");
-        assert_eq!(kept("run ffmpeg --json=a.json --seed 2 --jobs=1"), "run ffmpeg --seed 2");
-        assert_eq!(kept("sweep cyclic --state=a --csv b --plot c --seeds 2"), "sweep cyclic --seeds 2");
     }
 }

@@ -15,6 +15,7 @@
 //! /// The functions of this crate by file and line.
 //! pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 //! ```
+#![forbid(unsafe_code)]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@
 //! - [`simulate`] and [`measure`]: run a program on a simulated machine, and on this one.
 //! - [`this`]: compares this machine with a simulation that is built from its measurements.
 //! - [`validate`]: compares published experiments with the model.
+#![forbid(unsafe_code)]
 
 mod host;
 mod program;

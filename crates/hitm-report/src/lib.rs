@@ -3,6 +3,7 @@
 //! [`ResultFile`](result::ResultFile) is the one form of results: all output is made from it, so a
 //! saved file can be reported again. This crate does not know how a run is made. [`ToReport`] makes
 //! a report of a machine's counters, for other programs.
+#![forbid(unsafe_code)]
 
 pub mod agreement;
 mod brief;

@@ -3,6 +3,7 @@
 //!
 //! A workload defines its tasks, their interaction and its metric. It is independent of the machine
 //! below and names no field of the scheduler.
+#![forbid(unsafe_code)]
 
 pub mod bursts;
 pub mod cid_bursts;

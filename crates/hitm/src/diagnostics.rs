@@ -87,8 +87,8 @@ impl<'a, P: Platform> Diagnostics<'a, P> {
         self.0.sched.root_domain_bytes()
     }
 
-    /// Lets at most `max` tasks live at once, fewer than the crate's own limit, to test what happens
-    /// when there is no room.
+    /// Lets at most `max` tasks live at once, to test what happens when there is no room. The
+    /// default is the largest number.
     pub fn limit_tasks(self, max: usize) {
         self.0.sched.limit_tasks(max);
     }

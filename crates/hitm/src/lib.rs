@@ -62,14 +62,15 @@ pub use tenant::Tenant;
 pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
 
-pub use hitm_memory::{CpuSet, Native, Platform, Span, Time};
+pub use hitm_memory::{CpuSet, Memory, Native, Platform, Span, Time};
 pub use hitm_sched::{GroupThrottling, Mitigation, QuotaRefused, TaskId, WeightRefused};
-pub use hitm_topology::{CpuId, Topology, parse as parse_topology};
+pub use hitm_topology::{CpuId, Error as TopologyError, Topology, parse as parse_topology};
 
 /// Compiles and runs the README's example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The functions of this crate.
+/// The functions of this crate, for reports of the simulated machine.
+#[doc(hidden)]
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -3,6 +3,7 @@
 //! Each rule lists everything that breaks it, by file and line. An exception stands in a list, with
 //! its reason.
 
+mod boundaries;
 mod code;
 mod english;
 mod layers;
