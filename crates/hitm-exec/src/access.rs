@@ -8,10 +8,7 @@
 //! next call, and the machine writes it when it takes effect. A plain store stays: a program
 //! without data races cannot tell.
 //!
-//! **Spinning.** A load that sees the same value at the same place, with the same registers and the
-//! same stack frame as one turn before, and with no store in between, is in a loop that goes on
-//! until what it loads changes. Then the CPU waits for a write to one of the lines of the loop,
-//! instead of running its turns one by one.
+//! A loop that waits for a word to change waits in place of its turns ([`turn`](crate::turn)).
 
 use std::cell::RefMut;
 
@@ -24,6 +21,7 @@ use crate::signals;
 use crate::start::shared;
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
+use crate::turn::{Registers, Turn};
 
 /// The size of a word, in bytes; at most 16.
 type Size = usize;
@@ -76,42 +74,6 @@ pub(crate) enum Pending {
     },
 }
 
-/// Loads of one turn of a loop, at most.
-const LOADS: usize = 8;
-
-/// Words of the stack frame that tell one turn from another: 4 KiB.
-const FRAME_WORDS: usize = 512;
-
-/// The turn of a loop, as far as it is known.
-#[derive(Debug)]
-struct Turn {
-    /// The load that it begins with; none if no turn is under way.
-    first: Option<Seen>,
-    /// The state of the program at the begin of the turn before, if that began with the same load.
-    state: State,
-    /// The loads since.
-    others: Vec<Seen>,
-}
-
-impl Turn {
-    /// Whether `seen` is what the turn began with.
-    #[inline]
-    fn is_round(&self, seen: &Seen) -> bool {
-        let told = |seen: &Seen| (seen.address, seen.bits, seen.site, seen.size);
-        self.first.as_ref().is_some_and(|first| first.address == seen.address && told(first) == told(seen))
-    }
-
-    /// A load that is not what the turn began with.
-    #[inline]
-    fn go_on(&mut self, seen: Seen) {
-        if self.first.is_some() && self.others.len() < LOADS {
-            return self.others.push(seen);
-        }
-        (self.first, self.state.words) = (Some(seen), 0);
-        self.others.clear();
-    }
-}
-
 /// What accesses of a thread keep between calls.
 #[derive(Debug)]
 pub(crate) struct AccessState {
@@ -120,8 +82,6 @@ pub(crate) struct AccessState {
     owed: u64,
     pace: Pace,
     turn: Turn,
-    /// The top of the thread's stack.
-    stack: usize,
     /// Accesses until the thread looks for interrupts.
     until_attend: u32,
     /// Basic blocks so far.
@@ -139,10 +99,15 @@ const LONGEST_BLOCK: u64 = 2_000_000;
 
 impl AccessState {
     pub(crate) fn new(stack: usize) -> Self {
-        // The fast path takes no memory from the host.
-        let turn = Turn { first: None, state: State::none(), others: Vec::with_capacity(LOADS) };
-        let pace = Pace::new(&shared().pace);
-        Self { pending: Pending::Nothing, owed: 0, pace, turn, stack, until_attend: ATTEND_EVERY, blocks: 0, spins: 0 }
+        Self {
+            pending: Pending::Nothing,
+            owed: 0,
+            pace: Pace::new(&shared().pace),
+            turn: Turn::new(stack),
+            until_attend: ATTEND_EVERY,
+            blocks: 0,
+            spins: 0,
+        }
     }
 
     /// Makes an access of one line without the machine's side, if that can be: the machine says
@@ -201,7 +166,7 @@ pub(crate) fn enter(thread: &Thread) -> RefMut<'_, AccessState> {
 
 /// Begins a call that waits or wakes: what the thread spun on does not matter any more.
 pub(crate) fn enter_call(thread: &Thread) {
-    enter(thread).turn.first = None;
+    enter(thread).turn.forget();
 }
 
 /// Begins a store of the program.
@@ -240,7 +205,8 @@ fn load_quickly<const SIZE: Size>(address: usize, pc: usize) -> Quick {
     if state.turn.is_round(&seen) {
         return Quick::Round;
     }
-    state.turn.go_on(seen);
+    let blocks = state.blocks;
+    state.turn.go_on(seen, blocks);
     Quick::All
 }
 
@@ -251,7 +217,7 @@ fn store_quickly<const SIZE: Size>(address: usize, pc: usize) -> bool {
     let mut state = thread.access.borrow_mut();
     let passed = state.pass_quickly::<true, SIZE>(address, pc);
     if passed {
-        state.turn.first = None;
+        state.turn.forget();
     }
     passed
 }
@@ -294,14 +260,19 @@ sizes! {
 extern "C" fn hitm_round(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
     let Some(thread) = thread::current() else { return };
     let seen = Seen { address, size, bits: peek(address, size), site: Site::Code(pc) };
-    if is_in_spin(thread, seen, registers) {
+    if is_in_spin(thread, seen, Registers::of_call(registers)) {
         on_host(|| spin(thread, seen));
     }
 }
 
 /// A load that the program makes by itself after the call.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
+extern "C" fn hitm_load(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
+    load(address, pc, Registers::of_call(registers), size);
+}
+
+/// A load that the program makes by itself after the entry that saved `registers`.
+pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size) {
     let Some(thread) = thread::at_call() else { return };
     on_host(|| {
         thread.access.borrow_mut().load_comes(address);
@@ -323,7 +294,7 @@ pub(crate) extern "C" fn hitm_load(address: usize, pc: usize, registers: *const 
 }
 
 /// An atomic load: returns its value.
-pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Option<*const [usize; 6]>) -> Option<u128> {
+pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Option<Registers>) -> Option<u128> {
     let thread = thread::at_call()?;
     Some(on_host(|| {
         thread.access.borrow_mut().load_comes(address);
@@ -334,7 +305,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
                 let seen = Seen { address, size, bits, site: Site::Code(pc) };
                 look_for_spin(thread, seen, registers);
             }
-            _ => thread.access.borrow_mut().turn.first = None,
+            _ => thread.access.borrow_mut().turn.forget(),
         }
         bits
     }))
@@ -525,19 +496,12 @@ pub(crate) extern "C" fn hitm_pause() {
 
 /// Looks whether a load is in a loop that waits; whether it is. Then the caller waits by
 /// [`spin`].
-fn is_in_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) -> bool {
+fn is_in_spin(thread: &Thread, seen: Seen, registers: Registers) -> bool {
     let mut state = thread.access.borrow_mut();
-    let stack = state.stack;
-    let turn = &mut state.turn;
-    if !turn.is_round(&seen) {
-        turn.go_on(seen);
+    let blocks = state.blocks;
+    if !state.turn.ends(seen, registers, blocks) {
         return false;
     }
-    if !turn.state.keep(registers, stack) {
-        turn.others.clear();
-        return false;
-    }
-    turn.first = None;
     state.spins += 1;
     // A value that was put into memory for the load is the program's to read first: it waits at the
     // next turn.
@@ -545,7 +509,7 @@ fn is_in_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) -> bool
 }
 
 /// Waits if a load is in a loop that waits. On the machine's side.
-fn look_for_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) {
+fn look_for_spin(thread: &Thread, seen: Seen, registers: Registers) {
     if is_in_spin(thread, seen, registers) {
         spin(thread, seen);
     }
@@ -555,41 +519,7 @@ fn look_for_spin(thread: &Thread, seen: Seen, registers: *const [usize; 6]) {
 /// machine's side.
 fn spin(thread: &Thread, first: Seen) {
     let mut looked = vec![first];
-    looked.append(&mut thread.access.borrow_mut().turn.others);
+    thread.access.borrow_mut().turn.take_others(&mut looked);
     program::spin(&looked);
     thread.attend();
-}
-
-/// What tells one turn of a loop from another: the registers that a call keeps, and the stack
-/// frame of the code.
-#[derive(Debug)]
-struct State {
-    /// Of the turn before, if there was one: so many words.
-    kept: Box<[usize]>,
-    words: usize,
-    /// Room for the present one.
-    spare: Box<[usize]>,
-}
-
-impl State {
-    /// Words of registers, and of the return address behind them.
-    const REGISTERS: usize = 7;
-
-    fn none() -> Self {
-        let room = || vec![0; Self::REGISTERS + FRAME_WORDS].into();
-        Self { kept: room(), words: 0, spare: room() }
-    }
-
-    /// Keeps the present state, on a stack that ends at `stack`. Whether it is the one before.
-    fn keep(&mut self, registers: *const [usize; 6], stack: usize) -> bool {
-        // Behind the registers is the return address of the entry, and then the caller's frame.
-        let frame = registers.addr() + Self::REGISTERS * size_of::<usize>();
-        let words = Self::REGISTERS + (stack.saturating_sub(frame) / size_of::<usize>()).min(FRAME_WORDS);
-        // SAFETY: the entry has pushed the registers below its return address, and what follows
-        // lies between the caller's frame and the top of its stack.
-        unsafe { registers.cast::<usize>().copy_to_nonoverlapping(self.spare.as_mut_ptr(), words) };
-        std::mem::swap(&mut self.kept, &mut self.spare);
-        let before = std::mem::replace(&mut self.words, words);
-        before == words && self.kept[..words] == self.spare[..words]
-    }
 }

@@ -23,14 +23,15 @@ use hitm_machine::program::{self, Stored};
 use hitm_memory::LINE;
 
 use crate::access::{
-    Pending, enter_call, hitm_fence, hitm_load, hitm_load_range, hitm_pause, hitm_store_range, parts, peek, poke,
+    self, Pending, enter_call, hitm_fence, hitm_load_range, hitm_pause, hitm_store_range, parts, peek, poke,
     read_modify_write, store_plain, store_volatile,
 };
 use crate::thread;
 use crate::tls::{self, on_host};
+use crate::turn;
 
 /// What an entry has saved: the registers that a call keeps, as other entries of loads have them
-/// ([`stubs`](crate::stubs)); then the others, which are part of a loop's state here.
+/// ([`stubs`](crate::stubs)); then the others, which a loop of assembly may count in.
 #[repr(C)]
 struct Registers {
     /// RBX, RBP, R12 to R15.
@@ -45,7 +46,7 @@ struct Registers {
     rax: usize,
     flags: usize,
     return_address: usize,
-    /// What the site pushed last.
+    /// What the site pushed last: RDI, if not a count.
     pushed: usize,
 }
 
@@ -171,7 +172,8 @@ entries! {
 }
 
 extern "C" fn load(address: usize, pc: usize, registers: &Registers, size: usize) {
-    hitm_load(address, pc, &raw const registers.kept, size);
+    let words = size_of::<Registers>() / size_of::<usize>();
+    access::load(address, pc, turn::Registers { saved: &raw const registers.kept, words }, size);
 }
 
 extern "C" fn store(address: usize, pc: usize, _registers: &Registers, size: usize) {

@@ -5,6 +5,7 @@ use std::arch::asm;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::access::{hitm_fence, load_atomic, peek, poke, read_modify_write, store_atomic};
+use crate::turn::Registers;
 
 /// The orderings of the ABI that matter on x86: only a sequentially consistent store or fence is
 /// more than the plain instruction.
@@ -16,7 +17,7 @@ macro_rules! operations {
     ($($word:ty, $atomic:ty: $load:ident $store:ident $exchange:ident $add:ident $sub:ident $and:ident $or:ident $xor:ident $nand:ident $compare:ident $compare_value:ident;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $load(word: &$atomic, pc: usize, registers: *const [usize; 6]) -> $word {
-            match load_atomic(std::ptr::from_ref(word).expose_provenance(), size_of::<$word>(), pc, Some(registers)) {
+            match load_atomic(std::ptr::from_ref(word).expose_provenance(), size_of::<$word>(), pc, Some(Registers::of_call(registers))) {
                 Some(bits) => bits as $word,
                 // SeqCst, here and below: the program may have asked for it.
                 None => word.load(Ordering::SeqCst),
@@ -118,7 +119,7 @@ fn update16(word: *mut u128, pc: usize, f: impl Fn(u128) -> u128) -> u128 {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hitm_load128(word: *mut u128, pc: usize, registers: *const [usize; 6]) -> u128 {
-    load_atomic(word.expose_provenance(), size_of::<u128>(), pc, Some(registers))
+    load_atomic(word.expose_provenance(), size_of::<u128>(), pc, Some(Registers::of_call(registers)))
         .unwrap_or_else(|| update16(word, pc, |value| value))
 }
 

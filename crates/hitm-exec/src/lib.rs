@@ -21,6 +21,7 @@
 //! | [`c11`] | threads of C11 |
 //! | [`once`] | what is done once, and at a thread's end |
 //! | [`clock`], [`cpus`], [`heap`], [`random`] | time, CPUs, allocation, random numbers |
+//! | [`turn`] | loops that wait for a word |
 //! | [`pace`] | how long instructions between accesses take |
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
@@ -67,3 +68,4 @@ mod syscalls;
 mod thread;
 mod timers;
 mod tls;
+mod turn;

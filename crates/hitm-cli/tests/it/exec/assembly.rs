@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{Program, fields, is_possible};
-use crate::command::{end, folder, hitm};
+use crate::command::{end, folder, hitm, read_checked};
 
 #[test]
 fn inline_assembly_is_simulated() {
@@ -38,6 +38,35 @@ fn inline_assembly_is_simulated() {
                 site["function"] == function && site["kind"] == access && location.starts_with(place)
             });
             assert!(is_there, "{function} {access} is not in {sites:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_waits_in_loops_whose_loads_are_assembly() {
+    if !is_possible() {
+        return;
+    }
+    let program = Program::new("turns.c");
+    let expected = "64 64 64, left 0\n";
+    assert_eq!(program.natively(&[]), expected);
+    for fast_path in ["off", "yes"] {
+        let json = program.folder.path().join("result.json");
+        let mut command = hitm();
+        command.env("HITM_FAST_PATH", fast_path).args(["exec", "--cpus", "32", "--json"]).arg(&json);
+        let ended = end(command.arg(&program.file));
+        assert!(ended.stdout.starts_with(expected), "{ended:?}");
+        let file = read_checked(&json, "run");
+        let loads_of = |word: &str| -> u64 {
+            let all = file["runs"][0]["lines"].as_array().unwrap().iter();
+            let line =
+                all.filter(|line| line["object"] == word).next().unwrap_or_else(|| panic!("{word} is not there"));
+            line["loads"].as_u64().unwrap()
+        };
+        // 16 threads wait 4 times each, for up to 16 stores. A waiting loop that is not seen has
+        // thousands of loads in each wait.
+        for word in ["turn", "with_limit", "inside"] {
+            assert!(loads_of(word) < 64 * 16 * 3, "{word}: {} loads", loads_of(word));
         }
     }
 }

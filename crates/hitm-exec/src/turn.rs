@@ -1,0 +1,132 @@
+//! Loops that wait for a word to change.
+//!
+//! A load that sees the same value at the same place, with the same registers and the same stack
+//! frame as one turn before, and with no store in between, is in a loop that goes on until what it
+//! loads changes. Then the CPU waits for a write to one of the lines of the loop, instead of
+//! running its turns one by one.
+//!
+//! A loop of assembly alone may count its turns in any register. A loop of a compiler has calls of
+//! this library in it, at the begin of its basic blocks. What it needs in its next turn is then in
+//! the registers that a call keeps, in its frame, and in what it loads. The others have what the
+//! calls left in them.
+
+use hitm_machine::program::Seen;
+
+/// Loads of one turn of a loop, at most.
+const LOADS: usize = 8;
+
+/// Words of the stack frame that tell one turn from another: 4 KiB.
+const FRAME_WORDS: usize = 512;
+
+/// Registers that a call keeps: RBX, RBP, R12 to R15.
+const KEPT: usize = 6;
+
+/// Words that an entry saves, at most.
+const SAVED: usize = 18;
+
+/// What an entry has saved on the caller's stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registers {
+    /// The registers that a call keeps. Others may follow them.
+    pub(crate) saved: *const [usize; KEPT],
+    /// Words from there to the caller's frame.
+    pub(crate) words: usize,
+}
+
+impl Registers {
+    /// Those of a call: the return address stands behind them.
+    pub(crate) fn of_call(saved: *const [usize; KEPT]) -> Self {
+        Self { saved, words: KEPT + 1 }
+    }
+}
+
+/// The turn of a loop, as far as it is known.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// The load that it begins with; none if no turn is under way.
+    first: Option<Seen>,
+    /// How many basic blocks the thread had executed by then.
+    begun: u64,
+    /// The loads since.
+    others: Vec<Seen>,
+    /// The state of the program at the begin of the turn before, if that began with the same load:
+    /// so many words.
+    state: Box<[usize]>,
+    words: usize,
+    /// Room for the present one.
+    spare: Box<[usize]>,
+    /// The top of the thread's stack.
+    stack: usize,
+}
+
+impl Turn {
+    /// Of a thread whose stack ends at `stack`.
+    pub(crate) fn new(stack: usize) -> Self {
+        let room = || vec![0; SAVED + FRAME_WORDS].into();
+        // The fast path takes no memory from the host.
+        let others = Vec::with_capacity(LOADS);
+        Self { first: None, begun: 0, others, state: room(), words: 0, spare: room(), stack }
+    }
+
+    /// A store, or a call that waits or wakes: the turn under way is not one of a waiting loop.
+    #[inline]
+    pub(crate) fn forget(&mut self) {
+        self.first = None;
+    }
+
+    /// Whether `seen` is what the turn began with.
+    #[inline]
+    pub(crate) fn is_round(&self, seen: &Seen) -> bool {
+        let told = |seen: &Seen| (seen.address, seen.bits, seen.site, seen.size);
+        self.first.as_ref().is_some_and(|first| first.address == seen.address && told(first) == told(seen))
+    }
+
+    /// A load that is not what the turn began with, after `blocks` basic blocks.
+    #[inline]
+    pub(crate) fn go_on(&mut self, seen: Seen, blocks: u64) {
+        if self.first.is_some() && self.others.len() < LOADS {
+            return self.others.push(seen);
+        }
+        (self.first, self.begun, self.words) = (Some(seen), blocks, 0);
+        self.others.clear();
+    }
+
+    /// A load, after `blocks` basic blocks. Whether it ends a turn of a loop that waits.
+    pub(crate) fn ends(&mut self, seen: Seen, registers: Registers, blocks: u64) -> bool {
+        if !self.is_round(&seen) {
+            self.go_on(seen, blocks);
+            return false;
+        }
+        let has_called = std::mem::replace(&mut self.begun, blocks) != blocks;
+        if !self.keep(registers, has_called) {
+            self.others.clear();
+            return false;
+        }
+        self.first = None;
+        true
+    }
+
+    /// Moves the other loads of the turn to `looked`.
+    pub(crate) fn take_others(&mut self, looked: &mut Vec<Seen>) {
+        looked.append(&mut self.others);
+    }
+
+    /// Keeps the present state of the program, which `has_called` this library in the turn. Whether
+    /// it is the one before.
+    fn keep(&mut self, registers: Registers, has_called: bool) -> bool {
+        let saved = registers.saved.cast::<usize>();
+        let frame = saved.wrapping_add(registers.words);
+        let counted = if has_called { KEPT } else { registers.words.min(SAVED) };
+        let in_frame = (self.stack.saturating_sub(frame.addr()) / size_of::<usize>()).min(FRAME_WORDS);
+        let room = self.spare.as_mut_ptr();
+        // SAFETY: the entry has saved them. There is room for `SAVED` words, and the frame.
+        unsafe { saved.copy_to_nonoverlapping(room, counted) };
+        let room = room.wrapping_add(counted);
+        // SAFETY: it lies between the caller's frame and the top of its stack; room as above.
+        unsafe { frame.copy_to_nonoverlapping(room, in_frame) };
+        std::mem::swap(&mut self.state, &mut self.spare);
+        let words = counted + in_frame;
+        let before = std::mem::replace(&mut self.words, words);
+        before == words && self.state[..words] == self.spare[..words]
+    }
+}
