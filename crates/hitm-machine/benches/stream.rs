@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hitm_machine::coherence::{Directory, Outcome, Request};
+use hitm_machine::internals::{Directory, Outcome, Request};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Latencies, Totals};
 use hitm_topology::Topology;
 

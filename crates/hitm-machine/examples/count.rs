@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hitm_machine::coherence::{Directory, Outcome, Request};
+use hitm_machine::internals::{Directory, Outcome, Request};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Kind, Latencies, Machine, Simulated};
 use hitm_memory::{AtomicWord, Field, Memory, PlacedSlice, Platform, Span};
 

@@ -26,7 +26,7 @@ pub struct Cost {
     pub value: f64,
     /// Lowest and highest that the sources allow, where they disagree enough to matter.
     #[serde(default)]
-    pub band: Option<[f64; 2]>,
+    pub(crate) band: Option<[f64; 2]>,
     /// Where it is from; `[S..]` are keys of the sources page.
     pub source: String,
     /// The published rows that it was read off: these can confirm nothing.
@@ -76,7 +76,7 @@ pub struct Family {
     near: Vec<Cpus>,
     /// Whether a transfer between LLC domains of a package pays the crossing when the line's home
     /// is elsewhere.
-    pub home_matters: bool,
+    pub(crate) home_matters: bool,
     /// The clock at which the rows were measured: what happens inside a core or an LLC domain takes
     /// cycles of it.
     #[serde(default)]
@@ -88,14 +88,14 @@ pub struct Family {
     /// A read-modify-write on a line that is owned.
     pub rmw_hit: Cost,
     /// A transfer between threads of a core.
-    pub same_core: Cost,
+    pub(crate) same_core: Cost,
     /// A transfer inside an LLC domain.
     pub same_llc: Cost,
     /// A transfer between LLC domains of a package, by hops.
     pub same_package: CostByHops,
     /// The same with the line's home in another package, where that matters.
     #[serde(default)]
-    pub same_package_remote_home: Option<Cost>,
+    pub(crate) same_package_remote_home: Option<Cost>,
     /// A transfer between packages.
     pub other_package: Cost,
     /// The same between packages that are more than one hop apart, where a machine has such.
@@ -107,17 +107,17 @@ pub struct Family {
     /// Whether the directory knows who shares a line. If not, taking a shared line asks every core
     /// of the machine.
     #[serde(default = "yes")]
-    pub tracks_sharers: bool,
+    pub(crate) tracks_sharers: bool,
     /// Operations beyond the one that missed before a wanted line moves on, where that was measured
     /// on this family.
     #[serde(default)]
     pub follow_up_hits: Option<Cost>,
     /// A load that its LLC domain's own copy serves.
-    pub llc_read: Cost,
+    pub(crate) llc_read: Cost,
     /// A load from memory of the same package.
-    pub memory_local: Cost,
+    pub(crate) memory_local: Cost,
     /// A load from memory of another package.
-    pub memory_remote: Cost,
+    pub(crate) memory_remote: Cost,
     /// Leaving the idle state.
     pub idle_exit: Cost,
     /// What its caches hold, where that is known: see [`Costs::capacity`].
@@ -144,9 +144,9 @@ pub struct Structure {
     /// Operations beyond the one that missed before a wanted line moves on.
     pub follow_up_hits: Cost,
     /// Nanoseconds for each sharer beyond the first when a line is invalidated.
-    pub invalidation_each: Cost,
+    pub(crate) invalidation_each: Cost,
     /// Nanoseconds between two readers served in one LLC domain.
-    pub refill_each: Cost,
+    pub(crate) refill_each: Cost,
     /// Loads that one fill can serve when no read-modify-write stands between.
     pub load_window: Cost,
     /// Load misses of one CPU that are under way at once when no read-modify-write stands between;
@@ -187,7 +187,7 @@ pub struct Paths {
     pub timer_slack: Cost,
     /// Giving memory to a page that is touched for the first time, from the access to its
     /// repetition.
-    pub page_fault: Cost,
+    pub(crate) page_fault: Cost,
 }
 
 /// All that a machine costs.
@@ -362,7 +362,7 @@ impl Costs {
     }
 
     /// Every number with where it is from: nanoseconds, or what its name says.
-    pub fn sourced(&self) -> impl Iterator<Item = &Cost> {
+    pub(crate) fn sourced(&self) -> impl Iterator<Item = &Cost> {
         let (family, structure) = (&self.family, &self.structure);
         [
             Some(&family.load_hit),
@@ -410,7 +410,7 @@ impl Costs {
 
     /// Transfers that a write to a line shared across packages costs.
     #[must_use]
-    pub fn upgrade_factor(&self) -> f64 {
+    pub(crate) fn upgrade_factor(&self) -> f64 {
         self.family.upgrade_other_package_factor.value
     }
 }

@@ -34,7 +34,7 @@
 mod account;
 mod arena;
 mod clock;
-pub mod coherence;
+mod coherence;
 mod collect;
 mod config;
 mod costs;
@@ -71,7 +71,14 @@ pub use results::{AccessResult, Invalidation, LineResult, Missed, OperationResul
 pub use simulated::{Simulated, SimulatedAtomic, SimulatedPlain};
 pub use site::Site;
 
-/// The functions of this crate.
+/// What the benchmark of the coherence model reaches. Not a surface.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::coherence::{Directory, Outcome, Request};
+}
+
+/// The functions of this crate, for reports.
+#[doc(hidden)]
 pub static FUNCTIONS: hitm_memory::FunctionTable = include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
 /// Compiles and runs the README's example as a test.

@@ -48,7 +48,7 @@ impl Random {
     }
 
     /// Returns a factor within `spread` of 1, evenly.
-    pub fn around_one(&mut self, spread: f64) -> f64 {
+    pub(crate) fn around_one(&mut self, spread: f64) -> f64 {
         1.0 + spread * (2.0 * self.unit() - 1.0)
     }
 }

@@ -84,7 +84,7 @@ impl Cache {
 
 /// Which of a core's own caches has a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     /// The first.
     One,
     /// The second and not the first.

@@ -110,7 +110,7 @@ impl Directory {
 
     /// Gives a line a new home and forgets its copies: its memory was freed and is used again. No
     /// CPU may wait for it.
-    pub fn recycle(&mut self, line: u32, home: u16) {
+    pub(crate) fn recycle(&mut self, line: u32, home: u16) {
         self.forget_places(line);
         let line = &mut self.lines[line as usize];
         (line.state, line.dirty, line.home, line.thread) = (Packed::UNCACHED, false, home, NO_THREAD);
@@ -133,7 +133,7 @@ impl Directory {
     /// Returns whether an access to `line` has been announced and has not taken effect.
     #[inline]
     #[must_use]
-    pub fn is_asked_for(&self, line: u32) -> bool {
+    pub(crate) fn is_asked_for(&self, line: u32) -> bool {
         self.lines[line as usize].under_way > 0
     }
 
@@ -141,7 +141,7 @@ impl Directory {
     /// its threads.
     #[inline]
     #[must_use]
-    pub fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
+    pub(crate) fn owned_by_core_of(&self, cpu: u32, line: u32) -> bool {
         self.lines[line as usize].state == State::Owned(self.latencies.core_of(cpu)).into()
     }
 
@@ -149,7 +149,7 @@ impl Directory {
     /// threads has had it since.
     #[inline]
     #[must_use]
-    pub fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
+    pub(crate) fn here_from(&self, cpu: u32, line: u32) -> Option<u64> {
         let is_own = self.owned_by_core_of(cpu, line) && u32::from(self.lines[line as usize].thread) == cpu;
         let is_here = is_own && self.is_in_core(self.latencies.core_of(cpu), line);
         is_here.then(|| self.lines[line as usize].filled_at)
@@ -167,7 +167,7 @@ impl Directory {
     /// Returns whether `cpu` has a copy of `line` that no CPU has written since it came.
     #[inline]
     #[must_use]
-    pub fn can_read(&self, cpu: u32, line: u32) -> bool {
+    pub(crate) fn can_read(&self, cpu: u32, line: u32) -> bool {
         !self.lacks(cpu, line) && self.writer(line).is_none_or(|writer| writer == cpu)
     }
 

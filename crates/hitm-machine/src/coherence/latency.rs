@@ -51,21 +51,21 @@ pub struct Latencies {
     /// line of another core. Half of the shortest transfer between cores.
     pub one_way: u64,
     /// The same between threads of a core.
-    pub one_way_in_core: u64,
+    pub(crate) one_way_in_core: u64,
     /// A load that hits.
     pub load_hit: u64,
     /// A read-modify-write of an owned line.
     pub rmw_hit: u64,
     /// A transfer between threads of a core.
-    pub same_core: u64,
+    pub(crate) same_core: u64,
     /// A load that a copy in its own LLC domain serves.
-    pub llc_read: u64,
+    pub(crate) llc_read: u64,
     memory_local: u64,
     memory_remote: u64,
     /// The cost per sharer beyond the first.
-    pub invalidation_each: u64,
+    pub(crate) invalidation_each: u64,
     /// The time between two readers of a domain.
-    pub refill_each: u64,
+    pub(crate) refill_each: u64,
     /// A queued transfer over an idle one, in thousandths.
     queued_permille: u64,
     /// The variation of a transfer, in thousandths.
@@ -156,21 +156,21 @@ impl Latencies {
     /// Returns the cost of an access that hits.
     #[inline]
     #[must_use]
-    pub fn cost_of_hit(&self, kind: Kind) -> u64 {
+    pub(crate) fn cost_of_hit(&self, kind: Kind) -> u64 {
         if kind == Kind::Rmw { self.rmw_hit } else { self.load_hit }
     }
 
     /// Returns the core of a CPU.
     #[inline]
     #[must_use]
-    pub fn core_of(&self, cpu: u32) -> u32 {
+    pub(crate) fn core_of(&self, cpu: u32) -> u32 {
         self.core_of[cpu as usize]
     }
 
     /// Returns the LLC domain of a core.
     #[inline]
     #[must_use]
-    pub fn domain_of(&self, core: u32) -> usize {
+    pub(crate) fn domain_of(&self, core: u32) -> usize {
         self.domain_of[core as usize] as usize
     }
 
@@ -219,7 +219,7 @@ impl Latencies {
     /// end of the other thread's operation.
     #[inline]
     #[must_use]
-    pub fn to_sibling(&self) -> u64 {
+    pub(crate) fn to_sibling(&self) -> u64 {
         self.same_core.saturating_sub(self.rmw_hit)
     }
 

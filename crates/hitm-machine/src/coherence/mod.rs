@@ -66,7 +66,8 @@ mod latency;
 mod line;
 mod queue;
 
-pub use caches::{Level, Moves};
+pub(crate) use caches::Level;
+pub use caches::Moves;
 pub use directory::Directory;
 pub use latency::{Distance, Latencies};
 
@@ -146,10 +147,10 @@ impl Arbitration {
 
 /// The caller's mark of an access, so that it can tell which store invalidated a copy: see
 /// [`Miss::invalidator`].
-pub type AccessId = u32;
+pub(crate) type AccessId = u32;
 
 /// No access.
-pub const NO_ACCESS: AccessId = AccessId::MAX;
+pub(crate) const NO_ACCESS: AccessId = AccessId::MAX;
 
 /// One request for a line. Times are picoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -212,7 +213,7 @@ pub struct Miss {
     /// The distance of the copy that answered.
     pub distance: Distance,
     /// Whether another core had modified the line: a HITM.
-    pub dirty: bool,
+    pub(crate) dirty: bool,
     /// The store or RMW whose grant invalidated this core's copy; [`NO_ACCESS`] if it never had
     /// one.
     pub invalidator: AccessId,

@@ -7,7 +7,7 @@ impl Directory {
     /// which nothing is under way. It takes effect at once, with the result of [`hit`](Self::hit).
     /// `None`, and nothing has changed, if anything is otherwise.
     #[inline(always)]
-    pub fn hit_alone(&mut self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<u64> {
+    pub(crate) fn hit_alone(&mut self, cpu: u32, index: u32, kind: Kind, time: u64) -> Option<u64> {
         let line = &mut self.lines[index as usize];
         if u32::from(line.thread) != cpu || line.under_way != 0 || line.wanted || time < line.filled_at {
             return None;

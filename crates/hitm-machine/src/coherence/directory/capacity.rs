@@ -60,14 +60,14 @@ impl Directory {
     /// [`hit_by_level`](Self::hit_by_level).
     #[inline]
     #[must_use]
-    pub fn has_capacity(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         self.caches.is_some()
     }
 
     /// Whether level 1 of the core of `cpu` has `line`, or no cache has a size.
     #[inline]
     #[must_use]
-    pub fn is_in_level_1(&self, cpu: u32, line: u32) -> bool {
+    pub(crate) fn is_in_level_1(&self, cpu: u32, line: u32) -> bool {
         let core = self.latencies.core_of(cpu);
         self.caches.as_ref().is_none_or(|caches| caches.level(core, line) == Some(Level::One))
     }
@@ -79,7 +79,7 @@ impl Directory {
     /// # Panics
     /// When caches have no sizes.
     #[inline(never)]
-    pub fn hit_by_level(&mut self, cpu: u32, line: u32, kind: Kind, time: u64) -> Option<(u64, Level)> {
+    pub(crate) fn hit_by_level(&mut self, cpu: u32, line: u32, kind: Kind, time: u64) -> Option<(u64, Level)> {
         let core = self.latencies.core_of(cpu);
         let caches = self.caches.as_ref().expect("caches have sizes");
         let (level, level_2_hit) = (caches.level(core, line)?, caches.level_2_hit);
