@@ -10,6 +10,7 @@ mod campaign;
 mod cases;
 mod cmd;
 mod command_line;
+mod digest;
 mod exec;
 mod failure;
 mod interrupt;

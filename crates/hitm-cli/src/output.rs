@@ -80,7 +80,11 @@ impl Target {
         })
     }
 
-    fn replace(&self, results: &str) -> io::Result<()> {
+    /// Replaces the file as a whole.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn replace(&self, results: &str) -> io::Result<()> {
         let _whole = interrupt::hold();
         let mut beside = self.beside()?;
         beside.write_all(results.as_bytes())?;

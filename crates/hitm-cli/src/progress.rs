@@ -125,6 +125,12 @@ impl Progress {
         self.shared.state().runs += runs;
     }
 
+    /// Counts `runs` fewer than were expected.
+    pub(crate) fn expect_fewer(&self, runs: usize) {
+        let mut state = self.shared.state();
+        state.runs = state.runs.saturating_sub(runs);
+    }
+
     /// Says that `done` of `steps` steps are done and that `what` begins.
     pub(crate) fn at(&self, done: usize, steps: usize, what: &str) {
         let mut state = self.shared.state();

@@ -14,6 +14,7 @@ pub(crate) mod run;
 mod schema;
 mod sweep;
 mod validate;
+mod watch;
 
 use clap::Subcommand;
 
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     C2c(c2c::C2c),
     /// Compare two result files and fail when something got worse.
     Compare(compare::Compare),
+    /// Run a command again whenever a file changes, and show what changed.
+    Watch(watch::Watch),
     /// Repeat published measurements on simulated machines.
     Validate(validate::Validate),
     /// Show the memory layout of an object.
@@ -70,6 +73,7 @@ impl Command {
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
             Self::Compare(compare) => compare.run(),
+            Self::Watch(watch) => watch.run(),
             Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),
             Self::Schema(schema) => schema.run(),

@@ -23,7 +23,7 @@ use crate::simulate::{Case, Glance};
 const WITHIN: f64 = 0.01;
 /// The first factors. On the machines that were tried the share crosses the target between them or
 /// near them.
-const FIRST: [f64; 2] = [0.15, 0.05];
+pub(crate) const FIRST: [f64; 2] = [0.15, 0.05];
 /// Rounds after the first; each tries two factors at once.
 const ROUNDS: usize = 3;
 /// The least and the largest factor that is tried.
@@ -61,7 +61,7 @@ pub(crate) fn burst_factor(
     config: Config,
     threads: usize,
     progress: &Progress,
-) -> Result<(f64, Calibration), Failure> {
+) -> Result<Calibration, Failure> {
     let mut trials: Vec<Trial> = Vec::new();
     let mut factors = FIRST;
     for round in 0..=ROUNDS {
@@ -84,7 +84,7 @@ pub(crate) fn burst_factor(
         notes.push(format!("bursts this short mean {:.0} times the wakeup rates measured of FFmpeg", 1.0 / factor));
     }
     let (target, citation) = published();
-    let calibration = Calibration {
+    Ok(Calibration {
         workload: "ffmpeg".to_owned(),
         machine: case.topology.name().to_owned(),
         arbitration: case.arbitration.name().into_owned(),
@@ -95,13 +95,21 @@ pub(crate) fn burst_factor(
         source: citation.to_string(),
         notes,
         trials,
-    };
-    Ok((factor, calibration))
+    })
 }
 
 /// Returns the time of `count` pictures with bursts of `burst_factor`.
 pub(crate) fn pictures(profile: Profile, burst_factor: f64, count: u64) -> Span {
     Span::from_nanos_f64(profile.picture().as_nanos_f64() * burst_factor) * count
+}
+
+/// Returns the run that tries a factor.
+pub(crate) fn trial(case: &Case, config: Config, factor: f64) -> Case {
+    // Short, but longer than the start.
+    let pictures = pictures(config.profile, factor, WARM_UP_PICTURES);
+    let window = Window { warm_up: pictures, measured: pictures };
+    let workload = Arc::new(Config { burst_factor: factor, window, ..config });
+    Case { workload, roles: false, ..case.clone() }
 }
 
 fn try_factors(
@@ -111,13 +119,7 @@ fn try_factors(
     threads: usize,
     progress: &Progress,
 ) -> Result<Vec<Trial>, Failure> {
-    let cases = factors.map(|factor| {
-        // Short, but longer than the start.
-        let pictures = pictures(config.profile, factor, WARM_UP_PICTURES);
-        let window = Window { warm_up: pictures, measured: pictures };
-        let workload = Arc::new(Config { burst_factor: factor, window, ..config });
-        Case { workload, roles: false, ..case.clone() }
-    });
+    let cases = factors.map(|factor| trial(case, config, factor));
     let mut trials = Vec::new();
     let take = |case: usize, glance: Glance| trials.push((factors[case], glance.account.kernel_share()));
     match campaign::run(&cases, threads, progress, Case::glance, take).into_iter().next() {

@@ -16,7 +16,7 @@ use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 
 use super::{
-    Fit, Fitted, Merit, Program, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual,
+    Fit, Fitting, Merit, Program, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual,
 };
 use crate::args::{each_once, span};
 use crate::campaign::run_one;
@@ -85,32 +85,44 @@ impl Context1 {
         self.pairs.iter().map(of).collect()
     }
 
-    /// Returns the baseline's share with this work.
-    ///
-    /// # Errors
-    /// When the run fails.
-    fn share_with(&self, case: &Case, work: f64, fit: &Fit<'_>) -> Result<f64, Failure> {
+    /// Returns the run that tries this work, in nanoseconds.
+    fn trial(&self, published: &Case, work: f64, fit: &Fit<'_>) -> Case {
         // The figure was measured in a group.
-        let config = self.config(PAIRS, Span::from_nanos_f64(work), &case.topology, fit.setting);
-        let trial = Case { workload: Arc::new(Config { depth: 1, ..config }), ..case.clone() };
-        let outcome = run_one(&trial, fit.progress)?;
-        Ok(share_of_busy(&outcome.results, outcome.task_group_wait))
+        let config = self.config(PAIRS, Span::from_nanos_f64(work), &published.topology, fit.setting);
+        Case { workload: Arc::new(Config { depth: 1, ..config }), ..published.clone() }
+    }
+}
+
+impl Fitting for &Context1 {
+    fn option(&self) -> &'static str {
+        "--work"
+    }
+
+    fn runs(&self) -> usize {
+        RUNS
+    }
+
+    fn first(&self, fit: &Fit<'_>) -> Result<Case, Failure> {
+        let published = Case { mitigation: self.adapt(Mitigation::baseline()), ..fit.case_on(MACHINE)? };
+        Ok(self.trial(&published, 0.0, fit))
+    }
+
+    fn with_value(&self, value: f64, fit: &Fit<'_>) -> Vec<Arc<dyn Workload>> {
+        self.with(Span::from_nanos_f64(value * 1e3), &fit.case.topology, fit.setting)
     }
 
     /// Returns the work with which the baseline's share is the published one. The share falls as
     /// work grows.
-    ///
-    /// # Errors
-    /// When a run fails.
-    fn fit_work(&self, fit: &Fit<'_>) -> Result<(Span, Calibration), Failure> {
+    fn calibrate(&self, fit: &Fit<'_>) -> Result<Calibration, Failure> {
         let (target, citation) = target();
         let case = fit.case;
-        let published = Case { mitigation: self.adapt(Mitigation::baseline()), ..fit.case_on(MACHINE)? };
+        let first = self.first(fit)?;
         let mut trials: Vec<(f64, f64)> = Vec::new();
         let (mut least, mut most) = (0.0, WORK_MOST);
         let mut work = 0.0;
         while trials.len() < RUNS {
-            let share = self.share_with(&published, work, fit)?;
+            let outcome = run_one(&self.trial(&first, work, fit), fit.progress)?;
+            let share = share_of_busy(&outcome.results, outcome.task_group_wait);
             trials.push((work / 1e3, share));
             if (share - target).abs() < WITHIN || (trials.len() == 1 && share < target) {
                 break;
@@ -129,7 +141,7 @@ impl Context1 {
         if (reached - target).abs() >= WITHIN {
             notes.push(format!("no work gave the share within {:.0} point", 100.0 * WITHIN));
         }
-        let calibration = Calibration {
+        Ok(Calibration {
             workload: "context1".to_owned(),
             machine: case.topology.name().to_owned(),
             arbitration: case.arbitration.name().into_owned(),
@@ -140,8 +152,7 @@ impl Context1 {
             source: citation.to_string(),
             notes,
             trials,
-        };
-        Ok((Span::from_nanos_f64(work_us * 1e3), calibration))
+        })
     }
 }
 
@@ -171,16 +182,11 @@ impl Program for Context1 {
         self.with(self.work.unwrap_or(WORK_NATIVELY), topology, setting)
     }
 
-    fn fitted(&self) -> Option<(&'static str, usize)> {
-        self.work.is_none().then_some(("--work", RUNS))
-    }
-
-    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
-        if self.work.is_some() {
-            return Ok((self.workloads(&fit.case.topology, fit.setting), None));
+    fn fitted(&self) -> Option<Box<dyn Fitting + '_>> {
+        match self.work {
+            None => Some(Box::new(self)),
+            Some(_) => None,
         }
-        let (work, calibration) = self.fit_work(fit)?;
-        Ok((self.with(work, &fit.case.topology, fit.setting), Some(calibration)))
     }
 }
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use clap::Args;
 use hitm::Roles;
 use hitm_report::published::On;
+use hitm_report::result::Calibration;
 use hitm_topology::Topology;
 use hitm_workloads::ffmpeg::{self, Config, Profile};
 use hitm_workloads::meter::Window;
 
-use super::{Fit, Fitted, Merit, Program, Running, Setting, Workload, calibrate, options, starts, unusual};
+use super::{Fit, Fitting, Merit, Program, Running, Setting, Workload, calibrate, options, starts, unusual};
 use crate::args::factor;
 use crate::failure::Failure;
+use crate::simulate::Case;
 
 /// Transcoders, one per 8 CPUs; every thread has priority FIFO 99.
 ///
@@ -74,17 +76,33 @@ impl Program for Ffmpeg {
         vec![Arc::new(self.config(self.burst_factor.unwrap_or(1.0), setting))]
     }
 
-    fn fitted(&self) -> Option<(&'static str, usize)> {
-        self.burst_factor.is_none().then_some(("--burst-factor", calibrate::RUNS))
+    fn fitted(&self) -> Option<Box<dyn Fitting + '_>> {
+        match self.burst_factor {
+            None => Some(Box::new(self)),
+            Some(_) => None,
+        }
+    }
+}
+
+impl Fitting for &Ffmpeg {
+    fn option(&self) -> &'static str {
+        "--burst-factor"
     }
 
-    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
-        if self.burst_factor.is_some() {
-            return Ok((self.workloads(&fit.case.topology, fit.setting), None));
-        }
-        let (factor, calibration) =
-            calibrate::burst_factor(fit.case, self.config(1.0, fit.setting), fit.threads, fit.progress)?;
-        Ok((vec![Arc::new(self.config(factor, fit.setting))], Some(calibration)))
+    fn runs(&self) -> usize {
+        calibrate::RUNS
+    }
+
+    fn first(&self, fit: &Fit<'_>) -> Result<Case, Failure> {
+        Ok(calibrate::trial(fit.case, self.config(1.0, fit.setting), calibrate::FIRST[0]))
+    }
+
+    fn calibrate(&self, fit: &Fit<'_>) -> Result<Calibration, Failure> {
+        calibrate::burst_factor(fit.case, self.config(1.0, fit.setting), fit.threads, fit.progress)
+    }
+
+    fn with_value(&self, value: f64, fit: &Fit<'_>) -> Vec<Arc<dyn Workload>> {
+        vec![Arc::new(self.config(value, fit.setting))]
     }
 }
 

@@ -19,7 +19,7 @@ use hitm_workloads::loopback::{self, Config, Test};
 use hitm_workloads::meter::Window;
 use hitm_workloads::nested;
 
-use super::{Fit, Fitted, Merit, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual};
+use super::{Fit, Fitting, Merit, Running, SessionArgs, Setting, Workload, counted, nanos, options, starts, unusual};
 use crate::campaign::run_one;
 use crate::failure::Failure;
 use crate::simulate::Case;
@@ -86,35 +86,46 @@ impl Pairs {
         self.with(self.work.unwrap_or(WORK_NATIVELY), topology, setting)
     }
 
-    /// Returns the option that is fitted, if it is not given.
-    pub(super) fn fitted(&self) -> Option<(&'static str, usize)> {
-        self.work.is_none().then_some(("--work", RUNS))
+    /// Returns the work, if it is not given.
+    pub(super) fn fitted(self) -> Option<Box<dyn Fitting>> {
+        match self.work {
+            None => Some(Box::new(self)),
+            Some(_) => None,
+        }
     }
 
-    /// Fits the work, if it is not given.
-    ///
-    /// # Errors
-    /// When a run fails.
-    pub(super) fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
-        if self.work.is_some() {
-            return Ok((self.workloads(&fit.case.topology, fit.setting), None));
-        }
-        let (work, calibration) = self.fit_work(fit)?;
-        Ok((self.with(work, &fit.case.topology, fit.setting), Some(calibration)))
+    /// Returns the target's load with some work.
+    fn of_target(&self, work: Span, topology: &Topology, setting: &Setting) -> Arc<dyn Workload> {
+        // The figure was measured without a group.
+        Arc::new(Config { depth: 0, ..self.config(self.target.load, work, topology, setting) })
+    }
+}
+
+impl Fitting for Pairs {
+    fn option(&self) -> &'static str {
+        "--work"
+    }
+
+    fn runs(&self) -> usize {
+        RUNS
+    }
+
+    fn first(&self, fit: &Fit<'_>) -> Result<Case, Failure> {
+        let published = fit.case_on(self.target.machine)?;
+        let workload = self.of_target(WORK_NATIVELY, &published.topology, fit.setting);
+        Ok(Case { mitigation: Mitigation::parse(self.target.mitigation)?, workload, ..published })
+    }
+
+    fn with_value(&self, value: f64, fit: &Fit<'_>) -> Vec<Arc<dyn Workload>> {
+        self.with(Span::from_nanos_f64(value * 1e3), &fit.case.topology, fit.setting)
     }
 
     /// Returns the work with which the target's load reaches its figure, under the policy of the
     /// case, for runs on the machine of the case.
-    ///
-    /// # Errors
-    /// When a run fails.
-    fn fit_work(&self, fit: &Fit<'_>) -> Result<(Span, Calibration), Failure> {
+    fn calibrate(&self, fit: &Fit<'_>) -> Result<Calibration, Failure> {
         let (target, case) = (&self.target, fit.case);
-        let published = Case { mitigation: Mitigation::parse(target.mitigation)?, ..fit.case_on(target.machine)? };
-        // The figure was measured without a group.
-        let of_target = |work| -> Arc<dyn Workload> {
-            Arc::new(Config { depth: 0, ..self.config(target.load, work, &published.topology, fit.setting) })
-        };
+        let published = self.first(fit)?;
+        let of_target = |work| self.of_target(work, &published.topology, fit.setting);
         let (value, citation) = target.published(&*of_target(WORK_NATIVELY));
         let mut work = WORK_NATIVELY;
         let mut trials: Vec<(f64, f64)> = Vec::new();
@@ -143,7 +154,7 @@ impl Pairs {
             notes.push(format!("no work gave the figure within {:.1} percent", 100.0 * WITHIN));
         }
         let fitted = of_target(work);
-        let calibration = Calibration {
+        Ok(Calibration {
             workload: fitted.name().to_owned(),
             machine: case.topology.name().to_owned(),
             arbitration: case.arbitration.name().into_owned(),
@@ -161,8 +172,7 @@ impl Pairs {
             source: citation.to_string(),
             notes,
             trials,
-        };
-        Ok((work, calibration))
+        })
     }
 }
 

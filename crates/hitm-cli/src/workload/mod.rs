@@ -10,6 +10,7 @@ mod cid_storms;
 mod context1;
 mod cyclic;
 mod ffmpeg;
+mod fitting;
 mod futex;
 mod hackbench;
 mod loopback;
@@ -26,11 +27,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use hitm::{Handle, Roles};
-use hitm_machine::{Costs, Simulated};
+use hitm_machine::Simulated;
 use hitm_memory::{Native, Span, Time};
 use hitm_report::load::Load;
 use hitm_report::published::{self as figures, Key, On, Published, Quantity};
-use hitm_report::result::{Better, Calibration, Metric, ResultFile, Run};
+use hitm_report::result::{Better, Metric, ResultFile, Run};
 use hitm_report::statistics::{Mean, mean_of_batches};
 use hitm_report::{latency, loads, summary};
 use hitm_sched::Mitigation;
@@ -38,12 +39,11 @@ use hitm_topology::Topology;
 use hitm_workloads::cid_bursts::Burst;
 use hitm_workloads::meter::Window;
 
+pub(crate) use self::fitting::{Fit, Fitting};
 pub(crate) use self::registry::{Chosen, Command, Entry};
 pub(crate) use self::session::SessionArgs;
 use crate::args::{HostArg, USUAL_MACHINE};
 use crate::failure::Failure;
-use crate::progress::Progress;
-use crate::simulate::Case;
 
 /// The measured window of a native run by default.
 const NATIVE_WINDOW: Window = Window { warm_up: Span::from_micros(1_000_000), measured: Span::from_micros(5_000_000) };
@@ -134,47 +134,11 @@ pub(crate) trait Program: fmt::Debug {
         summary::render(file, width) + &loads::render(file, width)
     }
 
-    /// Returns the option that is fitted because it is not given, and the largest number of runs
-    /// that this takes on one machine under one policy.
-    fn fitted(&self) -> Option<(&'static str, usize)> {
+    /// Returns what is fitted because it is not given.
+    fn fitted(&self) -> Option<Box<dyn Fitting + '_>> {
         None
     }
-
-    /// Fits the workload to a machine and a policy.
-    ///
-    /// # Errors
-    /// When a run fails.
-    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
-        Ok((self.workloads(&fit.case.topology, fit.setting), None))
-    }
 }
-
-/// What a workload is fitted with.
-pub(crate) struct Fit<'a> {
-    pub(crate) setting: &'a Setting,
-    /// A baseline on the machine and under the policy.
-    pub(crate) case: &'a Case,
-    /// Returns the costs of another machine, with the parameters of `--model`.
-    pub(crate) costs: &'a dyn Fn(&Topology) -> Result<Costs, Failure>,
-    pub(crate) threads: usize,
-    pub(crate) progress: &'a Progress,
-}
-
-impl Fit<'_> {
-    /// Returns the case on the whole preset `machine`, where one fit serves all machines.
-    ///
-    /// # Errors
-    /// When `--model` names a parameter that the preset's cost table does not have.
-    fn case_on(&self, machine: &str) -> Result<Case, Failure> {
-        let topology = Arc::new(hitm_topology::parse(machine).expect("a preset"));
-        let costs = (self.costs)(&topology)?;
-        Ok(Case { topology, costs, roles: false, ..self.case.clone() })
-    }
-}
-
-/// A workload with each of its loads, as it runs on one machine under one policy, and what was
-/// fitted for it.
-pub(crate) type Fitted = (Vec<Arc<dyn Workload>>, Option<Calibration>);
 
 /// The name, the unit and the direction of a figure of merit.
 #[derive(Clone, Copy, Debug)]

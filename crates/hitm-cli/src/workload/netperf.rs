@@ -9,7 +9,7 @@ use hitm_topology::Topology;
 use hitm_workloads::loopback::Test;
 
 use super::loopback::{Pairs, Target};
-use super::{Fit, Fitted, Program, SessionArgs, Setting, Workload};
+use super::{Fitting, Program, SessionArgs, Setting, Workload};
 use crate::args::{each_once, span};
 use crate::failure::Failure;
 
@@ -99,11 +99,7 @@ impl Program for Netperf {
         self.pairs().workloads(topology, setting)
     }
 
-    fn fitted(&self) -> Option<(&'static str, usize)> {
+    fn fitted(&self) -> Option<Box<dyn Fitting + '_>> {
         self.pairs().fitted()
-    }
-
-    fn fit(&self, fit: &Fit<'_>) -> Result<Fitted, Failure> {
-        self.pairs().fit(fit)
     }
 }

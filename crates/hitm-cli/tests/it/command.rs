@@ -21,11 +21,11 @@ pub(crate) struct Ended {
 }
 
 /// The command without a terminal, with nothing of the environment that could change what it
-/// prints.
+/// prints or keeps.
 pub(crate) fn hitm() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hitm"));
     // Tables in one piece: how they fit a narrow terminal is a test of its own, `reports`.
-    command.env("COLUMNS", "240").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
+    command.env("COLUMNS", "240").env("HITM_CACHE", "").env_remove("RUST_BACKTRACE").stdin(Stdio::null());
     command
 }
 

@@ -109,7 +109,7 @@ fn examples_are_commands() {
             let command = example.split("  ").next().and_then(|text| text.split(['>', '|']).next()).unwrap_or(example);
             // With `--help` at its end nothing runs, but the options before it are parsed.
             // What follows a program or a compiler's name is theirs.
-            let verb = command.split(' ').next().filter(|verb| ["exec", "cc", "c++", "cargo"].contains(verb));
+            let verb = command.split(' ').next().filter(|verb| ["exec", "cc", "c++", "cargo", "watch"].contains(verb));
             let help = stdout_of(&format!("{} --help", verb.unwrap_or(command)));
             assert!(help.contains("Usage: hitm"), "{example}");
         }

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p hitm-cli` writes the snapshots again.
 
+mod calibrations;
 mod cid_bursts;
 mod cid_storms;
 mod command;
@@ -29,3 +30,4 @@ mod sweep;
 #[path = "../../../hitm-topology/tests/it/tool.rs"]
 mod tool;
 mod validate;
+mod watch;

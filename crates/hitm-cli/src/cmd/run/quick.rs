@@ -46,7 +46,7 @@ pub(crate) fn run(
     }
     let seeds = cases.seeds(program.usual_seeds(HostArg::Simulated));
     let loads = program.workloads(&machines[0].0, setting).len();
-    let fitting = program.fitted().map_or(0, |(_, runs)| runs);
+    let fitting = program.fitted().map_or(0, |fitting| fitting.runs());
     let each = fitting + loads * mitigations.len() * seeds as usize;
     let progress = Progress::new(machines.len() * arbitrations.len() * each);
     let mut text = String::new();
@@ -57,7 +57,7 @@ pub(crate) fn run(
             let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
             let costs = |topology: &Topology| cases.machine.costs(topology);
             let fit = Fit { setting, case: &real, costs: &costs, threads: cases.threads(), progress: &progress };
-            let (workloads, calibration) = program.fit(&fit)?;
+            let (workloads, calibration) = fit.of(program)?;
             for workload in workloads {
                 if !text.is_empty() {
                     text.push('\n');
@@ -65,10 +65,9 @@ pub(crate) fn run(
                 let case = Case { workload, ..case.clone() };
                 let looks = look(cases, &case, &mitigations, seeds, &progress)?;
                 text += &heading(&case, cases.seed(), seeds);
-                if let (Some(calibration), Some((option, _))) = (&calibration, program.fitted()) {
-                    let (value, share) = (calibration.value, calibration.reached);
-                    writeln!(text, "calibrated: {option} {value:.4} (reached {share:.3}); give it to save the time")
-                        .expect("a string grows");
+                if let (Some(calibration), Some(fitting)) = (&calibration, program.fitted()) {
+                    let (option, value, reached) = (fitting.option(), calibration.value, calibration.reached);
+                    writeln!(text, "calibrated: {option} {value:.4} (reached {reached:.3})").expect("a string grows");
                 }
                 text += &table(&case, &looks);
             }

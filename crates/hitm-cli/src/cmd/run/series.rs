@@ -151,7 +151,7 @@ impl SeriesArgs {
         let loads = program.workloads(&machines[0].0, setting).len();
         let beside = usize::from(program.workloads(&machines[0].0, setting)[0].beside().is_some());
         let runs = loads * (mitigations.len() + beside) * self.seeds(program) as usize;
-        let fitting = program.fitted().map_or(0, |(_, runs)| runs);
+        let fitting = program.fitted().map_or(0, |fitting| fitting.runs());
         let progress = Progress::new(machines.len() * arbitrations.len() * (fitting + runs));
         let mut file = empty_file();
         for machine in machines {
@@ -169,7 +169,7 @@ impl SeriesArgs {
                 let real = Case { coherence: CoherenceArg::Full, ..case.clone() };
                 let costs = |topology: &Topology| self.cases.machine.costs(topology);
                 let fit = Fit { setting, case: &real, costs: &costs, threads, progress: &progress };
-                let workloads = match program.fit(&fit) {
+                let workloads = match fit.of(program) {
                     Ok((workloads, calibration)) => {
                         file.calibrations.extend(calibration);
                         workloads

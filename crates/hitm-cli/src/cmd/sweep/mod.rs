@@ -28,7 +28,7 @@ use crate::record::{empty_file, machine_of};
 use crate::simulate::{Case, Outcome};
 use crate::terminal::{fitted, width};
 use crate::workload::{Chosen, Command, Entry, Program, Stretch, Workload};
-use crate::{interrupt, print};
+use crate::{digest, interrupt, print};
 
 /// Run a workload on growing numbers of simulated CPUs: its scaling curve.
 #[derive(Args, Debug)]
@@ -153,9 +153,10 @@ impl SweepArgs {
 
     fn run(&self, program: &dyn Program) -> Result<(), Failure> {
         // All arguments are checked before anything runs.
-        if let Some((option, _)) = program.fitted() {
+        if let Some(fitting) = program.fitted() {
             return Err(Failure::new(format!(
-                "{option}: a sweep does not fit it; give the value that `hitm run` prints for a machine"
+                "{}: a sweep does not fit it; give the value that `hitm run` prints for a machine",
+                fitting.option()
             )));
         }
         let families = self.families(program)?;
@@ -230,7 +231,7 @@ impl SweepArgs {
         Ok(Setting {
             schema: sweep_state::SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            build: state::build(),
+            build: digest::build(),
             workload: workload.name().to_owned(),
             options: workload.options(),
             warm_up: warm_up.as_picos(),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs::{self, File, TryLockError};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use hitm_report::sweep_state::{Finished, Key, Setting, State, line};
 
+use crate::digest::digest;
 use crate::failure::Failure;
 
 /// A state file that no other process writes to.
@@ -24,19 +24,6 @@ pub(super) struct StateFile {
 /// Returns the default name of a setting's file: another setting has another name.
 pub(super) fn usual_path(setting: &Setting) -> PathBuf {
     PathBuf::from(format!("hitm-sweep-{}-{:016x}.jsonl", setting.workload, digest(line(setting).as_bytes())))
-}
-
-/// Returns a digest of the program, which tells builds apart; empty when the program cannot be
-/// read.
-pub(super) fn build() -> String {
-    let bytes = std::env::current_exe().and_then(fs::read);
-    bytes.map_or_else(|_| String::new(), |bytes| format!("{:016x}", digest(&bytes)))
-}
-
-fn digest(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn failure(path: &Path, why: impl Display) -> Failure {
