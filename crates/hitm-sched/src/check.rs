@@ -103,7 +103,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the queued tasks, most urgent first, fair ones last.
     pub(crate) fn queued(&self, rq: &RqGuard<'_, P>) -> Vec<TaskId> {
         let mut queued = rq.rt.queued(&self.state.tasks);
-        queued.extend(self.queued_fair(rq.cpu));
+        queued.extend(self.fair.queued_fair(&self.state, rq.cpu));
         queued
     }
 
@@ -118,14 +118,14 @@ impl<P: Platform> Scheduler<P> {
             let rq = &self.state.rqs[cpu];
             let queued =
                 |prio| rq.rt.list(&self.state.tasks, Prio(prio)).collect().into_iter().map(move |id| (Prio(prio), id));
-            let fair = self.queued_fair(cpu).into_iter().map(|id| (Prio::NONE, id));
+            let fair = self.fair.queued_fair(&self.state, cpu).into_iter().map(|id| (Prio::NONE, id));
             QueueSnapshot {
                 online: rq.online.peek() != 0,
                 running: rq.curr(),
                 queued: (0..Prio::REAL_TIME_COUNT as i32).flat_map(queued).chain(fair).collect(),
-                held: self.held(cpu),
-                held_real_time: self.held_real_time(cpu),
-                fair: self.fair_snapshot(cpu),
+                held: self.fair.held(&self.state, cpu),
+                held_real_time: self.fair.groups.held_real_time(&self.state, cpu),
+                fair: self.fair.fair_snapshot(&self.state, cpu),
                 pushable: rq.rt.pushable(&self.state.tasks),
                 nr_running: rq.nr_running.peek(),
                 rt_nr_running: rq.rt.rt_nr_running.peek(),
@@ -143,7 +143,7 @@ impl<P: Platform> Scheduler<P> {
                 prio: task.prio(),
                 allowed: self.state.tasks.allowed(id).load(),
                 cpu: task.cpu(),
-                group: self.group_hint(id),
+                group: self.fair.groups.group_hint(&self.state, id),
                 on_rq: task.on_rq.peek() != 0,
                 sleeping: task.is_sleeping(),
                 lent: task.is_lent(),
@@ -154,7 +154,7 @@ impl<P: Platform> Scheduler<P> {
         Snapshot {
             queues: self.state.topology.cpu_ids().map(queue).collect(),
             tasks: self.state.tasks.ids().filter(|&id| !self.state.tasks.get(id).is_dead()).map(task).collect(),
-            groups: self.group_snapshots(),
+            groups: self.fair.groups.group_snapshots(&self.state),
             levels: (0..Level::COUNT as u32).map(Level).map(level).collect(),
             waiting: self.shipped().map(|own| own.waiting.snapshot()),
             overload_count: self.rd.overload_count(),

@@ -24,14 +24,14 @@ pub use base::numbers::{GroupId, MapId, TaskId};
 pub use base::operation::{COUNTED as OPERATIONS, IDS};
 pub use base::prio::Prio;
 pub use base::stats::{Count, Stats};
-pub use base::task::{Attributes, Policy, TASKS_MAX};
+pub use base::task::{Attributes, Policy, TASKS_MAX, WakeHint};
 pub use base::weight::Nice;
 pub use check::Snapshot;
 pub use cid::MAPS_MAX;
 pub use fair::group::quota::{GroupQuota, GroupThrottling, QuotaRefused, RealTimeQuota};
 pub use fair::group::{GROUPS_MAX, GroupWeight, WeightRefused};
 pub use mitigation::{GROUP_LOADS, IDLE_SEARCHES, LAYOUTS, Mitigation, OBJECTS, Row, TABLE, UnknownMitigation};
-pub use scheduler::{Scheduler, Scheduling, SwitchReason, WakeHint};
+pub use scheduler::{Scheduler, Scheduling, SwitchReason};
 
 /// Mechanisms and snapshots that this crate's own tests and benchmarks reach. Not a surface.
 #[doc(hidden)]

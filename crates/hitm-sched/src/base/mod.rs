@@ -20,4 +20,5 @@ pub(crate) mod stats;
 pub(crate) mod task;
 pub(crate) mod timeline;
 pub(crate) mod tree;
+pub(crate) mod upcalls;
 pub(crate) mod weight;

@@ -65,6 +65,17 @@ impl Policy {
     }
 }
 
+/// A hint from a waker about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeHint {
+    /// No hint.
+    #[default]
+    None,
+    /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
+    /// use it.
+    WakerSleeps,
+}
+
 /// The attributes of a new task.
 #[derive(Clone, Debug)]
 pub struct Attributes {

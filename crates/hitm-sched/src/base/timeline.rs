@@ -25,6 +25,11 @@ const LAG_MOST: i128 = 1 << 60;
 /// Picoseconds per nanosecond.
 pub(crate) const PICOS: u64 = 1_000;
 
+/// Returns a time in nanoseconds.
+pub(crate) fn nanos(now: Time) -> u64 {
+    now.as_picos() / PICOS
+}
+
 /// How a member is put on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {

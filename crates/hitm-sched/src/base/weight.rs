@@ -13,6 +13,9 @@ pub(crate) const NICE_0_WEIGHT: u32 = 1_024;
 /// keeps its digits: Linux's.
 pub(crate) const FINE_BITS: u32 = 10;
 
+/// The least weight of a group's entity, as queues have it: Linux's.
+pub(crate) const WEIGHT_LEAST: u64 = 2;
+
 /// [`NICE_0_WEIGHT`] as queues have it.
 pub(crate) const FINE_NICE_0_WEIGHT: u32 = NICE_0_WEIGHT << FINE_BITS;
 

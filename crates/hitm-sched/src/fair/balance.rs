@@ -20,31 +20,41 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, CpuSet, PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
+use super::class::Fair;
+use crate::base::idle::search::Search;
 use crate::base::numbers::TaskId;
 use crate::base::rq::{RqGuard, RunQueue};
+use crate::base::state::State;
 use crate::base::stats::Count;
-use crate::scheduler::Scheduler;
+use crate::base::upcalls::Upcalls;
+use crate::linux::root_domain::RootDomain;
 
 /// The interval of a domain per CPU in it, for balance on a busy CPU. Linux multiplies one
 /// millisecond per CPU by 16.
 const INTERVAL_A_CPU: Span = Span::from_micros(16_000);
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Fair<P> {
     /// The CPU of `rq` has nothing to run: pulls a fair task. May release the lock. Returns true
     /// when there is something to run.
-    pub(crate) fn pull_when_idle(&self, rq: &mut RqGuard<'_, P>) -> bool {
-        if self.fair.get().is_none() || rq.online.get() == 0 {
+    pub(crate) fn pull_when_idle(
+        &self,
+        state: &State<P>,
+        rd: &RootDomain<P>,
+        up: &impl Upcalls<P>,
+        rq: &mut RqGuard<'_, P>,
+    ) -> bool {
+        if !self.is_used() || rq.online.get() == 0 {
             return false;
         }
-        let (here, overloaded) = (rq.cpu, &self.rd.words().overloaded);
+        let (here, overloaded) = (rq.cpu, &rd.words().overloaded);
         // Relaxed: a hint.
-        if self.idles_briefly(here) || overloaded.load(Ordering::Relaxed) == 0 {
+        if self.class().sched_domains.idles_briefly(here) || overloaded.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        self.update_leaves(rq, P::now());
+        self.update_leaves(state, rq, P::now());
         let mut most = 0;
-        for around in &self.state.neighbourhoods[here.index()] {
-            if self.pull_fair(rq, around, &mut most) {
+        for around in &state.neighbourhoods[here.index()] {
+            if self.pull_fair(state, up, rq, around, &mut most) {
                 return true;
             }
         }
@@ -58,80 +68,96 @@ impl<P: Platform> Scheduler<P> {
 
     /// Pulls a fair task from the fullest queue of `around`, if that queue has at least two tasks
     /// more. Raises `most` to the count of the fullest queue.
-    fn pull_fair(&self, rq: &mut RqGuard<'_, P>, around: &CpuSet, most: &mut u32) -> bool {
+    fn pull_fair(
+        &self,
+        state: &State<P>,
+        up: &impl Upcalls<P>,
+        rq: &mut RqGuard<'_, P>,
+        around: &CpuSet,
+        most: &mut u32,
+    ) -> bool {
         let here = rq.cpu;
         let own = rq.nr_running.get();
         let mut fullest = (own + 1, None);
         for cpu in around.iter().filter(|&cpu| cpu != here) {
-            let count = self.state.rqs[cpu].nr_running.peek();
+            let count = state.rqs[cpu].nr_running.peek();
             *most = count.max(*most);
             if count > fullest.0 && self.fair_queue(cpu).nr_queued.peek() > 0 {
                 fullest = (count, Some(cpu));
             }
         }
         let Some(cpu) = fullest.1 else { return false };
-        let (source, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
+        let (source, _let_go) = rq.lock_both(&state.rqs[cpu], cpu);
         // Everything that follows reads both queues again.
         if rq.online.get() == 0 || source.nr_running.get() < rq.nr_running.get() + 2 {
             return false;
         }
-        let Some(id) = self.first_that_may(&source, here) else { return false };
-        self.move_task(&source, id, rq);
-        self.state.stats.add(Count::Balance);
+        let Some(id) = self.first_that_may(state, &source, here) else { return false };
+        up.move_task(&source, id, rq);
+        state.stats.add(Count::Balance);
         true
     }
 
     /// Returns the first fair task by deadline that waits on `source` and may run on `cpu`.
-    fn first_that_may(&self, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
+    fn first_that_may(&self, state: &State<P>, source: &RqGuard<'_, P>, cpu: CpuId) -> Option<TaskId> {
         // A CPU on which it would be held is no better.
         let may = |id| {
-            self.state.tasks.allowed(id).contains(cpu)
-                && !self.state.tasks.get(id).is_on_cpu()
-                && !self.is_held(cpu, id)
+            state.tasks.allowed(id).contains(cpu)
+                && !state.tasks.get(id).is_on_cpu()
+                && !self.groups.is_held(state, cpu, id)
         };
-        self.find_waiting(source.cpu, None, &mut { may })
+        self.find_waiting(state, source.cpu, None, &mut { may })
     }
 
     /// A tick of the CPU of `rq`, on which fair tasks are queued.
-    pub(crate) fn balance_at_tick(&self, rq: &mut RqGuard<'_, P>, now: Time) {
-        if self.hand_over(rq) {
+    pub(crate) fn balance_at_tick(
+        &self,
+        state: &State<P>,
+        rd: &RootDomain<P>,
+        up: &impl Upcalls<P>,
+        rq: &mut RqGuard<'_, P>,
+        now: Time,
+    ) {
+        if self.hand_over(state, rd, up, rq) {
             return;
         }
-        for (level, around) in self.state.neighbourhoods[rq.cpu.index()].iter().enumerate() {
+        for (level, around) in state.neighbourhoods[rq.cpu.index()].iter().enumerate() {
             let next = &self.fair_queue(rq.cpu).next_balance[level];
             if around.len() < 2 || now.as_picos() < next.get() {
                 continue;
             }
             next.set((now + INTERVAL_A_CPU * around.len() as u64).as_picos());
-            self.refresh_idle_scan(rq.cpu);
-            self.update_leaves(rq, now);
-            if rq.online.get() != 0 && self.pull_fair(rq, around, &mut 0) {
+            if self.search.reads_use() {
+                self.class().sched_domains.refresh_idle_scan(state, rq.cpu);
+            }
+            self.update_leaves(state, rq, now);
+            if rq.online.get() != 0 && self.pull_fair(state, up, rq, around, &mut 0) {
                 return;
             }
         }
     }
 
     /// Gives a waiting fair task to the nearest idle CPU. Returns true when one moved.
-    fn hand_over(&self, rq: &mut RqGuard<'_, P>) -> bool {
+    fn hand_over(&self, state: &State<P>, rd: &RootDomain<P>, up: &impl Upcalls<P>, rq: &mut RqGuard<'_, P>) -> bool {
         // With groups, a waiting task may be in a group that runs.
-        let nobody_waits = self.fair_queue(rq.cpu).root.get() == 0 && self.groups().is_none();
+        let nobody_waits = self.fair_queue(rq.cpu).root.get() == 0 && !self.groups.are_used();
         if nobody_waits || rq.nr_running.get() < 2 {
             return false;
         }
-        let active = self.rd.active.load();
+        let active = rd.active.load();
         let idles = |rq: &RunQueue<P>| rq.nr_running.peek() == 0;
         let here = rq.cpu;
-        for around in &self.state.neighbourhoods[here.index()] {
+        for around in &state.neighbourhoods[here.index()] {
             for cpu in around.common_from(&active, here).filter(|&cpu| cpu != here) {
-                if !idles(&self.state.rqs[cpu]) || self.first_that_may(rq, cpu).is_none() {
+                if !idles(&state.rqs[cpu]) || self.first_that_may(state, rq, cpu).is_none() {
                     continue;
                 }
-                let (to, _let_go) = rq.lock_both(&self.state.rqs[cpu], cpu);
-                let next = self.first_that_may(rq, cpu);
+                let (to, _let_go) = rq.lock_both(&state.rqs[cpu], cpu);
+                let next = self.first_that_may(state, rq, cpu);
                 let Some(id) = next.filter(|_| to.online.get() != 0 && idles(&to)) else { continue };
-                self.move_task(rq, id, &to);
-                self.state.stats.add(Count::Balance);
-                self.state.resched(&to);
+                up.move_task(rq, id, &to);
+                state.stats.add(Count::Balance);
+                state.resched(&to);
                 return true;
             }
         }

@@ -3,11 +3,12 @@
 use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use super::class::Fair;
 use crate::base::fair_words::{Kind, Member, member};
 use crate::base::numbers::{GroupId, TaskId};
+use crate::base::state::State;
 use crate::base::tree::broken;
 use crate::base::weight::Nice;
-use crate::scheduler::Scheduler;
 
 /// A queued task or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,33 +59,35 @@ pub struct FairSnapshot {
     pub served: bool,
 }
 
-impl<P: Platform> Scheduler<P> {
-    pub(crate) fn fair_snapshot(&self, cpu: CpuId) -> Option<FairSnapshot> {
-        let fair = self.fair.get()?;
-        let groups = self.groups().into_iter().flat_map(|groups| groups.living().collect::<Vec<_>>());
-        let used = groups.filter(|&group| self.is_on(group, cpu)).map(Some);
-        let levels = [None].into_iter().chain(used).map(|group| self.level_snapshot(cpu, group)).collect();
-        Some(FairSnapshot { levels, served: fair.queues[cpu].served.peek() != 0 })
+impl<P: Platform> Fair<P> {
+    pub(crate) fn fair_snapshot(&self, state: &State<P>, cpu: CpuId) -> Option<FairSnapshot> {
+        if !self.is_used() {
+            return None;
+        }
+        let groups = self.groups.living();
+        let used = groups.filter(|&group| self.groups.is_on(group, cpu)).map(Some);
+        let levels = [None].into_iter().chain(used).map(|group| self.level_snapshot(state, cpu, group)).collect();
+        Some(FairSnapshot { levels, served: self.fair_queue(cpu).served.peek() != 0 })
     }
 
-    fn level_snapshot(&self, cpu: CpuId, group: Option<GroupId>) -> LevelSnapshot {
+    fn level_snapshot(&self, state: &State<P>, cpu: CpuId, group: Option<GroupId>) -> LevelSnapshot {
         let queue = self.queue_at(cpu, group);
-        let words = |member| self.words_of(member, cpu);
+        let words = |member| self.groups.words_of(state, member, cpu);
         let of = |member: Member| {
             let own = words(member);
             let due_weight = match member.kind() {
                 Kind::Task(_) => Nice::new(own.nice.peek() as i8).fine_weight(),
-                Kind::Group(id) => self.group_shares(id),
+                Kind::Group(id) => self.groups.group_shares(id),
             };
             let (weight, vruntime, deadline) = (own.weight.peek(), own.vruntime.peek(), own.deadline.peek());
             MemberSnapshot { member, weight, due_weight, vruntime, deadline }
         };
         LevelSnapshot {
             group,
-            above: group.and_then(|id| self.group_above(id)),
-            throttled: group.is_some_and(|id| self.peek_throttled(cpu, id)),
+            above: group.and_then(|id| self.groups.group_above(id)),
+            throttled: group.is_some_and(|id| self.groups.peek_throttled(cpu, id)),
             running: member(queue.curr.peek()).map(of),
-            waiting: self.level(cpu, group).tree().collect().into_iter().map(of).collect(),
+            waiting: self.level(state, cpu, group).tree().collect().into_iter().map(of).collect(),
             nr_queued: queue.nr_queued.peek(),
             load: queue.load.peek(),
             base: queue.base.peek(),

@@ -23,15 +23,22 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`group`] | groups: their queues and entities, and the way up and down through them |
-//! | [`load`] | load averages that decay by half |
-//! | [`class`] | the scheduler's operations on a fair task |
+//! | [`class`] | the type [`Fair`](class::Fair), and the scheduler's operations on a fair task |
+//! | [`group`] | the type [`Groups`](group::Groups): what groups have on each CPU, and their limits |
+//! | [`levels`] | the way up and down through a CPU's queue and the queues of its groups |
+//! | [`weigh`] | the weights of groups' entities |
+//! | [`throttle`] | groups that have used up their quota |
 //! | [`server`] | the time that real-time tasks must leave |
-//! | [`idle`] | the search for an idle CPU at a wakeup |
-//! | [`idleness`] | what a CPU records when it begins to idle and when it stops |
+//! | [`select`] | where a waking task runs, by one of the searches of [`idle`] |
 //! | [`newcomer`] | where a new task begins |
+//! | [`idleness`] | what a CPU records when it begins to idle and when it stops |
 //! | [`balance`] | CPUs with little to do pull tasks of others |
 //! | [`check`] | the invariants of all of these |
+//!
+//! **Roles.** The scheduler calls methods of `Fair` and `Groups`, and passes what they work on: the
+//! queues and tasks ([`State`](crate::base::state::State)), the root domain, the ids. What concerns
+//! tasks of any class, such as a move to another CPU, they ask of it by
+//! [`Upcalls`](crate::base::upcalls::Upcalls).
 //!
 //! [`base`](crate::base) has what is below: nice levels and weights, the words, the tree of a
 //! queue's tasks, and [virtual time](crate::base::timeline).
@@ -45,6 +52,9 @@ pub(crate) mod class;
 pub(crate) mod group;
 pub(crate) mod idle;
 mod idleness;
-mod load;
-mod newcomer;
-pub(crate) mod server;
+mod levels;
+pub(crate) mod newcomer;
+mod select;
+mod server;
+mod throttle;
+mod weigh;

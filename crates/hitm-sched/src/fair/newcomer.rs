@@ -19,10 +19,11 @@ use hitm_topology::CpuId;
 
 use crate::base::numbers::TaskId;
 use crate::base::operation;
+use crate::base::state::State;
 use crate::base::stats::Count;
-use crate::scheduler::Scheduler;
+use crate::linux::root_domain::RootDomain;
 
-/// The domains in the order of [`Scheduler::neighbourhoods`].
+/// The domains in the order of [`State::neighbourhoods`].
 const NODE: usize = 2;
 const LLC: usize = 1;
 const CORE: usize = 0;
@@ -47,64 +48,62 @@ impl Load {
     }
 }
 
-impl<P: Platform> Scheduler<P> {
-    /// Returns the CPU for `id`, a fair task that was never queued and was made on `from`.
-    pub(crate) fn select_new(&self, id: TaskId, from: CpuId) -> CpuId {
-        let _placing = operation::PLACE.begin::<P>();
-        self.state.stats.add(Count::Place);
-        let mut among = self.state.tasks.allowed(id).intersection(&self.rd.active);
-        for level in [NODE, LLC, CORE] {
-            among = self.least_loaded_part(level, among, from);
-        }
-        let mut best = None;
-        for cpu in among.iter() {
-            let tasks = self.tasks_of(cpu);
-            if best.is_none_or(|(_, least)| tasks < least) {
-                best = Some((cpu, tasks));
-            }
-        }
-        best.map_or(from, |(cpu, _)| cpu)
+/// Returns the CPU for `id`, a fair task that was never queued and was made on `from`.
+pub(crate) fn select_new<P: Platform>(state: &State<P>, rd: &RootDomain<P>, id: TaskId, from: CpuId) -> CpuId {
+    let _placing = operation::PLACE.begin::<P>();
+    state.stats.add(Count::Place);
+    let mut among = state.tasks.allowed(id).intersection(&rd.active);
+    for level in [NODE, LLC, CORE] {
+        among = least_loaded_part(state, level, among, from);
     }
+    let mut best = None;
+    for cpu in among.iter() {
+        let tasks = tasks_of(state, cpu);
+        if best.is_none_or(|(_, least)| tasks < least) {
+            best = Some((cpu, tasks));
+        }
+    }
+    best.map_or(from, |(cpu, _)| cpu)
+}
 
-    /// Returns the part of `among` with the least load, by domain: the part of `from` if none has
-    /// less.
-    fn least_loaded_part(&self, level: usize, among: CpuSet, from: CpuId) -> CpuSet {
-        let mut left = among.clone();
-        let mut best: Option<(CpuSet, Load)> = None;
-        while let Some(cpu) = left.first_from(from) {
-            let around = &self.state.neighbourhoods[cpu.index()][level];
-            left.subtract(around);
-            let mut part = CpuSet::clone(around);
-            part.intersect(&among);
-            if best.is_none() && left.is_empty() {
-                // It is the only part.
-                return part;
-            }
-            let load = self.load_of_cpus(&part);
-            if level == NODE && part.contains(from) && load.tasks * NODE_CPUS_A_TASK < load.cpus {
-                return part;
-            }
-            if best.as_ref().is_none_or(|(_, least)| load.is_below(*least)) {
-                best = Some((part, load));
-            }
+/// Returns the part of `among` with the least load, by domain: the part of `from` if none has
+/// less.
+fn least_loaded_part<P: Platform>(state: &State<P>, level: usize, among: CpuSet, from: CpuId) -> CpuSet {
+    let mut left = among.clone();
+    let mut best: Option<(CpuSet, Load)> = None;
+    while let Some(cpu) = left.first_from(from) {
+        let around = &state.neighbourhoods[cpu.index()][level];
+        left.subtract(around);
+        let mut part = CpuSet::clone(around);
+        part.intersect(&among);
+        if best.is_none() && left.is_empty() {
+            // It is the only part.
+            return part;
         }
-        best.map_or(among, |(part, _)| part)
-    }
-
-    fn load_of_cpus(&self, cpus: &CpuSet) -> Load {
-        let mut load = Load::default();
-        for cpu in cpus.iter() {
-            let tasks = self.tasks_of(cpu);
-            load.cpus += 1;
-            load.idle += u32::from(tasks == 0);
-            load.tasks += tasks;
+        let load = load_of_cpus(state, &part);
+        if level == NODE && part.contains(from) && load.tasks * NODE_CPUS_A_TASK < load.cpus {
+            return part;
         }
-        load
+        if best.as_ref().is_none_or(|(_, least)| load.is_below(*least)) {
+            best = Some((part, load));
+        }
     }
+    best.map_or(among, |(part, _)| part)
+}
 
-    #[track_caller]
-    fn tasks_of(&self, cpu: CpuId) -> u32 {
-        self.state.stats.add(Count::Probe);
-        self.state.rqs[cpu].nr_running.peek()
+fn load_of_cpus<P: Platform>(state: &State<P>, cpus: &CpuSet) -> Load {
+    let mut load = Load::default();
+    for cpu in cpus.iter() {
+        let tasks = tasks_of(state, cpu);
+        load.cpus += 1;
+        load.idle += u32::from(tasks == 0);
+        load.tasks += tasks;
     }
+    load
+}
+
+#[track_caller]
+fn tasks_of<P: Platform>(state: &State<P>, cpu: CpuId) -> u32 {
+    state.stats.add(Count::Probe);
+    state.rqs[cpu].nr_running.peek()
 }

@@ -19,8 +19,9 @@
 
 use hitm_memory::{PlainWord, Platform, Span, Time};
 
+use crate::base::fair_words::FairQueue;
 use crate::base::rq::RqGuard;
-use crate::scheduler::Scheduler;
+use crate::base::state::State;
 
 /// Linux's default.
 const PERIOD: Span = Span::from_micros(1_000_000);
@@ -28,49 +29,48 @@ const PERIOD: Span = Span::from_micros(1_000_000);
 /// Linux's default.
 const BUDGET: Span = Span::from_micros(50_000);
 
-impl<P: Platform> Scheduler<P> {
-    pub(crate) fn begin_period(&self, rq: &RqGuard<'_, P>, now: Time) {
-        let queue = self.fair_queue(rq.cpu);
-        queue.period_start.set(now.as_picos());
-        queue.period_used.set(0);
+impl<P: Platform> FairQueue<P> {
+    /// Begins a period of this self.
+    pub(super) fn begin_period(&self, now: Time) {
+        self.period_start.set(now.as_picos());
+        self.period_used.set(0);
     }
 
     /// Ends the service if no fair task is left.
-    pub(crate) fn end_service_if_none(&self, rq: &RqGuard<'_, P>) {
-        let queue = self.fair_queue(rq.cpu);
-        if queue.nr_queued.get() == 0 && queue.served.get() != 0 {
-            queue.served.set(0);
+    pub(super) fn end_service_if_none(&self) {
+        if self.nr_queued.get() == 0 && self.served.get() != 0 {
+            self.served.set(0);
         }
     }
 
-    /// A tick of a CPU with fair tasks.
-    pub(crate) fn tick_server(&self, rq: &RqGuard<'_, P>, now: Time) {
-        let queue = self.fair_queue(rq.cpu);
-        let used = Span::from_nanos(queue.period_used.get());
-        if queue.served.get() != 0 {
+    /// A tick of a CPU with fair tasks: that of `rq`, whose queue this is. `tick` is the period of
+    /// ticks.
+    pub(super) fn tick_server(&self, state: &State<P>, rq: &RqGuard<'_, P>, tick: Span, now: Time) {
+        let used = Span::from_nanos(self.period_used.get());
+        if self.served.get() != 0 {
             if used >= BUDGET {
-                queue.served.set(0);
-                self.begin_period(rq, now);
+                self.served.set(0);
+                self.begin_period(now);
                 if rq.highest().is_real_time() {
-                    self.state.resched(rq);
+                    state.resched(rq);
                 }
             }
             return;
         }
-        let passed = now.since(Time::from_picos(queue.period_start.get()));
+        let passed = now.since(Time::from_picos(self.period_start.get()));
         if passed >= PERIOD && used >= BUDGET {
-            self.begin_period(rq, now);
-        } else if used < BUDGET && passed + (BUDGET - used) + self.config.tick >= PERIOD {
+            self.begin_period(now);
+        } else if used < BUDGET && passed + (BUDGET - used) + tick >= PERIOD {
             // At the next tick it would be too late.
-            self.serve(rq);
+            self.serve(state, rq);
         }
     }
 
     /// From now on fair tasks go before real-time tasks, if there are any of these.
-    fn serve(&self, rq: &RqGuard<'_, P>) {
+    fn serve(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         if rq.highest().is_real_time() {
-            self.fair_queue(rq.cpu).served.set(1);
-            self.state.resched(rq);
+            self.served.set(1);
+            state.resched(rq);
         }
     }
 }

@@ -301,6 +301,19 @@ impl<M: Memory> RootDomain<M> {
         (words, words + self.cpupri.bytes() + self.rto_mask.bytes() + self.rto_counts.bytes())
     }
 
+    /// Tells idle CPUs of a queue with two tasks, if it had `before` tasks and has `after`.
+    pub(crate) fn tell_of_two(&self, before: u32, after: u32) {
+        if before < 2 && after >= 2 {
+            let overloaded = &self.words().overloaded;
+            // Relaxed: a hint for idle CPUs, which may be stale. The load before the store keeps
+            // the line shared.
+            if overloaded.load(Ordering::Relaxed) == 0 {
+                // Relaxed: as above.
+                overloaded.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Returns the CPUs that may get tasks.
     #[must_use]
     pub fn active(&self) -> &CpuMask<M> {

@@ -30,22 +30,22 @@ pub(crate) enum Relocation {
 impl<P: Platform> Scheduler<P> {
     pub(crate) fn change_prio(&self, id: TaskId, prio: Prio, policy: Policy, is_lent: bool) {
         if policy.nice().is_some() {
-            self.make_fair();
+            self.fair.make_fair(&self.state);
         }
         let task = self.state.tasks.get(id);
         let _pi = task.pi_lock.lock();
         let mut rq = self.state.lock_queue_of(id);
-        self.charge_real_time(&rq);
+        self.fair.groups.charge_real_time(&self.state, &rq);
         let before = task.prio();
         let highest = rq.highest();
         let cpu = rq.cpu;
         self.bracket(&rq, id, before < prio, || {
-            self.detach_load(cpu, id);
+            self.fair.groups.detach_load(&self.state, cpu, id);
             task.prio.set(prio.0);
             task.set_policy(policy, is_lent);
             if let Some(nice) = policy.nice() {
                 self.state.tasks.make_fair(&self.state.topology, id, nice).set_nice(nice);
-                self.recount_load(id);
+                self.fair.groups.recount_load(&self.state, id);
             }
         });
         if task.on_rq.get() == 0 {
@@ -53,7 +53,7 @@ impl<P: Platform> Scheduler<P> {
         }
         // A task whose priority is the same may be throttled now, or no longer, because the
         // priority is lent or not lent any more.
-        if before != prio || self.has_real_time_limits() {
+        if before != prio || self.fair.groups.has_real_time_limits() {
             self.look_after_change(&rq, id, before, highest);
         }
         self.run_balance(&mut rq);
@@ -71,13 +71,13 @@ impl<P: Platform> Scheduler<P> {
                 if before < prio {
                     rq.request_balance(BALANCE_PULL);
                 }
-                if rq.highest() < prio || self.used_up_real_time(rq, id).is_some() {
+                if rq.highest() < prio || self.fair.groups.used_up_real_time(&self.state, rq, id).is_some() {
                     self.state.resched(rq);
                 }
             }
-            _ if self.is_held_real_time(id) => {}
+            _ if self.fair.groups.is_held_real_time(&self.state, id) => {}
             // It is not urgent enough to run here.
-            Some(curr) if self.rank(rq, curr) <= prio => {}
+            Some(curr) if self.fair.rank(&self.state, rq, curr) <= prio => {}
             _ => self.state.resched(rq),
         }
     }
@@ -180,7 +180,8 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns whether `id` is throttled on `cpu`, in any class.
     fn holds(&self, cpu: CpuId, id: TaskId) -> bool {
-        self.held(cpu).contains(&id) || self.held_real_time(cpu).iter().any(|&(_, held)| held == id)
+        self.fair.held(&self.state, cpu).contains(&id)
+            || self.fair.groups.held_real_time(&self.state, cpu).iter().any(|&(_, held)| held == id)
     }
 
     /// Returns a CPU that runs something less urgent than `id`, else any CPU where `id` may run.

@@ -7,9 +7,7 @@
 //! queue's priority changes; a set or clear of overload for a task that may move; one load of the
 //! root domain's `overloaded` when two tasks are left.
 
-use std::sync::atomic::Ordering;
-
-use hitm_memory::{AtomicWord, PlainWord, Platform};
+use hitm_memory::{PlainWord, Platform};
 
 use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
@@ -19,8 +17,8 @@ use crate::scheduler::Scheduler;
 impl<P: Platform> Scheduler<P> {
     /// Enqueues `id` behind the tasks of its priority, or before them if `at_head`.
     pub(crate) fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
-        if let Some(holder) = self.holder(rq.cpu, id) {
-            self.hold(rq, id, holder);
+        if let Some(holder) = self.fair.groups.holder(&self.state, rq.cpu, id) {
+            self.fair.groups.hold(&self.state, &self.ids, rq, id, holder);
             if rq.curr() == Some(id) {
                 self.state.resched(rq);
             }
@@ -30,7 +28,7 @@ impl<P: Platform> Scheduler<P> {
         let task = self.state.tasks.get(id);
         let prio = task.prio();
         if !prio.is_real_time() {
-            return self.enqueue_fair(rq, id);
+            return self.fair.enqueue_fair(&self.state, &self.rd, &self.ids, rq, id);
         }
         rq.uncount_rt();
         rq.rt.insert(&self.state.tasks, id, prio, at_head);
@@ -48,14 +46,14 @@ impl<P: Platform> Scheduler<P> {
     /// Dequeues `id`. With `sleeps` it sleeps or has ended, else it will be enqueued again, on this
     /// queue or on another.
     pub(crate) fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
-        if self.is_held_real_time(id) {
-            return self.let_go_of(rq, id);
+        if self.fair.groups.is_held_real_time(&self.state, id) {
+            return self.fair.groups.let_go_of(&self.state, rq, id);
         }
         self.state.stats.note(|| Entry::Leaves(rq.cpu, id));
         let task = self.state.tasks.get(id);
         let prio = task.prio();
         if !prio.is_real_time() {
-            return self.dequeue_fair(rq, id, sleeps);
+            return self.fair.dequeue_fair(&self.state, rq, id, sleeps);
         }
         rq.uncount_rt();
         rq.rt.remove(&self.state.tasks, id, prio);
@@ -71,27 +69,14 @@ impl<P: Platform> Scheduler<P> {
     /// Counts the real-time tasks again. A queue with two tasks or more is advertised.
     fn count_rt(&self, rq: &RqGuard<'_, P>) {
         if let Some((before, after)) = rq.count_rt() {
-            self.tell_of_two(before, after);
-        }
-    }
-
-    /// Tells idle CPUs of a queue with two tasks, if it had `before` tasks and has `after`.
-    pub(crate) fn tell_of_two(&self, before: u32, after: u32) {
-        if before < 2 && after >= 2 {
-            let overloaded = &self.rd.words().overloaded;
-            // Relaxed: a hint for idle CPUs, which may be stale. The load before the store keeps
-            // the line shared.
-            if overloaded.load(Ordering::Relaxed) == 0 {
-                // Relaxed: as above.
-                overloaded.store(1, Ordering::Relaxed);
-            }
+            self.rd.tell_of_two(before, after);
         }
     }
 
     /// Moves `id`, which is queued, behind or before the tasks of its priority. Does nothing for a
     /// throttled task.
     pub(crate) fn requeue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
-        if self.is_held_real_time(id) {
+        if self.fair.groups.is_held_real_time(&self.state, id) {
             return;
         }
         rq.rt.requeue(&self.state.tasks, id, at_head);

@@ -60,11 +60,11 @@ impl<P: Platform> Scheduler<P> {
         self.tell_online(cpu, rq.rt.overloaded.get() != 0, None);
         rq.online.set(0);
         self.state.stats.note(|| Entry::Online(cpu, false));
-        self.unthrottle_all(&rq);
+        self.fair.unthrottle_all(&self.state, &self.rd, self, &rq);
         while let Some(id) = self.first_waiting(&rq) {
             self.expel(&mut rq, id);
         }
-        self.withdraw_loads(&rq);
+        self.fair.groups.withdraw_loads(&self.state, &rq);
         if rq.curr().is_some() {
             self.state.resched(&rq);
         }

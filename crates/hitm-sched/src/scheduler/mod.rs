@@ -3,7 +3,7 @@
 //!
 //! Each operation has its own file: [`enqueue`], [`placement`],
 //! [`wake`], [`switch`], [`push`], [`pull`],
-//! [`change`], [`hotplug`].
+//! [`change`], [`groups`], [`hotplug`].
 //!
 //! **Locks.** A run queue's lock protects the queue and the tasks on it. Two of these locks are
 //! taken in the order of CPU numbers. A task's `pi_lock` is taken before any run queue's lock, and
@@ -12,6 +12,7 @@
 mod change;
 pub(crate) mod choice;
 mod enqueue;
+mod groups;
 mod hotplug;
 mod placement;
 mod pull;
@@ -21,7 +22,7 @@ mod switch;
 mod wake;
 
 use std::fmt::{self, Debug};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use hitm_memory::{CpuSet, Interrupts, Placed, PlainWord, Platform, RawSpinLock, Time};
 use hitm_topology::{CpuId, Topology};
@@ -30,9 +31,11 @@ use crate::base::cid::MapSnapshot;
 use crate::base::journal::Entry;
 use crate::base::numbers::{MapId, TaskId};
 use crate::base::prio::Prio;
+use crate::base::rq::RqGuard;
 use crate::base::state::State;
 use crate::base::stats::Stats;
-use crate::base::task::{Attributes, Policy};
+use crate::base::task::{Attributes, Policy, WakeHint};
+use crate::base::upcalls::Upcalls;
 use crate::base::weight::Nice;
 use crate::cid::Ids;
 use crate::config::SchedulerConfig;
@@ -54,17 +57,6 @@ pub enum SwitchReason {
     Preempt,
     /// The running task has ended.
     Exit,
-}
-
-/// A hint from a waker about itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WakeHint {
-    /// No hint.
-    #[default]
-    None,
-    /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
-    /// use it.
-    WakerSleeps,
 }
 
 /// The operations of a runtime's CPUs and tasks on a [`Scheduler`]. A call takes, or may take, a
@@ -136,8 +128,7 @@ pub struct Scheduler<P: Platform> {
     pub(crate) way: Way<P>,
     pub(crate) state: State<P>,
     pub(crate) ids: Ids<P>,
-    /// Created with the first fair task.
-    pub(crate) fair: OnceLock<Fair<P>>,
+    pub(crate) fair: Fair<P>,
     pub(crate) hotplug: Placed<P, Hotplug<P>>,
 }
 
@@ -151,7 +142,7 @@ impl<P: Platform> Scheduler<P> {
             way: if config.shipped { Way::Shipped(Shipped::new(&topology)) } else { Way::Linux },
             state: State::new(topology.clone()),
             ids: Ids::new(config.cids, topology.clone()),
-            fair: OnceLock::new(),
+            fair: Fair::new(config.idle, config.tick, config.groups),
             hotplug: Placed::new(Hotplug { lock: RawSpinLock::new() }, None, None),
         };
         for cpu in topology.cpu_ids() {
@@ -192,7 +183,9 @@ impl<P: Platform> Scheduler<P> {
         // did. The Acquire in `wait_off_cpu` pairs with that CPU's Release.
         self.state.tasks.get(task).wait_off_cpu();
         self.ids.leave(&self.state, task);
-        self.leave_group(task);
+        if let Some(group) = self.fair.groups.leave_group(&self.state, task) {
+            self.free_group(group);
+        }
         self.state.tasks.free(task, P::current_cpu());
     }
 
@@ -284,10 +277,10 @@ impl<P: Platform> Scheduler<P> {
     #[must_use]
     pub fn next_tick(&self, has_map: bool, now: &dyn Fn() -> Time) -> Time {
         let ids_want_one = has_map && self.ids.are_swept();
-        if !ids_want_one && self.fair.get().is_none() {
+        if !ids_want_one && !self.fair.is_used() {
             return Time::NEVER;
         }
-        self.next_tick_of(ids_want_one, now())
+        self.fair.next_tick_of(&self.state, ids_want_one, now())
     }
 
     /// Returns the concurrency id of the running task, or `None` when it has no map. The id may
@@ -307,7 +300,7 @@ impl<P: Platform> Scheduler<P> {
     /// tasks may take turns.
     pub fn tick(&self) {
         self.ids.tick(&self.state);
-        self.tick_fair();
+        self.fair.tick_fair(&self.state, &self.rd, self);
     }
 
     /// Returns the event counts.
@@ -336,6 +329,28 @@ fn check_class(prio: Prio, policy: Policy) {
     assert!(prio.is_real_time() || is_fair, "a task of policy {policy:?} cannot have priority {prio:?}");
 }
 
+impl<P: Platform> Upcalls<P> for Scheduler<P> {
+    fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool) {
+        Self::enqueue(self, rq, id, at_head);
+    }
+
+    fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
+        Self::dequeue(self, rq, id, sleeps);
+    }
+
+    fn move_task(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
+        Self::move_task(self, from, id, to);
+    }
+
+    fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId) {
+        Self::preempt_for(self, rq, id);
+    }
+
+    fn run_balance(&self, rq: &mut RqGuard<'_, P>) {
+        Self::run_balance(self, rq);
+    }
+}
+
 impl<P: Platform> fmt::Debug for Scheduler<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler").field("topology", &self.state.topology.name()).finish_non_exhaustive()
@@ -346,7 +361,7 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
     fn prepare(&self, attributes: &Attributes) -> Option<TaskId> {
         check_class(attributes.prio, attributes.policy);
         if attributes.policy.nice().is_some() {
-            self.make_fair();
+            self.fair.make_fair(&self.state);
         }
         let here = P::current_cpu();
         let cpu = if attributes.allowed.contains(here) { Some(here) } else { attributes.allowed.first_from(here) };
@@ -354,7 +369,7 @@ impl<P: Platform> Scheduling<P> for Scheduler<P> {
         let id = self.state.tasks.create(&self.state.topology, attributes, cpu, here)?;
         self.state.stats.note(|| Entry::May(id, attributes.allowed.clone()));
         self.ids.join(&self.state, id, attributes.map, &attributes.allowed);
-        self.join_group(id, attributes.group);
+        self.fair.groups.join_group(&self.state, id, attributes.group);
         Some(id)
     }
 

@@ -12,6 +12,7 @@ use hitm_topology::CpuId;
 use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::stats::Count;
+use crate::fair::newcomer;
 use crate::linux::cpupri::Search;
 use crate::scheduler::Scheduler;
 use crate::scheduler::wake::WakeFlags;
@@ -24,19 +25,19 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the CPU for `id`, which last ran on `cpu` or was created there.
     pub(crate) fn select(&self, id: TaskId, cpu: CpuId, flags: WakeFlags) -> CpuId {
-        if self.is_fair(id) {
+        if self.fair.is_fair(&self.state, id) {
             return match flags {
-                WakeFlags::New => self.select_new(id, cpu),
-                WakeFlags::Woken(hint) => self.select_fair(id, cpu, hint),
+                WakeFlags::New => newcomer::select_new(&self.state, &self.rd, id, cpu),
+                WakeFlags::Woken(hint) => self.fair.select_fair(&self.state, &self.rd, id, cpu, hint),
             };
         }
         let task = self.state.tasks.get(id);
         let blocked = self.state.rqs[cpu].curr().is_some_and(|curr| {
             // A fair task gives way, pinned or not, unless it runs in its server's time.
-            let is_pinned = !self.state.tasks.get(curr).can_move() && !self.is_fair(curr);
-            is_pinned || self.rank_on(cpu, curr) <= task.prio()
+            let is_pinned = !self.state.tasks.get(curr).can_move() && !self.fair.is_fair(&self.state, curr);
+            is_pinned || self.fair.rank_on(&self.state, cpu, curr) <= task.prio()
         });
-        let is_held = || self.where_held(id).is_some_and(|held| held.contains(cpu));
+        let is_held = || self.fair.groups.where_held(&self.state, id).is_some_and(|held| held.contains(cpu));
         if !blocked && !is_held() {
             // The more urgent task preempts the running task, which is then pushed away.
             return cpu;
@@ -66,7 +67,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns whether any CPU where `id` may run runs something less urgent than `id`.
     pub(crate) fn could_run_elsewhere(&self, id: TaskId) -> bool {
-        if self.where_held(id).is_some() {
+        if self.fair.groups.where_held(&self.state, id).is_some() {
             return self.find_lowest(id, &CpuSet::new()).is_some();
         }
         self.is_any_less_urgent(id)
@@ -76,11 +77,11 @@ impl<P: Platform> Scheduler<P> {
     /// possible to the task's last CPU.
     pub(crate) fn find_lowest(&self, id: TaskId, busy: &CpuSet) -> Option<CpuId> {
         let task = self.state.tasks.get(id);
-        if !task.can_move() || self.is_fair(id) {
+        if !task.can_move() || self.fair.is_fair(&self.state, id) {
             return None;
         }
         // A CPU where it would be throttled too is no improvement.
-        let held = self.where_held(id).map(|mut held| {
+        let held = self.fair.groups.where_held(&self.state, id).map(|mut held| {
             busy.iter().for_each(|cpu| held.insert(cpu));
             held
         });

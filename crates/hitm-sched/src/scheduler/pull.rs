@@ -48,11 +48,13 @@ impl<P: Platform> Scheduler<P> {
     fn pullable(&self, source: &RqGuard<'_, P>, rq: &RqGuard<'_, P>) -> Option<TaskId> {
         let mut id = source.rt.first_pushable(&self.state.tasks)?;
         // A CPU where it would be throttled is no improvement.
-        while !self.state.tasks.allowed(id).contains(rq.cpu) || self.holder(rq.cpu, id).is_some() {
+        while !self.state.tasks.allowed(id).contains(rq.cpu)
+            || self.fair.groups.holder(&self.state, rq.cpu, id).is_some()
+        {
             id = source.rt.next_pushable(&self.state.tasks, id)?;
         }
         let prio = self.state.tasks.get(id).prio();
-        let running = source.curr().map(|curr| self.rank(source, curr));
+        let running = source.curr().map(|curr| self.fair.rank(&self.state, source, curr));
         // A task that is more urgent than the running task of `source` is about to run there.
         (prio < rq.highest() && rq.online.get() != 0 && running.is_some_and(|running| running <= prio)).then_some(id)
     }

@@ -66,7 +66,7 @@ impl<P: Platform> Scheduler<P> {
         }
         let mut next = rq.rt.first_pushable(&self.state.tasks);
         while let Some(id) = next {
-            let running = rq.curr().map(|curr| self.rank(rq, curr));
+            let running = rq.curr().map(|curr| self.fair.rank(&self.state, rq, curr));
             if running.is_none_or(|running| self.state.tasks.get(id).prio() < running) {
                 // The task will simply run here. The balance request then looks at the tasks behind
                 // it.
@@ -102,9 +102,9 @@ impl<P: Platform> Scheduler<P> {
     /// Moves `id`, which is queued on `from` and does not run, to `to`.
     pub(crate) fn move_task(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>) {
         self.dequeue(from, id, false);
-        self.detach_load(from.cpu, id);
+        self.fair.groups.detach_load(&self.state, from.cpu, id);
         self.state.tasks.get(id).cpu.set(to.cpu.0);
-        self.follow_group(id, to.cpu);
+        self.fair.groups.follow_group(&self.state, id, to.cpu);
         self.state.stats.add(Count::Migration);
         self.ids.leave_cpu(&self.state, id, from.cpu);
         self.enqueue(to, id, false);
@@ -133,7 +133,7 @@ impl<P: Platform> Scheduler<P> {
                 }
                 let allowed = !let_go || self.state.tasks.allowed(id).contains(cpu);
                 let may = allowed && lowest.online.get() != 0 && lowest.highest() > task.prio();
-                if may && self.holder(cpu, id).is_none() {
+                if may && self.fair.groups.holder(&self.state, cpu, id).is_none() {
                     return Place::Found(lowest);
                 }
             }

@@ -31,7 +31,7 @@ impl<P: Platform> Scheduler<P> {
     pub(crate) fn switch_task(&self, why: SwitchReason) -> Option<TaskId> {
         let mut rq = self.state.lock(P::current_cpu());
         rq.clear_need_resched();
-        self.charge_real_time(&rq);
+        self.fair.groups.charge_real_time(&self.state, &rq);
         let prev = rq.curr();
         if let Some(prev) = prev {
             self.leave(&mut rq, prev, why);
@@ -43,9 +43,10 @@ impl<P: Platform> Scheduler<P> {
         let mut goes = may_not_stay(&rq);
         let mut next = self.pick(&rq, goes);
         // A throttled task cannot be run.
-        let has_none = |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.is_held(rq.cpu, prev));
+        let has_none =
+            |rq: &RqGuard<'_, P>| queued.is_none_or(|prev| self.fair.groups.is_held(&self.state, rq.cpu, prev));
         if next.is_none() && has_none(&rq) {
-            let has_one = self.pull_when_idle(&mut rq);
+            let has_one = self.fair.pull_when_idle(&self.state, &self.rd, self, &mut rq);
             // The lock may have been released meanwhile. A throttled task may be elsewhere now, or
             // may run.
             goes = may_not_stay(&rq);
@@ -63,7 +64,7 @@ impl<P: Platform> Scheduler<P> {
         if let Some(prev) = queued {
             self.put(&rq, prev);
         }
-        self.note_idleness(&rq, prev, next);
+        self.fair.note_idleness(&self.state, &rq, prev, next);
         self.begin(&rq, next);
         self.ids.switch(&self.state, &rq, prev, why == SwitchReason::Exit, next);
         P::charge(PathCost::Switch);
@@ -83,7 +84,7 @@ impl<P: Platform> Scheduler<P> {
         let leaves = match why {
             SwitchReason::Block => {
                 let sleeps = task.transition_to_sleeping();
-                if !sleeps && self.config.shipped && !self.is_fair(prev) {
+                if !sleeps && self.config.shipped && !self.fair.is_fair(&self.state, prev) {
                     // It was woken before it slept. It goes behind its equals, as a thread does
                     // that blocks and is woken (POSIX, `SCHED_FIFO`). Otherwise a task that is
                     // woken in each of its polls would starve them. In the original it has not
@@ -97,8 +98,8 @@ impl<P: Platform> Scheduler<P> {
                 true
             }
             SwitchReason::Yield => {
-                if self.is_fair(prev) {
-                    self.let_go_fair(rq);
+                if self.fair.is_fair(&self.state, prev) {
+                    self.fair.let_go_fair(&self.state, rq);
                 } else {
                     self.requeue(rq, prev, false);
                 }
@@ -117,9 +118,9 @@ impl<P: Platform> Scheduler<P> {
 
     /// Does step 3: `prev` stays queued while another task runs.
     fn put(&self, rq: &RqGuard<'_, P>, prev: TaskId) {
-        if self.is_fair(prev) {
-            self.put_fair(rq);
-        } else if !self.is_held_real_time(prev) && self.state.tasks.get(prev).can_move() {
+        if self.fair.is_fair(&self.state, prev) {
+            self.fair.put_fair(&self.state, rq);
+        } else if !self.fair.groups.is_held_real_time(&self.state, prev) && self.state.tasks.get(prev).can_move() {
             self.enqueue_pushable(rq, prev);
         }
     }
@@ -133,12 +134,12 @@ impl<P: Platform> Scheduler<P> {
                 Some(_) if first == goes => rq.rt.queued(&self.state.tasks).into_iter().find(|&id| Some(id) != goes),
                 _ => first,
             };
-            match next.and_then(|next| self.used_up_real_time(rq, next)) {
+            match next.and_then(|next| self.fair.groups.used_up_real_time(&self.state, rq, next)) {
                 None => break next,
-                Some(group) => self.throttle_real_time(rq, group),
+                Some(group) => self.fair.groups.throttle_real_time(&self.state, &self.ids, self, rq, group),
             }
         };
-        let next = self.pick_fair(rq, next, goes);
+        let next = self.fair.pick_fair(&self.state, rq, next, goes);
         if next.is_none() {
             // The CPU becomes idle. The original reads here whether any CPU has two tasks.
             // Relaxed: a hint.
@@ -151,14 +152,14 @@ impl<P: Platform> Scheduler<P> {
     fn begin(&self, rq: &RqGuard<'_, P>, next: Option<TaskId>) {
         if let Some(next) = next {
             self.state.tasks.get(next).set_on_cpu();
-            if self.is_fair(next) {
-                self.begin_fair(rq, next);
+            if self.fair.is_fair(&self.state, next) {
+                self.fair.begin_fair(&self.state, rq, next);
             } else {
-                self.put_groups(rq);
+                self.fair.put_groups(&self.state, rq);
                 self.dequeue_pushable(rq, next);
             }
         } else {
-            self.put_groups(rq);
+            self.fair.put_groups(&self.state, rq);
         }
         self.push_behind(rq, next);
         rq.set_curr(next);

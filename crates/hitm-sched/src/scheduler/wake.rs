@@ -10,8 +10,8 @@ use hitm_memory::{PlainWord, Platform};
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
-use crate::base::task::Wake;
-use crate::scheduler::{Scheduler, WakeHint};
+use crate::base::task::{Wake, WakeHint};
+use crate::scheduler::Scheduler;
 
 /// The wake flags: how a task comes to a queue.
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +56,9 @@ impl<P: Platform> Scheduler<P> {
             let chosen = self.nearest_active(id, self.select(id, before, flags));
             if chosen != before {
                 self.state.stats.add(Count::Migration);
-                self.remove_load(before, id);
+                self.fair.groups.remove_load(&self.state, before, id);
                 task.cpu.set(chosen.0);
-                self.follow_group(id, chosen);
+                self.fair.groups.follow_group(&self.state, id, chosen);
                 self.ids.leave_cpu(&self.state, id, before);
             }
             let rq = self.state.lock(chosen);
@@ -71,18 +71,18 @@ impl<P: Platform> Scheduler<P> {
 
     /// Decides, after `id` was enqueued, whether it preempts the running task.
     pub(crate) fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        if self.is_held(rq.cpu, id) {
+        if self.fair.groups.is_held(&self.state, rq.cpu, id) {
             return;
         }
         let Some(curr) = rq.curr() else {
             self.state.resched(rq);
             return;
         };
-        let (prio, running) = (self.state.tasks.get(id).prio(), self.rank(rq, curr));
+        let (prio, running) = (self.state.tasks.get(id).prio(), self.fair.rank(&self.state, rq, curr));
         if prio < running {
             self.state.resched(rq);
         } else if !prio.is_real_time() {
-            self.preempt_for_fair(rq, id, running);
+            self.fair.preempt_for_fair(&self.state, rq, id, running);
         } else if prio == running && !rq.needs_resched() {
             self.preempt_equal(rq, id, curr);
         }
@@ -105,11 +105,11 @@ impl<P: Platform> Scheduler<P> {
     fn push_after_wakeup(&self, rq: &mut RqGuard<'_, P>, id: TaskId) {
         let task = self.state.tasks.get(id);
         let Some(id_of_curr) = rq.curr() else { return };
-        if self.is_fair(id) || self.is_held_real_time(id) {
+        if self.fair.is_fair(&self.state, id) || self.fair.groups.is_held_real_time(&self.state, id) {
             return;
         }
         let curr = self.state.tasks.get(id_of_curr);
-        let is_as_urgent = || self.rank(rq, id_of_curr) <= task.prio();
+        let is_as_urgent = || self.fair.rank(&self.state, rq, id_of_curr) <= task.prio();
         if !rq.needs_resched() && task.can_move() && (!curr.can_move() || is_as_urgent()) {
             // `placement` has just found no CPU for it. The push is the second search.
             self.searched_in_vain(rq, Some(id));

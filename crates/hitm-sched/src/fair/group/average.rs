@@ -19,32 +19,28 @@
 //! over its attached members, each times its weight, plus the load that was put down beside it; (2)
 //! a queue has load only while it is [listed](super::leaf_list).
 
-use hitm_memory::{PlainWord, Platform, Time};
+use hitm_memory::{PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use super::Groups;
 use super::words::{GroupOnCpu, Loaded};
 use crate::base::fair_words::{FairTask, Member, link, member};
 use crate::base::numbers::{GroupId, TaskId};
-use crate::base::timeline::PICOS;
-use crate::fair::load::Sum;
-use crate::scheduler::Scheduler;
+use crate::base::state::State;
+use crate::base::timeline::nanos;
+use crate::fair::group::load::Sum;
 
-/// Returns a time in the unit of load.
-pub(super) fn nanos(now: Time) -> u64 {
-    now.as_picos() / PICOS
-}
-
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Groups<P> {
     /// Returns the weight of a member's sum.
-    pub(super) fn weight_of(&self, words: &FairTask<P>) -> u64 {
-        self.config.groups.coarse(u64::from(words.weight.get()))
+    pub(crate) fn weight_of(&self, words: &FairTask<P>) -> u64 {
+        self.config.coarse(u64::from(words.weight.get()))
     }
 
     /// Returns the weight that is queued in a group, including the running member.
-    pub(super) fn queued_weight(&self, cpu: CpuId, on: &GroupOnCpu<P>) -> u64 {
+    pub(super) fn queued_weight(&self, state: &State<P>, cpu: CpuId, on: &GroupOnCpu<P>) -> u64 {
         let curr = member(on.queue.curr.get());
-        let curr = curr.map_or(0, |curr| u64::from(self.words_of(curr, cpu).weight.get()));
-        self.config.groups.coarse(on.queue.load.get() + curr)
+        let curr = curr.map_or(0, |curr| u64::from(self.words_of(state, curr, cpu).weight.get()));
+        self.config.coarse(on.queue.load.get() + curr)
     }
 
     /// Returns whether a member of the queue of `on` is queued there.
@@ -54,7 +50,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Brings the sum of a group's queue up to `now`. Returns true when its average must be
     /// examined: a period has ended, or a member has left.
-    pub(super) fn update_queue(&self, cpu: CpuId, on: &GroupOnCpu<P>, now: u64) -> bool {
+    pub(super) fn update_queue(&self, state: &State<P>, cpu: CpuId, on: &GroupOnCpu<P>, now: u64) -> bool {
         let mut sum = on.load.sum();
         let has_lost = on.load.removed_count.peek() != 0;
         if has_lost {
@@ -62,7 +58,7 @@ impl<P: Platform> Scheduler<P> {
             sum.value = sum.value.saturating_sub(weighed);
             on.tell(-(value as i64));
         }
-        let weight = self.queued_weight(cpu, on);
+        let weight = self.queued_weight(state, cpu, on);
         let ended = sum.advance(now, weight);
         on.load.set_sum(sum);
         if ended || has_lost {
@@ -73,12 +69,12 @@ impl<P: Platform> Scheduler<P> {
 
     /// Brings the sum of `member` on the queue of `group`, and that queue, up to `now`. Attaches
     /// the member if it is not attached, and publishes the load.
-    pub(super) fn update_load(&self, cpu: CpuId, group: GroupId, member: Member, now: u64) {
+    pub(in crate::fair) fn update_load(&self, state: &State<P>, cpu: CpuId, group: GroupId, member: Member, now: u64) {
         let on = self.group_on(group, cpu);
-        let words = self.words_of(member, cpu);
-        let mut changed = self.update_queue(cpu, on, now);
+        let words = self.words_of(state, member, cpu);
+        let mut changed = self.update_queue(state, cpu, on, now);
         if words.load_updated.get() == 0 {
-            self.attach(cpu, group, member, words);
+            self.attach(state, cpu, group, member, words);
             changed = true;
         } else {
             let mut sum = words.sum();
@@ -87,18 +83,18 @@ impl<P: Platform> Scheduler<P> {
             words.set_sum(sum);
         }
         if let Some(below) = member.as_group() {
-            changed |= self.hear(cpu, on, words, below);
+            changed |= self.hear(state, cpu, on, words, below);
         }
         if changed {
-            self.post(cpu, group);
+            self.post(state, cpu, group);
         }
     }
 
     /// Attaches a member, with its average, to the queue of `group`, which is up to date.
-    fn attach(&self, cpu: CpuId, group: GroupId, member: Member, words: &FairTask<P>) {
+    fn attach(&self, state: &State<P>, cpu: CpuId, group: GroupId, member: Member, words: &FairTask<P>) {
         self.list_leaf(cpu, group);
         if let Some(below) = member.as_group() {
-            self.weigh_first(cpu, below, words);
+            self.weigh_first(state, cpu, below, words);
         }
         let on = self.group_on(group, cpu);
         let (mut sum, weight) = (on.load.sum(), self.weight_of(words));
@@ -119,7 +115,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Propagates to the queue of `on` what the queue of `below`, whose entity it has, gained or
     /// lost. Returns true when there was a change.
-    fn hear(&self, cpu: CpuId, on: &GroupOnCpu<P>, entity: &FairTask<P>, below: GroupId) -> bool {
+    fn hear(&self, state: &State<P>, cpu: CpuId, on: &GroupOnCpu<P>, entity: &FairTask<P>, below: GroupId) -> bool {
         let child = self.group_on(below, cpu);
         if child.load.tells.get() == 0 {
             return false;
@@ -134,7 +130,7 @@ impl<P: Platform> Scheduler<P> {
         } else {
             // The load that went cannot be distinguished from the load that stays. At most the
             // queue's present weight is left, as of one member.
-            let weight = self.queued_weight(cpu, child);
+            let weight = self.queued_weight(state, cpu, child);
             before.min(child.load.value.get().checked_div(weight).map_or(0, |left| left.min(most)))
         };
         entity.set_sum(sum);
@@ -144,54 +140,54 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Adjusts the load before the entity of a group on the queue of `on` gets the weight `weight`.
-    pub(super) fn reweigh_load(&self, on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
+    pub(in crate::fair) fn reweigh_load(&self, on: &GroupOnCpu<P>, entity: &FairTask<P>, weight: u32) {
         if entity.load_updated.get() != 0 {
             let value = entity.load_value.get() as i64;
             on.add(self.weight_of(entity), -value);
-            on.add(self.config.groups.coarse(u64::from(weight)), value);
+            on.add(self.config.coarse(u64::from(weight)), value);
         }
     }
 
     /// Propagates a change on the queue of a group all the way up.
-    pub(super) fn tell_above(&self, cpu: CpuId, group: GroupId, now: u64) {
+    pub(super) fn tell_above(&self, state: &State<P>, cpu: CpuId, group: GroupId, now: u64) {
         let mut below = group;
         while let Some(group) = self.above(below, cpu) {
-            self.update_load(cpu, group, Member::group(below), now);
+            self.update_load(state, cpu, group, Member::group(below), now);
             below = group;
         }
     }
 
     /// A fair task on no queue, last queued on `cpu`, leaves its group there: for another group,
     /// CPU or class. The caller holds the queue's lock.
-    pub(crate) fn detach_load(&self, cpu: CpuId, id: TaskId) {
-        let Some(group) = self.group_hint(id) else { return };
-        let words = self.state.tasks.fair(id);
+    pub(crate) fn detach_load(&self, state: &State<P>, cpu: CpuId, id: TaskId) {
+        let Some(group) = self.group_hint(state, id) else { return };
+        let words = state.tasks.fair(id);
         if words.load_updated.get() == 0 {
             return;
         }
         let (on, now) = (self.group_on(group, cpu), nanos(P::now()));
-        self.update_queue(cpu, on, now);
+        self.update_queue(state, cpu, on, now);
         let mut sum = words.sum();
         sum.advance(on.load.updated.get(), 0);
         words.set_sum(sum);
         self.detach(on, words);
-        self.post(cpu, group);
-        self.tell_above(cpu, group, now);
+        self.post(state, cpu, group);
+        self.tell_above(state, cpu, group, now);
     }
 
     /// Adjusts the average of `id`, whose load is counted nowhere, to its new weight.
-    pub(crate) fn recount_load(&self, id: TaskId) {
-        if self.group_hint(id).is_some() {
-            let words = self.state.tasks.fair(id);
+    pub(crate) fn recount_load(&self, state: &State<P>, id: TaskId) {
+        if self.group_hint(state, id).is_some() {
+            let words = state.tasks.fair(id);
             words.load_average.set(words.sum().average(self.weight_of(words)));
         }
     }
 
     /// A sleeping fair task leaves its group on `cpu`. The caller owns the task, and does not hold
     /// the lock.
-    pub(crate) fn remove_load(&self, cpu: CpuId, id: TaskId) {
-        let Some(group) = self.group_hint(id) else { return };
-        let words = self.state.tasks.fair(id);
+    pub(crate) fn remove_load(&self, state: &State<P>, cpu: CpuId, id: TaskId) {
+        let Some(group) = self.group_hint(state, id) else { return };
+        let words = state.tasks.fair(id);
         if words.load_updated.get() == 0 {
             return;
         }

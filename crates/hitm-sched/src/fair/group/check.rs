@@ -11,8 +11,9 @@ use super::variant::PostRate;
 use super::words::Loaded;
 use crate::base::fair_words::{FairTask, Member};
 use crate::base::numbers::GroupId;
+use crate::base::state::State;
 use crate::base::timeline::PICOS;
-use crate::scheduler::Scheduler;
+use crate::fair::group::Groups;
 
 /// The rounding error of a sum, for a weight of 1: less than 3 per period, of which half decays
 /// in 32 periods. A sum is up to 12 million.
@@ -121,16 +122,16 @@ pub struct GroupSnapshot {
     pub real_time: Option<RealTimeSnapshot>,
 }
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Groups<P> {
     /// Returns the sums over the attached members of each queue, by group and CPU.
-    fn attached(&self) -> BTreeMap<(GroupId, CpuId), Attached> {
+    fn attached(&self, state: &State<P>) -> BTreeMap<(GroupId, CpuId), Attached> {
         let mut found: BTreeMap<(GroupId, CpuId), Attached> = BTreeMap::new();
         let mut count = |group: Option<GroupId>, cpu: CpuId, member: Member, words: &FairTask<P>| {
             let Some(group) = group.filter(|_| words.load_updated.peek() != 0) else { return };
             let on = self.group_on(group, cpu);
             let queued =
                 words.height.peek() != 0 || crate::base::fair_words::member(on.queue.curr.peek()) == Some(member);
-            let weight = self.config.groups.coarse(u64::from(words.weight.peek()));
+            let weight = self.config.coarse(u64::from(words.weight.peek()));
             let mut sum = words.peek_sum();
             sum.advance(on.load.updated.peek(), u64::from(queued));
             let own = found.entry((group, cpu)).or_default();
@@ -138,13 +139,13 @@ impl<P: Platform> Scheduler<P> {
             own.value += weight * sum.value;
             own.weight += weight;
         };
-        for id in self.state.tasks.ids() {
-            if let Some(words) = self.state.tasks.fair_if_made(id) {
-                count(self.group_hint(id), self.state.tasks.get(id).cpu(), Member::task(id), words);
+        for id in state.tasks.ids() {
+            if let Some(words) = state.tasks.fair_if_made(id) {
+                count(self.group_hint(state, id), state.tasks.get(id).cpu(), Member::task(id), words);
             }
         }
-        for id in self.groups().into_iter().flat_map(|groups| groups.ever_made()) {
-            for cpu in self.state.topology.cpu_ids() {
+        for id in self.ever_made() {
+            for cpu in state.topology.cpu_ids() {
                 if let Some(on) = self.group(id).on(cpu) {
                     count(GroupId::of_link(on.entity.group.peek()), cpu, Member::group(id), &on.entity);
                 }
@@ -153,16 +154,18 @@ impl<P: Platform> Scheduler<P> {
         found
     }
 
-    pub(crate) fn group_snapshots(&self) -> Vec<GroupSnapshot> {
-        let Some(groups) = self.groups() else { return Vec::new() };
-        let attached = self.attached();
+    pub(crate) fn group_snapshots(&self, state: &State<P>) -> Vec<GroupSnapshot> {
+        if !self.are_used() {
+            return Vec::new();
+        }
+        let attached = self.attached(state);
         let snapshot = |id: GroupId| {
-            let group = groups.get(id);
+            let group = self.group(id);
             let on = |cpu: CpuId| {
                 let on = group.on(cpu)?;
                 Some(GroupOnCpuSnapshot {
                     cpu,
-                    online: self.state.rqs[cpu].online.peek() != 0,
+                    online: state.rqs[cpu].online.peek() != 0,
                     contribution: on.load.contribution.peek(),
                     average: on.load.average.peek(),
                     value: on.load.value.peek(),
@@ -180,14 +183,14 @@ impl<P: Platform> Scheduler<P> {
                 parent: group.parent(),
                 shares: group.shares(),
                 load_avg: self.load_of_group(group),
-                leaks: self.config.groups.rate == PostRate::LimitedWithLeak,
-                load_bits: self.config.groups.load_bits,
-                on: self.state.topology.cpu_ids().filter_map(on).collect(),
-                limit: self.limit_snapshot(id),
-                real_time: self.real_time_snapshot(id),
+                leaks: self.config.rate == PostRate::LimitedWithLeak,
+                load_bits: self.config.load_bits,
+                on: state.topology.cpu_ids().filter_map(on).collect(),
+                limit: self.limit_snapshot(state, id),
+                real_time: self.real_time_snapshot(state, id),
             }
         };
-        groups.ever_made().map(snapshot).collect()
+        self.ever_made().map(snapshot).collect()
     }
 }
 

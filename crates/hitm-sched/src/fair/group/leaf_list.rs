@@ -19,12 +19,13 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, PlainWord, Platform, Span, Time, described};
 use hitm_topology::CpuId;
 
-use super::average::nanos;
+use super::Groups;
 use super::variant::PostRate;
 use crate::base::fair_words::Member;
 use crate::base::numbers::GroupId;
 use crate::base::rq::RqGuard;
-use crate::scheduler::Scheduler;
+use crate::base::state::State;
+use crate::base::timeline::nanos;
 
 described! {
     /// When the load of idle CPUs is updated next.
@@ -38,9 +39,9 @@ described! {
 /// The interval: Linux's.
 const IDLE_UPDATES: Span = Span::from_micros(32_000);
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Groups<P> {
     /// The queue of `id` on `cpu` gets load: lists it.
-    pub(super) fn list_leaf(&self, cpu: CpuId, id: GroupId) {
+    pub(in crate::fair) fn list_leaf(&self, cpu: CpuId, id: GroupId) {
         let on = self.group_on(id, cpu);
         if on.load.is_listed.get() != 0 {
             return;
@@ -59,7 +60,7 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the head of a CPU's list.
     fn leaf_list(&self, cpu: CpuId) -> &P::Plain<u32> {
-        &self.groups().expect("one has load").leaf_lists[cpu].first
+        &self.table.get().expect("one has load").leaf_lists[cpu].first
     }
 
     /// Removes `id`, which follows `before` on the list of `cpu`.
@@ -90,9 +91,16 @@ impl<P: Platform> Scheduler<P> {
         }
     }
 
-    /// Updates all groups with load on the CPU of `rq`.
-    pub(crate) fn update_leaves(&self, rq: &RqGuard<'_, P>, now: Time) {
-        if self.groups().is_none() {
+    /// Updates all groups with load on the CPU of `rq`. `weigh` reweighs the entity of a group
+    /// there.
+    pub(in crate::fair) fn update_leaves(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        now: Time,
+        weigh: impl Fn(GroupId),
+    ) {
+        if !self.are_used() {
             return;
         }
         let (cpu, now) = (rq.cpu, nanos(now));
@@ -100,17 +108,17 @@ impl<P: Platform> Scheduler<P> {
         let mut next = GroupId::of_link(self.leaf_list(cpu).get());
         while let Some(id) = next {
             let on = self.group_on(id, cpu);
-            if self.update_queue(cpu, on, now) {
-                self.post(cpu, id);
+            if self.update_queue(state, cpu, on, now) {
+                self.post(state, cpu, id);
             }
-            let is_weighed = self.config.groups.weighs_waiting && on.queue.nr_queued.get() != 0;
+            let is_weighed = self.config.weighs_waiting && on.queue.nr_queued.get() != 0;
             if let Some(above) = self.above(id, cpu)
                 && (is_weighed || on.load.tells.get() != 0 || on.entity.load_value.get() != 0)
             {
-                self.update_load(cpu, above, Member::group(id), now);
+                self.update_load(state, cpu, above, Member::group(id), now);
             }
             if is_weighed {
-                self.update_share(rq, id);
+                weigh(id);
             }
             next = GroupId::of_link(on.load.next.get());
             let has_load = on.load.average.get() != 0 || on.load.value.get() != 0 || on.queue.nr_queued.get() != 0;
@@ -118,16 +126,23 @@ impl<P: Platform> Scheduler<P> {
                 before = Some(id);
                 continue;
             }
-            if self.config.groups.rate != PostRate::LimitedWithLeak {
-                self.withdraw_load(cpu, id);
+            if self.config.rate != PostRate::LimitedWithLeak {
+                self.withdraw_load(state, cpu, id);
             }
             self.unlist(cpu, before, id);
         }
     }
 
     /// A tick: updates the load of CPUs that do not tick, if it is due. The caller holds no lock.
-    pub(in crate::fair) fn update_idle_load(&self, now: Time) {
-        let Some(groups) = self.groups() else { return };
+    /// `ticks` says whether a CPU does, and `update` updates the groups on the CPU of a queue.
+    pub(in crate::fair) fn update_idle_load(
+        &self,
+        state: &State<P>,
+        now: Time,
+        ticks: impl Fn(CpuId) -> bool,
+        update: impl Fn(&RqGuard<'_, P>),
+    ) {
+        let Some(groups) = self.table.get() else { return };
         let (next, due) = (&groups.idle_load.next, now.as_picos());
         // Relaxed: a time; the first CPU makes the update.
         let before = next.load(Ordering::Relaxed);
@@ -136,10 +151,9 @@ impl<P: Platform> Scheduler<P> {
         if due < before || next.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
-        for cpu in self.state.topology.cpu_ids() {
-            if self.fair_queue(cpu).nr_queued.peek() == 0 && groups.leaf_lists[cpu].first.peek() != 0 {
-                let rq = self.state.lock(cpu);
-                self.update_leaves(&rq, P::now());
+        for cpu in state.topology.cpu_ids() {
+            if !ticks(cpu) && groups.leaf_lists[cpu].first.peek() != 0 {
+                update(&state.lock(cpu));
             }
         }
     }

@@ -9,7 +9,7 @@
 //! the group above, or on the CPU's queue. The rules of [`timeline`](crate::base::timeline) hold at
 //! every level.
 //!
-//! **Protocol.** Under the CPU's lock. *Enqueue* ([`walk`]): from the task upwards, a group's
+//! **Protocol.** Under the CPU's lock. *Enqueue* ([`levels`](super::levels)): from the task upwards, a group's
 //! entity is queued when the group's queue gets its first task. *Dequeue*: from the task upwards,
 //! the entity is dequeued when the queue has lost its last task. *Pick*: from the CPU's queue
 //! downwards, the next member at each level. *Switch*: the previous task and its groups stop at
@@ -58,12 +58,13 @@ mod bandwidth;
 mod change;
 pub(crate) mod check;
 mod leaf_list;
+mod load;
 mod pool;
 pub(crate) mod quota;
 pub(crate) mod real_time;
 mod share;
 pub(crate) mod variant;
-mod walk;
+mod watch;
 pub(crate) mod words;
 
 use std::fmt;
@@ -73,15 +74,16 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Field, Memory, PerCpu, Placed, PlacedSlice, PlainWord, Platform};
 use hitm_topology::{CpuId, Topology};
 
-use self::bandwidth::Limits;
 use self::leaf_list::IdleLoad;
 use self::pool::GroupLimit;
 use self::variant::{GroupConfig, Parts};
+use self::watch::Limits;
 use self::words::{GroupOnCpu, GroupsOnCpu, TaskGroupWords};
+use crate::base::fair_words::{FairTask, Kind, Member};
 use crate::base::id_allocator::{IdAllocator, Numbered};
-use crate::base::numbers::GroupId;
+use crate::base::numbers::{GroupId, TaskId};
+use crate::base::state::State;
 use crate::base::weight::{FINE_BITS, NICE_0_WEIGHT};
-use crate::scheduler::Scheduler;
 
 /// The weight of a group among the members of its queue: 1 to 10,000, where 100 is the weight of a
 /// task of nice 0.
@@ -211,14 +213,11 @@ impl<M: Memory> Group<M> {
 
     /// The group above.
     #[track_caller]
-    pub(super) fn parent(&self) -> Option<GroupId> {
+    pub(crate) fn parent(&self) -> Option<GroupId> {
         // Relaxed: written before the group was known to the caller.
         GroupId::of_link(self.words.parent.load(Ordering::Relaxed) as u32)
     }
 }
-
-/// The least weight of a group's entity, as queues have it: Linux's.
-const WEIGHT_LEAST: u64 = 2;
 
 /// Groups per chunk of the table.
 const CHUNK: usize = 256;
@@ -239,9 +238,10 @@ impl Numbered for GroupNumbers {
     const IN_MAGAZINE: usize = 0;
 }
 
-/// All groups. Slots are made at the first use, never freed, and reused.
+/// Everything that exists once there was a group. Slots are made at the first use, never freed, and
+/// reused.
 #[derive(Debug)]
-pub(crate) struct Groups<M: Memory> {
+struct Table<M: Memory> {
     chunks: Box<[OnceLock<Chunk<M>>]>,
     numbers: IdAllocator<M, GroupNumbers>,
     /// By CPU, the list of the groups with load there.
@@ -249,18 +249,16 @@ pub(crate) struct Groups<M: Memory> {
     idle_load: Placed<M, IdleLoad<M>>,
     /// Made with the first limit.
     limits: OnceLock<Limits<M>>,
-    config: GroupConfig,
 }
 
-impl<M: Memory> Groups<M> {
-    fn new(topology: &Topology, config: GroupConfig) -> Self {
+impl<M: Memory> Table<M> {
+    fn new(topology: &Topology) -> Self {
         Self {
             chunks: (0..GROUPS_MAX / CHUNK).map(|_| OnceLock::new()).collect(),
             numbers: IdAllocator::new(topology),
             leaf_lists: PerCpu::new(topology, |_| GroupsOnCpu { first: M::Plain::new(0) }),
             idle_load: Placed::new(IdleLoad { next: M::Atomic::new(0) }, None, None),
             limits: OnceLock::new(),
-            config,
         }
     }
 
@@ -270,18 +268,13 @@ impl<M: Memory> Groups<M> {
         self.chunks[index / CHUNK].get()?[index % CHUNK].get()
     }
 
-    pub(super) fn get(&self, id: GroupId) -> &Group<M> {
+    fn get(&self, id: GroupId) -> &Group<M> {
         self.made(id).expect("a group that was made")
     }
 
     /// Returns the groups that live or have lived, for checkers.
-    pub(super) fn ever_made(&self) -> impl Iterator<Item = GroupId> {
+    fn ever_made(&self) -> impl Iterator<Item = GroupId> {
         (0..self.numbers.fresh()).map(GroupId).filter(|&id| self.made(id).is_some())
-    }
-
-    /// Returns the living groups, for checkers.
-    pub(crate) fn living(&self) -> impl Iterator<Item = GroupId> {
-        self.ever_made().filter(|&id| self.get(id).is_alive())
     }
 }
 
@@ -297,18 +290,74 @@ impl<M: Memory> fmt::Debug for IdleLoad<M> {
     }
 }
 
-impl<P: Platform> Scheduler<P> {
-    /// Returns all groups, if there ever was one.
-    pub(crate) fn groups(&self) -> Option<&Groups<P>> {
-        self.fair.get()?.groups.get()
+/// The groups of a scheduler, and what they are of each task. It knows the queues of groups, not a
+/// CPU's own.
+#[derive(Debug)]
+pub(crate) struct Groups<P: Platform> {
+    config: GroupConfig,
+    /// Made with the first group.
+    table: OnceLock<Table<P>>,
+}
+
+impl<P: Platform> Groups<P> {
+    pub(super) fn new(config: GroupConfig) -> Self {
+        Self { config, table: OnceLock::new() }
     }
 
-    pub(super) fn group(&self, id: GroupId) -> &Group<P> {
-        self.groups().expect("made with the first group").get(id)
+    /// Returns whether there ever was a group.
+    pub(crate) fn are_used(&self) -> bool {
+        self.table.get().is_some()
+    }
+
+    /// Returns how the load of groups is kept.
+    pub(super) fn config(&self) -> GroupConfig {
+        self.config
+    }
+
+    /// Returns the group of a number that was given.
+    pub(crate) fn group(&self, id: GroupId) -> &Group<P> {
+        self.table.get().expect("made with the first group").get(id)
+    }
+
+    /// Returns the groups that live or have lived, for checkers.
+    fn ever_made(&self) -> impl Iterator<Item = GroupId> {
+        self.table.get().into_iter().flat_map(Table::ever_made)
+    }
+
+    /// Returns the living groups, for checkers.
+    pub(super) fn living(&self) -> impl Iterator<Item = GroupId> {
+        self.ever_made().filter(|&id| self.group(id).is_alive())
     }
 
     /// Returns a group's words on `cpu`, where it was used.
     pub(super) fn group_on(&self, id: GroupId, cpu: CpuId) -> &GroupOnCpu<P> {
         self.group(id).on(cpu).expect("made before a task of it was queued there")
+    }
+
+    /// Returns the group of a task that is fair, or was.
+    #[track_caller]
+    pub(crate) fn group_of(&self, state: &State<P>, id: TaskId) -> Option<GroupId> {
+        self.table.get()?;
+        GroupId::of_link(state.tasks.fair(id).group.get())
+    }
+
+    /// As [`group_of`](Self::group_of), of any task, without a lock.
+    pub(crate) fn group_hint(&self, state: &State<P>, id: TaskId) -> Option<GroupId> {
+        self.table.get()?;
+        GroupId::of_link(state.tasks.fair_if_made(id)?.group.peek())
+    }
+
+    /// Returns the group above, as `id` has it on `cpu`.
+    #[track_caller]
+    pub(super) fn above(&self, id: GroupId, cpu: CpuId) -> Option<GroupId> {
+        GroupId::of_link(self.group_on(id, cpu).entity.group.get())
+    }
+
+    /// Returns the words of a member that is queued on `cpu`.
+    pub(super) fn words_of<'a>(&'a self, state: &'a State<P>, member: Member, cpu: CpuId) -> &'a FairTask<P> {
+        match member.kind() {
+            Kind::Task(id) => state.tasks.fair(id),
+            Kind::Group(id) => &self.group_on(id, cpu).entity,
+        }
     }
 }

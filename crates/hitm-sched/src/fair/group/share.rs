@@ -23,15 +23,15 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, PlainWord, Platform};
 use hitm_topology::CpuId;
 
-use super::average::nanos;
 use super::variant::{LEAST_APART, PostRate};
 use super::words::GroupOnCpu;
-use crate::base::fair_words::{FairTask, Member};
+use crate::base::fair_words::FairTask;
 use crate::base::numbers::GroupId;
 use crate::base::rq::RqGuard;
+use crate::base::state::State;
 use crate::base::timeline::PICOS;
-use crate::fair::group::{Group, WEIGHT_LEAST};
-use crate::scheduler::Scheduler;
+use crate::base::weight::WEIGHT_LEAST;
+use crate::fair::group::{Group, Groups};
 
 /// A change is published if it is more than the published load divided by this: Linux's.
 const TOLD_FROM: i64 = 64;
@@ -41,13 +41,13 @@ fn is_too_soon(last: u64, now: u64) -> bool {
     last != 0 && now.saturating_sub(last) < LEAST_APART.as_picos() / PICOS
 }
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Groups<P> {
     /// Adds to the load of a group, for `cpu`. Returns the load before.
     #[track_caller]
-    fn add_load(&self, group: &Group<P>, cpu: CpuId, load: i64) -> i64 {
+    fn add_load(&self, state: &State<P>, group: &Group<P>, cpu: CpuId, load: i64) -> i64 {
         match &group.parts {
             Some(parts) => {
-                parts.add(&self.state.topology, cpu, load);
+                parts.add(&state.topology, cpu, load);
                 parts.sum() - load
             }
             // Relaxed: a statistic; nothing is ordered by it.
@@ -67,13 +67,13 @@ impl<P: Platform> Scheduler<P> {
 
     /// Publishes the new average of the queue of `id` on `cpu`, if the change is large enough and
     /// not too soon.
-    pub(super) fn post(&self, cpu: CpuId, id: GroupId) {
-        if self.state.rqs[cpu].online.get() == 0 {
+    pub(super) fn post(&self, state: &State<P>, cpu: CpuId, id: GroupId) {
+        if state.rqs[cpu].online.get() == 0 {
             return;
         }
         let (group, load) = (self.group(id), &self.group_on(id, cpu).load);
         let (average, before) = (load.average.get() as i64, load.contribution.get());
-        let is_limited = self.config.groups.rate != PostRate::Always;
+        let is_limited = self.config.rate != PostRate::Always;
         let now = load.updated.get();
         if is_limited && is_too_soon(load.posted.get(), now) {
             return;
@@ -81,23 +81,23 @@ impl<P: Platform> Scheduler<P> {
         if (average - before).abs() <= before / TOLD_FROM {
             return;
         }
-        let was = self.add_load(group, cpu, average - before);
+        let was = self.add_load(state, group, cpu, average - before);
         load.contribution.set(average);
         if is_limited {
             load.posted.set(now);
         }
-        if self.config.groups.rate == PostRate::LimitedBoth {
+        if self.config.rate == PostRate::LimitedBoth {
             load.others.set(was - before);
             load.looked.set(now);
         }
     }
 
     /// Withdraws the contribution of the queue of `id` on `cpu`.
-    pub(super) fn withdraw_load(&self, cpu: CpuId, id: GroupId) {
+    pub(super) fn withdraw_load(&self, state: &State<P>, cpu: CpuId, id: GroupId) {
         let contribution = &self.group_on(id, cpu).load.contribution;
         let before = contribution.get();
         if before != 0 {
-            self.add_load(self.group(id), cpu, -before);
+            self.add_load(state, self.group(id), cpu, -before);
             contribution.set(0);
         }
     }
@@ -105,7 +105,7 @@ impl<P: Platform> Scheduler<P> {
     /// Returns the load of `id` on other CPUs.
     fn load_of_others(&self, id: GroupId, on: &GroupOnCpu<P>) -> i64 {
         let load = &on.load;
-        let seldom = self.config.groups.rate == PostRate::LimitedBoth;
+        let seldom = self.config.rate == PostRate::LimitedBoth;
         let now = load.updated.get();
         if seldom && is_too_soon(load.looked.get(), now) {
             return load.others.get();
@@ -119,9 +119,9 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Returns the due weight of the entity of `id` on `cpu`.
-    fn share(&self, cpu: CpuId, id: GroupId, on: &GroupOnCpu<P>) -> u32 {
+    pub(in crate::fair) fn share(&self, state: &State<P>, cpu: CpuId, id: GroupId, on: &GroupOnCpu<P>) -> u32 {
         let shares = i128::from(self.group(id).shares());
-        let load = i128::from(self.queued_weight(cpu, on).max(on.load.average.get()));
+        let load = i128::from(self.queued_weight(state, cpu, on).max(on.load.average.get()));
         // Contributions of other CPUs may be on the way from one CPU to another.
         let all = i128::from(self.load_of_others(id, on).max(0)) + load;
         let share = if all == 0 { shares } else { shares * load / all };
@@ -133,54 +133,16 @@ impl<P: Platform> Scheduler<P> {
     /// weighs them while they have nothing. An entity that came with the group's whole weight would
     /// publish that much for every CPU to the group above, and the entities that come later would
     /// weigh almost nothing beside it.)
-    pub(super) fn weigh_first(&self, cpu: CpuId, id: GroupId, entity: &FairTask<P>) {
-        entity.set_weight(self.share(cpu, id, self.group_on(id, cpu)));
-    }
-
-    /// Weighs the entity of `id` on the CPU of `rq` by its queue's part of the group's load.
-    pub(super) fn update_share(&self, rq: &RqGuard<'_, P>, id: GroupId) {
-        let on = self.group_on(id, rq.cpu);
-        if on.queue.nr_queued.get() == 0 && !self.config.groups.weighs_empty {
-            return;
-        }
-        let weight = self.share(rq.cpu, id, on);
-        let entity = &on.entity;
-        if entity.weight.get() == weight {
-            return;
-        }
-        let above = self.above(id, rq.cpu);
-        if let Some(above) = above {
-            self.reweigh_load(self.group_on(above, rq.cpu), entity, weight);
-        }
-        let member = Member::group(id);
-        let line = self.level(rq.cpu, above);
-        if entity.height.get() != 0 || line.curr() == Some(member) {
-            line.reweigh(member, weight, P::now());
-        } else {
-            entity.set_weight(weight);
-        }
+    pub(super) fn weigh_first(&self, state: &State<P>, cpu: CpuId, id: GroupId, entity: &FairTask<P>) {
+        entity.set_weight(self.share(state, cpu, id, self.group_on(id, cpu)));
     }
 
     /// Withdraws all contributions of the CPU of `rq`, which goes offline.
-    pub(crate) fn withdraw_loads(&self, rq: &RqGuard<'_, P>) {
-        let Some(groups) = self.groups() else { return };
+    pub(crate) fn withdraw_loads(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         // A group that another CPU is making is not found by `living`, and has contributed nothing
         // here yet.
-        for id in groups.living().filter(|&id| groups.get(id).on(rq.cpu).is_some()) {
-            self.withdraw_load(rq.cpu, id);
-        }
-    }
-
-    /// Sums up everything above `id` on the CPU of `rq`, and reweighs it.
-    pub(super) fn update_shares_above(&self, rq: &RqGuard<'_, P>, id: GroupId) {
-        let now = nanos(P::now());
-        let mut next = Some(id);
-        while let Some(id) = next {
-            next = self.above(id, rq.cpu);
-            if let Some(above) = next {
-                self.update_load(rq.cpu, above, Member::group(id), now);
-            }
-            self.update_share(rq, id);
+        for id in self.living().filter(|&id| self.group(id).on(rq.cpu).is_some()) {
+            self.withdraw_load(state, rq.cpu, id);
         }
     }
 }

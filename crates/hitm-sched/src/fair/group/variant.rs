@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use hitm_memory::{AtomicWord, Entry, Field, Memory, Native, PlacedSlice, RecordLayout, Span};
 use hitm_topology::{CpuId, Scope, Topology};
 
-use super::WEIGHT_LEAST;
 use super::words::{ISOLATED, REORDERED, TaskGroupWords, V6_4};
-use crate::base::weight::FINE_BITS;
+use crate::base::weight::{FINE_BITS, WEIGHT_LEAST};
 
 /// The order of a group's words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -26,7 +26,7 @@ use hitm_memory::{
 
 use crate::base::fair_words::{FairQueue, FairTask};
 use crate::base::numbers::GroupId;
-use crate::fair::load::Sum;
+use crate::fair::group::load::Sum;
 
 record! {
     /// The words of a group.
@@ -141,7 +141,7 @@ impl<M: Memory> TaskGroupWords<M> {
 /// A sum's words: its time, its value, and the part of the period that has passed.
 type SumWords<'a, M> = (&'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u64>, &'a <M as Memory>::Plain<u32>);
 
-/// The load of a member or of a queue: see [`load`](crate::fair::load).
+/// The load of a member or of a queue: see [`load`](crate::fair::group::load).
 pub(crate) trait Loaded<M: Memory> {
     /// The words.
     fn words(&self) -> SumWords<'_, M>;

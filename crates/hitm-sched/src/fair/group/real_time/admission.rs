@@ -14,15 +14,15 @@
 use hitm_memory::Platform;
 
 use crate::base::numbers::GroupId;
+use crate::fair::group::Groups;
 use crate::fair::group::quota::{QuotaRefused, RealTimeQuota};
-use crate::scheduler::Scheduler;
 
 /// Returns a part of a CPU in thousandths.
 fn thousandths(part: u64) -> u64 {
     (part * 1_000 + RealTimeQuota::WHOLE / 2) / RealTimeQuota::WHOLE
 }
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Groups<P> {
     /// Returns the part of a CPU that the real-time tasks of `id` may use, if they have a limit.
     pub(super) fn share_of(&self, id: GroupId) -> Option<u64> {
         self.real_time_limit_of(id)?.share()
@@ -39,7 +39,7 @@ impl<P: Platform> Scheduler<P> {
         let wanted = RealTimeQuota::part(quota.runtime().as_picos(), quota.period().as_picos());
         let above = self.limited_above(id, id);
         let (mut left, mut below) = (above.and_then(|above| self.share_of(above)).unwrap_or(RealTimeQuota::WHOLE), 0);
-        for other in self.groups().expect("one is to be limited").ever_made().filter(|&other| other != id) {
+        for other in self.ever_made().filter(|&other| other != id) {
             let Some(share) = self.share_of(other) else { continue };
             let counts_for = self.limited_above(other, id);
             if counts_for == Some(id) {

@@ -4,10 +4,11 @@ use hitm_memory::{PlainWord, Platform, Time};
 use hitm_topology::CpuId;
 
 use crate::base::numbers::GroupId;
+use crate::base::state::State;
 use crate::base::timeline::PICOS;
+use crate::fair::group::Groups;
 use crate::fair::group::check::GroupSnapshot;
 use crate::fair::group::quota::RealTimeQuota;
-use crate::scheduler::Scheduler;
 
 /// The real-time queue of a group on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub struct RealTimeSnapshot {
     pub on: Vec<RealTimeQueueSnapshot>,
 }
 
-impl<P: Platform> Scheduler<P> {
-    pub(in crate::fair::group) fn real_time_snapshot(&self, id: GroupId) -> Option<RealTimeSnapshot> {
+impl<P: Platform> Groups<P> {
+    pub(in crate::fair::group) fn real_time_snapshot(&self, state: &State<P>, id: GroupId) -> Option<RealTimeSnapshot> {
         let limit = self.real_time_limit_of(id)?;
         let (marked, limits) = (limit.throttled_on(), self.limits().expect("one has a limit"));
         let on = |cpu: CpuId| {
@@ -50,7 +51,7 @@ impl<P: Platform> Scheduler<P> {
             let (used, runtime, ends) = on.peek();
             Some(RealTimeQueueSnapshot {
                 cpu,
-                online: self.state.rqs[cpu].online.peek() != 0,
+                online: state.rqs[cpu].online.peek() != 0,
                 runtime,
                 used,
                 ends: Time::from_picos(ends * PICOS),
@@ -60,7 +61,7 @@ impl<P: Platform> Scheduler<P> {
                 due: limits.due(cpu),
             })
         };
-        Some(RealTimeSnapshot { share: limit.share(), on: self.state.topology.cpu_ids().filter_map(on).collect() })
+        Some(RealTimeSnapshot { share: limit.share(), on: state.topology.cpu_ids().filter_map(on).collect() })
     }
 }
 

@@ -12,7 +12,7 @@
 //! Differences:
 //!
 //! - In Linux an entity represents the group on the queue above. Here tasks are on the CPU's one
-//!   priority array, and a group's queue has the tasks that are [*held*](Scheduler::holder). So
+//!   priority array, and a group's queue has the tasks that are [*held*](Groups::holder). So
 //!   tasks of equal priority in several groups take turns in order of arrival; a throttle costs one
 //!   step per task; and a group without a limit has no queue: its tasks count as tasks of the group
 //!   above.
@@ -24,8 +24,8 @@
 //!   when the period ends.
 //! - Which groups may have a limit: see [`admission`].
 //!
-//! **Roles.** [`queue`]: the runtime, the used time and the held tasks of a CPU. [`admission`]:
-//! which groups may have a limit. [`check`]: the invariants. [`bandwidth`](super::bandwidth)
+//! **Roles.** [`queue`]: the runtime, the used time and the held tasks of a CPU. [`throttle`]: how
+//! queues are throttled and limits changed. [`admission`]: which groups may have a limit. [`check`]: the invariants. [`bandwidth`](super::bandwidth)
 //! decides when to look.
 //!
 //! **Protocol.** Under the CPU's lock. (1) *Charge*: time with a real-time priority, own or lent,
@@ -75,20 +75,21 @@
 pub(super) mod admission;
 pub(crate) mod check;
 pub(super) mod queue;
+mod throttle;
 
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{CpuSet, Interrupts, PerCpu, PlainWord, Platform, Time, described};
+use hitm_memory::{CpuSet, PerCpu, PlainWord, Platform, Time, described};
 use hitm_topology::{CpuId, Topology};
 
 use self::queue::{RealTimeLimit, RealTimeQueue};
-use super::average::nanos;
-use super::quota::{GroupThrottling, QuotaRefused, RealTimeQuota};
+use super::Groups;
 use crate::base::list::{Links, List};
 use crate::base::numbers::{GroupId, TaskId};
-use crate::base::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
-use crate::base::timeline::PICOS;
-use crate::scheduler::Scheduler;
+use crate::base::rq::RqGuard;
+use crate::base::state::State;
+use crate::base::timeline::{PICOS, nanos};
+use crate::cid::Ids;
 
 described! {
     /// A CPU that runs real-time tasks of groups.
@@ -111,7 +112,7 @@ impl<M: hitm_memory::Memory> std::fmt::Debug for RealTimeClock<M> {
     }
 }
 
-impl<P: Platform> Scheduler<P> {
+impl<P: Platform> Groups<P> {
     /// Returns whether a group ever had a limit for real-time tasks.
     pub(crate) fn has_real_time_limits(&self) -> bool {
         self.limits().is_some_and(|limits| limits.clocks.get().is_some())
@@ -123,13 +124,19 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Returns the queue of `id` on the CPU of `rq`, if it has a limit.
-    fn real_time_queue(&self, rq: &RqGuard<'_, P>, id: GroupId, now: u64) -> Option<&RealTimeQueue<P>> {
-        self.real_time_limit_of(id)?.limited_on(&self.state.topology, id.0 as usize, rq.cpu, now)
+    fn real_time_queue(
+        &self,
+        state: &State<P>,
+        rq: &RqGuard<'_, P>,
+        id: GroupId,
+        now: u64,
+    ) -> Option<&RealTimeQueue<P>> {
+        self.real_time_limit_of(id)?.limited_on(&state.topology, id.0 as usize, rq.cpu, now)
     }
 
     /// Returns the groups around a task, the nearest first, as `cpu` has them.
-    fn groups_around(&self, cpu: CpuId, id: TaskId) -> impl Iterator<Item = GroupId> {
-        std::iter::successors(self.group_hint(id), move |&own| self.above_on(own, cpu))
+    fn groups_around(&self, state: &State<P>, cpu: CpuId, id: TaskId) -> impl Iterator<Item = GroupId> {
+        std::iter::successors(self.group_hint(state, id), move |&own| self.above_on(own, cpu))
     }
 
     fn is_throttled_real_time(&self, cpu: CpuId, id: GroupId) -> bool {
@@ -140,32 +147,32 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the group that holds `id` on `cpu`, or would hold it if it were queued there. The
     /// caller holds the CPU's lock.
-    pub(crate) fn holder(&self, cpu: CpuId, id: TaskId) -> Option<GroupId> {
+    pub(crate) fn holder(&self, state: &State<P>, cpu: CpuId, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() {
             return None;
         }
-        let task = self.state.tasks.get(id);
+        let task = state.tasks.get(id);
         if !task.prio().is_real_time() || task.is_lent() {
             return None;
         }
-        self.groups_around(cpu, id).find(|&own| self.is_throttled_real_time(cpu, own))
+        self.groups_around(state, cpu, id).find(|&own| self.is_throttled_real_time(cpu, own))
     }
 
     /// Returns whether `id`, whose queue's lock the caller holds, is a held real-time task.
-    pub(crate) fn is_held_real_time(&self, id: TaskId) -> bool {
+    pub(crate) fn is_held_real_time(&self, state: &State<P>, id: TaskId) -> bool {
         if !self.has_real_time_limits() {
             return false;
         }
-        let task = self.state.tasks.get(id);
+        let task = state.tasks.get(id);
         task.prio().is_real_time() && task.on_rq.get() != 0 && task.on_list.get() == 0
     }
 
     /// Returns the CPUs where `id` would be held, if there may be any: a hint.
-    pub(crate) fn where_held(&self, id: TaskId) -> Option<CpuSet> {
-        if !self.has_real_time_limits() || self.state.tasks.get(id).is_lent() {
+    pub(crate) fn where_held(&self, state: &State<P>, id: TaskId) -> Option<CpuSet> {
+        if !self.has_real_time_limits() || state.tasks.get(id).is_lent() {
             return None;
         }
-        let around = self.groups_around(self.state.tasks.get(id).cpu(), id);
+        let around = self.groups_around(state, state.tasks.get(id).cpu(), id);
         let mut limits = around.filter_map(|own| self.real_time_limit_of(own)).peekable();
         limits.peek()?;
         // SeqCst: between the advertisement of the task and the look at the throttled CPUs. Pairs
@@ -179,36 +186,45 @@ impl<P: Platform> Scheduler<P> {
     }
 
     /// Returns the tasks on the list of `queue`.
-    fn held_by<'a>(&'a self, queue: &'a RealTimeQueue<P>) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
-        List::new(&queue.held, |id| &self.state.tasks.get(id).run_list)
+    fn held_by<'a>(
+        &'a self,
+        state: &'a State<P>,
+        queue: &'a RealTimeQueue<P>,
+    ) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
+        List::new(&queue.held, |id| &state.tasks.get(id).run_list)
     }
 
-    fn list_of<'a>(&'a self, cpu: CpuId, holder: GroupId) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
+    fn list_of<'a>(
+        &'a self,
+        state: &'a State<P>,
+        cpu: CpuId,
+        holder: GroupId,
+    ) -> List<'a, P, impl Fn(TaskId) -> &'a Links<P>> {
         let queue = self.real_time_limit_of(holder).and_then(|limit| limit.on(cpu));
-        self.held_by(queue.expect("a group that is throttled there"))
+        self.held_by(state, queue.expect("a group that is throttled there"))
     }
 
     /// `holder` holds `id`, which is on no list.
-    pub(crate) fn hold(&self, rq: &RqGuard<'_, P>, id: TaskId, holder: GroupId) {
-        self.list_of(rq.cpu, holder).push_back(id);
-        self.state.tasks.get(id).on_rq.set(1);
-        self.ids.arrive(&self.state, rq, id);
+    pub(crate) fn hold(&self, state: &State<P>, ids: &Ids<P>, rq: &RqGuard<'_, P>, id: TaskId, holder: GroupId) {
+        self.list_of(state, rq.cpu, holder).push_back(id);
+        state.tasks.get(id).on_rq.set(1);
+        ids.arrive(state, rq, id);
     }
 
     /// `id`, which is held, leaves its list. Since it came, nothing has changed that decides its
     /// holder: it would have left.
-    pub(crate) fn let_go_of(&self, rq: &RqGuard<'_, P>, id: TaskId) {
-        let holder = self.holder(rq.cpu, id).expect("it is held");
-        self.list_of(rq.cpu, holder).remove(id);
-        self.state.tasks.get(id).on_rq.set(0);
+    pub(crate) fn let_go_of(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) {
+        let holder = self.holder(state, rq.cpu, id).expect("it is held");
+        self.list_of(state, rq.cpu, holder).remove(id);
+        state.tasks.get(id).on_rq.set(0);
     }
 
     /// Returns the held real-time tasks of a CPU, with the holder of each.
-    pub(crate) fn held_real_time(&self, cpu: CpuId) -> Vec<(GroupId, TaskId)> {
+    pub(crate) fn held_real_time(&self, state: &State<P>, cpu: CpuId) -> Vec<(GroupId, TaskId)> {
         let mut held = Vec::new();
         for id in self.watched(cpu) {
             if let Some(queue) = self.real_time_limit_of(id).and_then(|limit| limit.on(cpu)) {
-                held.extend(self.held_by(queue).collect().into_iter().map(|task| (id, task)));
+                held.extend(self.held_by(state, queue).collect().into_iter().map(|task| (id, task)));
             }
         }
         held
@@ -217,14 +233,14 @@ impl<P: Platform> Scheduler<P> {
     // ---- used time ----
 
     /// Charges the running task of the CPU of `rq`, if it has a real-time priority.
-    pub(crate) fn charge_real_time(&self, rq: &RqGuard<'_, P>) {
+    pub(crate) fn charge_real_time(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return };
         let (clock, now) = (&clocks[rq.cpu], nanos(P::now()));
         let since = clock.charged.get();
         clock.charged.set(now.max(since));
-        let Some(curr) = rq.curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time()) else { return };
-        for own in self.groups_around(rq.cpu, curr) {
-            if let Some(queue) = self.real_time_queue(rq, own, now) {
+        let Some(curr) = rq.curr().filter(|&curr| state.tasks.get(curr).prio().is_real_time()) else { return };
+        for own in self.groups_around(state, rq.cpu, curr) {
+            if let Some(queue) = self.real_time_queue(state, rq, own, now) {
                 queue.pass(Some(since), now);
             }
         }
@@ -232,201 +248,48 @@ impl<P: Platform> Scheduler<P> {
 
     /// Returns the topmost of the groups around `id` that has used up its runtime on the CPU of
     /// `rq`, if the task must be held.
-    pub(crate) fn used_up_real_time(&self, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
-        if !self.has_real_time_limits() || rq.online.get() == 0 || self.state.tasks.get(id).is_lent() {
+    pub(crate) fn used_up_real_time(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
+        if !self.has_real_time_limits() || rq.online.get() == 0 || state.tasks.get(id).is_lent() {
             return None;
         }
         let now = nanos(P::now());
         let is_used_up = |&own: &GroupId| {
-            self.real_time_queue(rq, own, now).is_some_and(|queue| {
+            self.real_time_queue(state, rq, own, now).is_some_and(|queue| {
                 queue.pass(None, now);
                 queue.is_used_up()
             })
         };
-        self.groups_around(rq.cpu, id).filter(is_used_up).last()
+        self.groups_around(state, rq.cpu, id).filter(is_used_up).last()
     }
 
     /// A tick of the calling CPU.
-    pub(crate) fn tick_real_time(&self) {
+    pub(crate) fn tick_real_time(&self, state: &State<P>) {
         let here = P::current_cpu();
-        if !self.has_real_time_limits() || !self.runs_limited(here) {
+        if !self.has_real_time_limits() || !self.runs_limited(state, here) {
             return;
         }
-        let rq = self.state.lock(here);
-        self.charge_real_time(&rq);
-        let curr = rq.curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time());
-        if curr.is_some_and(|curr| self.used_up_real_time(&rq, curr).is_some()) {
-            self.state.resched(&rq);
+        let rq = state.lock(here);
+        self.charge_real_time(state, &rq);
+        let curr = rq.curr().filter(|&curr| state.tasks.get(curr).prio().is_real_time());
+        if curr.is_some_and(|curr| self.used_up_real_time(state, &rq, curr).is_some()) {
+            state.resched(&rq);
         }
     }
 
     /// Returns whether `cpu` runs a real-time task of a limited group: a hint.
-    fn runs_limited(&self, cpu: CpuId) -> bool {
-        let curr = self.state.rqs[cpu].curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time());
-        curr.is_some_and(|curr| self.groups_around(cpu, curr).any(|own| self.real_time_limit_of(own).is_some()))
+    fn runs_limited(&self, state: &State<P>, cpu: CpuId) -> bool {
+        let curr = state.rqs[cpu].curr().filter(|&curr| state.tasks.get(curr).prio().is_real_time());
+        curr.is_some_and(|curr| self.groups_around(state, cpu, curr).any(|own| self.real_time_limit_of(own).is_some()))
     }
 
     /// Returns when the running task of the calling CPU will have used up the runtime of a group.
     /// Read without the lock.
-    pub(crate) fn real_time_ends(&self) -> Time {
+    pub(crate) fn real_time_ends(&self, state: &State<P>) -> Time {
         let here = P::current_cpu();
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return Time::NEVER };
-        let curr = self.state.rqs[here].curr().filter(|&curr| self.state.tasks.get(curr).prio().is_real_time());
+        let curr = state.rqs[here].curr().filter(|&curr| state.tasks.get(curr).prio().is_real_time());
         let left = |own| self.real_time_limit_of(own)?.on(here)?.peek_left();
-        let least = curr.and_then(|curr| self.groups_around(here, curr).filter_map(left).min());
+        let least = curr.and_then(|curr| self.groups_around(state, here, curr).filter_map(left).min());
         least.map_or(Time::NEVER, |left| Time::from_picos((clocks[here].charged.peek() + left) * PICOS))
-    }
-
-    // ---- throttle, unthrottle ----
-
-    /// Throttles `id`, which has used up its runtime, on the CPU of `rq`: from now on its real-time
-    /// tasks run there only with a lent priority.
-    pub(crate) fn throttle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
-        let limit = self.real_time_limit_of(id).expect("it has used it up");
-        let queue = limit.on(rq.cpu).expect("it has used it up");
-        let ends = queue.throttle(nanos(P::now()));
-        limit.mark(rq.cpu, true);
-        self.watch(rq.cpu, id, self.limit_of(id).expect("it has one").on(rq.cpu), ends);
-        for task in rq.rt.queued(&self.state.tasks) {
-            if let Some(holder) = self.holder(rq.cpu, task) {
-                self.dequeue(rq, task, false);
-                self.hold(rq, task, holder);
-            }
-        }
-        // As on a CPU that has left a task: other CPUs may have more urgent tasks than the rest
-        // here.
-        rq.request_balance(BALANCE_PULL);
-    }
-
-    /// Ends the throttle of the queue of `id` on the CPU of `rq`.
-    pub(super) fn unthrottle_real_time(&self, rq: &RqGuard<'_, P>, id: GroupId) {
-        let limit = self.real_time_limit_of(id).expect("it is throttled");
-        let queue = limit.on(rq.cpu).expect("it is throttled");
-        let tasks = self.held_by(queue);
-        let mut held = Vec::new();
-        while let Some(task) = tasks.first() {
-            self.let_go_of(rq, task);
-            held.push(task);
-        }
-        queue.unthrottle(nanos(P::now()));
-        limit.mark(rq.cpu, false);
-        for task in held {
-            self.enqueue(rq, task, false);
-            if rq.curr() != Some(task) {
-                self.preempt_for(rq, task);
-            }
-        }
-    }
-
-    /// A queue of the CPU of `rq` was unthrottled: its waiting tasks may run elsewhere, and tasks
-    /// that wait elsewhere may run here.
-    fn balance_after_refill(&self, rq: &mut RqGuard<'_, P>) {
-        // SeqCst: between the set of throttled CPUs and the look at advertised tasks. Pairs with
-        // the fence in `where_held`.
-        P::fence(Ordering::SeqCst);
-        rq.request_balance(BALANCE_PUSH | BALANCE_PULL);
-        self.run_balance(rq);
-    }
-
-    /// Refills these groups on the CPU of `rq`, and ends the throttle of those with runtime.
-    pub(super) fn refill_real_time(&self, rq: &mut RqGuard<'_, P>, groups: &[GroupId]) {
-        if !self.has_real_time_limits() {
-            return;
-        }
-        self.charge_real_time(rq);
-        let now = nanos(P::now());
-        let mut any = false;
-        for &id in groups.iter().filter(|&&id| self.is_throttled_real_time(rq.cpu, id)) {
-            let queue = self.real_time_queue(rq, id, now).expect("it is throttled");
-            queue.pass(None, now);
-            if !queue.is_used_up() {
-                self.unthrottle_real_time(rq, id);
-                any = true;
-            }
-        }
-        if any {
-            self.balance_after_refill(rq);
-        }
-    }
-
-    /// Returns the end of the period of `id` on `cpu`, if it is throttled there.
-    pub(super) fn throttled_until(&self, cpu: CpuId, id: GroupId) -> Option<u64> {
-        let queue = self.real_time_limit_of(id)?.on(cpu)?;
-        queue.is_throttled().then(|| queue.ends())
-    }
-
-    /// Ends the throttle of the queue of `id`, if there is one, on the CPU of `rq`, which is
-    /// offline.
-    pub(super) fn unthrottle_offline(&self, rq: &RqGuard<'_, P>, id: GroupId) {
-        if self.is_throttled_real_time(rq.cpu, id) {
-            self.unthrottle_real_time(rq, id);
-        }
-    }
-
-    // ---- changes ----
-
-    /// Limits the run time of a kept group's real-time tasks per CPU and period. The tasks of all
-    /// groups below it count too. `None` removes the limit. A change begins a new period. Tasks
-    /// with a lent priority are counted, but are not throttled.
-    ///
-    /// # Errors
-    /// When the parent group or the CPU has too little left, or when groups below have more. Then
-    /// nothing changes.
-    pub fn set_group_real_time(&self, id: GroupId, quota: Option<RealTimeQuota>) -> Result<(), QuotaRefused> {
-        let Some(limits) = self.begin_limit(id, quota.is_some()) else { return Ok(()) };
-        let slot = self.limit_of(id).expect("just made");
-        if slot.real_time.get().is_none() {
-            if quota.is_none() {
-                return Ok(());
-            }
-            // Placed before they are set: as in `begin_limit`.
-            if limits.clocks.get().is_none() {
-                let _came_later = limits.clocks.set(RealTimeClock::all(&self.state.topology, P::now()));
-            }
-            let _came_later = slot.real_time.set(RealTimeLimit::new(&self.state.topology, id.0 as usize));
-        }
-        let limit = slot.real_time.get().expect("just made");
-        let _one_at_a_time = limits.change.lock.lock();
-        quota.map_or(Ok(()), |quota| self.admit(id, quota))?;
-        limit.set(quota, nanos(P::now()));
-        for cpu in self.state.topology.cpu_ids() {
-            let mut rq = self.state.lock(cpu);
-            self.charge_real_time(&rq);
-            limit.begin_on(cpu, nanos(P::now()));
-            if self.is_throttled_real_time(cpu, id) {
-                self.unthrottle_real_time(&rq, id);
-                self.balance_after_refill(&mut rq);
-            }
-            if self.runs_limited(cpu) {
-                // The CPU no longer has to tick, or has to tick later.
-                P::interrupt(cpu, Interrupts::CONTROL);
-            }
-        }
-        Ok(())
-    }
-
-    /// `id`, whose last reference is gone, has no limit.
-    pub(super) fn end_real_time_limit(&self, id: GroupId) {
-        let Some(limit) = self.real_time_limit_of(id) else { return };
-        self.set_group_real_time(id, None).expect("none is never refused");
-        for cpu in self.state.topology.cpu_ids() {
-            let _rq = self.state.lock(cpu);
-            limit.on(cpu).into_iter().for_each(RealTimeQueue::forget_counts);
-        }
-    }
-
-    /// Returns how often and how long that limit has throttled the real-time tasks of a kept group.
-    #[must_use]
-    pub fn group_real_time_throttling(&self, id: GroupId) -> GroupThrottling {
-        let mut sum = GroupThrottling::default();
-        let Some(limit) = self.real_time_limit_of(id) else { return sum };
-        for cpu in self.state.topology.cpu_ids() {
-            let _rq = self.state.lock(cpu);
-            let Some(on) = limit.on(cpu).map(RealTimeQueue::throttling) else { continue };
-            sum.periods += on.periods;
-            sum.throttles += on.throttles;
-            sum.throttled += on.throttled;
-        }
-        sum
     }
 }

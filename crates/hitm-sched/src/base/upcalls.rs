@@ -1,0 +1,25 @@
+//! What the parts below the scheduler's operations ask of them.
+
+use hitm_memory::Platform;
+
+use super::numbers::TaskId;
+use super::rq::RqGuard;
+
+/// The operations that concern tasks of any class. The scheduler has them, and passes itself to the
+/// fair class and to groups.
+pub(crate) trait Upcalls<P: Platform> {
+    /// Enqueues `id` behind the tasks of its priority, or before them if `at_head`.
+    fn enqueue(&self, rq: &RqGuard<'_, P>, id: TaskId, at_head: bool);
+
+    /// Dequeues `id`. With `sleeps` it sleeps or has ended, else it will be enqueued again.
+    fn dequeue(&self, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool);
+
+    /// Moves `id`, which is queued on `from` and does not run, to `to`.
+    fn move_task(&self, from: &RqGuard<'_, P>, id: TaskId, to: &RqGuard<'_, P>);
+
+    /// Decides, after `id` was enqueued, whether it preempts the running task.
+    fn preempt_for(&self, rq: &RqGuard<'_, P>, id: TaskId);
+
+    /// Does the balancing that was deferred until now, with the lock held.
+    fn run_balance(&self, rq: &mut RqGuard<'_, P>);
+}
