@@ -18,13 +18,13 @@ mod mitigation;
 mod scheduler;
 mod shipped;
 
+pub use base::attributes::{Attributes, Policy, WakeHint};
 pub use base::cid::MapSnapshot;
 pub use base::journal::Conservation;
-pub use base::numbers::{GroupId, MapId, TaskId};
+pub use base::numbers::{GroupId, MapId, TASKS_MAX, TaskId};
 pub use base::operation::{COUNTED as OPERATIONS, IDS};
 pub use base::prio::Prio;
 pub use base::stats::{Count, Stats};
-pub use base::task::{Attributes, Policy, TASKS_MAX, WakeHint};
 pub use base::weight::Nice;
 pub use check::Snapshot;
 pub use cid::MAPS_MAX;
@@ -43,7 +43,8 @@ pub mod internals {
     pub use crate::linux::config::RootDomainConfig;
     pub use crate::linux::cpupri::{Cpupri, CpupriForm, Search};
     pub use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
-    pub use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS, RootDomain};
+    pub use crate::linux::root_domain::RootDomain;
+    pub use crate::linux::root_domain_words::{BASELINE, REORDERED, REORDERED_COUNTS};
     pub use crate::mitigation::{idle_searches, placements};
 }
 

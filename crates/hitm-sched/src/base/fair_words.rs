@@ -10,8 +10,7 @@ use std::mem::offset_of;
 
 use hitm_memory::{LINE, LineStart, Memory, Native, PlainWord, described};
 
-use crate::base::numbers::{GroupId, TaskId};
-use crate::base::task::TASKS_MAX;
+use crate::base::numbers::{GroupId, TASKS_MAX, TaskId};
 use crate::base::weight::{FINE_NICE_0_WEIGHT, Nice};
 
 described! {

@@ -2,6 +2,7 @@
 //! priorities, run queues, virtual time, numbers, counts. Nothing here names
 //! [`linux`](crate::linux), [`shipped`](crate::shipped) or anything above them.
 
+pub(crate) mod attributes;
 pub(crate) mod cid;
 pub(crate) mod fair_words;
 pub(crate) mod id_allocator;
@@ -18,6 +19,7 @@ pub(crate) mod rt_queue;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod task;
+pub(crate) mod task_table;
 pub(crate) mod timeline;
 pub(crate) mod tree;
 pub(crate) mod upcalls;

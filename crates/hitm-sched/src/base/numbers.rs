@@ -12,6 +12,9 @@ impl fmt::Display for TaskId {
     }
 }
 
+/// The maximum number of tasks that live at once.
+pub const TASKS_MAX: usize = 1 << 20;
+
 /// A group's number. Numbers are used again after a group has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);

@@ -13,7 +13,7 @@ use super::list::{Links, List, Ring};
 use super::numbers::TaskId;
 use super::prio::Prio;
 use super::rt_queue::RtQueue;
-use super::task::TaskTable;
+use super::task_table::TaskTable;
 
 impl<M: Memory> RtQueue<M> {
     fn nodes<'a>(&'a self, tasks: &'a TaskTable<M>) -> List<'a, M, impl Fn(TaskId) -> &'a Links<M>> {

@@ -10,7 +10,8 @@ use hitm_memory::{Memory, Native, PlainWord, described};
 use super::list::{Links, List};
 use super::numbers::TaskId;
 use super::prio::Prio;
-use super::task::{Task, TaskTable};
+use super::task::Task;
+use super::task_table::TaskTable;
 
 /// List heads: one per real-time priority, and one that stays empty, as in the original.
 const QUEUES: usize = 100;

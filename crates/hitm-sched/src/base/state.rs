@@ -9,7 +9,7 @@ use hitm_topology::{CpuId, Scope, Topology};
 use super::numbers::TaskId;
 use super::rq::{RqGuard, RunQueue};
 use super::stats::{Count, Stats};
-use super::task::TaskTable;
+use super::task_table::TaskTable;
 
 /// The queues and tasks of one machine.
 pub(crate) struct State<P: Platform> {

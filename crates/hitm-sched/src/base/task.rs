@@ -1,4 +1,4 @@
-//! Tasks as the scheduler sees them, and the table of all tasks.
+//! Tasks as the scheduler sees them: the words of one.
 //!
 //! **State.** Every transition of a task's `state` word is a read-modify-write:
 //!
@@ -23,76 +23,19 @@
 //!
 //! All transitions are read-modify-writes, so each continues the release sequences of the ones
 //! before it, also when it is Relaxed. A wakeup that comes before `transition_to_runnable` is
-//! therefore seen by the poll that follows. The locks of the slots' [`IdAllocator`] order one task
-//! of a slot before the next one.
+//! therefore seen by the poll that follows. The locks of the allocator of
+//! [slots](super::task_table) order one task of a slot before the next one.
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use hitm_memory::{AtomicWord, CpuMask, CpuSet, LineStart, Memory, Placed, PlainWord, RawSpinLock, described};
-use hitm_topology::{CpuId, Topology};
+use hitm_memory::{AtomicWord, LineStart, Memory, PlainWord, RawSpinLock, described};
+use hitm_topology::CpuId;
 
+use crate::base::attributes::Policy;
 use crate::base::cid::TaskIds;
-use crate::base::fair_words::FairTask;
-use crate::base::id_allocator::{A_LINE, IdAllocator, Numbered};
 use crate::base::list::Links;
-use crate::base::numbers::{GroupId, MapId, TaskId};
 use crate::base::prio::Prio;
-use crate::base::weight::Nice;
-
-/// How tasks of equal priority share a CPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// A task runs until it waits or until a more urgent task comes.
-    #[default]
-    Fifo,
-    /// As `Fifo`, but tasks of equal priority take turns.
-    RoundRobin,
-    /// A fair task. Fair tasks share by weight the time that real-time tasks leave. Its priority is
-    /// [`Prio::NONE`] unless it is lent one.
-    Fair(Nice),
-}
-
-impl Policy {
-    /// Returns the nice level of a fair task.
-    #[must_use]
-    pub const fn nice(self) -> Option<Nice> {
-        match self {
-            Self::Fair(nice) => Some(nice),
-            Self::Fifo | Self::RoundRobin => None,
-        }
-    }
-}
-
-/// A hint from a waker about itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WakeHint {
-    /// No hint.
-    #[default]
-    None,
-    /// The waker is about to sleep, so its CPU may soon have room: Linux's sync wakeup. Fair tasks
-    /// use it.
-    WakerSleeps,
-}
-
-/// The attributes of a new task.
-#[derive(Clone, Debug)]
-pub struct Attributes {
-    /// The priority: a real-time priority, or [`Prio::NONE`] for a fair task without a lent
-    /// priority.
-    pub prio: Prio,
-    /// How the task shares its CPU with tasks of equal priority.
-    pub policy: Policy,
-    /// The CPUs where it may run.
-    pub allowed: CpuSet,
-    /// The map that its concurrency ids belong to, or `None`. Made by
-    /// [`Scheduler::make_map`](crate::scheduler::Scheduler::make_map).
-    pub map: Option<MapId>,
-    /// The scheduling group, or `None`. Made by
-    /// [`Scheduler::make_group`](crate::scheduler::Scheduler::make_group).
-    pub group: Option<GroupId>,
-}
 
 /// Bit of `round_robin`: the task takes turns with tasks of equal priority.
 const ROUND_ROBIN: u32 = 1;
@@ -158,7 +101,7 @@ pub(crate) enum Wake {
 }
 
 impl<M: Memory> Task<M> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             state: M::Atomic::new(DEAD),
             on_cpu: M::Atomic::new(0),
@@ -324,137 +267,9 @@ impl<M: Memory> Task<M> {
     }
 }
 
-/// A task's words and its affinity.
-#[derive(Debug)]
-pub(crate) struct Slot<M: Memory> {
-    task: Placed<M, Task<M>>,
-    allowed: CpuMask<M>,
-    /// Created when a task of this number is fair for the first time.
-    fair: OnceLock<Placed<M, FairTask<M>>>,
-}
-
 impl<M: Memory> fmt::Debug for Task<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task").field("state", &self.state).field("prio", &self.prio).finish_non_exhaustive()
-    }
-}
-
-/// Slots per chunk of the table.
-const CHUNK: usize = 256;
-
-/// The maximum number of tasks that live at once.
-pub const TASKS_MAX: usize = 1 << 20;
-
-type Chunk<M> = Box<[OnceLock<Slot<M>>]>;
-
-/// The table of all tasks. A slot is created when it is first needed. It is never freed, but used
-/// again.
-#[derive(Debug)]
-pub(crate) struct TaskTable<M: Memory> {
-    chunks: Box<[OnceLock<Chunk<M>>]>,
-    slots: IdAllocator<M, Slots>,
-}
-
-#[derive(Debug)]
-enum Slots {}
-
-impl Numbered for Slots {
-    const OBJECT: &'static str = "task_table";
-    const LOCK: &'static str = "taken when the free numbers of an LLC run out or become many";
-    const PLURAL: &'static str = "tasks";
-    const MAX: usize = TASKS_MAX;
-    const IN_MAGAZINE: usize = A_LINE;
-}
-
-impl<M: Memory> TaskTable<M> {
-    pub(crate) fn new(topology: &Topology) -> Self {
-        Self { chunks: (0..TASKS_MAX / CHUNK).map(|_| OnceLock::new()).collect(), slots: IdAllocator::new(topology) }
-    }
-
-    fn slot(&self, id: TaskId) -> &Slot<M> {
-        self.made(id).expect("a task that was made")
-    }
-
-    /// Returns the slot of `id`, if a task of that number ever existed.
-    fn made(&self, id: TaskId) -> Option<&Slot<M>> {
-        let index = id.0 as usize;
-        self.chunks[index / CHUNK].get()?[index % CHUNK].get()
-    }
-
-    pub(crate) fn get(&self, id: TaskId) -> &Task<M> {
-        &self.slot(id).task
-    }
-
-    /// Returns the CPUs where `id` may run.
-    pub(crate) fn allowed(&self, id: TaskId) -> &CpuMask<M> {
-        &self.slot(id).allowed
-    }
-
-    /// Creates a task that is on no queue, as if it slept on `cpu`, and that cannot be woken yet.
-    /// The caller runs on `here`. Returns `None` when [`TASKS_MAX`] tasks live.
-    pub(crate) fn create(
-        &self,
-        topology: &Topology,
-        attributes: &Attributes,
-        cpu: CpuId,
-        here: CpuId,
-    ) -> Option<TaskId> {
-        let id = TaskId(self.slots.try_take(here)?);
-        let index = id.0 as usize;
-        let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
-        let slot = chunk[index % CHUNK].get_or_init(|| Slot {
-            task: Placed::new(Task::new(), Some(index), Some(topology.cpu(cpu).node)),
-            allowed: CpuMask::new("task_cpus_mask", Some(index), topology, &CpuSet::new()),
-            fair: OnceLock::new(),
-        });
-        let task = &slot.task;
-        slot.allowed.store(&attributes.allowed);
-        task.cpu.set(cpu.0);
-        task.prio.set(attributes.prio.0);
-        task.cpus_allowed_count.set(attributes.allowed.len() as u32);
-        task.set_policy(attributes.policy, false);
-        if let Some(nice) = attributes.policy.nice() {
-            self.make_fair(topology, id, nice).begin(nice);
-        } else if let Some(fair) = slot.fair.get() {
-            fair.begin(Nice::DEFAULT);
-        }
-        Some(id)
-    }
-
-    /// Lowers the maximum number of tasks that live at once.
-    pub(crate) fn limit(&self, max: usize) {
-        self.slots.limit(max);
-    }
-
-    /// Returns the fair class's words of `id`, and creates them with `nice` if there are none. The
-    /// caller owns the number alone or holds the task's `pi_lock`.
-    pub(crate) fn make_fair(&self, topology: &Topology, id: TaskId, nice: Nice) -> &FairTask<M> {
-        let slot = self.slot(id);
-        if slot.fair.get().is_none() {
-            let node = topology.cpu(slot.task.cpu()).node;
-            let _first = slot.fair.set(Placed::new(FairTask::new(nice), Some(id.0 as usize), Some(node)));
-        }
-        self.fair(id)
-    }
-
-    /// Returns the fair class's words of `id`, which is or was a fair task.
-    pub(crate) fn fair(&self, id: TaskId) -> &FairTask<M> {
-        self.slot(id).fair.get().expect("a fair task has its words")
-    }
-
-    /// Returns the fair class's words of `id`, if a task of that number was ever fair.
-    pub(crate) fn fair_if_made(&self, id: TaskId) -> Option<&FairTask<M>> {
-        self.slot(id).fair.get().map(|fair| &**fair)
-    }
-
-    /// Frees a slot from `here`. The task has ended and no CPU runs it.
-    pub(crate) fn free(&self, id: TaskId, here: CpuId) {
-        self.slots.give_back(id.0, here);
-    }
-
-    /// Returns the slots that were ever used, for checkers.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = TaskId> {
-        (0..self.slots.fresh()).map(TaskId).filter(|&id| self.made(id).is_some())
     }
 }
 

@@ -20,6 +20,7 @@ use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
 use super::class::Fair;
+use crate::base::attributes::WakeHint;
 use crate::base::fair_words::member;
 use crate::base::idle::idle_mask::IdleMasks;
 use crate::base::idle::sched_domains::{Kept, SchedDomains};
@@ -29,7 +30,6 @@ use crate::base::numbers::TaskId;
 use crate::base::operation;
 use crate::base::state::State;
 use crate::base::stats::Count;
-use crate::base::task::WakeHint;
 use crate::linux::root_domain::RootDomain;
 
 /// By how much, in hundredths, a queue may be fuller than another within an LLC: Linux's.

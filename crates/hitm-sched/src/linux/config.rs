@@ -3,7 +3,7 @@
 use hitm_memory::{Form, Memory, RecordLayout};
 
 use super::cpupri_vecs::{CpupriOrder, PACKED};
-use super::root_domain::{BASELINE, RootDomainOrder};
+use super::root_domain_words::{BASELINE, RootDomainOrder};
 use crate::base::prio::Level;
 
 /// The scopes of the parts that are split, and the choices of the protocols.

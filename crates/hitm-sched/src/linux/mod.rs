@@ -8,5 +8,7 @@ pub(crate) mod cpupri_counts;
 pub(crate) mod cpupri_vecs;
 pub(crate) mod idle;
 pub(crate) mod overload;
+mod overload_count;
 pub(crate) mod push_token;
 pub(crate) mod root_domain;
+pub(crate) mod root_domain_words;

@@ -12,7 +12,7 @@ use crate::config::SchedulerConfig;
 use crate::fair::group::words::GroupOnCpu;
 use crate::linux::config::RootDomainConfig;
 use crate::linux::cpupri_counts;
-use crate::linux::root_domain::REORDERED_COUNTS;
+use crate::linux::root_domain_words::REORDERED_COUNTS;
 
 /// Returns the size and the fields of one of the [`LAYOUTS`].
 pub(super) fn layout(config: &SchedulerConfig, object: &str) -> Option<(usize, Vec<Field>)> {

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::linux::config::RootDomainConfig;
     use crate::linux::cpupri_vecs::{COMPACT, PACKED, SPLIT};
-    use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
+    use crate::linux::root_domain_words::{BASELINE, REORDERED, REORDERED_COUNTS};
 
     #[test]
     fn names_become_placements_and_scopes() {

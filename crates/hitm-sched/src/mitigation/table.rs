@@ -11,7 +11,7 @@ use crate::fair::idle::IdleSearch;
 use crate::linux::cpupri_vecs::{COMPACT, CpupriOrder, NORMAL, PACKED, SPLIT};
 use crate::linux::idle::claims::Claims;
 use crate::linux::idle::{buddy, one_pass, two_passes};
-use crate::linux::root_domain::{BASELINE, REORDERED, REORDERED_COUNTS};
+use crate::linux::root_domain_words::{BASELINE, REORDERED, REORDERED_COUNTS};
 
 /// One mitigation.
 #[derive(Clone, Copy, Debug)]

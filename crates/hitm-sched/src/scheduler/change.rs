@@ -10,11 +10,11 @@
 use hitm_memory::{CpuSet, PlainWord, Platform};
 use hitm_topology::CpuId;
 
+use crate::base::attributes::Policy;
 use crate::base::journal::Entry;
 use crate::base::numbers::TaskId;
 use crate::base::prio::Prio;
 use crate::base::rq::{BALANCE_PULL, BALANCE_PUSH, RqGuard};
-use crate::base::task::Policy;
 use crate::scheduler::Scheduler;
 
 /// The result of moving a task that may not stay.

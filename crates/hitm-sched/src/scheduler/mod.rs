@@ -27,6 +27,7 @@ use std::sync::Arc;
 use hitm_memory::{CpuSet, Interrupts, Placed, PlainWord, Platform, RawSpinLock, Time};
 use hitm_topology::{CpuId, Topology};
 
+use crate::base::attributes::{Attributes, Policy, WakeHint};
 use crate::base::cid::MapSnapshot;
 use crate::base::journal::Entry;
 use crate::base::numbers::{MapId, TaskId};
@@ -34,7 +35,6 @@ use crate::base::prio::Prio;
 use crate::base::rq::RqGuard;
 use crate::base::state::State;
 use crate::base::stats::Stats;
-use crate::base::task::{Attributes, Policy, WakeHint};
 use crate::base::upcalls::Upcalls;
 use crate::base::weight::Nice;
 use crate::cid::Ids;

@@ -7,10 +7,11 @@
 
 use hitm_memory::{PlainWord, Platform};
 
+use crate::base::attributes::WakeHint;
 use crate::base::numbers::TaskId;
 use crate::base::rq::RqGuard;
 use crate::base::stats::Count;
-use crate::base::task::{Wake, WakeHint};
+use crate::base::task::Wake;
 use crate::scheduler::Scheduler;
 
 /// The wake flags: how a task comes to a queue.

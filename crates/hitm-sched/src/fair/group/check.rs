@@ -6,6 +6,7 @@ use hitm_memory::{PlainWord, Platform, Span, Time};
 use hitm_topology::CpuId;
 
 use super::pool::SLICE;
+use super::quota::RealTimeQuota;
 use super::real_time::check::RealTimeSnapshot;
 use super::variant::PostRate;
 use super::words::Loaded;
@@ -256,5 +257,47 @@ impl GroupOnCpuSnapshot {
         if !self.listed && (self.average != 0 || self.nr_queued != 0 || (self.contribution != 0 && !group.leaks)) {
             fail(format!("is not listed: {self:?}"));
         }
+    }
+}
+
+impl GroupSnapshot {
+    fn real_time_share(&self) -> Option<u64> {
+        self.real_time.as_ref()?.share
+    }
+
+    /// Returns whether its real-time tasks are held on `cpu`.
+    fn holds_on(&self, cpu: CpuId) -> bool {
+        self.real_time.as_ref().is_some_and(|limit| limit.on.iter().any(|on| on.cpu == cpu && on.throttled))
+    }
+}
+
+/// Returns the groups from `from` upwards.
+fn upward(groups: &[GroupSnapshot], from: Option<GroupId>) -> impl Iterator<Item = &GroupSnapshot> {
+    let find = |id: GroupId| groups.iter().find(|group| group.id == id);
+    std::iter::successors(from.and_then(find), move |group| group.parent.and_then(find))
+}
+
+/// Returns the group that holds the real-time tasks of `group` on `cpu`: the nearest one that is
+/// throttled there.
+pub(crate) fn holder_of(groups: &[GroupSnapshot], cpu: CpuId, group: Option<GroupId>) -> Option<GroupId> {
+    upward(groups, group).find(|group| group.holds_on(cpu)).map(|group| group.id)
+}
+
+/// Reports the groups whose limits do not fit into those around them.
+pub(crate) fn check_shares(groups: &[GroupSnapshot], fail: &mut dyn FnMut(String)) {
+    let of = |above: Option<GroupId>| -> u64 {
+        let limited = groups.iter().filter(|group| group.real_time_share().is_some());
+        let next = |group: &GroupSnapshot| {
+            upward(groups, group.parent).find(|above| above.real_time_share().is_some()).map(|above| above.id)
+        };
+        limited.filter(|group| next(group) == above).filter_map(GroupSnapshot::real_time_share).sum()
+    };
+    for group in groups {
+        if let Some(share) = group.real_time_share().filter(|&share| of(Some(group.id)) > share) {
+            fail(format!("group {} has a real-time part of {share}, its groups {}", group.id, of(Some(group.id))));
+        }
+    }
+    if of(None) > RealTimeQuota::WHOLE {
+        fail(format!("groups have a real-time part of {}, which is more than a CPU", of(None)));
     }
 }

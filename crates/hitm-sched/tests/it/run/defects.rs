@@ -230,11 +230,13 @@ fn broken_loads_of_groups_are_noticed() {
 fn broken_limits_of_groups_are_noticed() {
     const POOL_FILE: &str = "src/fair/group/pool.rs";
     const BANDWIDTH: &str = "src/fair/group/bandwidth.rs";
+    const WATCH: &str = "src/fair/group/watch.rs";
+    const THROTTLE: &str = "src/fair/throttle.rs";
     let rows = [
         runtime("CPUs that idle forget refills", Mistake::ForgetsRefills, KNOWN),
         scheduler("a queue's runtime is not stored", Flaw::lose_plain::<i64>(BANDWIDTH), RUNTIME),
-        scheduler("the time of the next look is not stored", Flaw::lose_plain::<u64>(BANDWIDTH), LOOKED_AFTER),
-        scheduler("throttled tasks stay counted", Flaw::lose_plain::<u32>(BANDWIDTH), HELD),
+        scheduler("the time of the next look is not stored", Flaw::lose_plain::<u64>(WATCH), LOOKED_AFTER),
+        scheduler("throttled tasks stay counted", Flaw::lose_plain::<u32>(THROTTLE), HELD),
         scheduler("no queue gets in line", Flaw::lose_plain::<u32>(POOL_FILE), LINE),
         scheduler(
             "users of the pool do not wait for its lock",
@@ -256,17 +258,13 @@ fn broken_limits_of_groups_are_noticed() {
 #[test]
 fn broken_limits_of_real_time_tasks_are_noticed() {
     const QUEUE_FILE: &str = "src/fair/group/real_time/queue.rs";
-    const BANDWIDTH: &str = "src/fair/group/bandwidth.rs";
+    const WATCH: &str = "src/fair/group/watch.rs";
     let rows = [
         runtime("CPUs that idle forget refills", Mistake::ForgetsRefills, KNOWN),
         scheduler("the runtime is not stored", Flaw::lose_plain::<u64>(QUEUE_FILE), REAL_TIME),
         scheduler("searches do not learn of throttling", Flaw::lose(QUEUE_FILE, Op::Or, Relaxed), PASSED_OVER),
         scheduler("searches do not learn of its end", Flaw::lose(QUEUE_FILE, Op::And, Relaxed), PASSED_OVER),
-        scheduler(
-            "the time of the next look is not stored",
-            Flaw::lose_plain::<u64>(BANDWIDTH),
-            REAL_TIME_LOOKED_AFTER,
-        ),
+        scheduler("the time of the next look is not stored", Flaw::lose_plain::<u64>(WATCH), REAL_TIME_LOOKED_AFTER),
     ];
     expect![[r#"
         defect                                  | property                                                   | caught by
