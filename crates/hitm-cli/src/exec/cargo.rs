@@ -1,5 +1,6 @@
-//! The compiler of Rust under `hitm cargo`: that of a nightly toolchain, with the thread
-//! sanitizer's instrumentation, and our runtime library in place of the sanitizer's.
+//! The compiler of Rust under `hitm cargo`, and our runtime library in place of the thread
+//! sanitizer's: the compiler of a nightly toolchain, with the sanitizer's instrumentation, or a
+//! stable one, whose programs call the library by the crate `hitm-sync`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,8 +19,13 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The target as names of cargo's variables have it.
 const TARGET_IN_CARGO: &str = "X86_64_UNKNOWN_LINUX_GNU";
 
-/// What each crate is compiled with.
-const FLAGS: [&str; 11] = [
+/// What each crate is compiled with: names of functions, lines and fields, which a release build
+/// would strip, and frame pointers, by which the report finds who asked for a block of the heap.
+const FLAGS: [&str; 5] =
+    ["-Cdebuginfo=2", "-Cstrip=none", "-Cforce-frame-pointers=yes", "--cfg=hitm", "--check-cfg=cfg(hitm)"];
+
+/// What only a nightly compiler knows.
+const INSTRUMENTATION: [&str; 6] = [
     "-Zsanitizer=thread",
     // The sanitizer's own runtime is not linked.
     "-Zexternal-clangrt",
@@ -29,25 +35,22 @@ const FLAGS: [&str; 11] = [
     // Level 3: every basic block calls, whatever the optimiser knows of it.
     "-Cllvm-args=-sanitizer-coverage-level=3 -sanitizer-coverage-trace-pc",
     "-Cllvm-args=-tsan-instrument-func-entry-exit=0 -tsan-distinguish-volatile=1",
-    // Names of functions, lines and fields; a release build would strip them.
-    "-Cdebuginfo=2",
-    "-Cstrip=none",
-    // The report finds who asked for a block of the heap by them.
-    "-Cforce-frame-pointers=yes",
-    "--cfg=hitm",
-    "--check-cfg=cfg(hitm)",
 ];
 
+/// What makes the crate `hitm-sync` call the runtime library.
+const ALIASES: [&str; 1] = ["--cfg=hitm_stable"];
+
 /// Runs cargo with `arguments`, the first of which is its verb. Programs that it starts are run by
-/// `hitm exec` with `options`.
+/// `hitm exec` with `options`. `stable` says that a stable compiler makes them.
 ///
 /// # Errors
-/// When there is no nightly toolchain or no runtime library.
-pub(crate) fn cargo(options: &str, arguments: &[OsString]) -> Result<ExitStatus, Failure> {
+/// When there is no runtime library, or no nightly toolchain where one is needed.
+pub(crate) fn cargo(stable: bool, options: &str, arguments: &[OsString]) -> Result<ExitStatus, Failure> {
     compiler::possible()?;
     let own =
         std::env::current_exe().map_err(|error| Failure::wanting(format!("the path of this program: {error}")))?;
-    let mut command = nightly()?;
+    let toolchain = || if stable { Ok(any()) } else { nightly() };
+    let mut command = toolchain()?;
     let (verb, rest) = arguments.split_first().expect("clap asks for one");
     let names = |option: &str| {
         arguments.iter().any(|given| {
@@ -59,7 +62,7 @@ pub(crate) fn cargo(options: &str, arguments: &[OsString]) -> Result<ExitStatus,
     if !names("--target") {
         command.args(["--target", TARGET]);
     }
-    let folder = target(&mut nightly()?, arguments)?.join("hitm");
+    let folder = target(&mut toolchain()?, arguments)?.join("hitm");
     if !names("--target-dir") {
         command.arg("--target-dir").arg(&folder);
     }
@@ -67,7 +70,9 @@ pub(crate) fn cargo(options: &str, arguments: &[OsString]) -> Result<ExitStatus,
         // Examples in the documentation are compiled by rustdoc, which takes other flags.
         command.arg("--tests");
     }
-    command.args(rest).env("CARGO_ENCODED_RUSTFLAGS", flags(&library::object()?));
+    command
+        .args(rest)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(if stable { &ALIASES } else { &INSTRUMENTATION }, &library::object()?));
     command.env(format!("CARGO_TARGET_{TARGET_IN_CARGO}_RUNNER"), format!("{} exec {options}", own.display()));
     // C and C++ that a build script compiles.
     fs::create_dir_all(&folder).map_err(|error| Failure::wanting(format!("{}: {error}", folder.display())))?;
@@ -111,13 +116,13 @@ const SELECTIONS: [&str; 9] =
     ["--lib", "--bin", "--bins", "--test", "--tests", "--example", "--examples", "--bench", "--all-targets"];
 
 /// The flags of the user and ours, as cargo separates them.
-fn flags(object: &Path) -> OsString {
+fn flags(own: &[&str], object: &Path) -> OsString {
     let mut flags = match (std::env::var_os("CARGO_ENCODED_RUSTFLAGS"), std::env::var("RUSTFLAGS")) {
         (Some(encoded), _) => encoded,
         (None, Ok(plain)) => plain.split_whitespace().collect::<Vec<_>>().join("\x1f").into(),
         (None, Err(_)) => OsString::new(),
     };
-    for flag in FLAGS {
+    for flag in own.iter().chain(&FLAGS) {
         if !flags.is_empty() {
             flags.push("\x1f");
         }
@@ -128,25 +133,33 @@ fn flags(object: &Path) -> OsString {
     flags
 }
 
+/// The cargo of a toolchain; of the one that is in use here, when none is named.
+fn of(toolchain: Option<&str>) -> Command {
+    let mut command = Command::new("cargo");
+    if let Some(toolchain) = toolchain {
+        // A toolchain's own cargo sets the variable, and it would win.
+        command.env_remove("RUSTUP_TOOLCHAIN").arg(format!("+{toolchain}"));
+    }
+    command
+}
+
+/// The cargo of the toolchain in HITM_RUST, or of the one in use.
+fn any() -> Command {
+    of(std::env::var("HITM_RUST").ok().as_deref())
+}
+
 /// The cargo of a nightly toolchain: the one in HITM_RUST, the one that called, or rustup's.
 fn nightly() -> Result<Command, Failure> {
-    let cargo = |toolchain: Option<&str>| {
-        let mut command = Command::new("cargo");
-        if let Some(toolchain) = toolchain {
-            // A toolchain's own cargo sets the variable, and it would win.
-            command.env_remove("RUSTUP_TOOLCHAIN").arg(format!("+{toolchain}"));
-        }
-        command
-    };
     let given = std::env::var("HITM_RUST").ok();
     let toolchains = if given.is_some() { vec![given.as_deref()] } else { vec![None, Some("nightly")] };
     let is_nightly = |toolchain: &Option<&str>| {
-        let output = cargo(*toolchain).arg("--version").output();
+        let output = of(*toolchain).arg("--version").output();
         output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("nightly"))
     };
-    toolchains.into_iter().find(is_nightly).map(cargo).ok_or_else(|| {
+    toolchains.into_iter().find(is_nightly).map(of).ok_or_else(|| {
         Failure::wanting(
-            "programs in Rust need a nightly toolchain: `rustup toolchain install nightly`, or name one in HITM_RUST",
+            "programs in Rust need a nightly toolchain: `rustup toolchain install nightly`, or name one in HITM_RUST; \
+             or use `--stable` with the crate `hitm-sync`",
         )
     })
 }

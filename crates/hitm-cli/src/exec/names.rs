@@ -247,11 +247,12 @@ impl Names {
     }
 }
 
-/// Whether a source file is of the library of Rust or C++: as it was compiled, or as it is
-/// installed.
+/// Whether a source file is of the library of Rust or C++, as it was compiled or as it is installed,
+/// or of the crate that stands for Rust's.
 fn is_library(file: &str) -> bool {
     let of_rust = file.starts_with("/rustc/") || file.contains("/lib/rustlib/src/");
-    of_rust || (file.contains("/include/") && file.contains("/c++/"))
+    let of_alias = file.contains("/hitm-sync/src/") || file.contains("/hitm-sync-");
+    of_rust || of_alias || (file.contains("/include/") && file.contains("/c++/"))
 }
 
 /// What a function is generic over, in the order of its parameters.

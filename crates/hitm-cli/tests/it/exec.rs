@@ -6,6 +6,7 @@ mod clang;
 mod curves;
 mod driver;
 mod library;
+mod stable;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -291,7 +292,7 @@ fn cargo_runs_and_tests_on_a_machine() {
     let ended = end(hitm().env("HITM_RUST", "none-of-these").args(["cargo", "build"]));
     assert_eq!(ended.status, Some(1));
     expect![[r#"
-        hitm: programs in Rust need a nightly toolchain: `rustup toolchain install nightly`, or name one in HITM_RUST
+        hitm: programs in Rust need a nightly toolchain: `rustup toolchain install nightly`, or name one in HITM_RUST; or use `--stable` with the crate `hitm-sync`
     "#]]
     .assert_eq(&ended.stderr);
 }
