@@ -45,7 +45,7 @@ fn main() {
     *MODE.write().unwrap() += 1;
     let mut list = LOG.lock().unwrap().clone();
     list.sort_unstable();
-    let panics = thread::spawn(|| { let _held = LOG.lock(); panic!("on purpose") }).join().is_err();
+    let panics = thread::spawn(|| { let _held = LOG.lock(); std::panic::resume_unwind(Box::new(())) }).join().is_err();
     let pair = (Mutex::new(0), Condvar::new());
     let before = Instant::now();
     let (_guard, waited) = pair.1.wait_timeout(pair.0.lock().unwrap(), Duration::from_millis(2)).unwrap();
