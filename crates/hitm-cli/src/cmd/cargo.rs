@@ -11,8 +11,9 @@ use crate::failure::Failure;
 /// Run cargo, so that `hitm exec` can run the Rust program on a simulated machine.
 ///
 /// It takes the verbs and options of cargo: `build`, `run`, `test` and others. The toolchain is a
-/// nightly one, which HITM_RUST may name; with `--stable` it is the one in use. What is built lies in target/hitm. `run` and `test` start
-/// programs by `hitm exec`. `cargo hitm build` is the same as `hitm cargo build`.
+/// nightly one, which HITM_RUST may name; with `--stable` it is the one in use. What is built lies
+/// in target/hitm. `run` and `test` start programs by `hitm exec`. `cargo hitm build` is the same
+/// as `hitm cargo build`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  hitm cargo build --release\n  hitm exec target/hitm/x86_64-unknown-linux-gnu/release/app 64\n  hitm cargo --exec '--cpus 64 --seeds 3' run --release -- 64\n  hitm cargo --stable build --release"

@@ -247,8 +247,8 @@ impl Names {
     }
 }
 
-/// Whether a source file is of the library of Rust or C++, as it was compiled or as it is installed,
-/// or of the crate that stands for Rust's.
+/// Whether a source file is of the library of Rust or C++, as it was compiled or as it is
+/// installed, or of the crate that stands for Rust's.
 fn is_library(file: &str) -> bool {
     let of_rust = file.starts_with("/rustc/") || file.contains("/lib/rustlib/src/");
     let of_alias = file.contains("/hitm-sync/src/") || file.contains("/hitm-sync-");

@@ -58,9 +58,8 @@ fn a_thread_waits_in_loops_whose_loads_are_assembly() {
         assert!(ended.stdout.starts_with(expected), "{ended:?}");
         let file = read_checked(&json, "run");
         let loads_of = |word: &str| -> u64 {
-            let all = file["runs"][0]["lines"].as_array().unwrap().iter();
-            let line =
-                all.filter(|line| line["object"] == word).next().unwrap_or_else(|| panic!("{word} is not there"));
+            let mut all = file["runs"][0]["lines"].as_array().unwrap().iter();
+            let line = all.find(|line| line["object"] == word).unwrap_or_else(|| panic!("{word} is not there"));
             line["loads"].as_u64().unwrap()
         };
         // 16 threads wait 4 times each, for up to 16 stores. A waiting loop that is not seen has
