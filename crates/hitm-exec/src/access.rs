@@ -83,7 +83,7 @@ pub(crate) struct AccessState {
     pace: Pace,
     turn: Turn,
     /// Accesses until the thread looks for interrupts.
-    until_attend: u32,
+    pub(crate) until_attend: u32,
     /// Basic blocks so far.
     pub(crate) blocks: u64,
     /// Times that it waited instead of spinning.

@@ -26,14 +26,13 @@ use crate::access::{
     self, Pending, enter_call, hitm_fence, hitm_load_range, hitm_pause, hitm_store_range, parts, peek, poke,
     read_modify_write, store_plain, store_volatile,
 };
-use crate::thread;
 use crate::tls::{self, on_host};
-use crate::turn;
+use crate::{rseq, thread, turn};
 
 /// What an entry has saved: the registers that a call keeps, as other entries of loads have them
 /// ([`stubs`](crate::stubs)); then the others, which a loop of assembly may count in.
 #[repr(C)]
-struct Registers {
+pub(crate) struct Registers {
     /// RBX, RBP, R12 to R15.
     kept: [usize; 6],
     /// Where other entries have their return address.
@@ -45,7 +44,7 @@ struct Registers {
     rcx: usize,
     rax: usize,
     flags: usize,
-    return_address: usize,
+    pub(crate) return_address: usize,
     /// What the site pushed last: RDI, if not a count.
     pushed: usize,
 }
@@ -171,20 +170,35 @@ entries! {
     "hitm_asm_pause" => pause 0;
 }
 
-extern "C" fn load(address: usize, pc: usize, registers: &Registers, size: usize) {
+extern "C" fn load(address: usize, pc: usize, registers: &mut Registers, size: usize) {
+    if !rseq::is_aborted_before(registers, false) {
+        load_seen(address, pc, registers, size);
+        rseq::look_after(registers);
+    }
+}
+
+fn load_seen(address: usize, pc: usize, registers: &Registers, size: usize) {
     let words = size_of::<Registers>() / size_of::<usize>();
     access::load(address, pc, turn::Registers { saved: &raw const registers.kept, words }, size);
 }
 
-extern "C" fn store(address: usize, pc: usize, _registers: &Registers, size: usize) {
-    store_volatile(address, pc, size);
+extern "C" fn store(address: usize, pc: usize, registers: &mut Registers, size: usize) {
+    if !rseq::is_aborted_before(registers, false) {
+        store_volatile(address, pc, size);
+        if let Some(thread) = thread::current() {
+            thread.rseq.stores(address);
+        }
+    }
 }
 
 /// A load, and a store that others see later. The program's instruction does both at once, so the
 /// value that this CPU loads is put into memory for it.
-extern "C" fn update(address: usize, pc: usize, registers: &Registers, size: usize) {
+extern "C" fn update(address: usize, pc: usize, registers: &mut Registers, size: usize) {
+    if rseq::is_aborted_before(registers, false) {
+        return;
+    }
     if address % LINE + size > LINE {
-        load(address, pc, registers, size);
+        load_seen(address, pc, registers, size);
         return store_plain(address, pc, size);
     }
     let Some(thread) = thread::current() else { return };
@@ -200,20 +214,26 @@ extern "C" fn update(address: usize, pc: usize, registers: &Registers, size: usi
 }
 
 /// A read-modify-write. One that crosses a line needs both.
-extern "C" fn rmw(address: usize, pc: usize, _registers: &Registers, size: usize) {
-    for (address, size) in parts(address, size) {
-        read_modify_write(address, size, pc);
+extern "C" fn rmw(address: usize, pc: usize, registers: &mut Registers, size: usize) {
+    if !rseq::is_aborted_before(registers, false) {
+        for (address, size) in parts(address, size) {
+            read_modify_write(address, size, pc);
+        }
     }
 }
 
 /// Accesses of more than a word. As with other ranges, what this CPU has stored there is in memory
 /// before.
-extern "C" fn wide_load(address: usize, pc: usize, registers: &Registers, _size: usize) {
-    hitm_load_range(address, registers.pushed, pc);
+extern "C" fn wide_load(address: usize, pc: usize, registers: &mut Registers, _size: usize) {
+    if !rseq::is_aborted_before(registers, true) {
+        hitm_load_range(address, registers.pushed, pc);
+    }
 }
 
-extern "C" fn wide_store(address: usize, pc: usize, registers: &Registers, _size: usize) {
-    hitm_store_range(address, registers.pushed, pc);
+extern "C" fn wide_store(address: usize, pc: usize, registers: &mut Registers, _size: usize) {
+    if !rseq::is_aborted_before(registers, true) {
+        hitm_store_range(address, registers.pushed, pc);
+    }
 }
 
 /// The first byte and the number of bytes of a string.
@@ -223,21 +243,25 @@ fn string(address: usize, registers: &Registers, size: usize) -> (usize, usize) 
     (if goes_down { address - (bytes - size) } else { address }, bytes)
 }
 
-extern "C" fn copy(to: usize, pc: usize, registers: &Registers, size: usize) {
-    let (from, bytes) = string(registers.rsi, registers, size);
-    hitm_load_range(from, bytes, pc);
-    hitm_store_range(string(to, registers, size).0, bytes, pc);
+extern "C" fn copy(to: usize, pc: usize, registers: &mut Registers, size: usize) {
+    if !rseq::is_aborted_before(registers, true) {
+        let (from, bytes) = string(registers.rsi, registers, size);
+        hitm_load_range(from, bytes, pc);
+        hitm_store_range(string(to, registers, size).0, bytes, pc);
+    }
 }
 
-extern "C" fn fill(to: usize, pc: usize, registers: &Registers, size: usize) {
-    let (to, bytes) = string(to, registers, size);
-    hitm_store_range(to, bytes, pc);
+extern "C" fn fill(to: usize, pc: usize, registers: &mut Registers, size: usize) {
+    if !rseq::is_aborted_before(registers, true) {
+        let (to, bytes) = string(to, registers, size);
+        hitm_store_range(to, bytes, pc);
+    }
 }
 
-extern "C" fn fence(_address: usize, _pc: usize, _registers: &Registers, _size: usize) {
+extern "C" fn fence(_address: usize, _pc: usize, _registers: &mut Registers, _size: usize) {
     hitm_fence();
 }
 
-extern "C" fn pause(_address: usize, _pc: usize, _registers: &Registers, _size: usize) {
+extern "C" fn pause(_address: usize, _pc: usize, _registers: &mut Registers, _size: usize) {
     hitm_pause();
 }

@@ -1,4 +1,11 @@
 //! Time: clocks, sleeps and the time-stamp counter read the simulated machine's time.
+//!
+//! **Shortened programs.** `--sleep-scale` shortens every length of time that the program hands to
+//! the system: of sleeps, timers and `alarm`, and of waits that end in time ([`scaled`]). Of a wait
+//! that ends at a time of day, what is left of it is shortened ([`deadline`]): a program makes that
+//! time of now and a length. A sleep or a timer until a time of day is not ([`time_of`]): programs
+//! that use them do something at each of many such times, and compare the clock with them. Clocks
+//! are never changed.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 
@@ -44,27 +51,47 @@ fn spec_nanos(time: &timespec) -> u64 {
 }
 
 /// The machine's time at a time of day; none for ever.
-pub(crate) fn deadline(time: *const timespec) -> Option<Time> {
+pub(crate) fn time_of(time: *const timespec) -> Option<Time> {
     // SAFETY: the program's argument: null or a time.
     let time = unsafe { time.as_ref() }?;
     let picos = spec_nanos(time).saturating_sub(start_nanos()).saturating_mul(1_000);
     Some(Time::from_picos(picos))
 }
 
+/// When a wait ends that the program lets end at a time of day; none for ever.
+pub(crate) fn deadline(time: *const timespec) -> Option<Time> {
+    let (end, now, scale) = (time_of(time)?, Simulated::now(), shared().setting.sleep_scale);
+    let is_as_told = scale == 1.0 || end <= now;
+    Some(if is_as_told { end } else { now + shortened(end.since(now)) })
+}
+
 /// The machine's time after a length of time; none for ever.
 pub(crate) fn after(length: *const timespec) -> Option<Time> {
     // SAFETY: the program's argument: null or a length.
     let length = unsafe { length.as_ref() }?;
-    Some(Simulated::now() + Span::from_picos(spec_nanos(length).saturating_mul(1_000)))
+    Some(Simulated::now() + scaled(spec_nanos(length)))
+}
+
+/// A length of the program's, in nanoseconds, on the machine.
+pub(crate) fn scaled(nanos: u64) -> Span {
+    shortened(Span::from_picos(nanos.saturating_mul(1_000)))
+}
+
+fn shortened(length: Span) -> Span {
+    let scale = shared().setting.sleep_scale;
+    if scale == 1.0 { length } else { Span::from_nanos_f64(length.as_picos() as f64 / 1_000.0 * scale) }
+}
+
+/// The same length for the program, in nanoseconds. What a scale of 0 leaves is nothing.
+pub(crate) fn told(length: Span) -> u64 {
+    let nanos = length.as_picos() as f64 / 1_000.0 / shared().setting.sleep_scale;
+    if nanos.is_finite() { nanos as u64 } else { 0 }
 }
 
 /// Sleeps, of a call that has entered. Returns what is left, in nanoseconds of the program, when a
 /// handler has run.
 fn sleep_for(thread: &'static Thread, nanos: u64) -> Option<u64> {
-    let scale = shared().setting.sleep_scale;
-    let until = Simulated::now() + Span::from_nanos_f64(nanos as f64 * scale);
-    let left = sleep_until(thread, until)?;
-    Some((left.as_picos() as f64 / 1_000.0 / scale) as u64)
+    sleep_until(thread, Simulated::now() + scaled(nanos)).map(told)
 }
 
 /// The same until a time; what is left is the machine's.
@@ -194,7 +221,7 @@ unsafe extern "C" fn nanosleep(length: *const timespec, left: *mut timespec) -> 
 unsafe extern "C" fn clock_nanosleep(clock: c_int, flags: c_int, time: *const timespec, left: *mut timespec) -> c_int {
     call!(
         native!(fn clock_nanosleep(c_int, c_int, *const timespec, *mut timespec) -> c_int)(clock, flags, time, left),
-        |thread| match deadline(time) {
+        |thread| match time_of(time) {
             Some(until) if flags & libc::TIMER_ABSTIME != 0 => {
                 sleep_until(thread, until).map_or(0, |_| libc::EINTR)
             }

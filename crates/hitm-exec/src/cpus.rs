@@ -15,7 +15,7 @@ use crate::native::native;
 use crate::start::{self, Lender, shared};
 use crate::thread::{self, Class, Start, Thread, Wants, system_call};
 use crate::tls::on_host;
-use crate::{clock, futex, once};
+use crate::{clock, futex, mutex, once};
 
 /// The time that the kernel takes to make a thread, beside the placement that the scheduler does:
 /// copying the task, its files and its memory map. 8 us is what a `pthread_create` takes here over
@@ -217,6 +217,7 @@ pub(crate) unsafe extern "C" fn pthread_exit(value: usize) -> ! {
     once::end_thread();
     on_host(|| {
         enter_call(thread);
+        mutex::end_thread(thread);
         program::fence();
         thread.value.set(value);
         thread.leave(Wants::Exit);
@@ -311,14 +312,21 @@ unsafe extern "C" fn sched_getaffinity(pid: c_int, bytes: usize, set: *mut u8) -
     or_errno(result)
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn get_nprocs() -> c_int {
-    match thread::current() {
-        // SAFETY: it reads the system's number of CPUs.
-        None => unsafe { native!(fn get_nprocs() -> c_int)() },
-        Some(_) => shared().runtime.topology().cpus() as c_int,
-    }
+/// The number of CPUs that are there, or may be: the same.
+macro_rules! counts {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name() -> c_int {
+            match thread::current() {
+                // SAFETY: it reads the system's number of CPUs.
+                None => unsafe { native!(fn $name() -> c_int)() },
+                Some(_) => shared().runtime.topology().cpus() as c_int,
+            }
+        }
+    )*};
 }
+
+counts! { get_nprocs get_nprocs_conf }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sysconf(name: c_int) -> c_long {

@@ -16,6 +16,7 @@ use crate::native::native;
 use crate::polls::{Epoll, Event};
 use crate::start::{refuse_call, shared};
 use crate::streams::{Call, Stream};
+use crate::sysfs::StandIn;
 use crate::thread::{self, Thread, system_call};
 use crate::tls::on_host;
 use crate::{random, signals};
@@ -119,6 +120,8 @@ macro_rules! opens {
             if is_random(path) {
                 return shared().files.add(&Open::new(Object::Random, false));
             }
+            let own = StandIn::of(path);
+            let path = own.as_ref().map_or(path, StandIn::path);
             // SAFETY: the program's own call: its duty.
             unsafe { native!(fn $name($($kind,)* *const c_char, c_int, c_uint) -> c_int)($($before,)* path, flags, mode) }
         }
@@ -165,6 +168,8 @@ macro_rules! opens_stream {
                 // SAFETY: `read_random` needs no cookie; the others may be absent.
                 return unsafe { fopencookie(std::ptr::null_mut(), mode, functions) };
             }
+            let own = StandIn::of(path);
+            let path = own.as_ref().map_or(path, StandIn::path);
             // SAFETY: the program's own call: its duty.
             unsafe { native!(fn $name(*const c_char, *const c_char) -> *mut c_void)(path, mode) }
         }

@@ -26,6 +26,9 @@
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
 //! | [`files`], [`descriptors`], [`streams`], [`polls`] | pipes, sockets, `eventfd`, and waiting for them |
+//! | [`rseq`], [`membarrier`] | ids that the kernel tells threads, restarts, and fences of other CPUs |
+//! | [`sysfs`] | the system's files about its CPUs |
+//! | [`shared_memory`] | objects of shared memory |
 //! | [`syscalls`] | raw system calls, and what is refused |
 //! | [`strings`] | the C library's functions that copy, fill and look through memory |
 //! | [`place`] | where its variables lie |
@@ -49,6 +52,7 @@ mod futex;
 mod heap;
 mod ids;
 mod locks;
+mod membarrier;
 mod mutex;
 mod native;
 mod once;
@@ -58,13 +62,16 @@ mod place;
 mod polls;
 mod random;
 mod report;
+mod rseq;
 mod setting;
+mod shared_memory;
 mod signals;
 mod start;
 mod streams;
 mod strings;
 mod stubs;
 mod syscalls;
+mod sysfs;
 mod thread;
 mod timers;
 mod tls;

@@ -86,8 +86,11 @@ fn wait_for_condition(
     Mutex(mutex).unlock(thread, pc);
     let ended = futex::wait(thread, condition, sequence, until, pc, "a condition variable");
     update_on_host(condition + 4, 4, pc, |waiters| u128::from((waiters as u32).wrapping_sub(1)));
-    Mutex(mutex).lock(thread, None, pc);
-    if ended == Ended::TimedOut { ETIMEDOUT } else { 0 }
+    // The owner of a robust mutex may have ended.
+    match Mutex(mutex).lock(thread, None, pc) {
+        0 if ended == Ended::TimedOut => ETIMEDOUT,
+        locked => locked,
+    }
 }
 
 fn signal_condition(condition: usize, count: usize, pc: usize) -> c_int {

@@ -1,10 +1,11 @@
 //! Mutexes of POSIX threads: normal, recursive and error-checking ones, with and without priority
-//! inheritance, in the program's own objects.
+//! inheritance, in the program's own objects. A robust one tells the next owner that its owner ended,
+//! as the C library's does: the word of the owner says so until the mutex is made consistent.
 
 use std::ffi::c_int;
 
 use hitm_memory::Time;
-use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, timespec};
+use libc::{EBUSY, EDEADLK, EINVAL, ENOTRECOVERABLE, EOWNERDEAD, EPERM, ETIMEDOUT, timespec};
 
 use crate::access::{load_on_host, store_on_host, update_on_host};
 use crate::futex::{self, Ended};
@@ -42,20 +43,27 @@ const RECURSIVE: u128 = 1;
 const ERROR_CHECKING: u128 = 2;
 /// Priority-inheriting mutexes.
 const INHERITING: u128 = 0x20;
-/// Robust and priority-protected mutexes.
-const OTHER_PROTOCOLS: u128 = 0x10 | 0x40;
+/// Robust mutexes.
+const ROBUST: u128 = 0x10;
+/// Priority-protected mutexes.
+const PROTECTED: u128 = 0x40;
+
+/// What stands for the owner of a robust mutex whose owner ended, and of one that was released
+/// without being made consistent: the C library's numbers.
+const INCONSISTENT: i32 = i32::MAX;
+const NOT_RECOVERABLE: i32 = i32::MAX - 1;
 
 impl Mutex {
     fn kind(self, pc: usize) -> u128 {
         let kind = load_on_host(self.0 + 16, 4, pc) & 0x7f;
-        if kind & OTHER_PROTOCOLS != 0 {
+        if kind & PROTECTED != 0 || kind & (ROBUST | INHERITING) == ROBUST | INHERITING {
             refuse_call(
                 "pthread_mutex_lock",
-                "a robust or priority-protected mutex is not simulated",
-                "make the mutex without pthread_mutexattr_setrobust and PTHREAD_PRIO_PROTECT",
+                "a mutex that is priority-protected, or both robust and inheriting, is not simulated",
+                "make the mutex without PTHREAD_PRIO_PROTECT, or without pthread_mutexattr_setrobust",
             );
         }
-        kind & (3 | INHERITING)
+        kind & (3 | INHERITING | ROBUST)
     }
 
     fn owner(self, pc: usize) -> i32 {
@@ -84,11 +92,26 @@ impl Mutex {
     }
 
     fn taken(self, thread: &Thread, pc: usize, kind: u128) -> c_int {
+        let owner = if kind & ROBUST == 0 { 0 } else { self.owner(pc) };
+        if owner == NOT_RECOVERABLE {
+            unlock_word(self.0, pc);
+            return ENOTRECOVERABLE;
+        }
         if kind & 3 == RECURSIVE {
             store_on_host(self.0 + 4, 4, 1, pc);
         }
-        self.set_owner(thread.tid.get(), 1, pc);
-        0
+        let is_consistent = owner != INCONSISTENT;
+        self.set_owner(if is_consistent { thread.tid.get() } else { INCONSISTENT }, 1, pc);
+        if kind & ROBUST != 0 {
+            thread.robust.borrow_mut().push(self.0);
+        }
+        if is_consistent { 0 } else { EOWNERDEAD }
+    }
+
+    /// The thread ends and has this robust mutex.
+    fn owner_ends(self, pc: usize) {
+        self.set_owner(INCONSISTENT, -1, pc);
+        unlock_word(self.0, pc);
     }
 
     pub(crate) fn lock(self, thread: &'static Thread, until: Option<Time>, pc: usize) -> c_int {
@@ -153,7 +176,17 @@ impl Mutex {
                 }
             }
         }
-        self.set_owner(0, -1, pc);
+        let mut next = 0;
+        if kind & ROBUST != 0 {
+            let mut robust = thread.robust.borrow_mut();
+            let Some(place) = robust.iter().position(|&held| held == self.0) else { return EPERM };
+            robust.swap_remove(place);
+            drop(robust);
+            if self.owner(pc) == INCONSISTENT {
+                next = NOT_RECOVERABLE;
+            }
+        }
+        self.set_owner(next, -1, pc);
         if kind & INHERITING == 0 {
             unlock_word(self.0, pc);
             return 0;
@@ -164,6 +197,26 @@ impl Mutex {
         }
         pi::unlock(thread, self.0, pc).err().unwrap_or(0)
     }
+}
+
+/// A thread ends: its robust mutexes tell their next owners. On the machine's side.
+pub(crate) fn end_thread(thread: &Thread) {
+    let here = end_thread as *const () as usize;
+    for held in thread.robust.take() {
+        Mutex(held).owner_ends(here);
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_mutex_consistent(mutex: usize) -> c_int {
+    call!(native!(fn pthread_mutex_consistent(usize) -> c_int)(mutex), |thread| {
+        let (mutex, here) = (Mutex(mutex), pthread_mutex_consistent as *const () as usize);
+        if mutex.kind(here) & ROBUST == 0 || mutex.owner(here) != INCONSISTENT {
+            return EINVAL;
+        }
+        mutex.set_owner(thread.tid.get(), 0, here);
+        0
+    })
 }
 
 #[unsafe(no_mangle)]

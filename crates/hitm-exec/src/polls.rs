@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_short};
 use std::rc::Rc;
 
 use hitm_machine::Simulated;
-use hitm_memory::{Described, Field, Lock, PathCost, Placed, Platform, Span, Time};
+use hitm_memory::{Described, Field, Lock, PathCost, Placed, Platform, Time};
 use libc::{
     EAGAIN, EBADF, EEXIST, EINVAL, ENOENT, POLLERR, POLLHUP, POLLIN, POLLOUT, epoll_event, fd_set, pollfd, timespec,
     timeval,
@@ -264,7 +264,7 @@ fn poll_all(thread: &'static Thread, name: &str, all: &mut [pollfd], until: Opti
 
 fn after_millis(millis: c_int) -> Option<Time> {
     let millis = u64::try_from(millis).ok()?;
-    Some(Simulated::now() + Span::from_picos(millis * 1_000_000_000))
+    Some(Simulated::now() + clock::scaled(millis * 1_000_000))
 }
 
 /// The program's array.
@@ -345,7 +345,7 @@ unsafe extern "C" fn select(
         // SAFETY: the program's argument: null or a length.
         let until = unsafe { length.as_ref() }.map(|length| {
             let micros = length.tv_sec.max(0) as u64 * 1_000_000 + length.tv_usec.max(0) as u64;
-            Simulated::now() + Span::from_picos(micros * 1_000_000)
+            Simulated::now() + clock::scaled(micros * 1_000)
         });
         select_all(thread, count, [reads, writes, others], until)
     }))

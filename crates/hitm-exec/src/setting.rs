@@ -25,6 +25,8 @@ pub(crate) struct Setting {
     pub(crate) output: String,
     /// What the program's sleeps are multiplied by.
     pub(crate) sleep_scale: f64,
+    /// Whether the scheduler hands out concurrency ids to the program's threads.
+    pub(crate) mm_cid: bool,
     /// Nanoseconds of a load or store that finds its line.
     pub(crate) issue_ns: f64,
     /// Nanoseconds of the instructions of a basic block, without its accesses.

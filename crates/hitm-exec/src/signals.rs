@@ -135,6 +135,13 @@ impl OfThread {
     }
 }
 
+impl OfThread {
+    /// Whether a handler runs at the thread's next call.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.get()
+    }
+}
+
 /// Whether nothing happens by itself on this signal.
 fn is_ignored_usually(signal: c_int) -> bool {
     matches!(signal, libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT)

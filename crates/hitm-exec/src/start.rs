@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hitm::{Handle, Mitigation};
+use hitm::{Handle, Mitigation, Tenant};
 use hitm_machine::{Arbitration, Config, CostSet, Costs, Machine, Simulated};
 use hitm_memory::{Platform, Span, Time};
 use rand_core::SeedableRng;
@@ -20,10 +20,11 @@ use crate::once::Keys;
 use crate::pace::PaceCosts;
 use crate::pi::PiFutexes;
 use crate::setting::{Setting, has_fast_path};
+use crate::shared_memory::Names;
 use crate::signals::Signals;
 use crate::thread::{self, Class, Start, Threads};
 use crate::timers::Timers;
-use crate::{clock, place, random, report, tls};
+use crate::{clock, place, random, report, rseq, tls};
 
 /// What the functions of this crate share. One host thread uses it.
 pub(crate) struct Shared {
@@ -39,6 +40,9 @@ pub(crate) struct Shared {
     pub(crate) files: Files,
     pub(crate) signals: Signals,
     pub(crate) timers: Timers,
+    pub(crate) made: Names,
+    /// The program's own space of concurrency ids, if its threads have any.
+    pub(crate) tenant: Option<Tenant>,
     /// What the program asks the system for.
     pub(crate) random: RefCell<Xoshiro256PlusPlus>,
     /// When the second thread began.
@@ -108,6 +112,7 @@ unsafe extern "C" fn __wrap_main(argc: c_int, argv: *const *const c_char, envp: 
     // The caller of `main` is never returned to.
     random::set_at_start(setting.seed);
     let main = (argc, argv, envp);
+    rseq::give_up_area();
     let own = tls::base();
     // SAFETY: it reads the calling thread's id.
     let handle = unsafe { libc::pthread_self() } as usize;
@@ -187,6 +192,7 @@ impl Lender {
     extern "C" fn lend(lender: *mut c_void) -> *mut c_void {
         // SAFETY: `start` leaked it.
         let lender = unsafe { &*lender.cast::<Self>() };
+        rseq::give_up_area();
         // Release: pairs with the Acquire in `start`.
         lender.base.store(tls::base(), Ordering::Release);
         park()
@@ -275,6 +281,7 @@ fn make(setting: &Setting) -> &'static Machine {
     // SAFETY: it sets a parameter of the allocator.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 8 * topology.cpus() as c_int) };
     let runtime = machine.enter(|| Handle::<Simulated>::new(topology.clone(), &mitigation, None));
+    let tenant = setting.mm_cid.then(|| machine.enter(|| runtime.tenant()));
     let cpus = topology.cpus();
     let shared = Shared {
         setting: setting.clone(),
@@ -289,6 +296,8 @@ fn make(setting: &Setting) -> &'static Machine {
         files: Files::default(),
         signals: Signals::default(),
         timers: Timers::default(),
+        made: Names::default(),
+        tenant,
         random: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(setting.seed)),
         from: Cell::new(None),
         until: Cell::new(None),

@@ -6,16 +6,16 @@ use hitm_machine::{Simulated, program};
 use hitm_memory::{PathCost, Platform};
 use libc::{EAGAIN, EINTR, EINVAL, ENOSYS, ETIMEDOUT};
 
-use crate::access::{enter_call, update_on_host};
+use crate::access::{enter_call, poke, update_on_host};
 use crate::cpus::sched_yield;
 use crate::futex::{self, Ended};
 use crate::locks::fail;
 use crate::native::native;
 use crate::signals::{self, tgkill};
-use crate::start::refuse_call;
+use crate::start::{refuse_call, shared};
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
-use crate::{clock, ids, pi, random};
+use crate::{clock, ids, membarrier, pi, random, rseq};
 
 /// Makes `syscall` hand over its caller: see [`stubs`](crate::stubs).
 #[unsafe(no_mangle)]
@@ -23,7 +23,11 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
     let [a, b, c, d, e, f] = *words;
     let Some(thread) = thread::at_call() else {
         // SAFETY: the program's own call.
-        return unsafe { natively(number, *words) };
+        let result = unsafe { natively(number, *words) };
+        if number == libc::SYS_membarrier && result == 0 {
+            membarrier::note(a as c_int);
+        }
+        return result;
     };
     let result = match number {
         libc::SYS_gettid => Ok(thread.tid.get().into()),
@@ -33,6 +37,9 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
             // SAFETY: it is the call's own function.
             return unsafe { tgkill(a as c_int, b as c_int, c as c_int) }.into();
         }
+        libc::SYS_rseq => rseq::call(thread, a, b, c, d as u32),
+        libc::SYS_membarrier => membarrier::call(thread, a as c_int, b as c_int, c as c_int),
+        libc::SYS_getcpu => Ok(cpu_and_node(thread, a, b)),
         libc::SYS_sched_yield => {
             // SAFETY: it is the call's own function.
             return unsafe { sched_yield() }.into();
@@ -66,6 +73,19 @@ unsafe extern "C" fn hitm_syscall(number: c_long, words: &[usize; 6], pc: usize)
     };
     signals::deliver_due(thread);
     result.unwrap_or_else(|error| fail(error).into())
+}
+
+/// `getcpu`: writes the calling CPU, and its node.
+fn cpu_and_node(thread: &Thread, cpu: usize, node: usize) -> c_long {
+    on_host(|| {
+        enter_call(thread);
+        let (own, topology) = (Simulated::current_cpu(), shared().runtime.topology());
+        let values = [(cpu, own.0), (node, topology.node_os_index(topology.cpu(own).node))];
+        for (place, value) in values.into_iter().filter(|&(place, _)| place != 0) {
+            poke(place, 4, value.into());
+        }
+    });
+    0
 }
 
 unsafe fn natively(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
@@ -201,8 +221,6 @@ refused! {
         "another program cannot be simulated", CHILD;
     system(command: *const c_char) -> c_int, "another program cannot be simulated", CHILD;
     popen(command: *const c_char, mode: *const c_char) -> *mut c_void, "another program cannot be simulated", CHILD;
-    shm_open(name: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int,
-        "memory that processes share is not simulated", "use memory of the program's own, and threads";
     shmget(key: c_int, size: usize, flags: c_int) -> c_int,
         "memory that processes share is not simulated", "use memory of the program's own, and threads";
 }

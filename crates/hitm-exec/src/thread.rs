@@ -17,10 +17,11 @@ use hitm::{CpuSet, Handle, JoinHandle, Priority, SpawnOptions};
 use hitm_machine::{Simulated, program};
 use hitm_memory::{Mode, PathCost, Platform, Span, Time};
 use hitm_sched::TaskId;
+use hitm_topology::CpuId;
 use rustc_hash::FxHashMap;
 
 use crate::access::{AccessState, enter};
-use crate::{once, report, signals, start, tls};
+use crate::{mutex, once, report, rseq, signals, start, tls};
 
 /// Why a coroutine suspends.
 pub(crate) enum Wants {
@@ -73,6 +74,13 @@ pub(crate) struct Thread {
     /// How it is scheduled.
     pub(crate) class: Cell<Class>,
     pub(crate) signals: signals::OfThread,
+    pub(crate) rseq: rseq::OfThread,
+    /// The robust mutexes that it has.
+    pub(crate) robust: RefCell<Vec<usize>>,
+    /// The CPU that its code runs on, or is in the middle of a call on.
+    pub(crate) cpu: Cell<Option<CpuId>>,
+    /// Whether another thread awaits a fence of its CPU ([`membarrier`](crate::membarrier)).
+    pub(crate) fence_is_due: Cell<bool>,
     /// Picoseconds that it ran until it last left its CPU, and when it was resumed since.
     ran: Cell<u64>,
     resumed: Cell<Time>,
@@ -190,6 +198,10 @@ pub(crate) fn begin(
         cpus: RefCell::new(cpus.clone()),
         class: Cell::new(class),
         signals: signals::OfThread::new(mask),
+        rseq: rseq::OfThread::new(base),
+        robust: RefCell::default(),
+        cpu: Cell::new(None),
+        fence_is_due: Cell::new(false),
         ran: Cell::new(0),
         resumed: Cell::new(Time::from_picos(0)),
     }));
@@ -207,12 +219,14 @@ pub(crate) fn begin(
         });
         // Its last store takes effect behind those before it.
         drop(enter(thread));
+        mutex::end_thread(thread);
         program::fence();
         thread.value.set(value);
     });
     let code = OnOneThread(code);
     let own = runtime.clone();
-    let options = SpawnOptions { priority: class.priority(), cpus, ..SpawnOptions::default() };
+    let tenant = start::shared().tenant.clone();
+    let options = SpawnOptions { priority: class.priority(), cpus, tenant, ..SpawnOptions::default() };
     let task = async move {
         let code = code;
         drive(&own, thread, code.0).await;
@@ -243,7 +257,12 @@ async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: C
     thread.tid.set(runtime.current().map_or(0, tid_of));
     loop {
         thread.resumed.set(Simulated::now());
+        thread.rseq.goes_on();
+        thread.cpu.set(Some(Simulated::current_cpu()));
         let left = code.resume(());
+        // It has made a fence before it left, as every switch is one.
+        thread.cpu.set(None);
+        thread.fence_is_due.set(false);
         thread.ran.set(thread.ran_until_now().as_picos());
         match left {
             CoroutineResult::Return(()) | CoroutineResult::Yield(Wants::Exit) => break,
@@ -367,11 +386,31 @@ impl Thread {
         }
     }
 
+    /// The thread looks for interrupts at its next access. It may be in the middle of one: then at
+    /// one of the next.
+    pub(crate) fn attend_soon(&self) {
+        if let Ok(mut access) = self.access.try_borrow_mut() {
+            access.until_attend = 1;
+        }
+    }
+
+    /// Looks for interrupts, if that is due at one of the next two accesses. Returns whether it
+    /// has. Called on the machine's side.
+    pub(crate) fn attend_if_soon(&self) -> bool {
+        let is_soon = self.access.borrow().until_attend <= 2;
+        if is_soon {
+            self.attend_soon();
+            drop(enter(self));
+        }
+        is_soon
+    }
+
     /// Lets the thread be preempted if it must be. Called on the machine's side.
     pub(crate) fn attend(&self) {
         if Simulated::interrupt_pending() {
             // It may go on on another CPU, which does not see what waits in this one's buffer.
             program::fence();
+            self.fence_is_due.set(false);
             self.leave(Wants::Checkpoint);
             signals::notice(self);
         }

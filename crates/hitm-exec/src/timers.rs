@@ -1,5 +1,5 @@
 //! Timers of the program that send signals, in simulated time. The timer of the CPU that set one
-//! ends it, in the interrupt. `--sleep-scale` shortens the lengths of time, as it does sleeps.
+//! ends it, in the interrupt. `--sleep-scale` shortens lengths of time ([`clock`]).
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_uint, c_void};
@@ -128,14 +128,14 @@ impl Timer {
         }
     }
 
-    /// What is left until it expires, and the interval, in nanoseconds.
+    /// What is left until it expires, and the interval, in nanoseconds of the program.
     fn left(&self) -> (u64, u64) {
         Simulated::settle();
         let left = match self.next.get() {
             Time::NEVER => 0,
-            next => next.since(Simulated::now()).as_picos().max(1_000),
+            next => clock::told(next.since(Simulated::now())).max(1),
         };
-        (left / 1_000, self.interval.get().as_picos() / 1_000)
+        (left, clock::told(self.interval.get()))
     }
 }
 
@@ -161,18 +161,13 @@ impl Timers {
     }
 }
 
-/// A length of the program's, on the machine.
-fn scaled(nanos: u64) -> Span {
-    Span::from_nanos_f64(nanos as f64 * shared().setting.sleep_scale)
-}
-
 /// Sets the process's timer; returns what was left, and the interval, in nanoseconds.
 fn set_real(nanos: u64, interval: u64) -> (u64, u64) {
     Simulated::charge(PathCost::SystemCall);
     let timer = shared().timers.real();
     let before = timer.left();
-    let at = if nanos == 0 { Time::NEVER } else { Simulated::now() + scaled(nanos) };
-    timer.set(at, scaled(interval));
+    let at = if nanos == 0 { Time::NEVER } else { Simulated::now() + clock::scaled(nanos) };
+    timer.set(at, clock::scaled(interval));
     before
 }
 
@@ -293,10 +288,10 @@ unsafe extern "C" fn timer_settime(number: usize, flags: c_int, new: &itimerspec
         tell(before, timer.left());
         let at = match nanos(&new.it_value) {
             0 => Time::NEVER,
-            _ if flags & libc::TIMER_ABSTIME != 0 => clock::deadline(&raw const new.it_value).unwrap_or(Time::NEVER),
-            nanos => Simulated::now() + scaled(nanos),
+            _ if flags & libc::TIMER_ABSTIME != 0 => clock::time_of(&raw const new.it_value).unwrap_or(Time::NEVER),
+            nanos => Simulated::now() + clock::scaled(nanos),
         };
-        timer.set(at, scaled(nanos(&new.it_interval)));
+        timer.set(at, clock::scaled(nanos(&new.it_interval)));
         0
     }))
 }

@@ -51,10 +51,17 @@ pub(crate) struct Exec {
     /// Number of random seeds.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000), allow_negative_numbers = true)]
     seeds: u64,
-    /// What the program's sleeps are multiplied by. It shortens programs that measure for seconds;
-    /// what they compute from the length that they asked for is wrong then.
+    /// What the program's lengths of time are multiplied by: of its sleeps, timers, alarms, and
+    /// waits that end in time. It shortens programs that measure for seconds; what they compute
+    /// from the length that they asked for is wrong then. Clocks and sleeps until a time of day
+    /// stay as they are.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, allow_negative_numbers = true)]
     sleep_scale: f64,
+    /// Give the program's threads concurrency ids (`mm_cid` of rseq), as Linux does since 6.3. The
+    /// scheduler pays for them at each switch. Without it, the program is told that the kernel has
+    /// none.
+    #[arg(long)]
+    mm_cid: bool,
     /// Nanoseconds of a load or store that finds its line. Several are under way at a time, so it
     /// is less than their latency.
     #[arg(long, value_name = "NS", default_value_t = 0.2, value_parser = factor, allow_negative_numbers = true)]
@@ -119,6 +126,7 @@ struct Setting<'a> {
     seed: u64,
     output: &'a str,
     sleep_scale: f64,
+    mm_cid: bool,
     issue_ns: f64,
     block_ns: f64,
 }
@@ -285,6 +293,7 @@ impl Exec {
             seed,
             output: &output,
             sleep_scale: self.sleep_scale,
+            mm_cid: self.mm_cid,
             issue_ns: self.issue_ns,
             block_ns: self.block_ns,
         };
@@ -357,7 +366,10 @@ impl Exec {
             notes.push("it made no second thread: nothing was measured but the time".to_owned());
         }
         if self.sleep_scale != 1.0 {
-            notes.push(format!("sleeps were multiplied by {}", self.sleep_scale));
+            notes.push(format!("lengths of time were multiplied by {}", self.sleep_scale));
+        }
+        if self.mm_cid {
+            notes.push("threads have concurrency ids".to_owned());
         }
         Run {
             workload: words.join(" "),

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +47,22 @@ int main(void) {
     printf("stream %zu\n", fread(bytes, 1, sizeof bytes, stream));
     fclose(stream);
     print("stream", bytes, 8);
+    char possible[64] = "", online[64] = "";
+    file = open("/sys/devices/system/cpu/possible", O_RDONLY);
+    possible[read(file, possible, 63) - 1] = 0;
+    close(file);
+    stream = fopen("/sys/devices/system/cpu/online", "r");
+    fscanf(stream, "%63s", online);
+    fclose(stream);
+    printf("cpus %s %s %d %ld\n", possible, online, get_nprocs_conf(), sysconf(_SC_NPROCESSORS_ONLN));
+    shm_unlink("/hitm-identity");
+    file = shm_open("/hitm-identity", O_RDWR | O_CREAT | O_EXCL, 0600);
+    int *word = ftruncate(file, 4096) ? 0 : mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    *word = 8;
+    lseek(file, 0, SEEK_SET);
+    int again = shm_open("/hitm-identity", O_RDWR | O_CREAT | O_EXCL, 0600);
+    int count = read(file, bytes, 8);
+    printf("shared %d %d %d %d\n", count, bytes[0], again, shm_unlink("/hitm-identity"));
     print("auxiliary", (unsigned char *)getauxval(AT_RANDOM), 16);
     /* Processor time is that of the simulated CPUs. */
     struct timespec from, until, wall, wall_until;

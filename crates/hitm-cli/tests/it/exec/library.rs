@@ -27,7 +27,15 @@ fn ids_times_and_random_numbers_come_from_the_seed() {
         ended.stdout.split("\n./").next().expect("the program's own lines").to_owned()
     };
     let first = of_seed("1");
-    for line in ["ids right", "process 1, parent 0, threads 2 3 4 5", "read 8", "stream 8", "processor time right"] {
+    for line in [
+        "ids right",
+        "process 1, parent 0, threads 2 3 4 5",
+        "read 8",
+        "stream 8",
+        "cpus 0-7 0-7 8 8",
+        "shared 8 8 -1 0",
+        "processor time right",
+    ] {
         assert!(first.lines().any(|known| known == line), "{first}");
     }
     assert_eq!(first, of_seed("1"));
@@ -59,12 +67,53 @@ fn waits_end_in_time_and_futexes_do_what_linux_says() {
     let Some(program) = program("waits.c") else { return };
     let natively = prints_the_same(&program, &[], &["2", "24"]);
     let expected = "sums 400 400 400, word 0\ntimed 1 1 1 1 1 1 1, again 1 1\n\
-                    futex 2 1 2 0 1, words 0 3, woken 4\n";
+                    robust 0 1 0 1 0 1 1\nfutex 2 1 2 0 1, words 0 3, woken 4\n";
     assert_eq!(natively, expected);
     let (_, file) = program.simulated(&["--cpus", "24"], &[]);
     let objects: Vec<_> =
         file["runs"][0]["lines"].as_array().expect("lines").iter().map(|line| &line["object"]).collect();
     assert!(objects.iter().any(|name| **name == "futex_bucket"), "the kernel's table is seen: {objects:?}");
+}
+
+/// A program that takes seconds is shortened as a whole. A sleep until a time of day is not: who
+/// does something each 100 ms sees the clock go on by that.
+#[test]
+fn lengths_of_time_are_shortened() {
+    let Some(program) = program("lengths.c") else { return };
+    let told = |length: &str, second: &str| {
+        format!(
+            "nanosleep {length}, poll {length}, select {length}, sigtimedwait {length}, futex {length}, \
+             condition {length}, semaphore {length}, timer {length}, alarm {second}, until 100, left 1\n"
+        )
+    };
+    for (scale, length, second) in [("1", "100", "1000"), ("0.05", "5", "50")] {
+        let (ended, _) = program.simulated(&["--cpus", "2", "--sleep-scale", scale, "--lines", "0"], &[]);
+        assert!(ended.stdout.starts_with(&told(length, second)), "{scale}: {}", ended.stdout);
+    }
+}
+
+/// Threads that share counters of CPUs lose none, whenever they are interrupted.
+#[test]
+fn sequences_restart_and_ids_are_told() {
+    let Some(program) = program("sequences.c") else { return };
+    let natively = std::process::Command::new(&program.file).output().expect("it starts");
+    let expected = "sum 8000, wrong 0, missed 0\n";
+    // 77: a kernel without these calls.
+    let first = String::from_utf8_lossy(&natively.stdout).lines().next().map(|line| format!("{line}\n"));
+    assert!(natively.status.code() == Some(77) || first.as_deref() == Some(expected), "{natively:?}");
+    for cpus in ["2", "24"] {
+        for ids in [false, true] {
+            let options = ["--cpus", cpus, "--lines", "0", "--mm-cid"];
+            let (ended, _) = program.simulated(&options[..if ids { 5 } else { 4 }], &[]);
+            let told = match (ids, cpus) {
+                (false, _) => "ids 0x1 of 24 bytes",
+                (true, "2") => "ids 0x3 of 28 bytes",
+                (true, _) => "ids 0x1e of 28 bytes",
+            };
+            let expected = format!("{expected}aborted 1, missed without 1, {told}\n");
+            assert!(ended.stdout.starts_with(&expected), "{cpus}, {ids}: {}", ended.stdout);
+        }
+    }
 }
 
 #[test]
@@ -99,9 +148,9 @@ fn what_leads_out_of_the_process_is_refused() {
     let Some(program) = program("refused.c") else { return };
     for (word, said) in [
         ("cancel", "pthread_cancel: cancellation of threads is not simulated; let the thread return"),
-        ("robust", "pthread_mutex_lock: a robust or priority-protected mutex is not simulated; make the mutex without"),
+        ("protected", "pthread_mutex_lock: a mutex that is priority-protected, or both robust and inheriting, is not"),
         ("spawn", "posix_spawn: another program cannot be simulated; run the program without"),
-        ("shared", "shm_open: memory that processes share is not simulated; use memory of the program's own"),
+        ("shared", "shm_open: memory that other processes may share is not simulated; make the object anew"),
         ("code", "mmap: memory for code that is made at run time (PROT_EXEC), whose accesses would not be seen; turn"),
         ("socket", "socket: what it leads to is another process, which is not simulated; run both sides as threads"),
         ("poll", "poll: it waits for descriptors that lead out of the program; wait for pipes, sockets or eventfds"),

@@ -18,11 +18,11 @@ int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "cancel"))
         pthread_cancel(pthread_self());
-    if (!strcmp(what, "robust")) {
+    if (!strcmp(what, "protected")) {
         pthread_mutex_t mutex;
         pthread_mutexattr_t kind;
         pthread_mutexattr_init(&kind);
-        pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+        pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_PROTECT);
         pthread_mutex_init(&mutex, &kind);
         pthread_mutex_lock(&mutex);
     }

@@ -108,6 +108,37 @@ static void timed(void) {
            free == EPERM);
 }
 
+static pthread_mutex_t robust;
+
+static void *leave_locked(void *unused) {
+    pthread_mutex_lock(&robust);
+    return unused;
+}
+
+/* The owner of a robust mutex ends: the next one is told, and makes it consistent or not. */
+static void robustly(void) {
+    pthread_t id;
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&robust, &kind);
+    int before = pthread_mutex_lock(&robust);
+    pthread_mutex_unlock(&robust);
+    pthread_create(&id, 0, leave_locked, 0);
+    pthread_join(id, 0);
+    int told = pthread_mutex_lock(&robust), consistent = pthread_mutex_consistent(&robust);
+    int again = pthread_mutex_consistent(&robust);
+    pthread_mutex_unlock(&robust);
+    int after = pthread_mutex_trylock(&robust);
+    pthread_mutex_unlock(&robust);
+    pthread_create(&id, 0, leave_locked, 0);
+    pthread_join(id, 0);
+    int second = pthread_mutex_trylock(&robust);
+    pthread_mutex_unlock(&robust);
+    printf("robust %d %d %d %d %d %d %d\n", before, told == EOWNERDEAD, consistent, again == EINVAL, after,
+           second == EOWNERDEAD, pthread_mutex_lock(&robust) == ENOTRECOVERABLE);
+}
+
 int main(void) {
     pthread_t ids[THREADS];
     pthread_mutexattr_t kind;
@@ -140,6 +171,7 @@ int main(void) {
     wait_until(4);
     for (int number = 0; number < 4; number++)
         pthread_join(ids[number], 0);
+    robustly();
     printf("futex %ld %d %ld %ld %ld, words %u %u, woken %ld\n", first, wrong == -EAGAIN, moved, none, both, one, two,
            woken);
     return 0;
