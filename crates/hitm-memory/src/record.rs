@@ -225,27 +225,20 @@ impl<M: Memory> Record<M> {
     }
 
     /// Puts an array in place, element `i` made by `make(i)`. The elements are those at `paths`,
-    /// one path after the other. The second path's elements may stand apart from the first's, which
-    /// is a single one then.
+    /// one path after the other.
     ///
     /// # Panics
-    /// As [`put`](Self::put), when there are more than two paths, and when the distance of the
-    /// elements is no power of two.
+    /// As [`put`](Self::put).
     pub fn put_array<T>(&mut self, paths: &[&str], mut make: impl FnMut(usize) -> T) -> RecordArray<M, T> {
-        let spots: Vec<_> = paths.iter().map(|path| self.locate(path)).collect();
-        let (first, rest, stride, count) = match *spots {
-            [(first, stride, count)] => (first, first + stride, stride, count),
-            [(first, _, 1), (rest, stride, count)] => (first, rest, stride, 1 + count),
-            _ => panic!("an array is one field, or a word and a field: {paths:?}"),
-        };
-        assert!(stride.is_power_of_two(), "the distance of elements is a power of two");
-        let first = self.write(first, make(0)).as_ptr();
-        for index in 1..count {
-            self.write(rest + (index - 1) * stride, make(index));
+        let mut array = RecordArray { words: Vec::new(), _memory: self.block.clone() };
+        for path in paths {
+            let (offset, stride, count) = self.locate(path);
+            for index in 0..count {
+                let word = self.write(offset + index * stride, make(array.words.len()));
+                array.words.push(word);
+            }
         }
-        // It may lie before the block.
-        let origin = self.block.start.as_ptr().cast::<T>().wrapping_byte_add(rest).wrapping_byte_sub(stride);
-        RecordArray { first, origin, shift: stride.ilog2(), count, _memory: self.block.clone() }
+        array
     }
 
     fn locate(&self, path: &str) -> (usize, usize, usize) {
@@ -278,14 +271,10 @@ impl<M: Memory, T> Drop for RecordField<M, T> {
     }
 }
 
-/// An array of words of a [`Record`], at equal distances. Its first element may stand apart.
+/// An array of words of a [`Record`], wherever they are.
 pub struct RecordArray<M: Memory, T> {
-    first: *mut T,
-    /// Where element 0 would be if it did not stand apart. Not to be read.
-    origin: *mut T,
-    /// The distance between later elements is 2 to this power, in bytes.
-    shift: u32,
-    count: usize,
+    /// The elements. Not in shared memory: as constant as the layout.
+    words: Vec<NonNull<T>>,
     _memory: Arc<Block<M>>,
 }
 
@@ -293,13 +282,13 @@ impl<M: Memory, T> RecordArray<M, T> {
     /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.count
+        self.words.len()
     }
 
-    /// Returns whether there are no elements: never, as there is a first one.
+    /// Returns whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.words.is_empty()
     }
 
     /// Returns the elements in `range`.
@@ -308,19 +297,9 @@ impl<M: Memory, T> RecordArray<M, T> {
     /// When the range ends beyond the elements.
     #[inline(always)]
     pub fn range(&self, range: Range<usize>) -> impl Iterator<Item = &T> {
-        assert!(range.end <= self.count, "an array of {} elements has none at {}", self.count, range.end - 1);
-        // Copies, so that a loop keeps them in registers: it need not fear that a load with Acquire
-        // changes them.
-        let Self { first, origin, shift, .. } = *self;
-        // SAFETY: as `index`; the range was checked.
-        range.map(move |index| unsafe { &*element(first, origin, shift, index) })
+        // SAFETY: as `index`.
+        self.words[range].iter().map(|word| unsafe { word.as_ref() })
     }
-}
-
-/// Returns the address of element `index` of an array with these fields.
-#[inline(always)]
-fn element<T>(first: *mut T, origin: *mut T, shift: u32, index: usize) -> *mut T {
-    if index == 0 { first } else { origin.wrapping_byte_add(index << shift) }
 }
 
 impl<M: Memory, T> Index<usize> for RecordArray<M, T> {
@@ -332,17 +311,16 @@ impl<M: Memory, T> Index<usize> for RecordArray<M, T> {
     /// When `index` is not below the number of elements.
     #[inline(always)]
     fn index(&self, index: usize) -> &T {
-        assert!(index < self.count, "an array of {} elements has none at {index}", self.count);
         // SAFETY: as `RecordField::deref`. `Record::put_array` wrote an element there.
-        unsafe { &*element(self.first, self.origin, self.shift, index) }
+        unsafe { self.words[index].as_ref() }
     }
 }
 
 impl<M: Memory, T> Drop for RecordArray<M, T> {
     fn drop(&mut self) {
-        for index in 0..self.count {
+        for word in &mut self.words {
             // SAFETY: as `RecordField::drop`, and each element is dropped once.
-            unsafe { element(self.first, self.origin, self.shift, index).drop_in_place() };
+            unsafe { word.drop_in_place() };
         }
     }
 }
@@ -364,7 +342,7 @@ impl<M: Memory, T: fmt::Debug> fmt::Debug for RecordField<M, T> {
 
 impl<M: Memory, T: fmt::Debug> fmt::Debug for RecordArray<M, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries((0..self.count).map(|index| &self[index])).finish()
+        f.debug_list().entries(self.range(0..self.len())).finish()
     }
 }
 
