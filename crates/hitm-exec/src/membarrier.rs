@@ -3,9 +3,9 @@
 //! **Origin.** Linux's system call: an interrupt to each such CPU, whose end the caller awaits. A
 //! CPU that runs no thread of the program gets none, as a switch is a fence.
 //!
-//! **Here** an interrupted thread makes its fence at its next call, and may be preempted there. So a
-//! thread in a restartable sequence starts anew, whichever command it was: the kernel does that for
-//! its own command alone.
+//! **Here** an interrupted thread makes its fence at its next call, and may be preempted there. So
+//! a thread in a restartable sequence restarts it, whichever command it was: the kernel does that
+//! for one command alone.
 
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicI32, Ordering};

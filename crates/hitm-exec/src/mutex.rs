@@ -1,6 +1,7 @@
 //! Mutexes of POSIX threads: normal, recursive and error-checking ones, with and without priority
-//! inheritance, in the program's own objects. A robust one tells the next owner that its owner ended,
-//! as the C library's does: the word of the owner says so until the mutex is made consistent.
+//! inheritance, in the program's own objects. A robust one tells the next owner that its owner
+//! ended, as the C library's does: the word of the owner says so until the mutex is made
+//! consistent.
 
 use std::ffi::c_int;
 

@@ -1,11 +1,11 @@
 //! Restartable sequences: what the kernel tells a thread in its area, and the restart of a sequence
 //! that the thread was interrupted in.
 //!
-//! **Origin.** Linux's `rseq` (include/uapi/linux/rseq.h). A thread has an area, which the C library
-//! or the program registers. Whenever the kernel lets the thread go on, it writes there which CPU
-//! and node that is, and the thread's concurrency id. A word of the area names the sequence that the
-//! thread is in. If the thread is taken off its CPU there, or gets a signal, it goes on at the
-//! sequence's abort address.
+//! **Origin.** Linux's `rseq` (include/uapi/linux/rseq.h). A thread has an area, which the C
+//! library or the program registers. Whenever the kernel lets the thread go on, it writes there
+//! which CPU and node that is, and the thread's concurrency id. A word of the area names the
+//! sequence that the thread is in. If the thread is taken off its CPU there, or gets a signal, it
+//! goes on at the sequence's abort address.
 //!
 //! **Here** a thread is interrupted only at calls of this library. Sequences are inline assembly,
 //! so these are the calls that `hitm cc` puts before each access ([`assembly`](crate::assembly)):
@@ -97,8 +97,8 @@ pub(crate) fn give_up_area() {
     unsafe { call(libc::SYS_rseq, area, bytes, UNREGISTER, SIGNATURE as usize) };
 }
 
-/// How far the fields reach that the machine's kernel writes: up to the concurrency id, or up to the
-/// node. None where the program runs natively. Constructors ask before there is a machine.
+/// How far the fields reach that the machine's kernel writes: up to the concurrency id, or up to
+/// the node. None where the program runs natively. Constructors ask before there is a machine.
 fn feature_size() -> Option<u64> {
     let setting = Setting::of_process().ok()??;
     Some((if setting.mm_cid { ID + 4 } else { ID }) as u64)

@@ -1,4 +1,4 @@
-//! Objects of shared memory. One that the program makes anew is memory of its own here: no other
+//! Objects of shared memory. One that the program makes is memory of its own here: no other
 //! process comes to it. What other processes may have made is refused.
 
 use std::cell::RefCell;
