@@ -12,8 +12,8 @@
 
 use std::cell::RefMut;
 
-use hitm_machine::Site;
-use hitm_machine::program::{self, Seen, Stored};
+use hitm_machine::program::{self, Stored};
+use hitm_machine::{Machine, Site};
 use hitm_memory::LINE;
 
 use crate::pace::Pace;
@@ -21,7 +21,7 @@ use crate::signals;
 use crate::start::shared;
 use crate::thread::{self, Thread};
 use crate::tls::on_host;
-use crate::turn::{Registers, Turn};
+use crate::turn::{Look, Registers, Turn};
 
 /// The size of a word, in bytes; at most 16.
 type Size = usize;
@@ -77,6 +77,7 @@ pub(crate) enum Pending {
 /// What accesses of a thread keep between calls.
 #[derive(Debug)]
 pub(crate) struct AccessState {
+    machine: &'static Machine,
     pub(crate) pending: Pending,
     /// Picoseconds of instructions that the machine has not been told of.
     owed: u64,
@@ -100,6 +101,7 @@ const LONGEST_BLOCK: u64 = 2_000_000;
 impl AccessState {
     pub(crate) fn new(stack: usize) -> Self {
         Self {
+            machine: shared().machine,
             pending: Pending::Nothing,
             owed: 0,
             pace: Pace::new(&shared().pace),
@@ -114,12 +116,19 @@ impl AccessState {
     /// when (`Machine::pass_quickly`). Whether it did; if not, nothing has happened.
     #[inline(always)]
     fn pass_quickly<const IS_STORE: bool, const SIZE: Size>(&mut self, address: usize, pc: usize) -> bool {
-        let is_due = self.until_attend == 1 || !matches!(self.pending, Pending::Nothing);
-        if is_due || address % LINE + SIZE > LINE {
+        if address % LINE + SIZE > LINE || !matches!(self.pending, Pending::Nothing) {
             return false;
         }
         let waits = if IS_STORE { 0 } else { self.pace.wait(address) };
-        let passed = shared().machine.pass_quickly::<IS_STORE, SIZE>(self.owed + waits, address, pc);
+        let owed = self.owed + waits;
+        if self.until_attend == 1 {
+            // A look for interrupts that finds none changes nothing.
+            if !self.machine.is_undisturbed(owed) {
+                return false;
+            }
+            self.until_attend += ATTEND_EVERY;
+        }
+        let passed = self.machine.pass_quickly::<IS_STORE, SIZE>(owed, address, pc);
         if passed {
             self.owed = 0;
             self.until_attend -= 1;
@@ -197,16 +206,19 @@ enum Quick {
 #[inline(always)]
 fn load_quickly<const SIZE: Size>(address: usize, pc: usize) -> Quick {
     let Some(thread) = thread::current() else { return Quick::All };
+    if thread.signals.due.get() {
+        return Quick::Nothing;
+    }
     let mut state = thread.access.borrow_mut();
     if !state.pass_quickly::<false, SIZE>(address, pc) {
         return Quick::Nothing;
     }
-    let seen = Seen { address, size: SIZE, bits: peek(address, SIZE), site: Site::Code(pc) };
-    if state.turn.is_round(&seen) {
+    let look = Look { address, code: pc, bits: peek(address, SIZE), size: SIZE };
+    if state.turn.is_round(&look) {
         return Quick::Round;
     }
     let blocks = state.blocks;
-    state.turn.go_on(seen, blocks);
+    state.turn.go_on(look, blocks);
     Quick::All
 }
 
@@ -214,6 +226,9 @@ fn load_quickly<const SIZE: Size>(address: usize, pc: usize) -> Quick {
 #[inline(always)]
 fn store_quickly<const SIZE: Size>(address: usize, pc: usize) -> bool {
     let Some(thread) = thread::current() else { return true };
+    if thread.signals.due.get() {
+        return false;
+    }
     let mut state = thread.access.borrow_mut();
     let passed = state.pass_quickly::<true, SIZE>(address, pc);
     if passed {
@@ -259,9 +274,9 @@ sizes! {
 #[unsafe(no_mangle)]
 extern "C" fn hitm_round(address: usize, pc: usize, registers: *const [usize; 6], size: Size) {
     let Some(thread) = thread::current() else { return };
-    let seen = Seen { address, size, bits: peek(address, size), site: Site::Code(pc) };
-    if is_in_spin(thread, seen, Registers::of_call(registers)) {
-        on_host(|| spin(thread, seen));
+    let look = Look { address, code: pc, bits: peek(address, size), size };
+    if is_in_spin(thread, look, Registers::of_call(registers)) {
+        on_host(|| spin(thread, look));
     }
 }
 
@@ -287,8 +302,7 @@ pub(crate) fn load(address: usize, pc: usize, registers: Registers, size: Size) 
             }
         }
         if address % LINE + size <= LINE {
-            let seen = Seen { address, size, bits: peek(address, size), site: Site::Code(pc) };
-            look_for_spin(thread, seen, registers);
+            look_for_spin(thread, Look { address, code: pc, bits: peek(address, size), size }, registers);
         }
     });
 }
@@ -302,8 +316,7 @@ pub(crate) fn load_atomic(address: usize, size: Size, pc: usize, registers: Opti
         let bits = load_on_host(address, size, pc);
         match registers {
             Some(registers) if address % LINE + size <= LINE => {
-                let seen = Seen { address, size, bits, site: Site::Code(pc) };
-                look_for_spin(thread, seen, registers);
+                look_for_spin(thread, Look { address, code: pc, bits, size }, registers);
             }
             _ => thread.access.borrow_mut().turn.forget(),
         }
@@ -474,7 +487,8 @@ extern "C" fn __sanitizer_cov_trace_pc() {
     // The state is borrowed by no call: they have all returned.
     let mut state = thread.access.borrow_mut();
     state.blocks += 1;
-    state.owed += state.pace.block();
+    let takes = state.pace.block();
+    state.owed += takes;
     if state.owed > LONGEST_BLOCK && matches!(state.pending, Pending::Nothing) {
         drop(state);
         on_host(|| {
@@ -496,10 +510,10 @@ pub(crate) extern "C" fn hitm_pause() {
 
 /// Looks whether a load is in a loop that waits; whether it is. Then the caller waits by
 /// [`spin`].
-fn is_in_spin(thread: &Thread, seen: Seen, registers: Registers) -> bool {
+fn is_in_spin(thread: &Thread, look: Look, registers: Registers) -> bool {
     let mut state = thread.access.borrow_mut();
     let blocks = state.blocks;
-    if !state.turn.ends(seen, registers, blocks) {
+    if !state.turn.ends(look, registers, blocks) {
         return false;
     }
     state.spins += 1;
@@ -509,17 +523,16 @@ fn is_in_spin(thread: &Thread, seen: Seen, registers: Registers) -> bool {
 }
 
 /// Waits if a load is in a loop that waits. On the machine's side.
-fn look_for_spin(thread: &Thread, seen: Seen, registers: Registers) {
-    if is_in_spin(thread, seen, registers) {
-        spin(thread, seen);
+fn look_for_spin(thread: &Thread, look: Look, registers: Registers) {
+    if is_in_spin(thread, look, registers) {
+        spin(thread, look);
     }
 }
 
 /// The thread is in a loop that waits, of which `first` is a load: waits in its place. On the
 /// machine's side.
-fn spin(thread: &Thread, first: Seen) {
-    let mut looked = vec![first];
-    thread.access.borrow_mut().turn.take_others(&mut looked);
+fn spin(thread: &Thread, first: Look) {
+    let looked = thread.access.borrow_mut().turn.take(first);
     program::spin(&looked);
     thread.attend();
 }

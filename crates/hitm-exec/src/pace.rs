@@ -64,9 +64,12 @@ impl Pace {
     /// A basic block: what it takes.
     #[inline]
     pub(crate) fn block(&mut self) -> u64 {
-        let hidden = self.hidden.min(self.costs.block);
-        self.hidden -= hidden;
-        let takes = self.costs.block - hidden;
+        let mut takes = self.costs.block;
+        if self.hidden > 0 {
+            let hidden = self.hidden.min(takes);
+            self.hidden -= hidden;
+            takes -= hidden;
+        }
         self.now += takes;
         takes
     }

@@ -123,7 +123,7 @@ pub(crate) struct OfThread {
     /// Those that it waits for.
     awaits: Cell<Set>,
     /// Whether it has noticed that a handler is to run.
-    due: Cell<bool>,
+    pub(crate) due: Cell<bool>,
     /// Whether the handlers that ran last let the call go on that they interrupted.
     restarts: Cell<bool>,
 }

@@ -10,6 +10,7 @@
 //! the registers that a call keeps, in its frame, and in what it loads. The others have what the
 //! calls left in them.
 
+use hitm_machine::Site;
 use hitm_machine::program::Seen;
 
 /// Loads of one turn of a loop, at most.
@@ -40,15 +41,37 @@ impl Registers {
     }
 }
 
+/// A word that the program has looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// 0 for none.
+    pub(crate) address: usize,
+    /// The place in the program.
+    pub(crate) code: usize,
+    /// What it held.
+    pub(crate) bits: u128,
+    /// In bytes.
+    pub(crate) size: usize,
+}
+
+impl Look {
+    const NONE: Self = Self { address: 0, code: 0, bits: 0, size: 0 };
+
+    fn seen(&self) -> Seen {
+        Seen { address: self.address, size: self.size, bits: self.bits, site: Site::Code(self.code) }
+    }
+}
+
 /// The turn of a loop, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// The load that it begins with; none if no turn is under way.
-    first: Option<Seen>,
+    first: Look,
     /// How many basic blocks the thread had executed by then.
     begun: u64,
-    /// The loads since.
-    others: Vec<Seen>,
+    /// The loads since: so many.
+    others: [Look; LOADS],
+    count: usize,
     /// The state of the program at the begin of the turn before, if that began with the same load:
     /// so many words.
     state: Box<[usize]>,
@@ -63,52 +86,54 @@ impl Turn {
     /// Of a thread whose stack ends at `stack`.
     pub(crate) fn new(stack: usize) -> Self {
         let room = || vec![0; SAVED + FRAME_WORDS].into();
-        // The fast path takes no memory from the host.
-        let others = Vec::with_capacity(LOADS);
-        Self { first: None, begun: 0, others, state: room(), words: 0, spare: room(), stack }
+        let others = [Look::NONE; LOADS];
+        Self { first: Look::NONE, begun: 0, others, count: 0, state: room(), words: 0, spare: room(), stack }
     }
 
     /// A store, or a call that waits or wakes: the turn under way is not one of a waiting loop.
     #[inline]
     pub(crate) fn forget(&mut self) {
-        self.first = None;
+        self.first.address = 0;
     }
 
-    /// Whether `seen` is what the turn began with.
+    /// Whether `look` is what the turn began with.
     #[inline]
-    pub(crate) fn is_round(&self, seen: &Seen) -> bool {
-        let told = |seen: &Seen| (seen.address, seen.bits, seen.site, seen.size);
-        self.first.as_ref().is_some_and(|first| first.address == seen.address && told(first) == told(seen))
+    pub(crate) fn is_round(&self, look: &Look) -> bool {
+        self.first.address == look.address && self.first == *look
     }
 
     /// A load that is not what the turn began with, after `blocks` basic blocks.
     #[inline]
-    pub(crate) fn go_on(&mut self, seen: Seen, blocks: u64) {
-        if self.first.is_some() && self.others.len() < LOADS {
-            return self.others.push(seen);
+    pub(crate) fn go_on(&mut self, look: Look, blocks: u64) {
+        if self.first.address != 0
+            && let Some(place) = self.others.get_mut(self.count)
+        {
+            *place = look;
+            self.count += 1;
+            return;
         }
-        (self.first, self.begun, self.words) = (Some(seen), blocks, 0);
-        self.others.clear();
+        (self.first, self.begun, self.words, self.count) = (look, blocks, 0, 0);
     }
 
     /// A load, after `blocks` basic blocks. Whether it ends a turn of a loop that waits.
-    pub(crate) fn ends(&mut self, seen: Seen, registers: Registers, blocks: u64) -> bool {
-        if !self.is_round(&seen) {
-            self.go_on(seen, blocks);
+    pub(crate) fn ends(&mut self, look: Look, registers: Registers, blocks: u64) -> bool {
+        if !self.is_round(&look) {
+            self.go_on(look, blocks);
             return false;
         }
         let has_called = std::mem::replace(&mut self.begun, blocks) != blocks;
         if !self.keep(registers, has_called) {
-            self.others.clear();
+            self.count = 0;
             return false;
         }
-        self.first = None;
+        self.forget();
         true
     }
 
-    /// Moves the other loads of the turn to `looked`.
-    pub(crate) fn take_others(&mut self, looked: &mut Vec<Seen>) {
-        looked.append(&mut self.others);
+    /// Takes the words of the turn, which began with `first`.
+    pub(crate) fn take(&mut self, first: Look) -> Vec<Seen> {
+        let others = &self.others[..std::mem::take(&mut self.count)];
+        std::iter::once(&first).chain(others).map(Look::seen).collect()
     }
 
     /// Keeps the present state of the program, which `has_called` this library in the turn. Whether

@@ -398,7 +398,8 @@ impl StoreBuffer {
     /// Whether a store to `line` may have got its line by `now`.
     #[inline]
     pub(crate) fn is_due(&self, line: u32, now: u64) -> bool {
-        self.stores.iter().any(|store| store.line == line && store.not_before <= now)
+        // Later stores are not due before earlier ones.
+        self.stores.iter().take_while(|store| store.not_before <= now).any(|store| store.line == line)
     }
 
     /// Whether a store to `line` has not taken effect.

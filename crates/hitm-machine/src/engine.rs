@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use self::access::{Issue, Touch};
 use self::ahead::Ahead;
 use self::paths::Behind;
-use self::quick::Tallies;
+use self::quick::{Permit, Tallies};
 use self::spinners::Spinners;
 use crate::account::{Account, Part};
 use crate::arena::{Arena, Extent};
@@ -113,7 +113,8 @@ pub(crate) struct Engine {
     pub(crate) pages: Pages,
     pub(crate) directory: Directory,
     pub(crate) records: Records,
-    /// What the fast path counted.
+    /// What the current CPU may do on the fast path, and what that counted.
+    pub(crate) permit: Permit,
     pub(crate) tallies: Tallies,
     pub(crate) races: Option<Races>,
     pub(crate) cpus: Vec<Cpu>,
@@ -188,6 +189,7 @@ impl Engine {
         Self {
             races: config.check_races.then(|| Races::new(topology.cpus())),
             records: Records::new(),
+            permit: Permit::none(),
             tallies: Tallies::none(),
             account: Account::default(),
             current: 0,

@@ -135,11 +135,19 @@ impl Machine {
         address: usize,
         code: usize,
     ) -> bool {
-        if self.world.current.get().is_none() {
-            return false;
-        }
-        let Ok(mut engine) = self.world.engine.try_borrow_mut() else { return false };
-        engine.pass_quickly::<IS_STORE, SIZE>(executed, address, code)
+        let Some(mut engine) = self.world.engine.quick() else { return false };
+        engine.pass_quickly::<IS_STORE, SIZE>(executed, address, code, &self.world.current)
+    }
+
+    /// Returns whether it is known that no interrupt waits for the running CPU once it has executed
+    /// for `executed` picoseconds. Then [`Platform::interrupt_pending`] would say so, and nothing
+    /// else would happen. As [`pass_quickly`](Self::pass_quickly) it may be called from a program's
+    /// own code.
+    ///
+    /// [`Platform::interrupt_pending`]: hitm_memory::Platform::interrupt_pending
+    #[must_use]
+    pub fn is_undisturbed(&self, executed: u64) -> bool {
+        self.world.engine.quick().is_some_and(|engine| engine.is_undisturbed(executed))
     }
 
     /// Returns the address of a line of the results, if it is a line of a program.

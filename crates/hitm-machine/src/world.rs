@@ -1,7 +1,7 @@
 //! The bridge between running code and the engine: which machine this thread runs, and the switch
 //! to its main loop.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::panic::Location;
 use std::ptr::{NonNull, null};
 use std::sync::atomic::Ordering;
@@ -20,10 +20,41 @@ pub(crate) type SourcePlace = &'static Location<'static>;
 /// The way from a CPU's coroutine back to the main loop.
 type WayBack = NonNull<Yielder<(), ()>>;
 
+/// The engine. Whoever asks it for anything but the fast path ends the permit of that.
+#[derive(Debug)]
+pub(crate) struct EngineCell(RefCell<Engine>);
+
+impl EngineCell {
+    // Always: the common case is one comparison more.
+    #[inline(always)]
+    pub(crate) fn borrow_mut(&self) -> RefMut<'_, Engine> {
+        let mut engine = self.0.borrow_mut();
+        engine.end_permit();
+        engine
+    }
+
+    #[inline(always)]
+    pub(crate) fn borrow(&self) -> Ref<'_, Engine> {
+        let engine = self.0.borrow();
+        if !engine.permit.is_open() {
+            return engine;
+        }
+        drop(engine);
+        drop(self.borrow_mut());
+        self.0.borrow()
+    }
+
+    /// For the fast path; none while somebody else has it.
+    #[inline(always)]
+    pub(crate) fn quick(&self) -> Option<RefMut<'_, Engine>> {
+        self.0.try_borrow_mut().ok()
+    }
+}
+
 /// One machine, as the code that runs on it sees it.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) engine: RefCell<Engine>,
+    pub(crate) engine: EngineCell,
     /// Whether the race detector is at work.
     checks_races: bool,
     /// The CPU whose code runs; none while the machine is being set up or looked at, when accesses
@@ -45,7 +76,7 @@ impl World {
         let cpus = engine.cpus.len();
         Self {
             checks_races: engine.races.is_some(),
-            engine: RefCell::new(engine),
+            engine: EngineCell(RefCell::new(engine)),
             current: Cell::new(None),
             yielders: vec![Cell::new(None); cpus].into(),
             site: Cell::new(None),

@@ -40,11 +40,10 @@ impl Ahead {
         time < self.acts_before
     }
 
-    /// Whether it is known to be certain what the current CPU finds at `time` at a line that its
-    /// core owns and to which nothing is under way.
+    /// Before this time the current CPU comes before everybody else.
     #[inline]
-    pub(super) fn is_sure_of_own(&self, time: u64) -> bool {
-        self.acts_at(time) || time < self.sure_before && self.sure_in_core.is_some_and(|bound| time < bound)
+    pub(super) fn acts_before(&self) -> u64 {
+        self.acts_before
     }
 }
 
@@ -86,10 +85,7 @@ impl Engine {
     /// enters its turn.
     pub(crate) fn may_see_interrupts(&mut self) -> Step {
         let clock = self.clock();
-        // After the measurement the order of accesses is that of the turns, which must not depend
-        // on look-ahead.
-        let ahead = self.config.look_ahead && !self.is_over(clock);
-        if ahead && clock < self.interrupted_not_before(self.current) || self.acts_at(clock) {
+        if self.knows_interrupts(clock) {
             return Step::Go;
         }
         self.resume_at(clock);
@@ -100,6 +96,20 @@ impl Engine {
     #[inline]
     pub(super) fn acts_at(&self, time: u64) -> bool {
         self.ahead.acts_at(time)
+    }
+
+    /// Whether it is known which interrupts have reached the current CPU by `time`.
+    fn knows_interrupts(&self, time: u64) -> bool {
+        // After the measurement the order of accesses is that of the turns, which must not depend
+        // on look-ahead.
+        let ahead = self.config.look_ahead && !self.is_over(time);
+        ahead && time < self.interrupted_not_before(self.current) || self.acts_at(time)
+    }
+
+    /// Whether it is known that no interrupt that the current CPU has not taken has reached it by
+    /// `time`.
+    pub(super) fn sees_no_interrupt(&self, time: u64) -> bool {
+        self.cpus[self.current as usize].pending.is_empty() && self.knows_interrupts(time)
     }
 
     /// Whether the measurement has ended at `time`.
@@ -118,11 +128,23 @@ impl Engine {
         if !self.directory.owned_by_core_of(self.current, line) {
             return time < self.ahead.sure_before;
         }
-        let bound = match self.ahead.sure_in_core {
+        time < self.sure_in_core()
+    }
+
+    fn sure_in_core(&mut self) -> u64 {
+        match self.ahead.sure_in_core {
             Some(bound) => bound,
             None => self.find_sure_in_core(),
-        };
-        time < bound
+        }
+    }
+
+    /// Before which time, not before `time` if it is one, it is certain what the current CPU finds
+    /// at a line that its core owns and to which nothing is under way.
+    pub(super) fn sure_of_own_before(&mut self, time: u64) -> u64 {
+        if self.acts_at(time) {
+            return self.ahead.acts_before;
+        }
+        self.sure_in_core()
     }
 
     fn find_sure_in_core(&mut self) -> u64 {
