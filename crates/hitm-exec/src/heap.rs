@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
-use hitm_machine::program;
+use hitm_machine::{Simulated, program};
+use hitm_memory::{Platform, Time};
 use serde::Serialize;
 
 use crate::access::enter;
@@ -67,27 +68,82 @@ pub(crate) struct Block {
     pub(crate) pcs: [usize; CALLERS],
     /// In the order of allocation.
     pub(crate) number: u64,
+    /// Picoseconds of the measured stretch that it was there. So long blocks of the same code and
+    /// size that were there before it count as well.
+    pub(crate) lived: u64,
 }
 
-/// Blocks by address: the present one, or the last one that was there.
+/// The blocks that were at one address, of different code or size.
+#[derive(Default)]
+struct Blocks {
+    all: Vec<Block>,
+    /// The present one, and since when.
+    present: Option<(usize, Time)>,
+}
+
+impl Blocks {
+    /// The present one ends at `now`.
+    fn end(&mut self, now: Time) {
+        if let Some((index, since)) = self.present.take() {
+            self.all[index].lived += measured(since, now);
+        }
+    }
+}
+
+/// How much of the time from `since` to `now` was measured.
+fn measured(since: Time, now: Time) -> u64 {
+    let shared = shared();
+    let Some(from) = shared.from.get() else { return 0 };
+    let (from, until) = (from.max(since), shared.until.get().map_or(now, |until| until.min(now)));
+    if from < until { until.since(from).as_picos() } else { 0 }
+}
+
+/// The blocks that are and were there, by address.
 #[derive(Default)]
 pub(crate) struct Heap {
-    blocks: RefCell<BTreeMap<usize, Block>>,
+    blocks: RefCell<BTreeMap<usize, Blocks>>,
     count: std::cell::Cell<u64>,
 }
 
+/// Addresses at or before one at which a block with it is sought.
+const SOUGHT: usize = 64;
+
 impl Heap {
-    /// The block with an address, if there is or was one.
-    pub(crate) fn find(&self, address: usize) -> Option<Block> {
+    /// Of the blocks that had an address, the one that was there longest in the measured stretch;
+    /// of several the last one.
+    pub(crate) fn find(&self, address: usize, now: Time) -> Option<Block> {
         let blocks = self.blocks.borrow();
-        let (_, &block) = blocks.range(..=address).next_back()?;
-        (address < block.address + block.size.max(1)).then_some(block)
+        let nearest = blocks.range(..=address).rev().take(SOUGHT);
+        let known = nearest.flat_map(|(_, blocks)| {
+            blocks.all.iter().enumerate().map(|(index, block)| {
+                let present = blocks.present.filter(|&(at, _)| at == index);
+                let lived = present.map_or(0, |(_, since)| measured(since, now));
+                Block { lived: block.lived + lived, ..*block }
+            })
+        });
+        let had = known.filter(|block| address < block.address + block.size.max(1));
+        had.max_by_key(|block| (block.lived, block.number))
     }
 
-    fn add(&self, address: usize, size: usize, pcs: [usize; CALLERS]) {
+    fn add(&self, address: usize, size: usize, pcs: [usize; CALLERS], now: Time) {
         let number = self.count.get();
         self.count.set(number + 1);
-        self.blocks.borrow_mut().insert(address, Block { address, size, pcs, number });
+        let mut blocks = self.blocks.borrow_mut();
+        let here = blocks.entry(address).or_default();
+        here.end(now);
+        let like = here.all.iter().position(|block| (block.size, block.pcs) == (size, pcs));
+        let index = like.unwrap_or_else(|| {
+            here.all.push(Block { address, size, pcs, number, lived: 0 });
+            here.all.len() - 1
+        });
+        here.all[index].number = number;
+        here.present = Some((index, now));
+    }
+
+    fn end(&self, address: usize, now: Time) {
+        if let Some(blocks) = self.blocks.borrow_mut().get_mut(&address) {
+            blocks.end(now);
+        }
     }
 }
 
@@ -121,7 +177,7 @@ fn note(address: usize, size: usize, pc: usize, frame: usize) {
         on_host(|| {
             drop(enter(thread));
             program::execute(COST);
-            shared().heap.add(address, size, callers(pc, frame, thread.stack.get()));
+            shared().heap.add(address, size, callers(pc, frame, thread.stack.get()), Simulated::now());
         });
     }
 }
@@ -144,7 +200,7 @@ unsafe extern "C" fn hitm_calloc(count: usize, size: usize, pc: usize, frame: us
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn hitm_realloc(block: *mut u8, size: usize, pc: usize, frame: usize) -> *mut u8 {
-    settle_stores();
+    give_back(block);
     // SAFETY: as above.
     let block = unsafe { __libc_realloc(block, size) };
     note(block.expose_provenance(), size, pc, frame);
@@ -177,12 +233,14 @@ unsafe extern "C" fn hitm_posix_memalign(
     0
 }
 
-/// The program's stores take effect before the allocator uses the memory for itself.
-fn settle_stores() {
+/// A block is given back. The program's stores take effect before the allocator uses the memory for
+/// itself.
+fn give_back(block: *mut u8) {
     if let Some(thread) = thread::current() {
         on_host(|| {
             drop(enter(thread));
             program::fence();
+            shared().heap.end(block.addr(), Simulated::now());
         });
     }
 }
@@ -192,7 +250,7 @@ unsafe extern "C" fn free(block: *mut u8) {
     if block.is_null() {
         return;
     }
-    settle_stores();
+    give_back(block);
     // SAFETY: as above.
     unsafe { __libc_free(block) };
 }

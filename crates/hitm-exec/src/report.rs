@@ -3,6 +3,7 @@
 //! information.
 
 use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_void};
 
 use hitm_machine::{Simulated, program};
 use hitm_memory::Platform;
@@ -38,8 +39,31 @@ struct Told {
     base: usize,
     /// The blocks of the heap that have one of the lines.
     heap: Vec<Block>,
+    /// What the program has named itself.
+    named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(usize, usize)>,
+}
+
+/// Memory to which the program has given a name.
+#[derive(Serialize)]
+pub(crate) struct Named {
+    address: usize,
+    size: usize,
+    name: String,
+}
+
+/// The program names `size` bytes (`hitm.h`).
+#[unsafe(no_mangle)]
+unsafe extern "C" fn hitm_name(memory: *const c_void, size: usize, name: *const c_char) {
+    if thread::current().is_some() {
+        // SAFETY: the program's argument is a string.
+        let name = unsafe { CStr::from_ptr(name) };
+        on_host(|| {
+            let named = Named { address: memory.addr(), size, name: name.to_string_lossy().into_owned() };
+            shared().named.borrow_mut().push(named);
+        });
+    }
 }
 
 extern "C" fn at_exit() {
@@ -84,11 +108,11 @@ pub(crate) fn write(stalled: Option<&str>) {
         }
         threads_at.push((thread.stack.get(), thread.base));
     });
-    let mut heap: BTreeMap<usize, Block> = BTreeMap::new();
+    let mut heap: BTreeMap<u64, Block> = BTreeMap::new();
     for line in &run.lines {
         let address = line.address.0.unwrap_or(0) as usize;
         for byte in (address..address + hitm_memory::LINE).step_by(8) {
-            heap.extend(shared.heap.find(byte).map(|block| (block.address, block)));
+            heap.extend(shared.heap.find(byte, now).map(|block| (block.number, block)));
         }
     }
     let executable =
@@ -104,6 +128,7 @@ pub(crate) fn write(stalled: Option<&str>) {
         base: base_of(&executable),
         executable,
         heap: heap.into_values().collect(),
+        named: shared.named.take(),
         threads_at,
     };
     let path = &shared.setting.output;

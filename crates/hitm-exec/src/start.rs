@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) futexes: Futexes,
     pub(crate) pi_futexes: PiFutexes,
     pub(crate) heap: Heap,
+    /// What the program has named.
+    pub(crate) named: RefCell<Vec<report::Named>>,
     pub(crate) keys: Keys,
     pub(crate) files: Files,
     pub(crate) signals: Signals,
@@ -292,6 +294,7 @@ fn make(setting: &Setting) -> &'static Machine {
         futexes: Futexes::new(cpus),
         pi_futexes: PiFutexes::default(),
         heap: Heap::default(),
+        named: RefCell::default(),
         keys: Keys::default(),
         files: Files::default(),
         signals: Signals::default(),

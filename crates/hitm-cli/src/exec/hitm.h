@@ -2,6 +2,8 @@
 #ifndef HITM_H
 #define HITM_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -12,6 +14,10 @@ void hitm_begin(void);
 /* The measured stretch ends: what comes after is not counted. There is one stretch: later marks have
    no effect. */
 void hitm_end(void);
+
+/* Names `size` bytes of memory in the report, where its own names do not tell enough. Of several
+   names of a byte the last one counts. */
+void hitm_name(const void *memory, size_t size, const char *name);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,13 @@
 //! Names of a program's code and data, from its debug information (DWARF).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
 use addr2line::Loader;
 use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, RunTimeEndian, Unit, UnitOffset};
+use object::read::elf::ProgramHeader;
 use object::{Object, ObjectSection};
 
 type Bytes = EndianRcSlice<RunTimeEndian>;
@@ -21,6 +22,12 @@ pub(crate) struct Names {
     units: Vec<Unit<Bytes>>,
     /// Global variables by address.
     variables: BTreeMap<u64, Variable>,
+    /// Thread-local ones by their place in the program's block of a thread's storage.
+    of_threads: BTreeMap<u64, Variable>,
+    /// How much that block takes, up to the thread's base, where it ends.
+    thread_bytes: u64,
+    /// What variables and members that are pointers point to, by their names.
+    pointees: HashMap<String, Vec<(usize, UnitOffset)>>,
     /// Structures and names of types.
     types: Vec<NamedType>,
 }
@@ -33,7 +40,14 @@ struct NamedType {
     type_at: UnitOffset,
 }
 
-/// A global variable.
+/// Where a variable lies.
+enum Place {
+    Address(u64),
+    /// In each thread's storage.
+    Thread(u64),
+}
+
+/// A global or thread-local variable.
 struct Variable {
     name: String,
     size: u64,
@@ -54,6 +68,9 @@ pub(crate) struct Code {
     pub(crate) is_library: bool,
 }
 
+/// Lines of a statement, at most.
+const STATEMENT: usize = 8;
+
 /// The depth of types within types that is followed; deeper ones are not named.
 const DEPTH: usize = 32;
 
@@ -62,9 +79,20 @@ impl Names {
     pub(crate) fn of(path: &str) -> Self {
         let code = Loader::new(path).ok();
         let first = code.as_ref().map_or(0, Loader::relative_address_base);
-        let mut names =
-            Self { code, first, dwarf: None, units: Vec::new(), variables: BTreeMap::new(), types: Vec::new() };
-        if let Some(dwarf) = fs::read(path).ok().and_then(|bytes| load(&bytes)) {
+        let mut names = Self {
+            code,
+            first,
+            dwarf: None,
+            units: Vec::new(),
+            variables: BTreeMap::new(),
+            of_threads: BTreeMap::new(),
+            thread_bytes: 0,
+            pointees: HashMap::new(),
+            types: Vec::new(),
+        };
+        let Ok(bytes) = fs::read(path) else { return names };
+        names.thread_bytes = thread_bytes(&bytes).unwrap_or(0);
+        if let Some(dwarf) = load(&bytes) {
             names.read_units(&dwarf);
             names.dwarf = Some(dwarf);
         }
@@ -79,6 +107,12 @@ impl Names {
             let mut entries = unit.entries();
             let (mut found, mut types) = (Vec::new(), Vec::new());
             while let Ok(Some(entry)) = entries.next_dfs() {
+                if let gimli::DW_TAG_variable | gimli::DW_TAG_member | gimli::DW_TAG_formal_parameter = entry.tag()
+                    && let Some(pointee) = pointee(&unit, entry)
+                    && let Some(name) = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(dwarf, &unit, name))
+                {
+                    self.pointees.entry(name).or_default().push((number, pointee));
+                }
                 match entry.tag() {
                     gimli::DW_TAG_variable => {}
                     gimli::DW_TAG_structure_type
@@ -91,8 +125,8 @@ impl Names {
                     }
                     _ => continue,
                 }
-                let Some(address) =
-                    entry.attr_value(gimli::DW_AT_location).and_then(|value| address_of(dwarf, &unit, &value))
+                let Some(place) =
+                    entry.attr_value(gimli::DW_AT_location).and_then(|value| place_of(dwarf, &unit, &value))
                 else {
                     continue;
                 };
@@ -108,16 +142,20 @@ impl Names {
                 let (Some(name), Some(AttributeValue::UnitRef(type_at))) = (name, attribute(gimli::DW_AT_type)) else {
                     continue;
                 };
-                found.push((address, name, type_at));
+                found.push((place, name, type_at));
             }
             for (name, type_at) in types {
                 if let Some(size) = size_of_type(&unit, type_at, 0).filter(|&size| size > 0) {
                     self.types.push(NamedType { name, size, unit: number, type_at });
                 }
             }
-            for (address, name, type_at) in found {
+            for (place, name, type_at) in found {
                 let size = size_of_type(&unit, type_at, 0).unwrap_or(1).max(1);
-                self.variables.insert(address, Variable { name, size, unit: number, type_at });
+                let variable = Variable { name, size, unit: number, type_at };
+                match place {
+                    Place::Address(address) => self.variables.insert(address, variable),
+                    Place::Thread(within) => self.of_threads.insert(within, variable),
+                };
             }
             self.units.push(unit);
         }
@@ -161,15 +199,36 @@ impl Names {
         Some((variable.name.clone(), start - self.first, field))
     }
 
-    /// Returns the type and the field of a byte of a heap block, if the source line that made the
-    /// block names a structure whose size divides the block's.
+    /// Returns the thread-local variable that lies `below` bytes below the base of a thread's
+    /// storage: name, how far below it begins, and the field in it.
+    pub(crate) fn of_thread(&self, below: u64) -> Option<(String, u64, String)> {
+        let at = self.thread_bytes.checked_sub(below)?;
+        let (&start, variable) = self.of_threads.range(..=at).next_back()?;
+        if at >= start + variable.size {
+            return None;
+        }
+        let field = self.field(variable.unit, variable.type_at, at - start);
+        Some((variable.name.clone(), self.thread_bytes - start, field))
+    }
+
+    /// Returns the type and the field of a byte of a heap block, if the statement that made the
+    /// block names a structure whose size divides the block's, or assigns it to a pointer to one.
     pub(crate) fn block_field(&self, maker: &Code, size: u64, within: u64) -> Option<(String, String)> {
         let source = fs::read_to_string(&maker.file).ok()?;
-        let line = source.lines().nth((maker.line as usize).checked_sub(1)?)?;
-        let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(line, &named.name);
-        // The longest name on the line: `node` is in `node_pool` too.
-        let named = self.types.iter().filter(fits).max_by_key(|named| named.name.len())?;
-        Some(self.element(named.name.clone(), (named.unit, named.type_at), size, named.size, within))
+        let statement = statement(&source, (maker.line as usize).checked_sub(1)?)?;
+        let fits = |named: &&NamedType| size.is_multiple_of(named.size) && has_word(&statement, &named.name);
+        // The longest name in it: `node` is in `node_pool` too.
+        if let Some(named) = self.types.iter().filter(fits).max_by_key(|named| named.name.len()) {
+            return Some(self.element(named.name.clone(), (named.unit, named.type_at), size, named.size, within));
+        }
+        let mut pointees = self.pointees.get(assigned(&statement)?)?.iter().filter_map(|&(unit, type_at)| {
+            let bytes = size_of_type(&self.units[unit], type_at, 0).filter(|&bytes| bytes > 0)?;
+            let name = self.type_name(unit, type_at).filter(|_| size.is_multiple_of(bytes))?;
+            Some((name, (unit, type_at), bytes))
+        });
+        let (name, place, bytes) = pointees.next()?;
+        // Other pointers of this name may point to something else.
+        pointees.all(|(other, ..)| other == name).then(|| self.element(name, place, size, bytes, within))
     }
 
     /// Returns the type and the field of a byte of a heap block, if a function around its
@@ -193,6 +252,11 @@ impl Names {
                         return Some(self.element(name, (unit, type_at), size, bytes, within));
                     }
                 }
+                // C++ has the type in the name of the allocator.
+                let function = frame.function.as_ref().and_then(|function| function.demangle().ok());
+                if let Some(found) = function.and_then(|name| self.allocated(&name, size, within)) {
+                    return Some(found);
+                }
                 if !is_library {
                     // A function of the program may be generic over anything.
                     return None;
@@ -200,6 +264,27 @@ impl Names {
             }
         }
         None
+    }
+
+    /// The type and the field of a byte of a block that a function of an allocator of C++ asked for:
+    /// `std::__new_allocator<T>::allocate`.
+    fn allocated(&self, function: &str, size: u64, within: u64) -> Option<(String, String)> {
+        let (_, rest) = function.split_once("allocator<")?;
+        let mut depth = 1;
+        let end = rest.find(|c| {
+            depth += i32::from(c == '<') - i32::from(c == '>');
+            depth == 0
+        })?;
+        let full = rest[..end].trim();
+        let fits = |named: &&NamedType| {
+            let is_last = full.strip_suffix(&named.name).is_some_and(|scope| scope.is_empty() || scope.ends_with("::"));
+            is_last && size.is_multiple_of(named.size)
+        };
+        let named = self.types.iter().find(fits);
+        Some(match named {
+            Some(named) => self.element(full.to_owned(), (named.unit, named.type_at), size, named.size, within),
+            None => (full.to_owned(), format!("+{within}")),
+        })
     }
 
     /// The name of a type, and the path to byte `within` of an array of them that has `size` bytes.
@@ -289,6 +374,39 @@ fn is_wrapper(name: &str) -> bool {
         || integer.is_some_and(|rest| matches!(rest, "8" | "16" | "32" | "64" | "128" | "size" | "Bool" | "Ptr"))
 }
 
+/// The statement of C around a line of a source, which counts from 0.
+fn statement(source: &str, line: usize) -> Option<String> {
+    let lines: Vec<&str> = source.lines().collect();
+    let ends = |line: &&&str| line.trim_end().ends_with([';', '{', '}']);
+    let (before, after) = (lines.get(..line)?, lines.get(line..)?);
+    let begin = line - before.iter().rev().take(STATEMENT).position(|line| ends(&line)).unwrap_or(0);
+    let end = line + after.iter().take(STATEMENT).position(|line| ends(&line)).unwrap_or(0);
+    Some(lines.get(begin..=end)?.join(" "))
+}
+
+/// The name that a statement assigns to: `next` in `self->next = malloc(size)`.
+fn assigned(statement: &str) -> Option<&str> {
+    let (left, _) = statement.split_once('=')?;
+    let name = left.trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// What a variable or member that is a pointer points to.
+fn pointee(unit: &Unit<Bytes>, entry: &gimli::DebuggingInformationEntry<Bytes>) -> Option<UnitOffset> {
+    let pointer = unit.entry(type_of(entry)?).ok()?;
+    if pointer.tag() == gimli::DW_TAG_pointer_type { type_of(&pointer) } else { None }
+}
+
+/// How much the thread-local variables of an executable take below a thread's base: the size of
+/// their segment, rounded up to its alignment (the second variant of ELF's thread-local storage).
+fn thread_bytes(bytes: &[u8]) -> Option<u64> {
+    let file = object::read::elf::ElfFile64::<object::Endianness>::parse(bytes).ok()?;
+    let endian = file.endian();
+    let mut segments = file.elf_program_headers().iter();
+    let segment = segments.find(|segment| segment.p_type(endian) == object::elf::PT_TLS)?;
+    Some(segment.p_memsz(endian).next_multiple_of(segment.p_align(endian).max(1)))
+}
+
 /// Whether `name` is a word of `line`.
 fn has_word(line: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
@@ -312,8 +430,8 @@ fn text(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: AttributeValue<Bytes>) 
     gimli::Reader::to_string_lossy(&text).ok().map(std::borrow::Cow::into_owned)
 }
 
-/// The address of a location that is one.
-fn address_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: &AttributeValue<Bytes>) -> Option<u64> {
+/// The place of a location that is one.
+fn place_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: &AttributeValue<Bytes>) -> Option<Place> {
     let AttributeValue::Exprloc(expression) = value else { return None };
     let mut evaluation = expression.clone().evaluation(unit.encoding());
     let mut state = evaluation.evaluate().ok()?;
@@ -327,12 +445,13 @@ fn address_of(dwarf: &Dwarf<Bytes>, unit: &Unit<Bytes>, value: &AttributeValue<B
                 let address = dwarf.address(unit, index).ok()?;
                 evaluation.resume_with_indexed_address(address).ok()?
             }
+            EvaluationResult::RequiresTls(within) => return Some(Place::Thread(within)),
             EvaluationResult::Complete => break,
             _ => return None,
         };
     }
     match evaluation.result().first()?.location {
-        Location::Address { address } => Some(address),
+        Location::Address { address } => Some(Place::Address(address)),
         _ => None,
     }
 }

@@ -22,6 +22,7 @@ pub(crate) struct Told {
     executable: String,
     base: u64,
     heap: Vec<Block>,
+    named: Vec<Named>,
     /// By thread: the top of its stack, and the base of its thread-local storage.
     threads_at: Vec<(u64, u64)>,
 }
@@ -34,6 +35,16 @@ struct Block {
     /// The code that asked for it, and its callers; 0 where none is known.
     pcs: Vec<u64>,
     number: u64,
+    /// How long it was there, in the measured stretch.
+    lived: u64,
+}
+
+/// Memory to which the program has given a name.
+#[derive(Debug, Deserialize)]
+struct Named {
+    address: u64,
+    size: u64,
+    name: String,
 }
 
 /// The object's name of a program's lines in what is told.
@@ -136,12 +147,16 @@ impl Told {
     }
 
     fn place(&self, names: &Names, address: u64) -> Place {
+        let has = |start: u64, size: u64| (start..start + size.max(1)).contains(&address);
+        if let Some(named) = self.named.iter().rfind(|named| has(named.address, named.size)) {
+            let field = format!("+{}", address - named.address);
+            return Place { object: named.name.clone(), start: named.address, field };
+        }
         if let Some((object, start, field)) = names.variable(address.wrapping_sub(self.base)) {
             return Place { object, start: start + self.base, field };
         }
-        if let Some(block) =
-            self.heap.iter().find(|block| (block.address..block.address + block.size.max(1)).contains(&address))
-        {
+        let blocks = self.heap.iter().filter(|block| has(block.address, block.size));
+        if let Some(block) = blocks.max_by_key(|block| (block.lived, block.number)) {
             let within = address - block.address;
             let pcs = || block.pcs.iter().filter(|&&pc| pc > self.base).map(|pc| pc - self.base);
             let codes: Vec<_> = pcs().filter_map(|pc| names.code(pc)).collect();
@@ -162,6 +177,10 @@ impl Told {
                     start: address & !63,
                     field: format!("-{}", stack - address),
                 };
+            }
+            let of_thread = storage.checked_sub(address).filter(|&below| below > 0);
+            if let Some((name, below, field)) = of_thread.and_then(|below| names.of_thread(below)) {
+                return Place { object: format!("{name} of thread {number}"), start: storage - below, field };
             }
             if address.abs_diff(storage) < STORAGE {
                 let (object, start) = (format!("thread-local storage of thread {number}"), address & !63);

@@ -6,6 +6,7 @@ mod clang;
 mod curves;
 mod driver;
 mod library;
+mod names;
 mod stable;
 
 use std::fs;
