@@ -79,6 +79,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// Returns whether there ever was a fair task or a group.
+    #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.class.get().is_some()
     }
@@ -93,21 +94,25 @@ impl<P: Platform> Fair<P> {
     }
 
     /// Whether `id` is a fair task now: exact under its queue's lock, else a hint.
+    #[inline]
     #[track_caller]
     pub(crate) fn is_fair(&self, state: &State<P>, id: TaskId) -> bool {
         self.is_used() && !state.tasks.get(id).prio().is_real_time()
     }
 
     /// Returns the class, of which a task exists.
+    #[inline]
     pub(super) fn class(&self) -> &Class<P> {
         self.class.get().expect("made before its first task")
     }
 
+    #[inline]
     pub(crate) fn fair_queue(&self, cpu: CpuId) -> &FairQueue<P> {
         &self.class().queues[cpu]
     }
 
     /// Returns the virtual time of the CPU's own queue.
+    #[inline]
     pub(crate) fn timeline<'a>(
         &'a self,
         state: &'a State<P>,
@@ -123,6 +128,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// As [`rank`](Self::rank), without the lock: a hint.
+    #[inline]
     #[track_caller]
     pub(crate) fn rank_on(&self, state: &State<P>, cpu: CpuId, curr: TaskId) -> Prio {
         let prio = state.tasks.get(curr).prio();
@@ -130,6 +136,7 @@ impl<P: Platform> Fair<P> {
         if !prio.is_real_time() && is_served() { ABOVE_REAL_TIME } else { prio }
     }
 
+    #[inline]
     pub(crate) fn enqueue_fair(
         &self,
         state: &State<P>,
@@ -164,6 +171,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// Fair tasks are about to come to the CPU of `rq`: to wait, or as the running task.
+    #[inline]
     pub(super) fn begin_if_first(&self, state: &State<P>, rq: &RqGuard<'_, P>, wait: bool, now: Time) {
         if self.fair_queue(rq.cpu).nr_queued.get() != 0 {
             return;
@@ -176,6 +184,7 @@ impl<P: Platform> Fair<P> {
         }
     }
 
+    #[inline]
     pub(crate) fn dequeue_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId, sleeps: bool) {
         state.tasks.get(id).on_rq.set(0);
         if !self.groups.is_held(state, rq.cpu, id) {
@@ -201,6 +210,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// `next` runs from now on.
+    #[inline]
     pub(crate) fn begin_fair(&self, state: &State<P>, rq: &RqGuard<'_, P>, next: TaskId) {
         let member = Member::task(next);
         if self.groups.are_used() {
@@ -213,6 +223,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// Returns the next task: `next`, the first real-time task, or a fair task other than `goes`.
+    #[inline]
     pub(crate) fn pick_fair(
         &self,
         state: &State<P>,
@@ -248,6 +259,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// The calling CPU, that of `rq`, switches from `prev` to `next`.
+    #[inline]
     pub(crate) fn note_idleness(
         &self,
         state: &State<P>,

@@ -17,6 +17,7 @@ const SCALE: u64 = 1_024;
 
 impl<P: Platform> SchedDomains<P> {
     /// The calling CPU, that of `rq`, switches from `prev` to `next`.
+    #[inline]
     pub(super) fn note_idleness(
         &self,
         state: &State<P>,

@@ -21,6 +21,7 @@ pub(super) struct Coming {
 
 impl<P: Platform> Fair<P> {
     /// Returns the queue of a group on a CPU; without a group, the CPU's own.
+    #[inline]
     pub(in crate::fair) fn queue_at(&self, cpu: CpuId, group: Option<GroupId>) -> &FairQueue<P> {
         match group {
             None => self.fair_queue(cpu),
@@ -29,6 +30,7 @@ impl<P: Platform> Fair<P> {
     }
 
     /// Returns the virtual time of a group's queue on a CPU; without a group, of the CPU's own.
+    #[inline]
     pub(in crate::fair) fn level<'a>(
         &'a self,
         state: &'a State<P>,

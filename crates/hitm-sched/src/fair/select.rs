@@ -37,6 +37,7 @@ pub(super) const IMBALANCE_PCT: u64 = 117;
 
 impl<P: Platform> Fair<P> {
     /// Returns the CPU for the waking task `id`, which ran on `prev` last.
+    #[inline]
     pub(crate) fn select_fair(
         &self,
         state: &State<P>,

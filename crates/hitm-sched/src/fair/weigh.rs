@@ -1,6 +1,6 @@
 //! The weights of groups' entities, which follow the loads of their queues.
 //!
-//! [`share`](super::group) has what an entity should weigh. The queue above the entity is another
+//! [`share`](super::group::share) has what an entity should weigh. The queue above the entity is another
 //! group's or the CPU's own, and takes the new weight here.
 
 use hitm_memory::{PlainWord, Platform, Time};

@@ -95,6 +95,7 @@ impl<P: Platform> Groups<P> {
     /// Returns whether `id` is held. A fair task is held if its group, or a group above, is
     /// throttled on `cpu`, whether the task is queued there or not. A real-time task is held if it
     /// is on the list of a throttled queue. Exact under the CPU's lock, else a hint.
+    #[inline]
     pub(crate) fn is_held(&self, state: &State<P>, cpu: CpuId, id: TaskId) -> bool {
         if !self.has_limits() {
             return false;

@@ -305,6 +305,7 @@ impl<P: Platform> Groups<P> {
     }
 
     /// Returns whether there ever was a group.
+    #[inline]
     pub(crate) fn are_used(&self) -> bool {
         self.table.get().is_some()
     }
@@ -315,6 +316,7 @@ impl<P: Platform> Groups<P> {
     }
 
     /// Returns the group of a number that was given.
+    #[inline]
     pub(crate) fn group(&self, id: GroupId) -> &Group<P> {
         self.table.get().expect("made with the first group").get(id)
     }
@@ -330,6 +332,7 @@ impl<P: Platform> Groups<P> {
     }
 
     /// Returns a group's words on `cpu`, where it was used.
+    #[inline]
     pub(super) fn group_on(&self, id: GroupId, cpu: CpuId) -> &GroupOnCpu<P> {
         self.group(id).on(cpu).expect("made before a task of it was queued there")
     }
@@ -354,6 +357,7 @@ impl<P: Platform> Groups<P> {
     }
 
     /// Returns the words of a member that is queued on `cpu`.
+    #[inline]
     pub(super) fn words_of<'a>(&'a self, state: &'a State<P>, member: Member, cpu: CpuId) -> &'a FairTask<P> {
         match member.kind() {
             Kind::Task(id) => state.tasks.fair(id),

@@ -70,11 +70,13 @@ impl<M: Memory> Limits<M> {
 
 impl<P: Platform> Groups<P> {
     /// Returns the state of limits, if a group ever had one.
+    #[inline]
     pub(super) fn limits(&self) -> Option<&Limits<P>> {
         self.table.get()?.limits.get()
     }
 
     /// Returns whether a group ever had a limit.
+    #[inline]
     pub(crate) fn has_limits(&self) -> bool {
         self.limits().is_some()
     }

@@ -114,6 +114,7 @@ impl<M: hitm_memory::Memory> std::fmt::Debug for RealTimeClock<M> {
 
 impl<P: Platform> Groups<P> {
     /// Returns whether a group ever had a limit for real-time tasks.
+    #[inline]
     pub(crate) fn has_real_time_limits(&self) -> bool {
         self.limits().is_some_and(|limits| limits.clocks.get().is_some())
     }
@@ -147,6 +148,7 @@ impl<P: Platform> Groups<P> {
 
     /// Returns the group that holds `id` on `cpu`, or would hold it if it were queued there. The
     /// caller holds the CPU's lock.
+    #[inline]
     pub(crate) fn holder(&self, state: &State<P>, cpu: CpuId, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() {
             return None;
@@ -159,6 +161,7 @@ impl<P: Platform> Groups<P> {
     }
 
     /// Returns whether `id`, whose queue's lock the caller holds, is a held real-time task.
+    #[inline]
     pub(crate) fn is_held_real_time(&self, state: &State<P>, id: TaskId) -> bool {
         if !self.has_real_time_limits() {
             return false;
@@ -233,6 +236,7 @@ impl<P: Platform> Groups<P> {
     // ---- used time ----
 
     /// Charges the running task of the CPU of `rq`, if it has a real-time priority.
+    #[inline]
     pub(crate) fn charge_real_time(&self, state: &State<P>, rq: &RqGuard<'_, P>) {
         let Some(clocks) = self.limits().and_then(|limits| limits.clocks.get()) else { return };
         let (clock, now) = (&clocks[rq.cpu], nanos(P::now()));
@@ -248,6 +252,7 @@ impl<P: Platform> Groups<P> {
 
     /// Returns the topmost of the groups around `id` that has used up its runtime on the CPU of
     /// `rq`, if the task must be held.
+    #[inline]
     pub(crate) fn used_up_real_time(&self, state: &State<P>, rq: &RqGuard<'_, P>, id: TaskId) -> Option<GroupId> {
         if !self.has_real_time_limits() || rq.online.get() == 0 || state.tasks.get(id).is_lent() {
             return None;
