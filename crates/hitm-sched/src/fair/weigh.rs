@@ -1,7 +1,7 @@
 //! The weights of groups' entities, which follow the loads of their queues.
 //!
-//! [`share`](super::group::share) has what an entity should weigh. The queue above the entity is another
-//! group's or the CPU's own, and takes the new weight here.
+//! [`share`](super::group::share) has what an entity should weigh. The queue above the entity is
+//! another group's or the CPU's own, and takes the new weight here.
 
 use hitm_memory::{PlainWord, Platform, Time};
 
