@@ -44,7 +44,7 @@ impl EngineCell {
         self.0.borrow()
     }
 
-    /// For the fast path; none while somebody else has it.
+    /// For the fast path; none while other code borrows the engine.
     #[inline(always)]
     pub(crate) fn quick(&self) -> Option<RefMut<'_, Engine>> {
         self.0.try_borrow_mut().ok()

@@ -266,8 +266,8 @@ impl Names {
         None
     }
 
-    /// The type and the field of a byte of a block that a function of an allocator of C++ asked for:
-    /// `std::__new_allocator<T>::allocate`.
+    /// The type and the field of a byte of a block that a function of an allocator of C++ asked
+    /// for: `std::__new_allocator<T>::allocate`.
     fn allocated(&self, function: &str, size: u64, within: u64) -> Option<(String, String)> {
         let (_, rest) = function.split_once("allocator<")?;
         let mut depth = 1;

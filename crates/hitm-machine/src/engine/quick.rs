@@ -7,9 +7,10 @@
 //! engine does in the usual way; which of them did it reaches no result.
 //!
 //! **The permit.** While a CPU makes such accesses nothing else happens on the machine. So what the
-//! CPU has to fulfil is looked at once, and so is each line: a [`Permit`] holds the time up to which
-//! the CPU may go on, and the lines that it may touch. It ends as soon as anything else asks the
-//! engine ([`EngineCell`](crate::world::EngineCell)), and only then the engine learns the clock.
+//! CPU has to fulfil is looked at once, and so is each line: a [`Permit`] holds the time up to
+//! which the CPU may go on, and the lines that it may touch. It ends as soon as anything else asks
+//! the engine ([`EngineCell`](crate::world::EngineCell)), and only then the engine learns the
+//! clock.
 //!
 //! **Counts.** One access of a place to a word is much like the next, so they are added up in a
 //! table by place and word. What another pair displaces goes to a list, and from there to the
@@ -237,8 +238,8 @@ impl Engine {
         if !self.directory.is_alone(self.current, line, clock) {
             return false;
         }
-        // A load of the line that was filled last is served by the fill. CPUs that spin on this line,
-        // or on one that shares its count, are woken elsewhere.
+        // A load of the line that was filled last is served by the fill. CPUs that spin on this
+        // line, or on one that shares its count, are woken elsewhere.
         let is_filled = self.cpus[self.current as usize].window.has_filled(line);
         let is_watched = self.spinners.may_wait(line);
         if if IS_STORE { is_watched } else { is_filled } {
@@ -291,8 +292,8 @@ impl Engine {
         true
     }
 
-    /// Gives the current CPU a permit for accesses from `clock` on, to which it executes. Whether it
-    /// can have one.
+    /// Gives the current CPU a permit for accesses from `clock` on, to which it executes. Whether
+    /// it can have one.
     fn begin_permit(&mut self, clock: u64) -> bool {
         // After the measurement, and where caches have sizes, accesses have other rules.
         if self.quick_extent.is_empty() || self.tallies.is_full() {
