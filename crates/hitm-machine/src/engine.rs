@@ -333,7 +333,7 @@ impl Engine {
                 // Its turn is entered for its clock, which is past the end.
                 Waits::Nothing => continue,
                 Waits::Line { .. } | Waits::StoreBuffer { .. } => cpu.part_of_access(Part::LineWaits),
-                Waits::Spin { .. } => Part::LockWaits,
+                Waits::Spin { .. } => cpu.part_of_access(Part::LockWaits),
                 Waits::Compute { .. } => Part::User,
                 Waits::Interrupt { .. } | Waits::Park { .. } => Part::Idle,
             };

@@ -242,7 +242,7 @@ impl Machine {
     fn main_loop(&self, end: End, coroutines: &mut [VirtualCpu]) -> Result<Result<(), Stalled>, Payload> {
         let mut alive = coroutines.len();
         while alive > 0 {
-            let mut engine = self.world.engine.borrow_mut();
+            let mut engine = self.world.engine.between_turns();
             let turn = engine.event_queue.next();
             if end == End::Measured && engine.is_measured_until(turn) {
                 engine.book_waits();
@@ -251,7 +251,7 @@ impl Machine {
             drop(engine);
             match turn {
                 Turn::Nothing => return Ok(Err(self.stalled(StallKind::Deadlock))),
-                Turn::Event(time, event) => self.world.engine.borrow_mut().handle(time, event),
+                Turn::Event(time, event) => self.world.engine.between_turns().handle(time, event),
                 Turn::Cpu(_, time) if time >= TIME_END.as_picos() => {
                     return Ok(Err(self.stalled(StallKind::OutOfTime)));
                 }
@@ -261,7 +261,7 @@ impl Machine {
                         result?;
                         alive -= 1;
                     }
-                    let engine = self.world.engine.borrow();
+                    let engine = self.world.engine.between_turns();
                     if engine.accesses_without_progress > engine.config.livelock_after {
                         drop(engine);
                         return Ok(Err(self.stalled(StallKind::Livelock)));
@@ -274,7 +274,7 @@ impl Machine {
 
     /// Runs `cpu` until it waits. Returns its result, if it has ended.
     fn resume(&self, cpu: u32, time: u64, coroutine: &mut VirtualCpu) -> Option<Result<(), Payload>> {
-        self.world.engine.borrow_mut().begin_turn(cpu, time);
+        self.world.engine.between_turns().begin_turn(cpu, time);
         self.world.current.set(Some(cpu));
         let result = coroutine.resume(());
         self.world.current.set(None);
@@ -282,7 +282,7 @@ impl Machine {
         match result {
             CoroutineResult::Yield(()) => None,
             CoroutineResult::Return(result) => {
-                self.world.engine.borrow_mut().finish();
+                self.world.engine.between_turns().finish();
                 Some(result)
             }
         }

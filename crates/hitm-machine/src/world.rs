@@ -44,6 +44,14 @@ impl EngineCell {
         self.0.borrow()
     }
 
+    /// While no code of a CPU runs. Then there is no permit: what a turn ends with has ended it.
+    #[inline(always)]
+    pub(crate) fn between_turns(&self) -> RefMut<'_, Engine> {
+        let engine = self.0.borrow_mut();
+        debug_assert!(!engine.permit.is_open(), "a permit ends with its turn");
+        engine
+    }
+
     /// For the fast path; none while other code borrows the engine.
     #[inline(always)]
     pub(crate) fn quick(&self) -> Option<RefMut<'_, Engine>> {

@@ -485,6 +485,7 @@ impl Engine {
         let until = self.turn_time();
         self.cpu().waits = Waits::Nothing;
         self.cpu().window.clear();
-        self.advance(until.max(self.clock()), Part::LockWaits);
+        let part = self.cpu().part_of_access(Part::LockWaits);
+        self.advance(until.max(self.clock()), part);
     }
 }
