@@ -43,13 +43,17 @@ impl Results {
         // Most lines are only ever touched by one core.
         let is_told =
             |access: &Access<'_>| missed_on[access.line as usize] && (access.hits > 0 || access.record.is_some());
-        let mut told: Vec<Access<'_>> = engine.records.accesses().filter(is_told).collect();
-        told.sort_unstable_by_key(|access| (access.line, access.id));
+        // A small entry for each: there are hundreds of thousands.
+        let entry = |access: Access<'_>| (access.line, access.id, access.place);
+        let mut told: Vec<(u32, AccessId, u32)> = engine.records.accesses().filter(is_told).map(entry).collect();
+        told.sort_unstable();
         let mut names = Names::new(engine, objects, object_of);
-        let lines = told.chunk_by(|one, other| one.line == other.line).map(|accesses| {
-            let line = accesses[0].line;
+        let lines = told.chunk_by(|one, other| one.0 == other.0).map(|accesses| {
+            let line = accesses[0].0;
             let object = &objects[object_of[line as usize] as usize];
-            let mut accesses: Vec<AccessResult> = accesses.iter().map(|access| names.access(access)).collect();
+            names.begin_line(line);
+            let access = |&(.., place): &(u32, AccessId, u32)| names.access(&engine.records.at(place));
+            let mut accesses: Vec<AccessResult> = accesses.iter().map(access).collect();
             accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
             LineResult {
                 object: object.name.clone(),
@@ -95,8 +99,9 @@ struct Names<'a> {
     known: FxHashSet<Arc<str>>,
     /// By number.
     places: Vec<Option<Arc<Place>>>,
-    /// By line and byte.
-    fields: FxHashMap<(u32, u8), Arc<str>>,
+    /// The line whose accesses are named, and its fields by byte.
+    line: u32,
+    fields: [Option<Arc<str>>; hitm_memory::LINE],
     /// Sorted; with times and picoseconds.
     invalidations: Vec<(Recorded, (u64, u64))>,
 }
@@ -104,8 +109,14 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     fn new(engine: &'a Engine, objects: &'a [Object], object_of: &'a [u32]) -> Self {
         let invalidations = engine.records.invalidations();
-        let (known, places, fields) = (FxHashSet::default(), Vec::new(), FxHashMap::default());
-        Self { engine, objects, object_of, known, places, fields, invalidations }
+        let (known, places, fields) = (FxHashSet::default(), Vec::new(), [const { None }; hitm_memory::LINE]);
+        Self { engine, objects, object_of, known, places, line: 0, fields, invalidations }
+    }
+
+    /// From now on accesses to `line` are named.
+    fn begin_line(&mut self, line: u32) {
+        self.line = line;
+        self.fields.fill(None);
     }
 
     fn once(&mut self, name: &str) -> Arc<str> {
@@ -138,20 +149,21 @@ impl<'a> Names<'a> {
         place
     }
 
-    fn field(&mut self, line: u32, offset: u8) -> Arc<str> {
-        if let Some(known) = self.fields.get(&(line, offset)) {
+    fn field(&mut self, offset: u8) -> Arc<str> {
+        if let Some(known) = &self.fields[usize::from(offset)] {
             return known.clone();
         }
+        let line = self.line;
         let object = &self.objects[self.object_of[line as usize] as usize];
         let within = (line - object.first_line) as usize * hitm_memory::LINE + usize::from(offset);
         let field = hitm_memory::resolve(&object.fields, within).unwrap_or_else(|| format!("+{within}"));
         let field = self.once(&field);
-        self.fields.insert((line, offset), field.clone());
+        self.fields[usize::from(offset)] = Some(field.clone());
         field
     }
 
     fn name(&mut self, access: &Access<'_>) -> Named {
-        (self.field(access.line, access.offset), self.place(access.site))
+        (self.field(access.offset), self.place(access.site))
     }
 
     /// Returns the invalidators of the copies of `line` that an access missed: the invalidator, how

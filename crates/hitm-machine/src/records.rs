@@ -179,6 +179,8 @@ pub(crate) struct Invalidation {
 pub(crate) struct Access<'a> {
     /// Tells it from others of its line.
     pub(crate) id: AccessId,
+    /// Where [`Records::at`] finds it.
+    pub(crate) place: u32,
     pub(crate) line: u32,
     pub(crate) offset: u8,
     pub(crate) kind: Kind,
@@ -346,18 +348,22 @@ impl Records {
 
     /// All accesses that were counted, in no order that means anything.
     pub(crate) fn accesses(&self) -> impl Iterator<Item = Access<'_>> {
-        let used = self.slots.places.iter().filter(|slot| slot.key != Key::EMPTY);
-        used.map(|slot| Access {
-            hits: u64::from(slot.hits),
-            record: self.records.get(slot.record as usize),
-            ..Self::access(slot.line, slot.key.0)
-        })
+        let places = 0..self.slots.places.len() as u32;
+        places.map(|place| self.at(place)).filter(|access| access.id != NO_ACCESS)
+    }
+
+    /// The access that stands at `place`.
+    pub(crate) fn at(&self, place: u32) -> Access<'_> {
+        let slot = &self.slots.places[place as usize];
+        let record = self.records.get(slot.record as usize);
+        Access { place, hits: u64::from(slot.hits), record, ..Self::access(slot.line, slot.key.0) }
     }
 
     /// An access to `line`, without its counts.
     pub(crate) fn access<'a>(line: u32, id: AccessId) -> Access<'a> {
         let key = Key(id);
-        Access { id, line, offset: key.offset(), kind: key.kind(), site: key.site(), hits: 0, record: None }
+        let (offset, kind, site) = (key.offset(), key.kind(), key.site());
+        Access { id, place: NONE, line, offset, kind, site, hits: 0, record: None }
     }
 
     pub(crate) fn sites(&self) -> &Sites {
