@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::terminal::width;
+use crate::terminal::{visible, width};
 use crate::{interrupt, print, print_as_it_is};
 
 /// Run a command again whenever a file changes, and show what it prints differently.
@@ -52,7 +52,7 @@ impl Watch {
             }
             before = Some(printed);
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.display())).collect();
-            eprintln!("hitm: waits for a change of {}; Ctrl-C ends it", files.join(", "));
+            say(&format!("waits for a change of {}; Ctrl-C ends it", files.join(", ")));
             seen = self.changed(seen);
         }
     }
@@ -67,7 +67,7 @@ impl Watch {
         let output = command.output().map_err(fail)?;
         print_as_it_is(&output.stdout)?;
         if !output.status.success() {
-            eprintln!("hitm: command `{name}` ended with {}", output.status);
+            say(&format!("command `{name}` ended with {}", output.status));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -95,6 +95,11 @@ impl Watch {
         }
         Ok(look)
     }
+}
+
+fn say(what: &str) {
+    // Nothing can be done when stderr is closed.
+    let _closed = writeln!(io::stderr(), "hitm: {}", visible(what));
 }
 
 /// Adds a file, or what a folder has in it.

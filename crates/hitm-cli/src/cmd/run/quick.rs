@@ -18,6 +18,7 @@ use crate::args::{CoherenceArg, HostArg};
 use crate::campaign;
 use crate::cases::CaseArgs;
 use crate::failure::Failure;
+use crate::print;
 use crate::progress::Progress;
 use crate::simulate::{Case, Glance};
 use crate::terminal::{fitted, width};
@@ -74,8 +75,7 @@ pub(crate) fn run(
         }
     }
     drop(progress);
-    print!("{}", fitted(&text));
-    Ok(())
+    print(&fitted(&text))
 }
 
 /// The baseline, and what was asked for beside it.
