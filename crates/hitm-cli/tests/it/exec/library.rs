@@ -1,7 +1,9 @@
 //! The runtime library of programs: what a program asks of the C library and of the system.
 
+use std::path::Path;
+
 use super::{Program, is_possible};
-use crate::command::{end, hitm};
+use crate::command::{end, folder, hitm, read_checked, workspace};
 
 /// Compiles a program. `None` where none can be.
 fn program(source: &str) -> Option<Program> {
@@ -139,6 +141,34 @@ fn pipes_and_sockets_join_threads() {
     let lines = file["runs"][0]["lines"].as_array().expect("lines").clone();
     for object in ["pipe", "socket_sends", "socket_receives"] {
         assert!(lines.iter().any(|line| line["object"] == object), "{object} is seen");
+    }
+}
+
+/// Accesses of libraries that `hitm cc` made count, whether they are linked or loaded.
+#[test]
+fn shared_libraries_are_seen() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let source = workspace("crates/hitm-cli/tests/it/exec/library.c");
+    let library = folder.path().join("libhits.so");
+    let compile = |output: &Path, words: &[&str]| {
+        let ended = end(hitm().args(["cc", "-O2", "-pthread", "-o"]).arg(output).arg(&source).args(words));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "it compiles");
+    };
+    compile(&library, &["-shared", "-fPIC"]);
+    let place = folder.path().display();
+    let (find, run) = (format!("-L{place}"), format!("-Wl,-rpath,{place}"));
+    for words in [&["-DMAIN", "-ldl"][..], &["-DMAIN", "-DLINKED", &find, "-lhits", &run]] {
+        let program = folder.path().join("program");
+        compile(&program, words);
+        let json = folder.path().join("result.json");
+        let ended = end(hitm().args(["exec", "--cpus", "8", "--json"]).arg(&json).arg(&program).arg(&library));
+        assert!(ended.stdout.starts_with("total 8000\n"), "{ended:?}");
+        let file = read_checked(&json, "run");
+        let accesses = file["runs"][0]["accesses"].as_u64();
+        assert!(accesses.is_some_and(|accesses| accesses > 8_000), "{accesses:?}");
     }
 }
 
