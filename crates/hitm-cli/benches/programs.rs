@@ -91,12 +91,11 @@ fn main() {
     let row = |what: &str, value: f64, unit: &str, goal: &str| println!("{what:<58}{value:>8.2} {unit:<5}{goal:>10}");
 
     let (private, native) = (programs.simulated("private.c"), programs.native("private.c"));
-    // A round has 2,048 turns.
     let simulated = median(|| {
-        let long = Programs::exec(&["--cpus", "2"], &private, &["6000"]);
-        (long - Programs::exec(&["--cpus", "2"], &private, &["1000"])) * 1e9 / 5e3 / 2_048.0
+        let long = Programs::exec(&["--cpus", "2"], &private, &["11000000"]);
+        (long - Programs::exec(&["--cpus", "2"], &private, &["1000000"])) * 1e9 / 1e7
     });
-    let natively = median(|| user_time(Command::new(&native).arg("1000000")) * 1e9 / 1e6 / 2_048.0);
+    let natively = median(|| user_time(Command::new(&native).arg("1000000000")));
     row("private data: a turn of two loads and a store", simulated, "ns", "");
     row("the same natively, without vector code", natively, "ns", "");
     row("the first over the second", simulated / natively, "", "20");

@@ -10,9 +10,9 @@ static void hitm_begin(void) {}
 static void hitm_end(void) {}
 #endif
 
-enum { WORDS = 2048 };
+enum { WORDS = 4096 };
 
-static long sum[WORDS], part[WORDS];
+static long data[WORDS];
 
 static double now(void) {
     struct timespec time;
@@ -21,14 +21,17 @@ static double now(void) {
 }
 
 int main(int count, char **words) {
-    long rounds = count > 1 ? atol(words[1]) : 1000;
-    for (int i = 0; i < WORDS; i++)
-        part[i] = i;
+    long turns = count > 1 ? atol(words[1]) : 1000000;
+    long sum = 0;
+    for (long i = 0; i < WORDS; i++)
+        data[i] = i;
     hitm_begin();
     double begin = now();
-    for (long round = 0; round < rounds; round++)
-        for (int i = 0; i < WORDS; i++)
-            sum[i] += part[i];
+    for (long turn = 0; turn < turns; turn++) {
+        long i = turn % WORDS;
+        data[i] += turn;
+        sum += data[7 * i % WORDS];
+    }
     hitm_end();
-    printf("%.3f ns per turn, last %ld\n", (now() - begin) / rounds / WORDS, sum[WORDS - 1]);
+    printf("%.3f ns per turn, sum %ld\n", (now() - begin) / turns, sum);
 }
