@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -317,7 +317,8 @@ impl Exec {
             return Err(fail(stalled.clone()));
         }
         if !status.success() {
-            eprintln!("hitm: program `{program}` ended with {status}");
+            // Nothing can be done when stderr is closed.
+            let _closed = writeln!(io::stderr(), "hitm: program `{program}` ended with {status}");
         }
         told.figure = match (figure, &self.figure) {
             (None, Some(words)) => {

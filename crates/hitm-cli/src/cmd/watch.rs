@@ -124,8 +124,19 @@ fn since(before: &str, now: &str) -> String {
     format!("\nsince the last run:\n{changes}")
 }
 
+/// Pairs of lines, one of each text, that are compared at most: 40 MB of lengths.
+const PAIRS_MAX: usize = 10_000_000;
+
 /// The lines outside the longest common sequence of two texts.
 fn changes(before: &[&str], now: &[&str]) -> String {
+    let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
+    let head = before.iter().zip(now).take_while(same).count();
+    let (before, now) = (&before[head..], &now[head..]);
+    let tail = before.iter().rev().zip(now.iter().rev()).take_while(same).count();
+    let (before, now) = (&before[..before.len() - tail], &now[..now.len() - tail]);
+    if before.len().saturating_mul(now.len()) > PAIRS_MAX {
+        return format!("- {} lines\n+ {} lines: too many to compare\n", before.len(), now.len());
+    }
     // `common[i][j]`: its length from the line `i` of the one and `j` of the other on.
     let mut common = vec![vec![0_u32; now.len() + 1]; before.len() + 1];
     for i in (0..before.len()).rev() {
@@ -162,6 +173,9 @@ mod tests {
         assert_eq!(of("", "a\nb"), "+ a\n+ b\n");
         assert_eq!(of("a\nb", ""), "- a\n- b\n");
         assert_eq!(of("a\nb", "a\nb"), "");
+        assert_eq!(of("a\na\nb", "a\nb"), "- a\n");
+        let many = |name: &str| (0..4_000).map(|line| format!("{name}{line}\n")).collect::<String>();
+        assert_eq!(of(&many("a"), &many("b")), "- 4000 lines\n+ 4000 lines: too many to compare\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -77,7 +77,8 @@ pub(crate) fn compile(language: Language, arguments: &[OsString]) -> Result<Exit
     possible()?;
     let arguments = Arguments::read(arguments)?;
     for line in &arguments.dropped {
-        eprintln!("hitm: {line}");
+        // Nothing can be done when stderr is closed.
+        let _closed = writeln!(io::stderr(), "hitm: {line}");
     }
     let compiler = language.compiler();
     let shown = compiler.to_string_lossy().into_owned();
