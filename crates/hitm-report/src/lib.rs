@@ -8,6 +8,7 @@
 pub mod agreement;
 mod brief;
 pub mod c2c;
+pub mod check;
 pub mod columns;
 pub mod compare;
 pub mod functions;

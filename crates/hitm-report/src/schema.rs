@@ -4,6 +4,7 @@ use schemars::Schema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::Value;
 
+use crate::check::Checked;
 use crate::compare::Comparison;
 use crate::json::json_text;
 use crate::result::ResultFile;
@@ -15,10 +16,11 @@ use crate::validation::Validation;
 type Form = (&'static str, fn(SchemaGenerator) -> Schema);
 
 /// The forms.
-const FORMS: [Form; 5] = [
+const FORMS: [Form; 6] = [
     (crate::result::SCHEMA, SchemaGenerator::into_root_schema_for::<ResultFile>),
     (crate::sweep::SCHEMA, SchemaGenerator::into_root_schema_for::<Sweep>),
     (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),
+    (crate::check::SCHEMA, SchemaGenerator::into_root_schema_for::<Checked>),
     (crate::validation::SCHEMA, SchemaGenerator::into_root_schema_for::<Validation>),
     (crate::this_machine::SCHEMA, SchemaGenerator::into_root_schema_for::<ThisMachine>),
 ];

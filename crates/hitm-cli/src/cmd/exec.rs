@@ -190,9 +190,7 @@ impl Exec {
         let checked = check(Path::new(program))?;
         print(&fitted(&checked.text()))?;
         if let Some(target) = target {
-            let text = serde_json::to_string_pretty(&checked)
-                .map_err(|error| Failure::wanting(format!("what is found: {error}")))?;
-            target.write(&(text + "\n"))?;
+            target.write(&checked.write())?;
         }
         if checked.is_all_seen() {
             return Ok(());

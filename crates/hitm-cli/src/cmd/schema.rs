@@ -1,7 +1,7 @@
 //! `hitm schema`.
 
 use clap::{Args, ValueEnum};
-use hitm_report::{compare, result, schema, sweep, this_machine, validation};
+use hitm_report::{check, compare, result, schema, sweep, this_machine, validation};
 
 use crate::failure::Failure;
 use crate::print_as_it_is;
@@ -23,6 +23,8 @@ enum Form {
     Sweep,
     /// `hitm compare --json`.
     Compare,
+    /// `hitm exec --check --json`.
+    Check,
     /// `hitm validate --json`.
     Validate,
     /// `hitm validate --this --json`.
@@ -35,6 +37,7 @@ impl Schema {
             Form::Run => result::SCHEMA,
             Form::Sweep => sweep::SCHEMA,
             Form::Compare => compare::SCHEMA,
+            Form::Check => check::SCHEMA,
             Form::Validate => validation::SCHEMA,
             Form::ValidateThis => this_machine::SCHEMA,
         };

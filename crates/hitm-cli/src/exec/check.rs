@@ -3,64 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
+use hitm_report::check::{Checked, Library, LibraryState, Risk, UnseenAssembly, UnseenFunction};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use object::{File, Object, ObjectSection, ObjectSymbol, RelocationTarget, SectionKind, SymbolKind};
-use serde::Serialize;
 
 use super::assembler::UNSEEN_SECTION;
 use super::library;
 use crate::failure::Failure;
-
-/// What is found in a program.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Checked {
-    pub(crate) program: String,
-    /// Whether the runtime library is linked; without it the program does not run on a machine.
-    pub(crate) is_linked: bool,
-    /// Functions that are instrumented.
-    pub(crate) functions: usize,
-    /// Functions that are not, and that access other memory than their stack.
-    pub(crate) unseen_functions: Vec<UnseenFunction>,
-    /// Inline assembly that was left out.
-    pub(crate) unseen_assembly: Vec<UnseenAssembly>,
-    /// Shared libraries beside the C library's own.
-    pub(crate) libraries: Vec<String>,
-    /// Call sites of instrumented functions.
-    pub(crate) calls: usize,
-    /// Those whose function is in a shared library.
-    pub(crate) calls_of_libraries: usize,
-    /// How often each such function is called, the most frequent first.
-    pub(crate) called: Vec<(String, usize)>,
-    /// Calls of what makes processes or code, with what it is.
-    pub(crate) risks: Vec<Risk>,
-}
-
-/// A function that is not instrumented.
-#[derive(Debug, Serialize)]
-pub(crate) struct UnseenFunction {
-    pub(crate) name: String,
-    /// Instructions that access memory.
-    pub(crate) accesses: usize,
-    /// Those with a lock prefix, and exchanges.
-    pub(crate) atomic: usize,
-}
-
-/// Inline assembly that was left out.
-#[derive(Debug, Serialize)]
-pub(crate) struct UnseenAssembly {
-    pub(crate) place: String,
-    pub(crate) instruction: String,
-    pub(crate) why: String,
-}
-
-/// A call that cannot be simulated.
-#[derive(Debug, Serialize)]
-pub(crate) struct Risk {
-    pub(crate) function: String,
-    pub(crate) why: &'static str,
-    pub(crate) calls: usize,
-}
 
 /// Functions that make processes, or code that no compiler made.
 const RISKS: [(&[&str], &str); 3] = [
@@ -68,9 +19,18 @@ const RISKS: [(&[&str], &str); 3] = [
         &["fork", "vfork", "clone", "posix_spawn", "posix_spawnp", "execve", "execv", "execvp", "system", "popen"],
         "another process is not simulated",
     ),
-    (&["mprotect", "pkey_mprotect", "memfd_create"], "code that the program makes as it runs would not be seen"),
+    (
+        &["mprotect", "pkey_mprotect", "memfd_create", MAPS_CODE],
+        "code that the program makes as it runs would not be seen",
+    ),
     (&["dlopen", "dlmopen"], "a library that is loaded later is seen only if `hitm cc` made it"),
 ];
+
+/// A call of `mmap` whose third argument is a constant that has PROT_EXEC.
+const MAPS_CODE: &str = "mmap with PROT_EXEC";
+
+/// The bit of that argument.
+const PROT_EXEC: u64 = 4;
 
 /// Functions of the C library's start files, which are linked into every program.
 const START: [&str; 10] = [
@@ -101,7 +61,7 @@ pub(crate) fn check(path: &Path) -> Result<Checked, Failure> {
     if file.architecture() != object::Architecture::X86_64 {
         return Err(fail(&"it is no program for x86-64"));
     }
-    let mut checked = Checked { program: path.display().to_string(), ..Checked::default() };
+    let mut checked = Checked::new(path.display().to_string());
     checked.is_linked = file.symbols().any(|symbol| symbol.name() == Ok("__wrap_main") && !symbol.is_undefined());
     if file.symbols().next().is_none() {
         return Err(fail(&"it has no symbols; do not strip it"));
@@ -109,13 +69,55 @@ pub(crate) fn check(path: &Path) -> Result<Checked, Failure> {
     checked.unseen_assembly = unseen_assembly(&file);
     let needed = file.import_libraries().into_iter().flatten().filter_map(Result::ok);
     let needed = needed.map(|library| String::from_utf8_lossy(library.name()).into_owned());
-    checked.libraries = needed.filter(|name| !USUAL.iter().any(|usual| name.starts_with(usual))).collect();
+    let needed: Vec<String> = needed.filter(|name| !USUAL.iter().any(|usual| name.starts_with(usual))).collect();
+    checked.libraries = libraries(path, needed);
     functions(&file, &runtime(), &mut checked);
     // Mangled names of the runtime library's crate: functions that this command's library lacks.
     if checked.unseen_functions.iter().any(|function| function.name.contains("9hitm_exec")) {
         return Err(fail(&"it has another version of the runtime library; link it again with this `hitm cc`"));
     }
     Ok(checked)
+}
+
+/// Finds the files of shared libraries, and whether the machine sees them.
+fn libraries(program: &Path, names: Vec<String>) -> Vec<Library> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    // The dynamic linker lists what it would load, and does not start the program.
+    let absolute = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let listed = Command::new(absolute).env("LD_TRACE_LOADED_OBJECTS", "1").output();
+    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let file_of = |name: &str| {
+        let line = listed.lines().map(str::trim).find(|line| line.split(' ').next() == Some(name))?;
+        let file = line.split_once(" => ")?.1.rsplit_once(" (")?.0;
+        Some(file.to_owned())
+    };
+    let library = |name: String| {
+        let file = file_of(&name);
+        let bytes = file.as_ref().and_then(|file| fs::read(file).ok());
+        let state = match bytes.as_deref().map(File::parse) {
+            None => LibraryState::NotFound,
+            Some(Ok(parsed)) if parsed.dynamic_symbols().any(|symbol| symbol.name().is_ok_and(is_ours)) => {
+                LibraryState::Seen
+            }
+            Some(_) => LibraryState::Unseen,
+        };
+        Library { name, file, state }
+    };
+    names.into_iter().map(library).collect()
+}
+
+/// What an instruction leaves in the register of the third argument, if it writes it: a constant,
+/// or something else.
+fn third_argument(instruction: &Instruction) -> Option<Option<u64>> {
+    use iced_x86::Mnemonic;
+    let writes = instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == Register::RDX
+        && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push);
+    let is_constant = instruction.mnemonic() == Mnemonic::Mov
+        && matches!(instruction.op1_kind(), OpKind::Immediate32 | OpKind::Immediate32to64 | OpKind::Immediate64);
+    writes.then(|| is_constant.then(|| instruction.immediate(1)))
 }
 
 /// What objects say of assembly that was left out.
@@ -233,23 +235,26 @@ fn functions(file: &File, runtime: &BTreeSet<(String, u64)>, checked: &mut Check
             let mut is_instrumented = false;
             let (mut own, mut atomic) = (0, 0);
             let mut calls = Vec::new();
+            let mut third = None;
             for instruction in Decoder::with_ip(64, code, address, DecoderOptions::NONE).iter() {
+                third = third_argument(&instruction).unwrap_or(third);
                 if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) {
                     let to = target(&instruction);
                     let library = to.and_then(|to| imported.get(&to)).map(String::as_str);
                     let local = to.and_then(|to| by_address.get(&to)).copied();
                     is_instrumented |= library.or(local).is_some_and(is_ours);
-                    calls.push((library, local));
+                    calls.push((library, local, third.take().is_some_and(|bits| bits & PROT_EXEC != 0)));
                 }
                 own += usize::from(accesses(&instruction));
                 let swaps = instruction.mnemonic() == iced_x86::Mnemonic::Xchg && accesses(&instruction);
                 atomic += usize::from(instruction.has_lock_prefix() || swaps);
             }
-            for (library, local) in calls {
+            for (library, local, executes) in calls {
                 let Some(name) = library.or(local).filter(|name| !is_ours(name)) else { continue };
                 // The linker gives some calls to the runtime library under this name.
                 let name = name.strip_prefix("__wrap_").unwrap_or(name);
-                *of_program.entry(name.to_owned()).or_default() += 1;
+                let called_as = if executes && matches!(name, "mmap" | "mmap64") { MAPS_CODE } else { name };
+                *of_program.entry(called_as.to_owned()).or_default() += 1;
                 checked.calls += usize::from(is_instrumented);
                 if is_instrumented && library.is_some() {
                     checked.calls_of_libraries += 1;
@@ -267,53 +272,6 @@ fn functions(file: &File, runtime: &BTreeSet<(String, u64)>, checked: &mut Check
     checked.called.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     for (names, why) in RISKS {
         let risks = names.iter().filter_map(|&name| Some((name, *of_program.get(name)?)));
-        checked.risks.extend(risks.map(|(name, calls)| Risk { function: name.to_owned(), why, calls }));
-    }
-}
-
-impl Checked {
-    /// Whether the machine sees all of the program's own code.
-    pub(crate) fn is_all_seen(&self) -> bool {
-        self.is_linked && self.unseen_functions.is_empty() && self.unseen_assembly.is_empty() && self.risks.is_empty()
-    }
-
-    /// What is found, for people.
-    pub(crate) fn text(&self) -> String {
-        let mut text = format!("{}: {} functions are instrumented\n", self.program, self.functions);
-        if !self.is_linked {
-            text += "the runtime library is not linked: link the program with `hitm cc`\n";
-        }
-        if !self.unseen_functions.is_empty() {
-            text += "functions that are not instrumented, whose accesses are not seen:\n";
-        }
-        for UnseenFunction { name, accesses, atomic } in &self.unseen_functions {
-            text += &format!("  {name}: {accesses} accesses, {atomic} atomic\n");
-        }
-        if !self.unseen_assembly.is_empty() {
-            text += "inline assembly that was left out:\n";
-        }
-        for UnseenAssembly { place, instruction, why } in &self.unseen_assembly {
-            text += &format!("  {place}: `{instruction}`: {why}\n");
-        }
-        for Risk { function, why, calls } in &self.risks {
-            text += &format!("{function} is called at {calls} places: {why}\n");
-        }
-        if !self.libraries.is_empty() {
-            text += &format!("shared libraries, seen only if `hitm cc` made them: {}\n", self.libraries.join(", "));
-        }
-        if self.calls > 0 {
-            let share = 100.0 * self.calls_of_libraries as f64 / self.calls as f64;
-            let most: Vec<String> =
-                self.called.iter().take(8).map(|(name, calls)| format!("{name} ({calls})")).collect();
-            let most = if most.is_empty() { String::new() } else { format!(": {}", most.join(", ")) };
-            text += &format!(
-                "{} of {} call sites ({share:.0} %) call shared libraries{most}\n",
-                self.calls_of_libraries, self.calls
-            );
-        }
-        if self.is_all_seen() {
-            text += "all of the program's own code is seen\n";
-        }
-        text
+        checked.risks.extend(risks.map(|(name, calls)| Risk { function: name.to_owned(), why: why.to_owned(), calls }));
     }
 }

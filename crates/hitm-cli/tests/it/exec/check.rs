@@ -7,7 +7,7 @@ use expect_test::expect;
 use serde_json::Value;
 
 use super::is_possible;
-use crate::command::{end, folder, hitm};
+use crate::command::{end, folder, hitm, read_checked};
 
 #[test]
 fn what_would_not_be_seen_is_told() {
@@ -54,8 +54,7 @@ fn what_would_not_be_seen_is_told() {
         1 of 4 call sites (25 %) call shared libraries: printf (1)
     "#]]
     .assert_eq(&mixed.stdout);
-    let found: Value =
-        serde_json::from_str(&fs::read_to_string(folder.path().join("found.json")).expect("a file")).expect("JSON");
+    let found = read_checked(&folder.path().join("found.json"), "check");
     assert_eq!(found["unseen_functions"][0]["atomic"], 1, "{found:#}");
     compile(&["-O1", "plain.c", "-o", "plain"]);
     let plain = check("./plain");
@@ -69,4 +68,51 @@ fn what_would_not_be_seen_is_told() {
     let native = check("/bin/true");
     assert_eq!(native.status, Some(2));
     assert!(native.stderr.contains("it has no symbols"), "{}", native.stderr);
+}
+
+#[test]
+fn libraries_and_code_that_is_made_are_told() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("there is room");
+    write("one.c", "long counted;\nvoid one(void) { counted++; }\n");
+    write("two.c", "long other;\nvoid two(void) { other++; }\n");
+    write(
+        "main.c",
+        "#include <sys/mman.h>\nvoid one(void);\nvoid two(void);\nint main(int n, char **w) {\n\
+         one(); two();\n    mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n\
+         return mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED;\n}\n",
+    );
+    let run = |program: &str, words: &[&str]| {
+        let mut command = if program == "gcc" { Command::new("gcc") } else { hitm() };
+        let ended = end(command.current_dir(folder.path()).args(words));
+        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{words:?}");
+    };
+    run("hitm", &["cc", "-O1", "-shared", "-fPIC", "one.c", "-o", "libone.so"]);
+    run("gcc", &["-O1", "-shared", "-fPIC", "two.c", "-o", "libtwo.so"]);
+    run("hitm", &["cc", "-O1", "main.c", "-o", "main", "-L.", "-lone", "-ltwo", "-Wl,-rpath,$ORIGIN"]);
+    let look = || {
+        let mut command = hitm();
+        command.current_dir(folder.path()).args(["exec", "--check", "--json", "found.json", "./main"]);
+        (end(&mut command), read_checked(&folder.path().join("found.json"), "check"))
+    };
+    let (ended, found) = look();
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    expect![[r#"
+        ./main: 2 functions are instrumented
+        mmap with PROT_EXEC is called at 1 places: code that the program makes as it runs would not be seen
+        shared libraries that are seen: libone.so
+        shared libraries that `hitm cc` did not make, whose accesses are not seen: libtwo.so
+        2 of 4 call sites (50 %) call shared libraries: one (1), two (1)
+    "#]]
+    .assert_eq(&ended.stdout);
+    let states = |found: &Value| -> Vec<String> {
+        let all = found["libraries"].as_array().expect("a list").iter();
+        all.map(|library| library["state"].as_str().expect("a word").to_owned()).collect()
+    };
+    assert_eq!(states(&found), ["seen", "unseen"]);
+    fs::remove_file(folder.path().join("libtwo.so")).expect("it is there");
+    assert_eq!(states(&look().1), ["seen", "not-found"]);
 }
