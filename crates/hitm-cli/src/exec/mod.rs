@@ -9,4 +9,5 @@ pub(crate) mod check;
 pub(crate) mod compiler;
 mod library;
 pub(crate) mod names;
+mod symbols;
 pub(crate) mod told;

@@ -10,6 +10,8 @@ use gimli::{AttributeValue, Dwarf, EndianRcSlice, EvaluationResult, Location, Ru
 use object::read::elf::ProgramHeader;
 use object::{Object, ObjectSection};
 
+use super::symbols::Symbols;
+
 type Bytes = EndianRcSlice<RunTimeEndian>;
 
 /// Names of one executable. Addresses are offsets from its first byte.
@@ -22,6 +24,8 @@ pub(crate) struct Names {
     units: Vec<Unit<Bytes>>,
     /// Global variables by address.
     variables: BTreeMap<u64, Variable>,
+    /// Those of the table of symbols.
+    symbols: Symbols,
     /// Thread-local ones by their place in the program's block of a thread's storage.
     of_threads: BTreeMap<u64, Variable>,
     /// How much that block takes, up to the thread's base, where it ends.
@@ -85,6 +89,7 @@ impl Names {
             dwarf: None,
             units: Vec::new(),
             variables: BTreeMap::new(),
+            symbols: Symbols::default(),
             of_threads: BTreeMap::new(),
             thread_bytes: 0,
             pointees: HashMap::new(),
@@ -92,6 +97,7 @@ impl Names {
         };
         let Ok(bytes) = fs::read(path) else { return names };
         names.thread_bytes = thread_bytes(&bytes).unwrap_or(0);
+        names.symbols = Symbols::of(&bytes);
         if let Some(dwarf) = load(&bytes) {
             names.read_units(&dwarf);
             names.dwarf = Some(dwarf);
@@ -191,12 +197,13 @@ impl Names {
     /// Returns the variable at `address`: name, first byte, and the field in it.
     pub(crate) fn variable(&self, address: u64) -> Option<(String, u64, String)> {
         let address = address.wrapping_add(self.first);
-        let (&start, variable) = self.variables.range(..=address).next_back()?;
-        if address >= start + variable.size {
-            return None;
+        let described = self.variables.range(..=address).next_back();
+        if let Some((&start, variable)) = described.filter(|(start, variable)| address < *start + variable.size) {
+            let field = self.field(variable.unit, variable.type_at, address - start);
+            return Some((variable.name.clone(), start - self.first, field));
         }
-        let field = self.field(variable.unit, variable.type_at, address - start);
-        Some((variable.name.clone(), start - self.first, field))
+        let (name, start) = self.symbols.variable(address)?;
+        Some((name, start - self.first, format!("+{}", address - start)))
     }
 
     /// Returns the thread-local variable that lies `below` bytes below the base of a thread's

@@ -1,6 +1,9 @@
 //! What reports call the objects of a program.
 
+use std::fs;
+
 use super::{Program, fields, is_possible};
+use crate::command::{end, folder, hitm};
 
 /// The fields of the contended lines of a program that has one run.
 fn named(source: &str) -> Option<Vec<String>> {
@@ -35,4 +38,25 @@ fn blocks_of_the_standard_library_of_cxx_have_the_types_of_their_elements() {
     let Some(names) = named("names.cc") else { return };
     has(&names, "Job of main names.cc:", "[5].done");
     has(&names, "std::_List_node<Stop> of main names.cc:", "");
+}
+
+/// Without debug information the table of symbols has names of variables.
+#[test]
+fn variables_without_debug_information_have_the_names_of_their_symbols() {
+    if !is_possible() {
+        return;
+    }
+    let folder = folder();
+    let source = "#include <pthread.h>\nstatic long words[4];\n\
+         static void *work(void *argument) {\n    for (int i = 0; i < 200; i++)\n\
+         __atomic_fetch_add(&words[3], 1, __ATOMIC_RELAXED);\n    return argument;\n}\n\
+         int main(void) {\n    pthread_t ids[8];\n    for (int i = 0; i < 8; i++) pthread_create(&ids[i], 0, work, 0);\n\
+         for (int i = 0; i < 8; i++) pthread_join(ids[i], 0);\n    return words[3] != 1600;\n}\n";
+    fs::write(folder.path().join("main.c"), source).expect("there is room");
+    let words = ["cc", "-O1", "-g0", "-pthread", "main.c", "-o", "main"];
+    let ended = end(hitm().current_dir(folder.path()).args(words));
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let file = folder.path().join("main");
+    let (_, file) = Program { folder, file }.simulated(&["--cpus", "8"], &[]);
+    has(&fields(&file["runs"][0]), "words.", "+24");
 }
