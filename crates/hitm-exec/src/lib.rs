@@ -26,7 +26,7 @@
 //! | [`ids`], [`classes`] | processes and threads, policies and priorities |
 //! | [`signals`], [`timers`] | signals, which are delivered at calls |
 //! | [`files`], [`descriptors`], [`streams`], [`polls`] | pipes, sockets, `eventfd`, and waiting for them |
-//! | [`rseq`], [`membarrier`] | ids that the kernel tells threads, restarts, and fences of other CPUs |
+//! | [`rseq`], [`membarrier`] | ids from the kernel, restarts, and fences of other CPUs |
 //! | [`sysfs`] | the system's files about its CPUs |
 //! | [`shared_memory`] | objects of shared memory |
 //! | [`syscalls`] | raw system calls, and what is refused |

@@ -47,79 +47,41 @@ pub fn fence(order: Ordering) {
     __tsan_atomic_thread_fence(in_c(order));
 }
 
-/// The calls for one width, each of them as C declares it.
+/// The calls for words of one width, each as C declares it. A caller gives the word of a living
+/// atomic.
 macro_rules! width {
-    ($calls:ident, $word:ty, $load:ident, $store:ident, $swap:ident, $compare:ident, $($update:ident $own:ident),*) => {
+    ($calls:ident, $word:ty, $bits:literal) => {
         mod $calls {
             unsafe extern "C" {
-                fn $load(word: *const $word, order: i32) -> $word;
-                fn $store(word: *mut $word, value: $word, order: i32);
-                fn $swap(word: *mut $word, value: $word, order: i32) -> $word;
-                fn $compare(word: *mut $word, old: $word, new: $word, order: i32, failure: i32) -> $word;
-                $(fn $own(word: *mut $word, value: $word, order: i32) -> $word;)*
+                #[link_name = concat!("__tsan_atomic", $bits, "_load")]
+                pub(super) fn load(word: *const $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_store")]
+                pub(super) fn store(word: *mut $word, value: $word, order: i32);
+                #[link_name = concat!("__tsan_atomic", $bits, "_exchange")]
+                pub(super) fn swap(word: *mut $word, value: $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_compare_exchange_val")]
+                pub(super) fn compare(word: *mut $word, old: $word, new: $word, order: i32, failure: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_fetch_add")]
+                pub(super) fn add(word: *mut $word, value: $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_fetch_sub")]
+                pub(super) fn sub(word: *mut $word, value: $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_fetch_and")]
+                pub(super) fn and(word: *mut $word, value: $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_fetch_or")]
+                pub(super) fn or(word: *mut $word, value: $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_fetch_xor")]
+                pub(super) fn xor(word: *mut $word, value: $word, order: i32) -> $word;
+                #[link_name = concat!("__tsan_atomic", $bits, "_fetch_nand")]
+                pub(super) fn nand(word: *mut $word, value: $word, order: i32) -> $word;
             }
-
-            /// # Safety
-            /// `word` is that of a living atomic; so for all that follow.
-            #[inline(always)]
-            pub(super) unsafe fn load(word: *const $word, order: i32) -> $word {
-                // SAFETY: the caller's.
-                unsafe { $load(word, order) }
-            }
-
-            #[inline(always)]
-            pub(super) unsafe fn store(word: *mut $word, value: $word, order: i32) {
-                // SAFETY: the caller's.
-                unsafe { $store(word, value, order) }
-            }
-
-            #[inline(always)]
-            pub(super) unsafe fn swap(word: *mut $word, value: $word, order: i32) -> $word {
-                // SAFETY: the caller's.
-                unsafe { $swap(word, value, order) }
-            }
-
-            #[inline(always)]
-            pub(super) unsafe fn compare(word: *mut $word, old: $word, new: $word, order: i32, failure: i32) -> $word {
-                // SAFETY: the caller's.
-                unsafe { $compare(word, old, new, order, failure) }
-            }
-
-            $(
-                #[inline(always)]
-                pub(super) unsafe fn $update(word: *mut $word, value: $word, order: i32) -> $word {
-                    // SAFETY: the caller's.
-                    unsafe { $own(word, value, order) }
-                }
-            )*
         }
     };
 }
 
-width!(
-    calls8, u8, __tsan_atomic8_load, __tsan_atomic8_store, __tsan_atomic8_exchange,
-    __tsan_atomic8_compare_exchange_val, add __tsan_atomic8_fetch_add, sub __tsan_atomic8_fetch_sub,
-    and __tsan_atomic8_fetch_and, or __tsan_atomic8_fetch_or, xor __tsan_atomic8_fetch_xor,
-    nand __tsan_atomic8_fetch_nand
-);
-width!(
-    calls16, u16, __tsan_atomic16_load, __tsan_atomic16_store, __tsan_atomic16_exchange,
-    __tsan_atomic16_compare_exchange_val, add __tsan_atomic16_fetch_add, sub __tsan_atomic16_fetch_sub,
-    and __tsan_atomic16_fetch_and, or __tsan_atomic16_fetch_or, xor __tsan_atomic16_fetch_xor,
-    nand __tsan_atomic16_fetch_nand
-);
-width!(
-    calls32, u32, __tsan_atomic32_load, __tsan_atomic32_store, __tsan_atomic32_exchange,
-    __tsan_atomic32_compare_exchange_val, add __tsan_atomic32_fetch_add, sub __tsan_atomic32_fetch_sub,
-    and __tsan_atomic32_fetch_and, or __tsan_atomic32_fetch_or, xor __tsan_atomic32_fetch_xor,
-    nand __tsan_atomic32_fetch_nand
-);
-width!(
-    calls64, u64, __tsan_atomic64_load, __tsan_atomic64_store, __tsan_atomic64_exchange,
-    __tsan_atomic64_compare_exchange_val, add __tsan_atomic64_fetch_add, sub __tsan_atomic64_fetch_sub,
-    and __tsan_atomic64_fetch_and, or __tsan_atomic64_fetch_or, xor __tsan_atomic64_fetch_xor,
-    nand __tsan_atomic64_fetch_nand
-);
+width!(calls8, u8, "8");
+width!(calls16, u16, "16");
+width!(calls32, u32, "32");
+width!(calls64, u64, "64");
 
 /// What all atomics have. `$to` and `$from` turn a value into the word of its width and back.
 macro_rules! common {

@@ -34,8 +34,25 @@ impl Poison {
         }
     }
 
+    /// Returns what gives access to the data, as an error if the data may be half changed.
     pub(crate) fn guard<G>(&self, guard: G) -> LockResult<G> {
         if self.is_set() { Err(PoisonError::new(guard)) } else { Ok(guard) }
+    }
+
+    /// Shows the lock `name`, with its data if `tried` could lock it.
+    pub(crate) fn show<G: Deref<Target: fmt::Debug>>(
+        &self,
+        name: &str,
+        tried: TryLockResult<G>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let mut shown = f.debug_struct(name);
+        match tried {
+            Ok(guard) => shown.field("data", &&*guard),
+            Err(TryLockError::Poisoned(error)) => shown.field("data", &&**error.get_ref()),
+            Err(TryLockError::WouldBlock) => shown.field("data", &format_args!("<locked>")),
+        };
+        shown.field("poisoned", &self.is_set()).finish_non_exhaustive()
     }
 }
 
@@ -78,8 +95,7 @@ impl<T> Mutex<T> {
     /// # Errors
     /// When it is poisoned.
     pub fn into_inner(self) -> LockResult<T> {
-        let data = self.data.into_inner();
-        if self.poison.is_set() { Err(PoisonError::new(data)) } else { Ok(data) }
+        self.poison.guard(self.data.into_inner())
     }
 }
 
@@ -122,8 +138,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     /// When it is poisoned.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        let data = self.data.get_mut();
-        if self.poison.is_set() { Err(PoisonError::new(data)) } else { Ok(data) }
+        self.poison.guard(self.data.get_mut())
     }
 
     /// See the standard library's.
@@ -187,13 +202,7 @@ impl<T> From<T> for Mutex<T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Mutex");
-        match self.try_lock() {
-            Ok(guard) => shown.field("data", &&*guard),
-            Err(TryLockError::Poisoned(error)) => shown.field("data", &&**error.get_ref()),
-            Err(TryLockError::WouldBlock) => shown.field("data", &format_args!("<locked>")),
-        };
-        shown.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+        self.poison.show("Mutex", self.try_lock(), f)
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::thread;
 
 use crate::mutex::Poison;
@@ -56,8 +56,7 @@ impl<T> RwLock<T> {
     /// # Errors
     /// When it is poisoned.
     pub fn into_inner(self) -> LockResult<T> {
-        let data = self.data.into_inner();
-        if self.poison.is_set() { Err(PoisonError::new(data)) } else { Ok(data) }
+        self.poison.guard(self.data.into_inner())
     }
 }
 
@@ -124,8 +123,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     /// When it is poisoned.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
-        let data = self.data.get_mut();
-        if self.poison.is_set() { Err(PoisonError::new(data)) } else { Ok(data) }
+        self.poison.guard(self.data.get_mut())
     }
 
     /// See the standard library's.
@@ -195,13 +193,7 @@ impl<T> From<T> for RwLock<T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("RwLock");
-        match self.try_read() {
-            Ok(guard) => shown.field("data", &&*guard),
-            Err(TryLockError::Poisoned(error)) => shown.field("data", &&**error.get_ref()),
-            Err(TryLockError::WouldBlock) => shown.field("data", &format_args!("<locked>")),
-        };
-        shown.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+        self.poison.show("RwLock", self.try_read(), f)
     }
 }
 

@@ -156,8 +156,8 @@ pub(crate) struct Permit {
     counts: bool,
     /// The number of the permit, above the bits of a line's number.
     tag: usize,
-    /// By [place](Self::place_of) of an address's line: that line with the tag of the permit that knows it, and
-    /// the machine's number of it.
+    /// By [place](Self::place_of) of an address's line: that line with the tag of the permit that
+    /// knows it, and the machine's number of it.
     known: Box<[(usize, u32); KNOWN]>,
 }
 

@@ -140,8 +140,8 @@ impl<P: Platform> Fair<P> {
     /// Gives a waiting fair task to the nearest idle CPU. Returns true when one moved.
     fn hand_over(&self, state: &State<P>, rd: &RootDomain<P>, up: &impl Upcalls<P>, rq: &mut RqGuard<'_, P>) -> bool {
         // With groups, a waiting task may be in a group that runs.
-        let nobody_waits = self.fair_queue(rq.cpu).root.get() == 0 && !self.groups.are_used();
-        if nobody_waits || rq.nr_running.get() < 2 {
+        let none_waits = self.fair_queue(rq.cpu).root.get() == 0 && !self.groups.are_used();
+        if none_waits || rq.nr_running.get() < 2 {
             return false;
         }
         let active = rd.active.load();

@@ -22,11 +22,10 @@
 //! subtracts its tasks from all counts there, and puts the CPU into the pool's line. (3) *Held*:
 //! the tasks of a throttled queue, or of a queue below it, stay queued and are in no count of a
 //! queue above. They come, go and change inside. A running task that joins them waits in the tree,
-//! and its CPU is asked to reschedule. (4) *Watch*: the CPU [looks again](super::watch) when the period
-//! ends.
-//! (5) *Refill*: without a lock, the first CPU of the line gets what it lacks, under its own lock,
-//! then the next one. (6) *Unthrottle*: the reverse of (2). A task that still runs because its CPU
-//! has not switched yet is counted as running again.
+//! and its CPU is asked to reschedule. (4) *Watch*: the CPU [looks again](super::watch) when the
+//! period ends. (5) *Refill*: without a lock, the first CPU of the line gets what it lacks, under
+//! its own lock, then the next one. (6) *Unthrottle*: the reverse of (2). A task that still runs
+//! because its CPU has not switched yet is counted as running again.
 //!
 //! A CPU that goes offline throttles nothing any more, and unthrottles what was throttled there. A
 //! queue of held tasks is no work that another CPU could pull.

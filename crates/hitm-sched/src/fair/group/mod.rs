@@ -9,11 +9,11 @@
 //! the group above, or on the CPU's queue. The rules of [`timeline`](crate::base::timeline) hold at
 //! every level.
 //!
-//! **Protocol.** Under the CPU's lock. *Enqueue* ([`levels`](super::levels)): from the task upwards, a group's
-//! entity is queued when the group's queue gets its first task. *Dequeue*: from the task upwards,
-//! the entity is dequeued when the queue has lost its last task. *Pick*: from the CPU's queue
-//! downwards, the next member at each level. *Switch*: the previous task and its groups stop at
-//! each level that the next task does not share.
+//! **Protocol.** Under the CPU's lock. *Enqueue* ([`levels`](super::levels)): from the task
+//! upwards, a group's entity is queued when the group's queue gets its first task. *Dequeue*: from
+//! the task upwards, the entity is dequeued when the queue has lost its last task. *Pick*: from the
+//! CPU's queue downwards, the next member at each level. *Switch*: the previous task and its groups
+//! stop at each level that the next task does not share.
 //!
 //! A link in a queue's tree names a task or a group: a [`Member`](crate::base::fair_words::Member).
 //! A group's entity on a CPU is only ever on queues of that CPU, so the group's number is enough.
