@@ -254,7 +254,7 @@ impl Future for OnOneThreadFuture {
 /// Runs a thread from its first instruction to its last.
 async fn drive(runtime: &Handle<Simulated>, thread: &'static Thread, mut code: Code) {
     // It may run before `begin` has its handle.
-    thread.tid.set(runtime.current().map_or(0, tid_of));
+    thread.tid.set(runtime.task_id().map_or(0, tid_of));
     loop {
         thread.resumed.set(Simulated::now());
         thread.rseq.goes_on();

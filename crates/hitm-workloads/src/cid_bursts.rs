@@ -228,9 +228,8 @@ fn options(tenant: &Tenant, cpu: CpuId) -> SpawnOptions {
     SpawnOptions {
         priority: PRIORITY,
         cpus: Some(CpuSet::from_iter([cpu])),
-        role: None,
         tenant: Some(tenant.clone()),
-        group: None,
+        ..SpawnOptions::default()
     }
 }
 

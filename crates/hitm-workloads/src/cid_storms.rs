@@ -176,7 +176,7 @@ fn launch<P: Platform>(runtime: &Handle<P>, crew: &Arc<Crew>, number: usize) {
 impl Crew {
     fn options(&self, role: Role) -> SpawnOptions {
         let (cpus, tenant) = (Some(self.everywhere.clone()), Some(self.tenant.clone()));
-        SpawnOptions { priority: PRIORITY, cpus, role: Some(role), tenant, group: None }
+        SpawnOptions { priority: PRIORITY, cpus, role: Some(role), tenant, ..SpawnOptions::default() }
     }
 }
 

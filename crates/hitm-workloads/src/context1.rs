@@ -120,10 +120,9 @@ impl Context1 {
             };
             let options = |role| SpawnOptions {
                 priority: PRIORITY,
-                cpus: None,
                 role: Some(Role(role)),
-                tenant: None,
                 group: group.clone(),
+                ..SpawnOptions::default()
             };
             runtime.spawn(options(1), end(1).answer());
             runtime.spawn(options(0), end(0).begin(meter.clone()));

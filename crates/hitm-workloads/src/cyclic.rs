@@ -247,8 +247,7 @@ fn launch<P: Platform>(runtime: &Handle<P>, crew: &Arc<Crew<P>>, instance: usize
         priority: Priority::fifo(crew.config.priority),
         cpus: Some(CpuSet::from_iter([place])),
         role: Some(CYCLIC),
-        tenant: None,
-        group: None,
+        ..SpawnOptions::default()
     };
     let (handle, crew) = (runtime.clone(), crew.clone());
     runtime.spawn(options, async move {

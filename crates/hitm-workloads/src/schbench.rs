@@ -308,7 +308,7 @@ impl Schbench {
         let group = nested(runtime, "schbench", config.depth);
         let role = |role| {
             let group = group.clone();
-            SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), tenant: None, group }
+            SpawnOptions { priority: PRIORITY, cpus: None, role: Some(role), group, ..SpawnOptions::default() }
         };
         for message_thread in 0..config.message_threads {
             let crew = Arc::new(Crew::new(runtime, config, message_thread));

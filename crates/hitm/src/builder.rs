@@ -1,24 +1,37 @@
 //! [`Builder`]: the settings of a native runtime.
 
+use std::fmt;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use hitm_sched::Mitigation;
-use hitm_topology::{MAX_CPUS, Topology};
+use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
+use crate::metrics::{Metrics, SlowPoll};
 use crate::native::{NativeError, NativeRuntime};
+use crate::observe::{Observe, PanicPolicy};
 use crate::roles::Roles;
 
-/// Sets up a [`NativeRuntime`]: by default, one thread per CPU of this machine on
-/// [`Mitigation::shipped`].
+/// Sets up a [`NativeRuntime`]. By default the runtime has as many threads as this process may use
+/// CPUs, by its affinity and by its control group's quota, on [`Mitigation::shipped`].
 ///
 /// ```
-/// use hitm::{Handle, Native, NativeRuntime};
+/// use std::time::Duration;
+/// use hitm::{Handle, NativeRuntime, PanicPolicy};
 ///
-/// fn answer(handle: &Handle<Native>) -> usize {
+/// fn answer(handle: &Handle) -> usize {
 ///     40 + handle.topology().cpus()
 /// }
 ///
-/// let runtime = NativeRuntime::builder().cpus(2).build().unwrap();
+/// let runtime = NativeRuntime::builder()
+///     .cpus(2)
+///     .thread_name(|cpu| format!("worker-{cpu}"))
+///     .stack_size(1 << 20)
+///     .spin(Duration::ZERO)
+///     .on_panic(PanicPolicy::Shutdown)
+///     .build()
+///     .unwrap();
 /// assert_eq!(answer(runtime.handle()), 42);
 /// ```
 #[derive(Debug)]
@@ -26,20 +39,97 @@ use crate::roles::Roles;
 pub struct Builder {
     machine: Machine,
     mitigation: Mitigation,
-    roles: Option<Roles>,
-    accounting: bool,
+    metrics: bool,
+    slow: Option<(Duration, Report)>,
+    settings: Settings,
 }
 
 #[derive(Debug)]
 enum Machine {
+    Available,
     This,
     Cpus(usize),
     Topology(Arc<Topology>),
 }
 
+/// What the runtime itself needs.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) roles: Option<Roles>,
+    pub(crate) accounting: bool,
+    pub(crate) spin: Option<Duration>,
+    pub(crate) observe: Observe,
+    pub(crate) threads: Threads,
+}
+
+type Hook = Arc<dyn Fn(CpuId) + Send + Sync>;
+
+/// Receives slow polls.
+#[derive(Clone)]
+pub(crate) struct Report(pub(crate) Arc<dyn Fn(&SlowPoll) + Send + Sync>);
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Report").finish_non_exhaustive()
+    }
+}
+
+/// What concerns the worker threads.
+#[derive(Clone, Default)]
+pub(crate) struct Threads {
+    name: Option<Arc<dyn Fn(CpuId) -> String + Send + Sync>>,
+    stack_size: Option<usize>,
+    on_start: Option<Hook>,
+    on_stop: Option<Hook>,
+}
+
+impl Threads {
+    /// Returns the thread of `cpu`, to be spawned.
+    pub(crate) fn builder(&self, cpu: CpuId) -> thread::Builder {
+        let name = self.name.as_ref().map_or_else(|| format!("hitm-cpu-{cpu}"), |name| name(cpu));
+        let builder = thread::Builder::new().name(name);
+        match self.stack_size {
+            Some(bytes) => builder.stack_size(bytes),
+            None => builder,
+        }
+    }
+
+    /// Runs `f` between the hooks of a thread. The second hook runs also when `f` panics.
+    pub(crate) fn around(&self, cpu: CpuId, f: impl FnOnce()) {
+        struct Stop<'a>(&'a Option<Hook>, CpuId);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                if let Some(hook) = self.0 {
+                    hook(self.1);
+                }
+            }
+        }
+        if let Some(hook) = &self.on_start {
+            hook(cpu);
+        }
+        let _stop = Stop(&self.on_stop, cpu);
+        f();
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("stack_size", &self.stack_size).finish_non_exhaustive()
+    }
+}
+
 impl Builder {
     pub(crate) fn new() -> Self {
-        Self { machine: Machine::This, mitigation: Mitigation::shipped(), roles: None, accounting: false }
+        let (machine, mitigation) = (Machine::Available, Mitigation::shipped());
+        Self { machine, mitigation, metrics: false, slow: None, settings: Settings::default() }
+    }
+
+    /// Makes as many threads as this process may use CPUs: the default. If the control group's
+    /// quota is below the CPUs of the affinity, there is one thread per whole CPU of the quota, and
+    /// the operating system places the threads. Otherwise each thread is pinned to its CPU, as with
+    /// [`this_machine`](Self::this_machine).
+    pub fn available(self) -> Self {
+        Self { machine: Machine::Available, ..self }
     }
 
     /// Makes `cpus` threads, which the operating system places.
@@ -47,7 +137,7 @@ impl Builder {
         Self { machine: Machine::Cpus(cpus), ..self }
     }
 
-    /// Makes one thread per CPU that this process may use, each pinned to its CPU: the default.
+    /// Makes one thread per CPU of this process's affinity, each pinned to its CPU.
     pub fn this_machine(self) -> Self {
         Self { machine: Machine::This, ..self }
     }
@@ -64,14 +154,78 @@ impl Builder {
     }
 
     /// Counts what the tasks of these roles do.
-    pub fn roles(self, roles: impl Into<Option<Roles>>) -> Self {
-        Self { roles: roles.into(), ..self }
+    pub fn roles(mut self, roles: impl Into<Option<Roles>>) -> Self {
+        self.settings.roles = roles.into();
+        self
     }
 
     /// Books time as user, kernel and idle time: see [`NativeRuntime::booked`]. It costs two clock
     /// reads per change of mode.
-    pub fn accounting(self) -> Self {
-        Self { accounting: true, ..self }
+    pub fn accounting(mut self) -> Self {
+        self.settings.accounting = true;
+        self
+    }
+
+    /// Names the thread of each CPU; `hitm-cpu-N` by default. Linux keeps 15 bytes of a name.
+    pub fn thread_name(mut self, name: impl Fn(CpuId) -> String + Send + Sync + 'static) -> Self {
+        self.settings.threads.name = Some(Arc::new(name));
+        self
+    }
+
+    /// Gives each thread a stack of `bytes`; the standard library's default is 2 MiB.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.settings.threads.stack_size = Some(bytes);
+        self
+    }
+
+    /// Calls `hook` on each thread before it polls tasks. If the hook panics, the thread ends, and
+    /// dropping the runtime resumes the panic.
+    pub fn on_thread_start(mut self, hook: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
+        self.settings.threads.on_start = Some(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` on each thread after it has polled its last task.
+    pub fn on_thread_stop(mut self, hook: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
+        self.settings.threads.on_stop = Some(Arc::new(hook));
+        self
+    }
+
+    /// Lets an idle CPU look for work during `spin` before its thread sleeps. Zero saves CPU time
+    /// and makes wakeups slower. By default, a CPU spins for 20 us if there are no more threads
+    /// than CPUs of this process, and not at all otherwise.
+    pub fn spin(mut self, spin: Duration) -> Self {
+        self.settings.spin = Some(spin);
+        self
+    }
+
+    /// Chooses what happens when a task has panicked; nothing by default.
+    pub fn on_panic(mut self, policy: PanicPolicy) -> Self {
+        self.settings.observe.on_panic = policy;
+        self
+    }
+
+    /// Counts polls and wakeups: see [`Handle::metrics`](crate::Handle::metrics). It costs two clock
+    /// reads per poll and one per wakeup.
+    pub fn metrics(self) -> Self {
+        Self { metrics: true, ..self }
+    }
+
+    /// Calls `report` after each poll that took `limit` or longer. Such a poll delays more urgent
+    /// tasks: it needs a [checkpoint](crate::Handle::checkpoint), or belongs on a thread of its own.
+    /// The report runs on the CPU that has polled the task. This turns [`metrics`](Self::metrics)
+    /// on.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let builder = hitm::NativeRuntime::builder()
+    ///     .cpus(1)
+    ///     .slow_polls(Duration::from_millis(10), |poll| eprintln!("{poll}"));
+    /// # builder.build().unwrap();
+    /// ```
+    pub fn slow_polls(self, limit: Duration, report: impl Fn(&SlowPoll) + Send + Sync + 'static) -> Self {
+        Self { metrics: true, slow: Some((limit, Report(Arc::new(report)))), ..self }
     }
 
     /// Makes the runtime.
@@ -80,16 +234,29 @@ impl Builder {
     /// When the number of CPUs is not 1 to 8,192 ([`MAX_CPUS`]), when the topology of this machine
     /// cannot be read, or when a thread cannot be started.
     pub fn build(self) -> Result<NativeRuntime, NativeError> {
+        let this = || Ok(Arc::new(hitm_topology::parse("this").map_err(NativeError::Topology)?));
         let topology = match self.machine {
-            Machine::This => Arc::new(hitm_topology::parse("this").map_err(NativeError::Topology)?),
-            Machine::Cpus(cpus) if !(1..=MAX_CPUS).contains(&cpus) => {
-                return Err(NativeError::Cpus { wanted: cpus });
+            Machine::This => this()?,
+            Machine::Available => {
+                let topology = this()?;
+                match thread::available_parallelism() {
+                    Ok(cpus) if cpus.get() < topology.cpus() => plain(cpus.get())?,
+                    _ => topology,
+                }
             }
-            Machine::Cpus(cpus) => {
-                Arc::new(hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(NativeError::Topology)?)
-            }
+            Machine::Cpus(cpus) => plain(cpus)?,
             Machine::Topology(topology) => topology,
         };
-        NativeRuntime::new(topology, &self.mitigation, self.roles, self.accounting)
+        let mut settings = self.settings;
+        settings.observe.metrics = self.metrics.then(|| Metrics::new(topology.cpus(), self.slow));
+        NativeRuntime::new(topology, &self.mitigation, settings)
     }
+}
+
+/// Returns a machine of `cpus` cores.
+fn plain(cpus: usize) -> Result<Arc<Topology>, NativeError> {
+    if !(1..=MAX_CPUS).contains(&cpus) {
+        return Err(NativeError::Cpus { wanted: cpus });
+    }
+    Ok(Arc::new(hitm_topology::parse(&format!("core:{cpus} pu:1")).map_err(NativeError::Topology)?))
 }

@@ -26,8 +26,9 @@ use hitm_sched::{SwitchReason, TaskId};
 
 use crate::contain::contain;
 use crate::join::{Finish, JoinError};
+use crate::options::Kept;
 use crate::roles::Role;
-use crate::runtime::Inner;
+use crate::runtime::{Handle, Inner};
 use crate::sync::pi_chain::TaskPi;
 use crate::sync::pi_mutex::Deferred;
 use crate::tenant::Tenant;
@@ -63,6 +64,8 @@ pub(crate) struct Cell<P: Platform> {
     pub(crate) role: Option<Role>,
     /// Kept until the task's id is freed.
     pub(crate) tenant: Option<Tenant>,
+    /// Options that tasks of this task inherit, and the name.
+    pub(crate) kept: Option<Box<Kept>>,
     runtime: Weak<Inner<P>>,
     task: Mutex<Option<Task>>,
     finish: Arc<dyn Finish>,
@@ -97,6 +100,7 @@ impl<P: Platform> Cell<P> {
         id: TaskId,
         role: Option<Role>,
         tenant: Option<Tenant>,
+        kept: Option<Box<Kept>>,
         task: Task,
         finish: Arc<dyn Finish>,
     ) -> Arc<Self> {
@@ -104,6 +108,7 @@ impl<P: Platform> Cell<P> {
             id,
             role,
             tenant,
+            kept,
             runtime,
             task: Mutex::new(Some(task)),
             finish,
@@ -317,7 +322,11 @@ impl<P: Platform> Cell<P> {
         contain(|| drop(parking));
         // Release: pairs with the Acquire in `has_ended`.
         self.ended.store(true, Ordering::Release);
+        let panicked = result.as_ref().is_err_and(JoinError::is_panic);
         self.finish.finish(result);
+        if panicked && let Some(runtime) = self.runtime.upgrade() {
+            Handle(runtime).note_panic();
+        }
     }
 }
 

@@ -4,8 +4,9 @@
 //! group in it. It ends with the last of them. A handle may therefore be dropped while tasks of its
 //! group run or sleep, and these tasks keep their share.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hitm_memory::{Platform, Span};
 use hitm_sched::{GroupId, GroupQuota, GroupThrottling, GroupWeight, QuotaRefused, RealTimeQuota, WeightRefused};
@@ -40,6 +41,45 @@ trait Owner: Send + Sync {
     fn throttling_real_time(&self, group: GroupId) -> GroupThrottling;
 
     fn give_back(&self, group: GroupId);
+
+    /// Lists a new group for the metrics.
+    fn list(&self, group: &Arc<Kept>);
+}
+
+/// The groups that the metrics show.
+#[derive(Default)]
+pub(crate) struct Listed(Mutex<Vec<Weak<Kept>>>);
+
+impl Listed {
+    fn add(&self, group: &Arc<Kept>) {
+        // The lock covers changes of the list alone, so it is consistent.
+        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.retain(|group| group.strong_count() > 0);
+        listed.push(Arc::downgrade(group));
+    }
+
+    fn all(&self) -> Vec<Group> {
+        let listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.iter().filter_map(Weak::upgrade).map(Group).collect()
+    }
+}
+
+impl fmt::Debug for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listed").finish_non_exhaustive()
+    }
+}
+
+/// What the limits of a group did: part of [`MetricsSnapshot`](crate::MetricsSnapshot).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupThrottle {
+    /// The group's name.
+    pub name: String,
+    /// How often a CPU stopped running the group's tasks, because a limit was used up.
+    pub throttles: u64,
+    /// How long CPUs did not run the group for that reason, in nanoseconds, summed over all CPUs.
+    pub nanos: u64,
 }
 
 impl<P: Platform> Owner for Weak<Inner<P>> {
@@ -79,6 +119,14 @@ impl<P: Platform> Owner for Weak<Inner<P>> {
     fn give_back(&self, group: GroupId) {
         if let Some(runtime) = self.upgrade() {
             runtime.in_kernel(|| runtime.sched.free_group(group));
+        }
+    }
+
+    fn list(&self, group: &Arc<Kept>) {
+        if let Some(runtime) = self.upgrade()
+            && let Some(metrics) = &runtime.observe.metrics
+        {
+            metrics.groups.add(group);
         }
     }
 }
@@ -235,7 +283,13 @@ impl Group {
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Self {
         let id = self.0.owner.make(self.0.id).expect("a group of a runtime that is there");
-        Self(Arc::new(Kept { id, name: name.into(), owner: self.0.owner.clone() }))
+        Self::listed(Kept { id, name: name.into(), owner: self.0.owner.clone() })
+    }
+
+    fn listed(kept: Kept) -> Self {
+        let kept = Arc::new(kept);
+        kept.owner.list(&kept);
+        Self(kept)
     }
 }
 
@@ -285,7 +339,20 @@ impl<P: Platform> Handle<P> {
     #[must_use]
     pub fn group(&self, name: impl Into<String>) -> Group {
         let id = self.0.system_call(|| self.0.sched.make_group(None, GroupWeight::DEFAULT));
-        Group(Arc::new(Kept { id, name: name.into(), owner: Arc::new(Arc::downgrade(&self.0)) }))
+        Group::listed(Kept { id, name: name.into(), owner: Arc::new(Arc::downgrade(&self.0)) })
+    }
+
+    /// Returns what the limits of all groups did; groups of the same name are summed.
+    pub(crate) fn throttled_groups(&self) -> Vec<GroupThrottle> {
+        let Some(metrics) = &self.0.observe.metrics else { return Vec::new() };
+        let mut sums = BTreeMap::<String, (u64, u64)>::new();
+        for group in metrics.groups.all() {
+            for own in [group.throttling(), group.throttling_real_time()] {
+                let sum = sums.entry(group.name().to_owned()).or_default();
+                *sum = (sum.0 + own.throttles, sum.1 + own.throttled.as_picos() / 1_000);
+            }
+        }
+        sums.into_iter().map(|(name, (throttles, nanos))| GroupThrottle { name, throttles, nanos }).collect()
     }
 
     /// Moves the calling task to `group`, or out of its group with `None`.

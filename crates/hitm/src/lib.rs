@@ -27,6 +27,8 @@
 //! is dropped once, where the task next waits, computes or reaches a checkpoint. Each primitive
 //! documents what a dropped wait does.
 
+mod abort_handle;
+mod ambient;
 mod builder;
 mod cell;
 mod change;
@@ -34,30 +36,52 @@ mod contain;
 pub mod diagnostics;
 mod group;
 mod host;
+mod interval;
 mod join;
+mod join_set;
 mod local;
+mod local_task;
+mod metrics;
 mod native;
+mod observe;
 mod options;
 mod roles;
 mod runtime;
+mod scope;
+mod snapshot;
 mod spawn;
 mod table;
 mod task_count;
+mod task_local;
 mod tenant;
 mod time;
 mod watch;
 mod work;
 mod worker;
 
+#[doc(hidden)]
+pub mod start;
 pub mod sync;
 
+pub use abort_handle::{AbortHandle, AbortOnDrop};
+pub use ambient::{
+    Entered, checkpoint, interval, sleep, sleep_until, spawn, spawn_with, task_name, timeout, timeout_at, yield_now,
+};
 pub use builder::Builder;
-pub use group::Group;
+pub use group::{Group, GroupThrottle};
+pub use interval::{Interval, MissedTicks};
 pub use join::{JoinError, JoinHandle};
+pub use join_set::JoinSet;
+pub use local_task::spawn_local;
+pub use metrics::{Class, SlowPoll};
 pub use native::{NativeError, NativeRuntime};
+pub use observe::PanicPolicy;
 pub use options::{Priority, SpawnOptions};
 pub use roles::{Role, RoleCounts, Roles};
 pub use runtime::Handle;
+pub use scope::{Scope, ScopedTask};
+pub use snapshot::{ClassMetrics, Histogram, MetricsSnapshot};
+pub use task_local::{Scoped, TaskLocal};
 pub use tenant::Tenant;
 pub use time::{Elapsed, Sleep};
 pub use work::{Checkpoint, Compute, YieldNow};
@@ -65,6 +89,52 @@ pub use work::{Checkpoint, Compute, YieldNow};
 pub use hitm_memory::{CpuSet, Memory, Native, Platform, Span, Time};
 pub use hitm_sched::{GroupThrottling, Mitigation, QuotaRefused, TaskId, WeightRefused};
 pub use hitm_topology::{CpuId, Error as TopologyError, Topology, parse as parse_topology};
+
+/// A join handle of the native runtime.
+pub type Task<T> = JoinHandle<Native, T>;
+
+/// Runs an async `main` function on a new runtime with the settings of [`Builder`]'s defaults, or
+/// with as many threads as `cpus` says. The body runs on the main thread, by [`Handle::block_on`]:
+/// it may borrow and need not be `Send`. Tasks that are left when it returns are aborted.
+///
+/// ```
+/// #[hitm::main(cpus = 2)]
+/// async fn main() {
+///     let task = hitm::spawn(async { 6 * 7 });
+///     assert_eq!(task.await.unwrap(), 42);
+/// }
+/// ```
+///
+/// Other arguments, functions that are not `async`, and functions with arguments do not compile:
+///
+/// ```compile_fail
+/// #[hitm::main(cpus = 0)]
+/// async fn main() {}
+/// ```
+/// ```compile_fail
+/// #[hitm::main]
+/// fn main() {}
+/// ```
+///
+/// # Panics
+/// When the runtime cannot be made.
+#[cfg(feature = "macros")]
+pub use hitm_macros::main;
+/// Makes an async function a test that runs on a new runtime with one thread, or with as many as
+/// `cpus` says. The body runs on the test's thread, by [`Handle::block_on`].
+///
+/// ```
+/// #[hitm::test(cpus = 2)]
+/// async fn sums() -> Result<(), hitm::JoinError> {
+///     assert_eq!(hitm::spawn(async { 1 + 1 }).await?, 2);
+///     Ok(())
+/// }
+/// ```
+///
+/// # Panics
+/// When the runtime cannot be made.
+#[cfg(feature = "macros")]
+pub use hitm_macros::test;
 
 /// Compiles and runs the README's example as a test.
 #[cfg(doctest)]

@@ -41,6 +41,8 @@ pub(crate) struct Local {
     next_look: AtomicU64,
     /// Whether another CPU asks this one to look at its sleeps.
     asked_to_look: AtomicBool,
+    /// Whether a thread that is no CPU has put a sleep into `timers`.
+    asked_to_arm: AtomicBool,
     /// The time that the timer is set to.
     armed: AtomicU64,
     /// The sleeps that began here. Other CPUs remove sleeps that are dropped there.
@@ -63,6 +65,7 @@ impl Local {
             published: AtomicU64::new(Time::NEVER.as_picos()),
             next_look: AtomicU64::new(Time::NEVER.as_picos()),
             asked_to_look: AtomicBool::new(false),
+            asked_to_arm: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
             timers: Timers::default(),
         }
@@ -174,6 +177,20 @@ impl Local {
         // Relaxed: a hint that saves the swap; who asks interrupts after. Acquire: pairs with the
         // Release in `ask_to_look`.
         self.asked_to_look.load(Ordering::Relaxed) && self.asked_to_look.swap(false, Ordering::Acquire)
+    }
+
+    /// Asks this CPU to set its timer: the caller, which is no CPU, has added a sleep. The caller
+    /// interrupts this CPU after.
+    pub(crate) fn ask_to_arm(&self) {
+        // Release: the CPU sees the sleep. Pairs with `is_asked_to_arm`.
+        self.asked_to_arm.store(true, Ordering::Release);
+    }
+
+    /// Returns whether this CPU was asked to set its timer, and answers for it.
+    pub(crate) fn is_asked_to_arm(&self) -> bool {
+        // Relaxed: a hint that saves the swap; who asks interrupts after. Acquire: pairs with the
+        // Release in `ask_to_arm`.
+        self.asked_to_arm.load(Ordering::Relaxed) && self.asked_to_arm.swap(false, Ordering::Acquire)
     }
 
     /// Sets the timer to the earliest deadline, unless it expires earlier already.

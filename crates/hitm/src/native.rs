@@ -15,23 +15,21 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
 use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle as JoinThread, Thread};
+use std::thread::JoinHandle as JoinThread;
 
 use hitm_memory::{Interrupts, Native, NativeWorkers, Platform, Span, Time};
 use hitm_sched::{Mitigation, Scheduler};
 use hitm_topology::{CpuId, MAX_CPUS, Topology};
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Settings};
 use crate::host::Host;
 use crate::join::JoinError;
 use crate::options::Priority;
-use crate::roles::Roles;
 use crate::runtime::Handle;
+use crate::start::poll_here;
 
 /// A runtime with one thread per CPU. Dropping it aborts all tasks and waits until they have ended.
 /// One of its own tasks may drop it too; that drop does not wait.
@@ -105,6 +103,7 @@ impl WorkerPool {
     /// Runs a worker thread from its beginning to its end.
     fn work(self: &Arc<Self>, handle: &Handle<Native>, cpu: CpuId) {
         POOL.set(Arc::as_ptr(self));
+        let _entered = handle.enter();
         // Unwind safety: after a panic the runtime's state is not used; the code below only drops
         // futures.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| handle.run_cpu(cpu))) {
@@ -146,15 +145,6 @@ impl Host for Threads {
     }
 }
 
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 impl NativeRuntime {
     /// Returns the settings of a runtime, to be changed and built.
     pub fn builder() -> Builder {
@@ -182,21 +172,24 @@ impl NativeRuntime {
     pub(crate) fn new(
         topology: Arc<Topology>,
         mitigation: &Mitigation,
-        roles: Option<Roles>,
-        accounting: bool,
+        settings: Settings,
     ) -> Result<Self, NativeError> {
-        let workers = NativeWorkers::new(topology.cpus(), accounting);
+        let Settings { roles, accounting, spin, observe, threads } = settings;
+        let workers = NativeWorkers::with_spin(topology.cpus(), accounting, spin);
         let sched = workers.visit(STAND_IN, || mitigation.scheduler::<Native>(topology.clone()));
         let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
         let host = Threads { pool: pool.clone(), sched: sched.clone() };
-        let handle = Handle::with_host(sched.clone(), sched, roles, Box::new(host));
+        let handle = Handle::with_host(sched.clone(), sched, roles, Box::new(host), observe);
         let mut runtime = Self { handle, pool, threads: Vec::new() };
         let pinned = topology.name() == "this";
         for cpu in topology.cpu_ids() {
             let (handle, pool) = (runtime.handle.clone(), runtime.pool.clone());
             let os_index = pinned.then(|| topology.cpu(cpu).os_index);
-            let main = move || pool.workers.enter(cpu, os_index, || pool.work(&handle, cpu));
-            let thread = thread::Builder::new().name(format!("hitm-cpu-{cpu}")).spawn(main);
+            let hooks = threads.clone();
+            let main = move || {
+                pool.workers.enter(cpu, os_index, || hooks.around(cpu, || pool.work(&handle, cpu)));
+            };
+            let thread = threads.builder(cpu).spawn(main);
             runtime.threads.push(thread.map_err(|error| NativeError::Thread { cpu, error })?);
         }
         Ok(runtime)
@@ -235,20 +228,11 @@ impl NativeRuntime {
         F::Output: Send + 'static,
     {
         assert!(!self.handle.0.host.is_cpu(), "a task must not block its CPU: spawn and await instead of `run`");
-        let mut joined = pin!(self.handle.spawn(Priority::default(), main(self.handle.clone())));
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
-        loop {
-            match joined.as_mut().poll(&mut context) {
-                Poll::Ready(result) => {
-                    if let Some(payload) = self.pool.take_failure() {
-                        resume_unwind(payload);
-                    }
-                    return result;
-                }
-                Poll::Pending => std::thread::park(),
-            }
+        let result = poll_here(self.handle.spawn(Priority::default(), main(self.handle.clone())));
+        if let Some(payload) = self.pool.take_failure() {
+            resume_unwind(payload);
         }
+        result
     }
 }
 

@@ -1,10 +1,13 @@
 //! Options for spawning a task.
 
-use hitm_memory::CpuSet;
+use std::sync::Arc;
+
+use hitm_memory::{CpuSet, Platform};
 use hitm_sched::{Nice, Policy, Prio};
 
 use crate::group::Group;
 use crate::roles::Role;
+use crate::runtime::Handle;
 use crate::tenant::Tenant;
 
 /// The priority of a task and how the task shares its CPU with tasks of the same priority.
@@ -68,6 +71,85 @@ pub struct SpawnOptions {
     pub tenant: Option<Tenant>,
     /// The scheduling group; `None` for no group.
     pub group: Option<Group>,
+    /// The task's name in warnings and traces; `None` for no name.
+    pub name: Option<Arc<str>>,
+}
+
+impl SpawnOptions {
+    /// Gives the task a name.
+    ///
+    /// ```
+    /// use hitm::{Priority, SpawnOptions};
+    ///
+    /// let runtime = hitm::NativeRuntime::with_cpus(1).unwrap();
+    /// let options = SpawnOptions::from(Priority::fifo(20)).named("acceptor");
+    /// let task = runtime.handle().spawn(options, async { hitm::task_name() });
+    /// assert_eq!(runtime.block_on(task).unwrap().as_deref(), Some("acceptor"));
+    /// ```
+    #[must_use]
+    pub fn named(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// Puts the task into `group`.
+    #[must_use]
+    pub fn within(self, group: &Group) -> Self {
+        Self { group: Some(group.clone()), ..self }
+    }
+
+    /// Lets the task run on `cpus` only.
+    #[must_use]
+    pub fn on(self, cpus: CpuSet) -> Self {
+        Self { cpus: Some(cpus), ..self }
+    }
+
+    /// Returns the options with which [`spawn`](crate::spawn) spawns a task in the calling task:
+    /// its present own priority, and the CPUs, the group and the tenant that it was spawned with.
+    /// The name and the role are not inherited. Outside a task, returns the defaults.
+    ///
+    /// A library that spawns tasks while it serves a request thereby stays within the request's
+    /// tenant.
+    #[must_use]
+    pub fn inherited<P: Platform>(handle: &Handle<P>) -> Self {
+        handle.inherited()
+    }
+}
+
+/// What a task keeps of its options, beside what its scheduler keeps.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    cpus: Option<CpuSet>,
+    group: Option<Group>,
+    name: Option<Arc<str>>,
+}
+
+impl Kept {
+    /// Most tasks have none of it.
+    pub(crate) fn of(options: &SpawnOptions) -> Option<Box<Self>> {
+        let SpawnOptions { cpus, group, name, .. } = options;
+        let is_kept = cpus.is_some() || group.is_some() || name.is_some();
+        is_kept.then(|| Box::new(Self { cpus: cpus.clone(), group: group.clone(), name: name.clone() }))
+    }
+
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+}
+
+impl<P: Platform> Handle<P> {
+    /// Returns the name of the calling task; `None` outside a task and in a task without a name.
+    #[must_use]
+    pub fn task_name(&self) -> Option<Arc<str>> {
+        self.0.current_cell()?.kept.as_ref()?.name().cloned()
+    }
+
+    pub(crate) fn inherited(&self) -> SpawnOptions {
+        let Some(cell) = self.0.current_cell() else { return SpawnOptions::default() };
+        let (prio, policy) = cell.own_priority(&self.0);
+        let (cpus, group) = cell.kept.as_ref().map_or((None, None), |kept| (kept.cpus.clone(), kept.group.clone()));
+        let priority = Priority { prio, policy };
+        SpawnOptions { priority, cpus, group, tenant: cell.tenant.clone(), role: None, name: None }
+    }
 }
 
 impl From<Priority> for SpawnOptions {

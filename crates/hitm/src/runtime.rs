@@ -6,13 +6,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hitm_memory::{Interrupts, Mode, PathCost, Platform, Time};
+use hitm_memory::{Interrupts, Mode, Native, PathCost, Platform, Time};
 use hitm_sched::{Mitigation, Scheduler, Scheduling, TaskId, WakeHint};
 use hitm_topology::{CpuId, Topology};
 
 use crate::cell::Cell;
 use crate::host::{CpusOnly, Host};
 use crate::local::Local;
+use crate::observe::Observe;
 use crate::roles::{Role, Roles};
 use crate::table::Table;
 use crate::task_count::TaskCount;
@@ -26,7 +27,7 @@ use crate::watch::Watch;
 ///
 /// A task that holds a handle keeps the runtime alive, and the runtime keeps the task alive.
 /// [`Handle::shutdown`] breaks this cycle.
-pub struct Handle<P: Platform>(pub(crate) Arc<Inner<P>>);
+pub struct Handle<P: Platform = Native>(pub(crate) Arc<Inner<P>>);
 
 pub(crate) struct Inner<P: Platform> {
     pub(crate) sched: Arc<Scheduler<P>>,
@@ -44,6 +45,8 @@ pub(crate) struct Inner<P: Platform> {
     /// Whether the CPUs leave at once because one of them has met a bug.
     broken: AtomicBool,
     pub(crate) roles: Option<Roles>,
+    /// What is seen from outside, and what becomes of panics.
+    pub(crate) observe: Observe,
 }
 
 impl<P: Platform> Clone for Handle<P> {
@@ -80,7 +83,7 @@ impl<P: Platform> Handle<P> {
     #[must_use]
     pub fn new(topology: Arc<Topology>, mitigation: &Mitigation, roles: Option<Roles>) -> Self {
         let sched = mitigation.scheduler(topology);
-        Self::with_host(sched.clone(), sched, roles, Box::new(CpusOnly))
+        Self::with_host(sched.clone(), sched, roles, Box::new(CpusOnly), Observe::default())
     }
 
     /// Makes a runtime like [`new`](Self::new) that calls `operations` in the place of the
@@ -88,7 +91,7 @@ impl<P: Platform> Handle<P> {
     #[doc(hidden)]
     #[must_use]
     pub fn through(sched: Arc<Scheduler<P>>, operations: Arc<dyn Scheduling<P>>, roles: Option<Roles>) -> Self {
-        Self::with_host(sched, operations, roles, Box::new(CpusOnly))
+        Self::with_host(sched, operations, roles, Box::new(CpusOnly), Observe::default())
     }
 
     pub(crate) fn with_host(
@@ -96,6 +99,7 @@ impl<P: Platform> Handle<P> {
         operations: Arc<dyn Scheduling<P>>,
         roles: Option<Roles>,
         host: Box<dyn Host>,
+        observe: Observe,
     ) -> Self {
         Self(Arc::new(Inner {
             operations,
@@ -107,6 +111,7 @@ impl<P: Platform> Handle<P> {
             stopped: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             roles,
+            observe,
             sched,
         }))
     }
@@ -137,7 +142,7 @@ impl<P: Platform> Handle<P> {
 
     /// Returns the id of the calling task; `None` outside a task of this runtime.
     #[must_use]
-    pub fn current(&self) -> Option<TaskId> {
+    pub fn task_id(&self) -> Option<TaskId> {
         self.0.current_id()
     }
 
@@ -253,6 +258,9 @@ impl<P: Platform> Inner<P> {
             if local.running() == Some(cell.id) {
                 cell.wakes_itself();
             }
+        }
+        if let Some(metrics) = &self.observe.metrics {
+            metrics.woken(self, cell.id);
         }
         if self.operations.wake_with(cell.id, hint)
             && let (Some(roles), Some(role)) = (&self.roles, cell.role)

@@ -27,7 +27,7 @@ use crate::cell::{Cell, Task};
 use crate::group::Group;
 use crate::join::{Deliver, Finish, JoinError, JoinHandle, JoinState};
 use crate::local::Local;
-use crate::options::SpawnOptions;
+use crate::options::{Kept, SpawnOptions};
 use crate::roles::Role;
 use crate::runtime::{Handle, Inner};
 use crate::task_count::Stop;
@@ -64,6 +64,7 @@ impl<P: Platform> Handle<P> {
         F::Output: Send + 'static,
     {
         let options = options.into();
+        let kept = Kept::of(&options);
         let role = options.role.inspect(|&role| self.check_role(role));
         let attributes = Attributes {
             prio: options.priority.prio,
@@ -74,7 +75,7 @@ impl<P: Platform> Handle<P> {
         };
         let join_state = JoinState::new();
         let task = Box::pin(Deliver::<P, F>::new(future, join_state.clone()));
-        let cell = self.start(&attributes, role, options.tenant, task, join_state.clone());
+        let cell = self.start(&attributes, role, options.tenant, kept, task, join_state.clone());
         JoinHandle::new(self.clone(), cell, join_state)
     }
 
@@ -89,13 +90,14 @@ impl<P: Platform> Handle<P> {
         attributes: &Attributes,
         role: Option<Role>,
         tenant: Option<Tenant>,
+        kept: Option<Box<Kept>>,
         task: Task,
         finish: Arc<dyn Finish>,
     ) -> Arc<Cell<P>> {
         let runtime = &*self.0;
         let (cell, start) = runtime.system_call(|| {
             let id = runtime.operations.prepare(attributes);
-            let cell = Cell::new(Arc::downgrade(&self.0), id.unwrap_or(REFUSED), role, tenant, task, finish);
+            let cell = Cell::new(Arc::downgrade(&self.0), id.unwrap_or(REFUSED), role, tenant, kept, task, finish);
             P::settle();
             let start = match id {
                 None => Start::Refused,
@@ -166,6 +168,9 @@ impl<P: Platform> Inner<P> {
         fence(Ordering::SeqCst);
         if self.task_count.is_stopping() {
             cell.abort();
+        }
+        if let Some(metrics) = &self.observe.metrics {
+            metrics.woken(self, cell.id);
         }
         self.operations.start(cell.id);
     }

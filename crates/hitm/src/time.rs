@@ -13,7 +13,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use hitm_memory::{Platform, Span, Time};
+use hitm_memory::{Interrupts, Platform, Span, Time};
 use hitm_topology::CpuId;
 
 use crate::runtime::Handle;
@@ -83,9 +83,8 @@ impl Timers {
 }
 
 /// A future that waits until a deadline. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
-///
-/// # Panics
-/// When it is polled outside a task of the runtime.
+/// Natively, it may be polled on any thread; the first CPU ends the sleeps that begin outside
+/// tasks.
 #[must_use = "nothing sleeps until it is awaited"]
 pub struct Sleep<'a, P: Platform> {
     runtime: &'a Handle<P>,
@@ -175,19 +174,25 @@ impl<P: Platform> Future for Sleep<'_, P> {
             self.registered = None;
             return Poll::Ready(());
         }
-        let cpu = runtime.current_cpu();
-        if self.deadline <= P::now() {
+        if self.deadline <= runtime.visit(P::now) {
             return Poll::Ready(());
         }
+        let is_cpu = runtime.host.is_cpu();
         let (deadline, waker) = (self.deadline, context.waker().clone());
         // The sleep is registered with the current CPU. Its timer fires there, even if the task
         // migrates.
         self.registered = Some(runtime.system_call(|| {
             P::settle();
+            let cpu = P::current_cpu();
             let local = &runtime.locals[cpu.index()];
             let key = local.timers.add(deadline, waker);
-            local.arm::<P>();
-            runtime.publish_deadline(cpu);
+            if is_cpu {
+                local.arm::<P>();
+                runtime.publish_deadline(cpu);
+            } else {
+                local.ask_to_arm();
+                P::interrupt(cpu, Interrupts::CONTROL);
+            }
             (cpu, key)
         }));
         Poll::Pending

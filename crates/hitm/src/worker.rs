@@ -62,9 +62,14 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if interrupts.contains(Interrupts::CONTROL) && runtime.sched.is_shipped() && runtime.task_count.is_stopping() {
         runtime.wake_aborted();
     }
+    let local = &runtime.locals[P::current_cpu().index()];
+    if interrupts.contains(Interrupts::CONTROL) && local.is_asked_to_arm() {
+        local.arm::<P>();
+        runtime.publish_deadline(P::current_cpu());
+    }
     if interrupts.contains(Interrupts::CONTROL) && runtime.watch.is_some() {
         look_at_timers(runtime, P::now());
-        runtime.locals[P::current_cpu().index()].arm::<P>();
+        local.arm::<P>();
     }
     runtime.operations.handle(interrupts);
     interrupts
@@ -96,7 +101,11 @@ fn run_task<P: Platform>(runtime: &Inner<P>, cpu: CpuId, cell: &Arc<Cell<P>>) ->
     runtime.ask_to_watch(cpu);
     let start = runtime.roles.as_ref().map(|_| P::now());
     P::enter(Mode::User);
+    let observed = runtime.observe.metrics.as_ref().map(|metrics| metrics.begin::<P>(cpu, cell.id));
     let why = cell.poll();
+    if let (Some(metrics), Some(begin)) = (&runtime.observe.metrics, observed) {
+        metrics.end(runtime, cpu, cell, why, begin);
+    }
     P::enter(Mode::Kernel);
     if let Some(start) = start {
         count(runtime, cpu, cell, why, start);

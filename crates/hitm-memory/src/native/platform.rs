@@ -40,9 +40,9 @@ const SPIN: Duration = Duration::from_micros(20);
 pub struct NativeWorkers {
     start: Instant,
     workers: Box<[Worker]>,
-    /// Whether an idle CPU spins for a while: only where each has a core, or it would spin on the
-    /// one that another needs.
-    spins: bool,
+    /// How long an idle CPU spins; zero unless each has a core, or it would spin on the one that
+    /// another needs.
+    spin: Duration,
     /// Whether time is booked by mode: two clock reads more at every change.
     accounting: bool,
 }
@@ -70,9 +70,17 @@ impl NativeWorkers {
     /// `cpus` workers, none of which has a thread yet.
     #[must_use]
     pub fn new(cpus: usize, accounting: bool) -> Arc<Self> {
+        Self::with_spin(cpus, accounting, None)
+    }
+
+    /// Makes workers as [`new`](Self::new) does. An idle CPU looks for an interrupt during `spin`
+    /// before its thread sleeps; `None` for 20 us where each CPU has a core, and 0 elsewhere.
+    #[must_use]
+    pub fn with_spin(cpus: usize, accounting: bool, spin: Option<Duration>) -> Arc<Self> {
         let worker = || Worker { timer: AtomicU64::new(Time::NEVER.as_picos()), ..Worker::default() };
-        let spins = std::thread::available_parallelism().is_ok_and(|cores| cpus <= cores.get());
-        Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), spins, accounting })
+        let have_cores = || std::thread::available_parallelism().is_ok_and(|cores| cpus <= cores.get());
+        let spin = spin.unwrap_or_else(|| if have_cores() { SPIN } else { Duration::ZERO });
+        Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), spin, accounting })
     }
 
     /// Runs `f` with this thread as `cpu`, pinned to the operating system's CPU `os_index` if one
@@ -282,9 +290,10 @@ impl Platform for Native {
     }
 
     fn wait_for_interrupt() {
-        if with_workers(|workers| workers.spins) {
+        let spin = with_workers(|workers| workers.spin);
+        if !spin.is_zero() {
             let begin = Instant::now();
-            while !Self::interrupt_pending() && begin.elapsed() < SPIN {
+            while !Self::interrupt_pending() && begin.elapsed() < spin {
                 std::hint::spin_loop();
             }
         }

@@ -23,7 +23,7 @@ const STREAMS: u64 = 1 << 10;
 /// threads, as a shell starts a process.
 pub(crate) fn launch<P: Platform>(runtime: &Handle<P>, config: Config, instance: usize, tally: &Arc<Tally>) {
     let cpus = cpus_of_instance(runtime.topology(), instance);
-    let options = SpawnOptions { priority: PRIORITY, cpus: Some(cpus.clone()), role: None, tenant: None, group: None };
+    let options = SpawnOptions { priority: PRIORITY, cpus: Some(cpus.clone()), ..SpawnOptions::default() };
     let (launcher, tally) = (runtime.clone(), tally.clone());
     runtime.spawn(options, async move { start(&launcher, config, instance, &cpus, &tally) });
 }

@@ -83,8 +83,7 @@ impl<P: Platform> Spawner<'_, P> {
             priority: PRIORITY,
             cpus: Some(self.cpus.clone()),
             role: Some(role),
-            tenant: None,
-            group: None,
+            ..SpawnOptions::default()
         };
         // The handle is dropped: threads end when the runtime shuts down.
         self.runtime.spawn(options, main(worker));

@@ -183,8 +183,8 @@ impl Loopback {
                 priority: PRIORITY,
                 cpus: None,
                 role: Some(role),
-                tenant: None,
                 group: group.clone(),
+                ..SpawnOptions::default()
             };
             let own = meter.clone();
             match config.test {

@@ -60,8 +60,7 @@ pub(crate) fn start<P: Platform>(runtime: &Handle<P>, cpu: CpuId, number: usize,
         priority: Priority::fifo(1 + role),
         cpus: Some(one(cpu)),
         role: Some(Role(role.into())),
-        tenant: None,
-        group: None,
+        ..SpawnOptions::default()
     };
     runtime.spawn(options(0), low(group.clone()));
     runtime.spawn(options(1), med(group.clone()));

@@ -146,8 +146,7 @@ impl PiStress {
             priority: ADMIN,
             cpus: Some(one(CpuId(0))),
             role: Some(ADMIN_ROLE),
-            tenant: None,
-            group: None,
+            ..SpawnOptions::default()
         };
         runtime.spawn(options, administer(runtime.clone(), config.window, shared.clone(), stuck.clone()));
         launch(runtime, 0, &shared);
@@ -174,14 +173,11 @@ fn launch<P: Platform>(runtime: &Handle<P>, place: usize, shared: &Arc<Shared<P>
     let Some(&group) = shared.order.get(place) else { return };
     let cpu = cpu_of_group(runtime.topology(), group);
     let (launcher, shared) = (runtime.clone(), shared.clone());
-    runtime.spawn(
-        SpawnOptions { priority: ADMIN, cpus: Some(one(cpu)), role: None, tenant: None, group: None },
-        async move {
-            launch(&launcher, 2 * place + 1, &shared);
-            launch(&launcher, 2 * place + 2, &shared);
-            group::start(&launcher, cpu, group, &shared);
-        },
-    );
+    runtime.spawn(SpawnOptions { priority: ADMIN, cpus: Some(one(cpu)), ..SpawnOptions::default() }, async move {
+        launch(&launcher, 2 * place + 1, &shared);
+        launch(&launcher, 2 * place + 2, &shared);
+        group::start(&launcher, cpu, group, &shared);
+    });
 }
 
 /// Returns the set of one CPU.

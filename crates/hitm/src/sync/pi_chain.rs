@@ -131,18 +131,33 @@ impl<P: Platform> Cell<P> {
     pub(crate) fn standing(&self, runtime: &Inner<P>) -> LockGuard<'_, P, Standing<P>> {
         let side = &self.pi.0;
         if side.get().is_none() {
-            let own = runtime.sched.prio_of(self.id);
-            let policy = match own.is_real_time() {
-                false => Policy::Fair(runtime.sched.nice_of(self.id)),
-                true if runtime.sched.is_round_robin(self.id) => Policy::RoundRobin,
-                true => Policy::Fifo,
-            };
+            let (own, policy) = self.never_lent(runtime);
             let standing = Standing { own, policy, effective: own, lent: Vec::new(), waits: Vec::new() };
             // The state is placed before it is set: a simulated CPU may be suspended here, and
             // another CPU may come. The first CPU wins.
             let _came_later = side.set(Placed::new(Side { lock: Lock::new(standing) }, None, None));
         }
         side.get().expect("just set").lock.lock()
+    }
+
+    /// Returns the priority of a task that was never lent one.
+    fn never_lent(&self, runtime: &Inner<P>) -> (Prio, Policy) {
+        let own = runtime.sched.prio_of(self.id);
+        let policy = match own.is_real_time() {
+            false => Policy::Fair(runtime.sched.nice_of(self.id)),
+            true if runtime.sched.is_round_robin(self.id) => Policy::RoundRobin,
+            true => Policy::Fifo,
+        };
+        (own, policy)
+    }
+
+    /// Returns the own priority of the calling task.
+    pub(crate) fn own_priority(&self, runtime: &Inner<P>) -> (Prio, Policy) {
+        if self.pi.0.get().is_none() {
+            return self.never_lent(runtime);
+        }
+        let standing = self.standing(runtime);
+        (standing.own, standing.policy)
     }
 
     /// Passes the task's effective priority to the scheduler if it has changed; returns whether it

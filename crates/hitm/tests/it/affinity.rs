@@ -114,8 +114,7 @@ async fn others_change_the_cpus_of_tasks<H: Host>(handle: Handle<H>) {
     for number in 0..2 * cpus as u64 + 3 {
         let allowed = some_cpus(&mut random, cpus);
         let said = Arc::new(Mutex::new(Said { now: allowed.clone(), before: None, changing: false }));
-        let options =
-            SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), role: None, tenant: None, group: None };
+        let options = SpawnOptions { priority: Priority::fifo(2), cpus: Some(allowed), ..SpawnOptions::default() };
         let seen = said.clone();
         let look = move || {
             H::settle();

@@ -17,7 +17,10 @@ mod waits;
 mod watch;
 
 mod abort;
+#[cfg(not(miri))]
+mod ambient;
 mod join;
+mod join_set;
 mod panics;
 mod refusals;
 mod shutdown;

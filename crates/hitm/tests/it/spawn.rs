@@ -101,14 +101,14 @@ async fn a_task_knows_its_number<H: Host>(handle: Handle<H>) {
     let held = gate.clone();
     let task = handle.spawn((), async move {
         held.pass().await;
-        let first = me.current();
+        let first = me.task_id();
         me.yield_now().await;
-        (first, me.current())
+        (first, me.task_id())
     });
     let id = task.id();
     gate.open();
     assert_eq!(joined(task).await, (Some(id), Some(id)));
-    assert_ne!(handle.current(), None);
+    assert_ne!(handle.task_id(), None);
 }
 
 async fn a_future_stays_where_it_was_polled<H: Host>(handle: Handle<H>) {

@@ -25,7 +25,7 @@ pub(crate) fn pinned(priority: u8) -> SpawnOptions {
 /// Options for a task that may run on one CPU only.
 pub(crate) fn on_cpu(cpu: u32, priority: u8) -> SpawnOptions {
     let cpus = CpuSet::from_iter([CpuId(cpu)]);
-    SpawnOptions { priority: Priority::fifo(priority), cpus: Some(cpus), role: None, tenant: None, group: None }
+    SpawnOptions { priority: Priority::fifo(priority), cpus: Some(cpus), ..SpawnOptions::default() }
 }
 
 /// Runs `main` as a task of priority `SAME` on the first CPU. Tasks that are pinned there run in an

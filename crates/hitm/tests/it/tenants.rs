@@ -26,8 +26,7 @@ fn of(tenant: &Tenant, priority: u8, cpus: CpuSet) -> SpawnOptions {
         priority: Priority::fifo(priority),
         cpus: Some(cpus),
         tenant: Some(tenant.clone()),
-        role: None,
-        group: None,
+        ..SpawnOptions::default()
     }
 }
 

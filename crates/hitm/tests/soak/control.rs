@@ -50,7 +50,7 @@ fn settles_within(plan: &Plan) -> Span {
 /// A run from its first task to its last.
 pub(crate) async fn control<P: Platform>(world: Arc<World<P>>) {
     let random = &mut Random::new(world.plan.seed, STREAM);
-    world.sched.set_controller(world.handle.current().expect("this is a task"));
+    world.sched.set_controller(world.handle.task_id().expect("this is a task"));
     for rest in 0..world.plan.rests {
         let until = world.plan.operations * (rest + 1) / world.plan.rests;
         while world.sched.operations() < until && world.ledger.is_clean() {

@@ -75,7 +75,7 @@ pub(crate) fn spawn<P: Platform>(world: &Arc<World<P>>, random: &mut Random) -> 
     let priority = fair.unwrap_or(real_time);
     let own_tenant = tenant.map(|tenant| world.tenants.tenant(tenant));
     let group = group.and_then(|group| world.groups.group(group));
-    let options = SpawnOptions { priority, cpus: Some(allowed), role: None, tenant: own_tenant, group };
+    let options = SpawnOptions { priority, cpus: Some(allowed), tenant: own_tenant, group, ..SpawnOptions::default() };
     let life = live(actor, bomb, steps);
     let task = match tenant {
         Some(tenant) => world.handle.spawn(options, watched(world.clone(), tenant, serial, life)),

@@ -1,0 +1,235 @@
+//! The runtime of the calling thread, and functions that use it: for programs and libraries that
+//! pass no handle around. Native only.
+//!
+//! A worker thread belongs to its runtime for life. Another thread belongs to a runtime inside
+//! [`Handle::enter`] and [`Handle::block_on`].
+//!
+//! **Limits.** On a simulated machine, all CPUs are coroutines of one thread, so a value per thread
+//! says nothing about a CPU. Programs for both worlds pass a [`Handle`].
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use hitm_memory::Native;
+
+use crate::interval::Interval;
+use crate::join::JoinHandle;
+use crate::options::SpawnOptions;
+use crate::runtime::Handle;
+use crate::time::Elapsed;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Handle<Native>>> = const { RefCell::new(None) };
+}
+
+/// Keeps the calling thread in a runtime. Made by [`Handle::enter`]. Drop the guards of one thread
+/// in the reverse order of their making.
+#[must_use = "the thread leaves the runtime when this is dropped"]
+pub struct Entered {
+    before: Option<Handle<Native>>,
+    /// The guard changes the thread that made it.
+    stays: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // The handle of this runtime is dropped outside the borrow: it may be the last one.
+        let own = CURRENT.with(|current| current.replace(self.before.take()));
+        drop(own);
+    }
+}
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entered").finish_non_exhaustive()
+    }
+}
+
+impl Handle<Native> {
+    /// Returns the runtime of the calling thread: in a task, in [`Handle::block_on`] and in
+    /// [`Handle::enter`].
+    ///
+    /// ```
+    /// use hitm::{Handle, NativeRuntime};
+    ///
+    /// let runtime = NativeRuntime::with_cpus(1).unwrap();
+    /// let cpus = runtime.block_on(async { Handle::current().topology().cpus() });
+    /// assert_eq!(cpus, 1);
+    /// assert!(Handle::try_current().is_none());
+    /// ```
+    ///
+    /// # Panics
+    /// When the thread belongs to no runtime. [`Handle::try_current`] returns `None` there.
+    #[must_use]
+    #[track_caller]
+    pub fn current() -> Self {
+        Self::try_current().expect("this thread belongs to no runtime: call it in a task, or enter a runtime first")
+    }
+
+    /// Returns the runtime of the calling thread; `None` when the thread belongs to no runtime.
+    #[must_use]
+    pub fn try_current() -> Option<Self> {
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+    }
+
+    /// Makes this runtime the calling thread's, until the guard is dropped. Then [`spawn`] and
+    /// [`Handle::current`] work there. The thread does not become a CPU of the runtime.
+    ///
+    /// ```
+    /// let runtime = hitm::NativeRuntime::with_cpus(1).unwrap();
+    /// let entered = runtime.handle().enter();
+    /// let task = hitm::spawn(async { 1 });
+    /// drop(entered);
+    /// assert_eq!(runtime.block_on(task).unwrap(), 1);
+    /// ```
+    pub fn enter(&self) -> Entered {
+        let before = CURRENT.with(|current| current.replace(Some(self.clone())));
+        Entered { before, stays: PhantomData }
+    }
+}
+
+/// Spawns a task on the calling thread's runtime. The task inherits what its spawner was spawned
+/// with: see [`SpawnOptions::inherited`]. Outside a task it gets the defaults.
+///
+/// ```
+/// let runtime = hitm::NativeRuntime::with_cpus(2).unwrap();
+/// let sum = runtime.block_on(async {
+///     let tasks: Vec<_> = (1..=4).map(|number| hitm::spawn(async move { number })).collect();
+///     let mut sum = 0;
+///     for task in tasks {
+///         sum += task.await.unwrap();
+///     }
+///     sum
+/// });
+/// assert_eq!(sum, 10);
+/// ```
+///
+/// # Panics
+/// When the thread belongs to no runtime.
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<Native, F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let handle = Handle::current();
+    handle.spawn(handle.inherited(), future)
+}
+
+/// Spawns a task on the calling thread's runtime with these options: see [`Handle::spawn`].
+///
+/// # Panics
+/// When the thread belongs to no runtime, and as [`Handle::spawn`].
+#[track_caller]
+pub fn spawn_with<F>(options: impl Into<SpawnOptions>, future: F) -> JoinHandle<Native, F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    Handle::current().spawn(options, future)
+}
+
+/// Sleeps for at least `duration` from the call on: see [`Handle::sleep`].
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let runtime = hitm::NativeRuntime::with_cpus(1).unwrap();
+/// let start = Instant::now();
+/// runtime.block_on(async {
+///     hitm::sleep(Duration::from_millis(1)).await;
+/// });
+/// assert!(start.elapsed() >= Duration::from_millis(1));
+/// ```
+///
+/// # Panics
+/// When the thread belongs to no runtime.
+#[track_caller]
+pub fn sleep(duration: Duration) -> impl Future<Output = ()> + Send + use<> {
+    let handle = Handle::current();
+    let deadline = handle.now() + duration.into();
+    async move { handle.sleep_until(deadline).await }
+}
+
+/// Sleeps until `deadline`; returns at once when it has passed.
+///
+/// # Panics
+/// When the thread belongs to no runtime.
+#[track_caller]
+pub fn sleep_until(deadline: Instant) -> impl Future<Output = ()> + Send + use<> {
+    sleep(deadline.saturating_duration_since(Instant::now()))
+}
+
+/// Waits for `future`, but no longer than `patience`: see [`Handle::timeout`].
+///
+/// # Errors
+/// [`Elapsed`] when the time passes first. The future is then dropped.
+///
+/// # Panics
+/// When the thread belongs to no runtime.
+pub async fn timeout<F: Future>(patience: Duration, future: F) -> Result<F::Output, Elapsed> {
+    Handle::current().timeout(patience, future).await
+}
+
+/// Waits for `future`, but no longer than until `deadline`. A server gives each request its
+/// deadline in this way.
+///
+/// # Errors
+/// [`Elapsed`] when the time comes first. The future is then dropped.
+///
+/// # Panics
+/// When the thread belongs to no runtime.
+pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
+    timeout(deadline.saturating_duration_since(Instant::now()), future).await
+}
+
+/// Makes ticks every `period`, the first one at once: see [`Handle::interval`].
+///
+/// # Panics
+/// When `period` is zero, or the thread belongs to no runtime.
+#[track_caller]
+pub fn interval(period: Duration) -> Interval<Native> {
+    Handle::current().interval(period)
+}
+
+/// Lets tasks of the same priority run first. Outside a task, only polls the future again.
+pub async fn yield_now() {
+    match in_task() {
+        Some(handle) => handle.yield_now().await,
+        None => {
+            let mut yielded = false;
+            poll_fn(|context| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+        }
+    }
+}
+
+/// Lets more urgent tasks run first: see [`Handle::checkpoint`]. Does nothing outside a task.
+pub async fn checkpoint() {
+    if let Some(handle) = in_task() {
+        handle.checkpoint().await;
+    }
+}
+
+/// Returns the name of the calling task: [`SpawnOptions::name`]. `None` outside a task and in a
+/// task without a name.
+#[must_use]
+pub fn task_name() -> Option<Arc<str>> {
+    in_task()?.task_name()
+}
+
+/// Returns the runtime if the caller is one of its tasks.
+pub(crate) fn in_task() -> Option<Handle<Native>> {
+    Handle::try_current().filter(|handle| handle.task_id().is_some())
+}
