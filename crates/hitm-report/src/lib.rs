@@ -29,6 +29,7 @@ pub mod relative;
 mod reordered;
 mod report;
 pub mod result;
+pub mod rules;
 pub mod schema;
 pub mod statistics;
 pub mod summary;

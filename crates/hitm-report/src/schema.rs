@@ -8,6 +8,7 @@ use crate::check::Checked;
 use crate::compare::Comparison;
 use crate::json::json_text;
 use crate::result::ResultFile;
+use crate::rules::Judged;
 use crate::sweep::Sweep;
 use crate::this_machine::ThisMachine;
 use crate::validation::Validation;
@@ -16,11 +17,12 @@ use crate::validation::Validation;
 type Form = (&'static str, fn(SchemaGenerator) -> Schema);
 
 /// The forms.
-const FORMS: [Form; 6] = [
+const FORMS: [Form; 7] = [
     (crate::result::SCHEMA, SchemaGenerator::into_root_schema_for::<ResultFile>),
     (crate::sweep::SCHEMA, SchemaGenerator::into_root_schema_for::<Sweep>),
     (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),
     (crate::check::SCHEMA, SchemaGenerator::into_root_schema_for::<Checked>),
+    (crate::rules::SCHEMA, SchemaGenerator::into_root_schema_for::<Judged>),
     (crate::validation::SCHEMA, SchemaGenerator::into_root_schema_for::<Validation>),
     (crate::this_machine::SCHEMA, SchemaGenerator::into_root_schema_for::<ThisMachine>),
 ];

@@ -15,13 +15,26 @@
 
 use std::fmt;
 
-use hitm_memory::{CpuSet, Platform};
+use hitm_memory::{CpuSet, Described, Field, Native, Platform};
 use hitm_sched::TaskId;
 
 use crate::runtime::{Handle, Inner};
 use crate::tenant::Tenant;
+use crate::watch::Deadline;
 
 pub use hitm_sched::{Conservation, Count, GroupId, MapId, MapSnapshot, Prio, Snapshot, Stats};
+
+/// Returns the runtime's own objects in shared memory, each with its size and its fields: the
+/// deadlines that CPUs watch, and the words of futexes and mutexes. Those of the scheduler are
+/// `hitm_sched::LAYOUTS`.
+#[must_use]
+pub fn layouts() -> Vec<(&'static str, usize, Vec<Field>)> {
+    let deadline = <Deadline<Native> as Described>::fields();
+    [(Deadline::<Native>::OBJECT, size_of::<Deadline<Native>>(), deadline)]
+        .into_iter()
+        .chain(crate::sync::layouts())
+        .collect()
+}
 
 /// The diagnostics of one runtime: see [`Handle::diagnostics`].
 #[derive(Clone, Copy)]

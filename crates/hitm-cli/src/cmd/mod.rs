@@ -3,6 +3,7 @@
 mod c2c;
 mod cargo;
 mod cc;
+mod check;
 mod compare;
 mod completions;
 mod exec;
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     C2c(c2c::C2c),
     /// Compare two result files and fail when something got worse.
     Compare(compare::Compare),
+    /// Check rules about layouts and contention, and fail when one does not hold.
+    Check(check::Check),
     /// Run a command again whenever a file changes, and show what changed.
     Watch(watch::Watch),
     /// Repeat published measurements on simulated machines.
@@ -73,6 +76,7 @@ impl Command {
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
             Self::Compare(compare) => compare.run(),
+            Self::Check(check) => check.run(),
             Self::Watch(watch) => watch.run(),
             Self::Validate(validate) => validate.run(),
             Self::Layout(layout) => layout.run(),

@@ -1,7 +1,7 @@
 //! `hitm schema`.
 
 use clap::{Args, ValueEnum};
-use hitm_report::{check, compare, result, schema, sweep, this_machine, validation};
+use hitm_report::{check, compare, result, rules, schema, sweep, this_machine, validation};
 
 use crate::failure::Failure;
 use crate::print_as_it_is;
@@ -25,6 +25,8 @@ enum Form {
     Compare,
     /// `hitm exec --check --json`.
     Check,
+    /// `hitm check --json`.
+    Rules,
     /// `hitm validate --json`.
     Validate,
     /// `hitm validate --this --json`.
@@ -38,6 +40,7 @@ impl Schema {
             Form::Sweep => sweep::SCHEMA,
             Form::Compare => compare::SCHEMA,
             Form::Check => check::SCHEMA,
+            Form::Rules => rules::SCHEMA,
             Form::Validate => validation::SCHEMA,
             Form::ValidateThis => this_machine::SCHEMA,
         };

@@ -132,9 +132,21 @@ fn the_schema_is_the_committed_one() {
 fn completions_and_manual_pages_are_of_every_command() {
     let script = stdout_of("completions bash");
     let page = stdout_of("man");
-    for verb in
-        ["run", "exec", "cc", "sweep", "list", "c2c", "compare", "validate", "layout", "schema", "completions", "man"]
-    {
+    for verb in [
+        "run",
+        "exec",
+        "cc",
+        "sweep",
+        "list",
+        "c2c",
+        "compare",
+        "check",
+        "validate",
+        "layout",
+        "schema",
+        "completions",
+        "man",
+    ] {
         assert!(
             script.contains(&format!("hitm__subcmd__{verb}")) || script.contains(&format!("hitm__{verb}")),
             "{verb}"

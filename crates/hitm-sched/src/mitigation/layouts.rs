@@ -13,6 +13,8 @@ use crate::fair::group::words::GroupOnCpu;
 use crate::linux::config::RootDomainConfig;
 use crate::linux::cpupri_counts;
 use crate::linux::root_domain_words::REORDERED_COUNTS;
+use crate::shipped::floor::Floor;
+use crate::shipped::waiting::WaitingFor;
 
 /// Returns the size and the fields of one of the [`LAYOUTS`].
 pub(super) fn layout(config: &SchedulerConfig, object: &str) -> Option<(usize, Vec<Field>)> {
@@ -38,6 +40,8 @@ pub(super) fn layout(config: &SchedulerConfig, object: &str) -> Option<(usize, V
         "group_rq" => of::<GroupOnCpu<Native>>(),
         "sched_domain" => of::<Domain<Native>>(),
         "sched_domain_shared" => of::<Shared<Native>>(),
+        "waiting" => of::<WaitingFor<Native>>(),
+        "llc_floor" => of::<Floor<Native>>(),
         _ => return cid::layout(object),
     };
     Some(found)
@@ -59,7 +63,7 @@ fn mark_unused(config: &RootDomainConfig, fields: &mut [Field]) {
 }
 
 /// The objects whose layout can be shown, each with a description.
-pub const LAYOUTS: [(&str, &str); 14] = [
+pub const LAYOUTS: [(&str, &str); 16] = [
     ("root_domain", "what the CPUs of a scheduling partition share: overload tracking, push token, cpupri"),
     ("cpupri_counts", "cpupri's counts of CPUs by priority level, one object per part (`cpupri-count=`)"),
     ("rq", "a CPU's run queue: its lock, its counts, what runs on it"),
@@ -73,6 +77,8 @@ pub const LAYOUTS: [(&str, &str); 14] = [
     ("mm", "a process: its id allocator, and fields that are not modelled"),
     ("mm_cid", "a CPU's concurrency id of a process, as in Linux v6.4 to v6.18"),
     ("mm_mm_cid", "a process's concurrency ids, as in Linux since v6.19"),
+    ("waiting", "what is advertised to a CPU: tasks that wait elsewhere and may run there (`shipped`)"),
+    ("llc_floor", "the least urgent priority that an LLC's CPUs run (`shipped`)"),
     ("cid_map", "which concurrency ids of a process are in use (`cid-shipped`)"),
 ];
 

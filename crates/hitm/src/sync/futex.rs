@@ -46,7 +46,7 @@ described! {
 
 /// The kernel's side: the queue of waiters.
 #[repr(C)]
-struct Bucket<M: Memory> {
+pub(super) struct Bucket<M: Memory> {
     waiters: M::Atomic<u32>,
     queue: Lock<M, VecDeque<Arc<Waiter>>>,
 }

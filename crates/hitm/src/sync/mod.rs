@@ -25,6 +25,16 @@ mod pi_queue;
 mod pi_word;
 mod queue;
 
+use hitm_memory::{Described, Field, Native};
+
+/// Returns the objects of the primitives, each with its size and its fields.
+pub(crate) fn layouts() -> [(&'static str, usize, Vec<Field>); 3] {
+    fn of<T: Described>() -> (&'static str, usize, Vec<Field>) {
+        (T::OBJECT, size_of::<T>(), T::fields())
+    }
+    [of::<futex::FutexWord<Native>>(), of::<futex::Bucket<Native>>(), of::<pi_word::PiWord<Native>>()]
+}
+
 pub use barrier::Barrier;
 pub use condvar::Condvar;
 pub use futex::Futex;
