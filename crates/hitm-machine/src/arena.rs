@@ -20,13 +20,13 @@ const PAGE: usize = 4_096;
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     /// What its type is called.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// Which of several of that name it is.
     pub(crate) index: Option<usize>,
     /// Its first line.
     pub(crate) first_line: u32,
     /// Its fields, by offset from its first byte.
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Arc<[Field]>,
 }
 
 /// Where an arena's lines lie.
@@ -71,6 +71,23 @@ struct Inner {
     objects: Vec<Object>,
     /// The object on each line.
     object_of: Vec<u32>,
+    /// The fields of the last object of each name. Most objects of one name have the same, and
+    /// there are tens of thousands of objects.
+    types: BTreeMap<Arc<str>, Arc<[Field]>>,
+}
+
+impl Inner {
+    /// A name and fields, those of an earlier object if they are equal.
+    fn share(&mut self, name: &str, fields: &[Field]) -> (Arc<str>, Arc<[Field]>) {
+        if let Some((name, known)) = self.types.get_key_value(name)
+            && **known == *fields
+        {
+            return (name.clone(), known.clone());
+        }
+        let (name, fields): (Arc<str>, Arc<[Field]>) = (name.into(), fields.into());
+        self.types.insert(name.clone(), fields.clone());
+        (name, fields)
+    }
 }
 
 /// Arenas by base address, for objects that are dropped on a thread that runs no machine.
@@ -131,12 +148,8 @@ impl Arena {
         let end = inner.used_lines as usize;
         let room = self.extent.bytes;
         assert!(end * LINE <= room, "the simulated machine's memory is full: {room} bytes");
-        let made = Object {
-            name: placement.object.to_owned(),
-            index: placement.index,
-            first_line,
-            fields: (placement.fields)(),
-        };
+        let (name, fields) = inner.share(placement.object, &(placement.fields)());
+        let made = Object { name, index: placement.index, first_line, fields };
         inner.object_of.resize(end, u32::MAX);
         if reused.is_some() {
             // Freed places keep their sizes: the object that stood here stood on the same lines,
@@ -165,7 +178,8 @@ impl Arena {
         let first_line = inner.used_lines;
         inner.used_lines += lines;
         let object = inner.objects.len() as u32;
-        inner.objects.push(Object { name: name.to_owned(), index: None, first_line, fields: Vec::new() });
+        let (name, fields) = inner.share(name, &[]);
+        inner.objects.push(Object { name, index: None, first_line, fields });
         let end = inner.used_lines as usize;
         inner.object_of.resize(end, object);
         (first_line, inner.used_lines)

@@ -8,8 +8,8 @@ use crate::arena::Object;
 use crate::coherence::AccessId;
 use crate::counts::{Levels, Misses};
 use crate::engine::Engine;
-use crate::records::{Access, Invalidation as Recorded, Records};
-use crate::results::{AccessResult, Invalidation, LineResult, Place, Results, Totals};
+use crate::records::{Access, Invalidation as Recorded, Records, Toucher};
+use crate::results::{AccessResult, Invalidation, LineResult, Missed, Place, Results, Totals};
 use crate::site::{Site, SiteId, shorten};
 
 /// The first address of the simulated memory in reports: like a kernel's direct map.
@@ -27,50 +27,45 @@ impl Results {
     fn with_names(engine: &Engine, objects: &[Object], object_of: &[u32]) -> Self {
         let mut totals = Totals { resumes: engine.resumes, ..Totals::default() };
         let mut waits_by_object: FxHashMap<&str, u64> = FxHashMap::default();
-        let mut missed_on = vec![false; object_of.len()];
-        for access in engine.records.accesses() {
-            let misses = access.record.map_or_else(Misses::default, |record| record.missed.misses);
-            totals.add(access.kind, access.hits, &misses);
-            if access.record.is_some() {
-                missed_on[access.line as usize] = true;
-                let object = &objects[object_of[access.line as usize] as usize];
-                *waits_by_object.entry(&object.name).or_default() += misses.kernel_wait;
-            }
-        }
-        totals.levels = levels(engine, totals.accesses());
-        let waited = waits_by_object.into_iter().filter(|&(_, wait)| wait > 0);
-        let line_waits = waited.map(|(name, wait)| (name.to_owned(), wait)).collect();
-        // Most lines are only ever touched by one core.
-        let is_told =
-            |access: &Access<'_>| missed_on[access.line as usize] && (access.hits > 0 || access.record.is_some());
-        // A small entry for each: there are hundreds of thousands.
-        let entry = |access: Access<'_>| (access.line, access.id, access.place);
-        let mut told: Vec<(u32, AccessId, u32)> = engine.records.accesses().filter(is_told).map(entry).collect();
-        told.sort_unstable();
         let mut names = Names::new(engine, objects, object_of);
-        let lines = told.chunk_by(|one, other| one.0 == other.0).map(|accesses| {
-            let line = accesses[0].0;
+        let mut lines = Vec::new();
+        for (line, accesses) in engine.records.by_line() {
             let object = &objects[object_of[line as usize] as usize];
+            // Most lines are only ever touched by one core.
+            let has_missed = accesses.iter().any(Access::has_missed);
             names.begin_line(line);
-            let access = |&(.., place): &(u32, AccessId, u32)| names.access(&engine.records.at(place));
-            let mut accesses: Vec<AccessResult> = accesses.iter().map(access).collect();
-            accesses.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
-            LineResult {
-                object: object.name.clone(),
+            let mut told = Vec::with_capacity(if has_missed { accesses.len() } else { 0 });
+            for access in &accesses {
+                let missed = engine.records.missed(access);
+                let misses = missed.as_ref().map_or_else(Misses::default, |missed| missed.misses);
+                totals.add(access.by.kind, access.hits, &misses);
+                if misses.kernel_wait > 0 {
+                    *waits_by_object.entry(&object.name).or_default() += misses.kernel_wait;
+                }
+                if has_missed {
+                    told.push(names.access(access, missed));
+                }
+            }
+            if !has_missed {
+                continue;
+            }
+            told.sort_by(|a, b| (a.offset, &a.place, a.kind).cmp(&(b.offset, &b.place, b.kind)));
+            lines.push(LineResult {
+                object: object.name.to_string(),
                 index: object.index,
                 line: line - object.first_line,
                 address: engine
                     .pages
                     .address_of(line)
                     .map_or(PRINTED_BASE + u64::from(line) * LINE, |address| address as u64),
-                accesses,
-            }
-        });
-        let lines = lines.collect();
+                accesses: told,
+            });
+        }
+        totals.levels = levels(engine, totals.accesses());
         Self {
             clock_ghz: engine.costs.family.clock_ghz.value,
             account: engine.account.clone(),
-            line_waits,
+            line_waits: waits_by_object.into_iter().map(|(name, wait)| (name.to_owned(), wait)).collect(),
             totals,
             lines,
             operations: engine.records.operations.iter().collect(),
@@ -162,8 +157,8 @@ impl<'a> Names<'a> {
         field
     }
 
-    fn name(&mut self, access: &Access<'_>) -> Named {
-        (self.field(access.offset), self.place(access.site))
+    fn name(&mut self, by: Toucher) -> Named {
+        (self.field(by.offset), self.place(by.site))
     }
 
     /// Returns the invalidators of the copies of `line` that an access missed: the invalidator, how
@@ -178,17 +173,19 @@ impl<'a> Names<'a> {
         own.map(|&(invalidation, (times, wait))| (invalidation.invalidator, times, wait)).collect()
     }
 
-    fn access(&mut self, access: &Access<'_>) -> AccessResult {
-        let (field, place) = self.name(access);
-        let missed = access.record.map(|record| {
-            let mut missed = record.missed.clone();
-            for (invalidator, times, wait) in self.invalidations_from(access.line, access.id) {
-                let (field, place) = self.name(&Records::access(access.line, invalidator));
+    fn access(&mut self, access: &Access, missed: Option<Missed>) -> AccessResult {
+        let &Access { by, hits, .. } = access;
+        let (field, place) = self.name(by);
+        let missed = missed.map(|mut missed| {
+            let invalidations = self.invalidations_from(self.line, by.id);
+            missed.invalidated_by.reserve_exact(invalidations.len());
+            for (invalidator, times, wait) in invalidations {
+                let (field, place) = self.name(Records::toucher(invalidator));
                 missed.invalidated_by.push(Invalidation { field, place, times, wait });
             }
             missed.invalidated_by.sort_by(Invalidation::order);
             Box::new(missed)
         });
-        AccessResult { field, offset: u32::from(access.offset), kind: access.kind, place, hits: access.hits, missed }
+        AccessResult { field, offset: u32::from(by.offset), kind: by.kind, place, hits, missed }
     }
 }

@@ -270,6 +270,7 @@ impl Engine {
         for line in first..first + lines {
             self.directory.recycle(line, package);
         }
+        self.records.place(name, first, lines);
         let free = match &self.config.coherence {
             Coherence::Full => false,
             Coherence::Free => true,

@@ -41,11 +41,6 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Reads the first bucket, so that the host has it in its cache when it is needed.
-    pub(crate) fn touch(&self) -> u64 {
-        self.buckets.first().map_or(0, |&(_, count)| u64::from(count))
-    }
-
     fn add(&mut self, bucket: u16, times: u32) {
         let index = self.buckets.partition_point(|&(other, _)| other < bucket);
         match self.buckets.get_mut(index) {

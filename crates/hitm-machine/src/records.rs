@@ -7,19 +7,21 @@
 //! Every access of the simulated program comes by here, and what is counted of one is of no use to
 //! the next. So an access only leaves a note; notes are counted many at a time, when the host can
 //! fetch what they need side by side instead of letting each access wait for it.
+//!
+//! [`table`] finds the counters of an access. [`misses`] has what is kept of those that missed.
+
+mod blocks;
+mod misses;
+mod table;
 
 use hitm_memory::Operation;
 use rustc_hash::FxHashMap;
 
-use crate::coherence::{AccessId, Distance, Grant, Kind, Miss, NO_ACCESS, Request};
-use crate::counts::Misses;
+use self::misses::{MissRecords, Note};
+use self::table::{Counted, HITS, RECORD, Table};
+use crate::coherence::{AccessId, Grant, Kind, Miss, NO_ACCESS, Request};
 use crate::results::{Missed, OperationResult};
 use crate::site::{Site, SiteId, Sites};
-
-const NONE: u32 = u32::MAX;
-
-/// Places in the table at first; a power of two.
-const PLACES: usize = 1 << 10;
 
 /// Notes that are counted together: enough to fetch side by side, few enough to stay in the host's
 /// first cache.
@@ -53,92 +55,10 @@ impl Key {
             _ => Kind::Rmw,
         }
     }
-}
 
-/// One access.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(16))]
-struct Slot {
-    line: u32,
-    key: Key,
-    hits: u32,
-    /// Its misses, once it has any.
-    record: u32,
-}
-
-const _: () = assert!(size_of::<Slot>() == 16, "a slot never lies across two lines of the host");
-
-impl Slot {
-    const EMPTY: Self = Self { line: 0, key: Key::EMPTY, hits: 0, record: NONE };
-}
-
-/// All accesses, found by line and key: a table with open addresses, at most half full.
-#[derive(Debug)]
-struct Slots {
-    places: Vec<Slot>,
-    used: usize,
-}
-
-impl Slots {
-    fn new() -> Self {
-        Self { places: vec![Slot::EMPTY; PLACES], used: 0 }
+    fn toucher(self) -> Toucher {
+        Toucher { id: self.0, offset: self.offset(), kind: self.kind(), site: self.site() }
     }
-
-    /// The place at which the search for an access begins.
-    #[inline]
-    fn start(&self, line: u32, key: Key) -> usize {
-        // Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio.
-        let mixed = (u64::from(line) << 32 | u64::from(key.0)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (mixed >> (64 - self.places.len().ilog2())) as usize
-    }
-
-    /// Where an access is counted.
-    #[inline]
-    fn of(&mut self, line: u32, key: Key) -> &mut Slot {
-        if self.used * 2 >= self.places.len() {
-            self.grow();
-        }
-        let mask = self.places.len() - 1;
-        let mut place = self.start(line, key);
-        loop {
-            let slot = &self.places[place];
-            if slot.key == key && slot.line == line {
-                break;
-            }
-            if slot.key == Key::EMPTY {
-                self.used += 1;
-                (self.places[place].line, self.places[place].key) = (line, key);
-                break;
-            }
-            place = (place + 1) & mask;
-        }
-        &mut self.places[place]
-    }
-
-    #[cold]
-    fn grow(&mut self) {
-        let larger = vec![Slot::EMPTY; self.places.len() * 2];
-        let before = std::mem::replace(self, Self { places: larger, used: 0 });
-        for slot in before.places.into_iter().filter(|slot| slot.key != Key::EMPTY) {
-            *self.of(slot.line, slot.key) = slot;
-        }
-    }
-
-    /// Reads where the search for each of `accesses` begins. No read waits for another, so the host
-    /// has them under way together.
-    fn fetch(&self, accesses: impl Iterator<Item = (u32, Key)>) {
-        let read = |(line, key)| self.places[self.start(line, key)].hits;
-        std::hint::black_box(accesses.map(read).fold(0, |all, one| all ^ one));
-    }
-}
-
-/// The misses of one access.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Record {
-    /// All but the invalidators, which are counted apart.
-    pub(crate) missed: Missed,
-    /// The CPUs that missed, 64 a word.
-    cpus: Vec<u64>,
 }
 
 /// A hit that is not counted yet.
@@ -153,17 +73,12 @@ struct HitNote {
 
 /// A miss that is not counted yet.
 #[derive(Clone, Copy, Debug)]
-struct Note {
+struct MissNote {
     line: u32,
     key: Key,
     invalidator: AccessId,
-    cpu: u32,
-    wait: u64,
-    distance: Distance,
-    dirty: bool,
-    level_3: bool,
-    kernel: bool,
     operation: u8,
+    note: Note,
 }
 
 /// Invalidations of a line: whose copy, and who took it.
@@ -174,19 +89,30 @@ pub(crate) struct Invalidation {
     pub(crate) invalidator: AccessId,
 }
 
-/// One access, for reports.
+/// What touches a line, for reports.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access<'a> {
+pub(crate) struct Toucher {
     /// Tells it from others of its line.
     pub(crate) id: AccessId,
-    /// Where [`Records::at`] finds it.
-    pub(crate) place: u32,
-    pub(crate) line: u32,
     pub(crate) offset: u8,
     pub(crate) kind: Kind,
     pub(crate) site: SiteId,
+}
+
+/// One access, for reports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Access {
+    pub(crate) by: Toucher,
     pub(crate) hits: u64,
-    pub(crate) record: Option<&'a Record>,
+    /// What [`Records::missed`] is asked with; 0 for an access that has never missed.
+    record: u32,
+}
+
+impl Access {
+    /// Whether it has missed.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.record > 0
+    }
 }
 
 /// The operations that the program has begun, and their accesses over all lines.
@@ -233,12 +159,12 @@ impl Operations {
 pub(crate) struct Records {
     pub(crate) operations: Operations,
     sites: Sites,
-    slots: Slots,
-    records: Vec<Record>,
+    table: Table,
+    misses: MissRecords,
     /// How often, and picoseconds waited.
     invalidations: FxHashMap<Invalidation, (u64, u64)>,
     hits_noted: Vec<HitNote>,
-    misses_noted: Vec<Note>,
+    misses_noted: Vec<MissNote>,
 }
 
 impl Records {
@@ -246,8 +172,8 @@ impl Records {
         Self {
             operations: Operations::default(),
             sites: Sites::default(),
-            slots: Slots::new(),
-            records: Vec::new(),
+            table: Table::new(),
+            misses: MissRecords::new(),
             invalidations: FxHashMap::default(),
             hits_noted: Vec::with_capacity(NOTES),
             misses_noted: Vec::with_capacity(NOTES),
@@ -272,19 +198,25 @@ impl Records {
     /// Counts several hits on `line` at once, outside any operation.
     pub(crate) fn hits(&mut self, line: u32, site: Site, address: usize, kind: Kind, times: u32) {
         let key = Key(self.identify(site, address, kind));
-        self.slots.of(line, key).hits += times;
+        *self.table.counter::<HITS>(line, key) += times;
         self.operations.all[0].1.accesses += u64::from(times);
     }
 
     /// Counts a miss that waited `wait`.
     pub(crate) fn miss(&mut self, grant: &Grant, wait: u64) {
+        let Miss { distance, dirty, invalidator, level_3 } = grant.miss;
+        let Request { line, access, cpu, kernel, operation, .. } = grant.request;
+        let note = Note { wait, cpu, distance, dirty, level_3, kernel };
+        self.misses_noted.push(MissNote { line, key: Key(access), invalidator, operation, note });
         if self.misses_noted.len() == NOTES {
             self.count_misses();
         }
-        let Miss { distance, dirty, invalidator, level_3 } = grant.miss;
-        let Request { line, access, cpu, kernel, operation, .. } = grant.request;
-        let key = Key(access);
-        self.misses_noted.push(Note { line, key, invalidator, cpu, wait, distance, dirty, level_3, kernel, operation });
+    }
+
+    /// An object called `name` stands on `lines` from `first` on. Lines need not be told of: those
+    /// of objects of one name take less room if they are.
+    pub(crate) fn place(&mut self, name: &str, first: u32, lines: u32) {
+        self.table.place(name, first, lines);
     }
 
     /// Counts what was noted. Before this the counts are not complete.
@@ -293,77 +225,58 @@ impl Records {
         self.count_misses();
     }
 
+    // No note depends on another, so the host fetches what several of them need at a time.
     #[inline(never)]
     fn count_hits(&mut self) {
-        let mut keys = [Key::EMPTY; NOTES];
-        for (note, key) in self.hits_noted.iter().zip(&mut keys) {
-            *key = Key::new(self.sites.id(note.site), note.offset, note.kind);
+        for note in &self.hits_noted {
+            let key = Key::new(self.sites.id(note.site), note.offset, note.kind);
             self.operations.all[usize::from(note.operation)].1.accesses += 1;
-        }
-        let noted = || self.hits_noted.iter().map(|note| note.line).zip(keys);
-        self.slots.fetch(noted());
-        for (line, key) in noted() {
             // Four thousand million hits of one place on one line are hours of a run.
-            self.slots.of(line, key).hits += 1;
+            *self.table.counter::<HITS>(note.line, key) += 1;
         }
         self.hits_noted.clear();
     }
 
     #[inline(never)]
     fn count_misses(&mut self) {
-        let noted = std::mem::take(&mut self.misses_noted);
-        self.slots.fetch(noted.iter().map(|note| (note.line, note.key)));
-        let mut records = [0; NOTES];
-        for (note, record) in noted.iter().zip(&mut records) {
-            *record = self.record_of(note.line, note.key);
-        }
-        let all = &self.records;
-        let touched = records[..noted.len()].iter().map(|&record| all[record as usize].touch());
-        std::hint::black_box(touched.fold(0, |all, one| all ^ one));
-        for (note, record) in noted.iter().zip(records) {
-            self.records[record as usize].add(note);
-            let operation = &mut self.operations.all[usize::from(note.operation)].1;
+        for &MissNote { line, key, invalidator, operation, note } in &self.misses_noted {
+            let record = self.table.counter::<RECORD>(line, key);
+            if *record == 0 {
+                *record = self.misses.begin();
+            }
+            self.misses.add(*record, key.kind(), &note);
+            let operation = &mut self.operations.all[usize::from(operation)].1;
             operation.accesses += 1;
-            note.count_in(&mut operation.misses);
-            if note.invalidator != NO_ACCESS {
-                let invalidation = Invalidation { line: note.line, victim: note.key.0, invalidator: note.invalidator };
+            note.count_in(key.kind(), &mut operation.misses);
+            if invalidator != NO_ACCESS {
+                let invalidation = Invalidation { line, victim: key.0, invalidator };
                 let sum = self.invalidations.entry(invalidation).or_default();
                 *sum = (sum.0 + 1, sum.1 + note.wait);
             }
         }
-        self.misses_noted = noted;
         self.misses_noted.clear();
     }
 
-    fn record_of(&mut self, line: u32, key: Key) -> u32 {
-        let next = self.records.len() as u32;
-        let slot = self.slots.of(line, key);
-        if slot.record != NONE {
-            return slot.record;
-        }
-        slot.record = next;
-        self.records.push(Record::default());
-        next
+    /// The accesses of each line that was touched, in order of their numbers within a line, and
+    /// lines in order.
+    pub(crate) fn by_line(&self) -> impl Iterator<Item = (u32, Vec<Access>)> {
+        let keys = self.table.keys();
+        let access = |Counted { key, hits, record }| Access { by: key.toucher(), hits: hits.into(), record };
+        (0..self.table.lines()).filter_map(move |line| {
+            let mut accesses: Vec<Access> = self.table.of_line(line, &keys).map(access).collect();
+            accesses.sort_unstable_by_key(|access| access.by.id);
+            (!accesses.is_empty()).then_some((line, accesses))
+        })
     }
 
-    /// All accesses that were counted, in no order that means anything.
-    pub(crate) fn accesses(&self) -> impl Iterator<Item = Access<'_>> {
-        let places = 0..self.slots.places.len() as u32;
-        places.map(|place| self.at(place)).filter(|access| access.id != NO_ACCESS)
+    /// The misses of an access, without their invalidators; `None` if there are none.
+    pub(crate) fn missed(&self, access: &Access) -> Option<Missed> {
+        access.has_missed().then(|| self.misses.missed(access.record, access.by.kind))
     }
 
-    /// The access that stands at `place`.
-    pub(crate) fn at(&self, place: u32) -> Access<'_> {
-        let slot = &self.slots.places[place as usize];
-        let record = self.records.get(slot.record as usize);
-        Access { place, hits: u64::from(slot.hits), record, ..Self::access(slot.line, slot.key.0) }
-    }
-
-    /// An access to `line`, without its counts.
-    pub(crate) fn access<'a>(line: u32, id: AccessId) -> Access<'a> {
-        let key = Key(id);
-        let (offset, kind, site) = (key.offset(), key.kind(), key.site());
-        Access { id, place: NONE, line, offset, kind, site, hits: 0, record: None }
+    /// What touches a line with accesses of this number.
+    pub(crate) fn toucher(id: AccessId) -> Toucher {
+        Key(id).toucher()
     }
 
     pub(crate) fn sites(&self) -> &Sites {
@@ -376,52 +289,6 @@ impl Records {
             self.invalidations.iter().map(|(&invalidation, &sum)| (invalidation, sum)).collect();
         invalidations.sort_unstable();
         invalidations
-    }
-}
-
-impl Record {
-    /// Reads what [`add`](Self::add) is about to change.
-    fn touch(&self) -> u64 {
-        self.missed.misses.wait ^ self.missed.waits.touch() ^ self.cpus.first().copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, note: &Note) {
-        let Note { cpu, wait, .. } = *note;
-        let word = cpu as usize / 64;
-        if word >= self.cpus.len() {
-            self.cpus.resize(word + 1, 0);
-        }
-        let bit = 1 << (cpu % 64);
-        self.missed.cpus += u32::from(self.cpus[word] & bit == 0);
-        self.cpus[word] |= bit;
-        self.missed.waits.record(wait);
-        note.count_in(&mut self.missed.misses);
-    }
-}
-
-impl Note {
-    #[inline]
-    fn count_in(&self, misses: &mut Misses) {
-        let Self { wait, distance, .. } = *self;
-        misses.distances[distance as usize] += 1;
-        misses.wait += wait;
-        misses.kernel_wait += if self.kernel { wait } else { 0 };
-        if self.dirty {
-            match distance {
-                Distance::OtherPackage => {
-                    misses.hitm.remote += 1;
-                    misses.hitm_wait.remote += wait;
-                }
-                _ => {
-                    misses.hitm.local += 1;
-                    misses.hitm_wait.local += wait;
-                }
-            }
-        }
-        // What stood in a level 3 was no core's.
-        if self.key.kind().is_write() && distance.is_cache() && !self.level_3 {
-            misses.transfers += 1;
-        }
     }
 }
 
@@ -443,12 +310,9 @@ mod tests {
         records.hit(0, here, 64 + 7, Kind::Load, 0);
         records.hit(1, here, 64 + 7, Kind::Rmw, 0);
         records.settle();
-        let mut hits: Vec<(u8, u64)> = records
-            .accesses()
-            .filter(|access| access.line == 1 && access.kind == Kind::Load)
-            .map(|access| (access.offset, access.hits))
-            .collect();
-        hits.sort_unstable();
+        let (_, accesses) = records.by_line().find(|&(line, _)| line == 1).expect("it was touched");
+        let loads = accesses.iter().filter(|access| access.by.kind == Kind::Load);
+        let hits: Vec<(u8, u64)> = loads.map(|access| (access.by.offset, access.hits)).collect();
         let expect: Vec<(u8, u64)> = (0..12).map(|offset| (offset, 1 + u64::from(offset == 7))).collect();
         assert_eq!(hits, expect);
     }

@@ -3,32 +3,14 @@
 mod alone;
 mod capacity;
 mod check;
+mod contended;
 
+use self::contended::Contended;
 use super::caches::Caches;
 use super::copies::Copies;
 use super::line::{Line, NO_ENTRY, NO_THREAD, Packed, State};
 use super::queue::Queue;
 use super::{AccessId, Arbitration, Distance, Grant, Kind, Latencies, Miss, NO_ACCESS, Outcome, Request};
-
-/// The state of a line beyond [`Line`] once a second core has touched it.
-#[derive(Clone, Debug)]
-struct Contended {
-    copies: Copies,
-    queue: Queue,
-    domains: Box<[DomainCopies]>,
-    /// Whether the caller has been asked to decide.
-    decision_due: bool,
-}
-
-/// The copies of a line in one LLC domain.
-#[derive(Clone, Copy, Debug, Default)]
-struct DomainCopies {
-    count: u32,
-    /// When the first of them arrived.
-    since: u64,
-    /// When the domain can serve its next reader.
-    next_refill: u64,
-}
 
 /// All lines. See the module's documentation for the rules.
 #[derive(Debug)]
@@ -117,7 +99,7 @@ impl Directory {
         debug_assert_eq!(line.under_way, 0, "a freed line is asked for");
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             debug_assert!(contended.queue.is_empty(), "a freed line is waited for");
-            contended.domains.fill(DomainCopies::default());
+            contended.domains.clear();
         }
     }
 
@@ -302,7 +284,7 @@ impl Directory {
         if let Some(contended) = self.contended.get_mut(line.contended as usize) {
             let takes = level_3 && request.kind.is_write();
             contended.copies.take(core, at, if takes { request.access } else { NO_ACCESS });
-            contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
+            contended.has_alone(domain, at);
             if contended.queue.is_empty() {
                 contended.queue.move_to(if self.arbitration.has_domains() { domain } else { 0 });
             }
@@ -339,17 +321,11 @@ impl Directory {
         let line = &mut self.lines[index as usize];
         let (State::Owned(owner), NO_ENTRY) = (line.state(), line.contended) else { return };
         let domain = self.latencies.domain_of(owner);
-        let mut domains = vec![DomainCopies::default(); self.latencies.domains()];
-        domains[domain] = DomainCopies { count: 1, since: line.filled_at, next_refill: line.filled_at };
         let (queues, place) = if self.arbitration.has_domains() { (self.latencies.domains(), domain) } else { (1, 0) };
         let queue = Queue::new(queues, place, self.arbitration.bound());
         line.contended = self.contended.len() as u32;
-        self.contended.push(Contended {
-            copies: Copies::new(self.latencies.cores(), owner, line.filled_at),
-            queue,
-            domains: domains.into(),
-            decision_due: false,
-        });
+        let copies = Copies::new(self.latencies.cores(), owner, line.filled_at);
+        self.contended.push(Contended::new(copies, queue, domain, line.filled_at));
     }
 
     fn enqueue(&mut self, request: Request) -> (Outcome, Option<u64>) {
@@ -474,37 +450,30 @@ impl Directory {
             let contended = &mut self.contended[contended];
             contended.copies.add(core, at);
             // The line is written back on the way: from then on both domains can serve it.
-            for side in [domain, from] {
-                (contended.domains[side].since, contended.domains[side].next_refill) = (at, at);
-            }
-            contended.domains[domain].count += 1;
+            contended.has_alone(from, at);
+            contended.add_in(domain, at);
             return at;
         }
-        let in_domain = self.contended[contended].domains[domain];
-        let at = if in_domain.count > 0 {
-            let start = now.max(in_domain.next_refill);
-            self.contended[contended].domains[domain].next_refill = start + self.latencies.refill_each;
+        let refill_each = self.latencies.refill_each;
+        let at = if let Some(here) = self.contended[contended].in_domain(domain) {
+            let start = now.max(here.next_refill);
+            here.next_refill = start + refill_each;
+            here.count += 1;
             let served = start.max(request.time) + request.left_of(self.latencies.llc_read);
-            served.max(in_domain.since + self.latencies.refill_each)
+            served.max(here.since + refill_each)
         } else {
             let nearest = self.nearest_domain(contended, domain, home);
             let at = self.arrival(request, now, queued, self.latencies.handoff(domain, nearest, home));
-            let here = &mut self.contended[contended].domains[domain];
-            (here.since, here.next_refill) = (at, at);
+            self.contended[contended].add_domain(domain, at);
             at
         };
-        let contended = &mut self.contended[contended];
-        contended.copies.add(core, at);
-        contended.domains[domain].count += 1;
+        self.contended[contended].copies.add(core, at);
         at
     }
 
     fn nearest_domain(&self, contended: usize, domain: usize, home: u32) -> usize {
-        let domains = &self.contended[contended].domains;
-        (0..domains.len())
-            .filter(|&other| domains[other].count > 0)
-            .min_by_key(|&other| self.latencies.handoff(domain, other, home))
-            .expect("a shared line has copies")
+        let domains = self.contended[contended].domains.iter().map(|copies| copies.domain as usize);
+        domains.min_by_key(|&other| self.latencies.handoff(domain, other, home)).expect("a shared line has copies")
     }
 
     fn grant_write(&mut self, request: &Request, core: u32, now: u64, queued: bool) -> (u64, u64) {
@@ -524,11 +493,8 @@ impl Directory {
         line.follow_ups = self.follow_up_hits;
         (line.filled_at, line.busy_until) = (at, done.max(at + self.latencies.load_hit));
         let contended = &mut self.contended[contended];
-        for &loser in contended.copies.valid() {
-            contended.domains[self.latencies.domain_of(loser)].count = 0;
-        }
         contended.copies.take(core, at, request.access);
-        contended.domains[domain] = DomainCopies { count: 1, since: at, next_refill: at };
+        contended.has_alone(domain, at);
         (at, done)
     }
 
@@ -536,9 +502,9 @@ impl Directory {
     /// core where no directory knows the sharers, and a little per sharer.
     fn invalidation_latency(&self, contended: usize, core: u32, home: u32) -> u64 {
         let domain = self.latencies.domain_of(core);
-        let sharers = self.contended[contended].copies.valid();
-        let others = || sharers.iter().filter(|&&sharer| sharer != core);
-        let latency = |sharer: &u32| self.latencies.invalidation(domain, self.latencies.domain_of(*sharer), home);
+        let copies = &self.contended[contended].copies;
+        let others = || copies.valid().filter(|&sharer| sharer != core);
+        let latency = |sharer| self.latencies.invalidation(domain, self.latencies.domain_of(sharer), home);
         let farthest = others().map(latency).max().unwrap_or(0).max(self.latencies.broadcast(domain));
         farthest + self.latencies.invalidation_each * (others().count() as u64).saturating_sub(1)
     }
@@ -550,8 +516,8 @@ impl Directory {
             return self.latencies.distance(core, owner);
         }
         let sharers = self.contended[line.contended as usize].copies.valid();
-        let others = sharers.iter().filter(|&&sharer| sharer != core);
-        others.map(|&sharer| self.latencies.distance(core, sharer)).min().unwrap_or(Distance::SameCore)
+        let others = sharers.filter(|&sharer| sharer != core);
+        others.map(|sharer| self.latencies.distance(core, sharer)).min().unwrap_or(Distance::SameCore)
     }
 
     /// Returns the store or RMW that invalidated the copy of `line` in the core of `cpu`.

@@ -140,8 +140,8 @@ impl Arbitration {
     }
 
     /// Returns how many of its own requests a domain serves before others have their turn.
-    pub(crate) fn bound(self) -> Option<usize> {
-        if let Self::Bounded(most) = self { Some(most as usize) } else { None }
+    pub(crate) fn bound(self) -> Option<u32> {
+        if let Self::Bounded(most) = self { Some(most) } else { None }
     }
 }
 

@@ -18,15 +18,17 @@ use super::Request;
 /// The waiting requests of one line.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    domains: Box<[VecDeque<Waiting>]>,
-    count: usize,
-    place: usize,
+    /// By domain; empty until a request waits, which it never does for most lines.
+    waiting: Box<[VecDeque<Waiting>]>,
+    domains: u32,
+    count: u32,
+    place: u32,
     /// The number of requests of the place that are served before those from elsewhere have their
     /// turn; `None` while no CPU waits elsewhere.
-    token: Option<usize>,
+    token: Option<u32>,
     /// The number of its own requests that a domain serves in a row, whenever they arrived; `None`
     /// for the order of arrival.
-    bound: Option<usize>,
+    bound: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +40,8 @@ struct Waiting {
 
 impl Queue {
     /// A queue without waiters; the line is in domain `place` of `domains`. See [`Self::bound`].
-    pub(super) fn new(domains: usize, place: usize, bound: Option<usize>) -> Self {
-        Self { domains: vec![VecDeque::new(); domains].into(), count: 0, place, token: None, bound }
+    pub(super) fn new(domains: usize, place: usize, bound: Option<u32>) -> Self {
+        Self { waiting: Box::default(), domains: domains as u32, count: 0, place: place as u32, token: None, bound }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -49,14 +51,22 @@ impl Queue {
     /// The line has moved to `place` while no CPU waited.
     pub(super) fn move_to(&mut self, place: usize) {
         debug_assert!(self.is_empty(), "a line that is waited for moves by `pop`");
-        self.place = place;
+        self.place = place as u32;
+    }
+
+    /// How many requests of the place wait.
+    fn own(&self) -> u32 {
+        self.waiting[self.place as usize].len() as u32
     }
 
     pub(super) fn push(&mut self, domain: usize, request: Request, ticket: u64) {
-        if domain != self.place && self.token.is_none() {
-            self.token = Some(self.bound.unwrap_or(self.domains[self.place].len()));
+        if self.waiting.is_empty() {
+            self.waiting = vec![VecDeque::new(); self.domains as usize].into();
         }
-        self.domains[domain].push_back(Waiting { request, ticket });
+        if domain != self.place as usize && self.token.is_none() {
+            self.token = Some(self.bound.unwrap_or(self.own()));
+        }
+        self.waiting[domain].push_back(Waiting { request, ticket });
         self.count += 1;
     }
 
@@ -65,29 +75,30 @@ impl Queue {
         if self.count == 0 {
             return None;
         }
-        let own_first = self.token != Some(0) && !self.domains[self.place].is_empty();
+        let place = self.place as usize;
+        let own_first = self.token != Some(0) && self.own() > 0;
         if own_first {
-            return Some(self.place);
+            return Some(place);
         }
-        let oldest = |&domain: &usize| self.domains[domain].front().map_or(u64::MAX, |waiting| waiting.ticket);
-        (0..self.domains.len()).filter(|&domain| domain != self.place).min_by_key(oldest)
+        let oldest = |&domain: &usize| self.waiting[domain].front().map_or(u64::MAX, |waiting| waiting.ticket);
+        (0..self.waiting.len()).filter(|&domain| domain != place).min_by_key(oldest)
     }
 
     /// Returns the next request.
     pub(super) fn peek(&self) -> Option<&Request> {
-        self.domains[self.next_domain()?].front().map(|waiting| &waiting.request)
+        self.waiting[self.next_domain()?].front().map(|waiting| &waiting.request)
     }
 
     /// Removes the next request; the line moves to its domain.
     pub(super) fn pop(&mut self) -> Option<Request> {
         let domain = self.next_domain()?;
-        let waiting = self.domains[domain].pop_front()?;
+        let waiting = self.waiting[domain].pop_front()?;
         self.count -= 1;
-        if domain == self.place {
+        if domain == self.place as usize {
             self.token = self.token.map(|before| before - 1);
         } else {
-            self.place = domain;
-            let own = self.domains[domain].len();
+            self.place = domain as u32;
+            let own = self.own();
             // The request for which the line moves is the first of its domain's turn.
             self.token = (self.count > own).then_some(self.bound.map_or(own, |bound| bound - 1));
         }
@@ -105,7 +116,7 @@ mod tests {
         order_bounded(place, domains, None, arrivals)
     }
 
-    fn order_bounded(place: usize, domains: usize, bound: Option<usize>, arrivals: &[(usize, u32)]) -> Vec<u32> {
+    fn order_bounded(place: usize, domains: usize, bound: Option<u32>, arrivals: &[(usize, u32)]) -> Vec<u32> {
         let mut queue = Queue::new(domains, place, bound);
         for (ticket, &(domain, cpu)) in arrivals.iter().enumerate() {
             let request = Request {

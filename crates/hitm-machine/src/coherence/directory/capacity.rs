@@ -40,7 +40,7 @@
 use super::super::caches::{Caches, Level, Moves};
 use super::super::line::{NO_THREAD, Packed, State};
 use super::super::{Distance, Grant, Kind, Miss, NO_ACCESS, Request};
-use super::{Directory, DomainCopies};
+use super::Directory;
 use crate::costs::Capacity;
 
 impl Directory {
@@ -140,7 +140,7 @@ impl Directory {
         if let Some(contended) = self.contended.get_mut(entry.contended as usize) {
             let domain = self.latencies.domain_of(core);
             contended.copies.take(core, now, NO_ACCESS);
-            contended.domains[domain] = DomainCopies { count: 1, since: now, next_refill: now };
+            contended.has_alone(domain, now);
             contended.queue.move_to(if self.arbitration.has_domains() { domain } else { 0 });
         }
         self.fill(core, line);
@@ -157,7 +157,7 @@ impl Directory {
         match line.state() {
             State::Uncached => Vec::new(),
             State::Owned(owner) => vec![owner],
-            State::Shared => self.contended[line.contended as usize].copies.valid().to_vec(),
+            State::Shared => self.contended[line.contended as usize].copies.valid().collect(),
         }
     }
 
@@ -247,12 +247,16 @@ impl Directory {
         };
         for &core in &gone {
             contended.copies.drop(core);
-            contended.domains[domain].count -= 1;
         }
-        match *contended.copies.valid() {
-            [] => (entry.state, entry.dirty, entry.thread) = (Packed::UNCACHED, false, NO_THREAD),
+        if let Some(here) = contended.in_domain(domain) {
+            here.count -= gone.len() as u32;
+        }
+        contended.domains.retain(|copies| copies.count > 0);
+        let mut valid = contended.copies.valid();
+        match (valid.next(), valid.next()) {
+            (None, _) => (entry.state, entry.dirty, entry.thread) = (Packed::UNCACHED, false, NO_THREAD),
             // The last sharer does not know that it is: it asks before it writes.
-            [last] => {
+            (Some(last), None) => {
                 entry.state = State::Owned(last).into();
                 if caches.level(last, line).is_some() {
                     caches.level_3_mut(self.latencies.domain_of(last)).remove(line);

@@ -13,7 +13,8 @@ impl Directory {
             let is_owned = matches!(line.state(), State::Owned(_));
             assert!(is_owned || line.thread == NO_THREAD, "line {index} has a writer and no owner");
             let Some(contended) = self.contended.get(line.contended as usize) else { continue };
-            let valid = contended.copies.valid();
+            let valid: Vec<u32> = contended.copies.valid().collect();
+            assert_eq!(contended.copies.count_valid() as usize, valid.len(), "line {index}: valid copies");
             assert_eq!(line.wanted, !contended.queue.is_empty(), "line {index}: whether somebody waits");
             match line.state() {
                 State::Uncached => {}
@@ -21,10 +22,13 @@ impl Directory {
                 State::Shared => assert!(valid.len() >= 2, "line {index} is shared by {valid:?}"),
             }
             if line.state() != State::Uncached {
-                for (domain, copies) in contended.domains.iter().enumerate() {
+                let mut domains: Vec<(u32, u32)> = Vec::new();
+                for domain in 0..self.latencies.domains() {
                     let count = valid.iter().filter(|&&core| self.latencies.domain_of(core) == domain).count();
-                    assert_eq!(copies.count as usize, count, "line {index}: copies in domain {domain}");
+                    domains.extend((count > 0).then_some((domain as u32, count as u32)));
                 }
+                let known = contended.domains.iter().map(|copies| (copies.domain, copies.count));
+                assert!(known.eq(domains.iter().copied()), "line {index}: copies in domains {domains:?}");
             }
         }
         self.check_places();
