@@ -34,7 +34,7 @@ pub use field::{Described, Field, Words, resolve};
 pub use layout::LineStart;
 pub use lock::{Lock, LockGuard, RawGuard, RawSpinLock};
 pub use memory::{LINE, Memory, Operation, OperationScope, Placement};
-pub use native::{Native, NativePlain, NativeWorkers};
+pub use native::{EventSource, Native, NativePlain, NativeWorkers};
 pub use per_cpu::PerCpu;
 pub use placed::{Placed, PlacedSlice};
 pub use plain::PlainWord;

@@ -23,6 +23,8 @@ impl Interrupts {
     pub const TIMER: Self = Self(1 << 2);
     /// Stop or go offline: leave idle and look at the runtime's state.
     pub const CONTROL: Self = Self(1 << 3);
+    /// Events of the operating system may have come: look. Natively only.
+    pub const EVENTS: Self = Self(1 << 4);
 
     /// The set as bits; the inverse of [`Interrupts::from_bits`].
     #[must_use]

@@ -29,20 +29,27 @@
 
 mod abort_handle;
 mod ambient;
+mod blocking;
 mod builder;
 mod cell;
 mod change;
+#[cfg(any(feature = "futures", feature = "hyper", feature = "tokio"))]
+pub mod compat;
 mod contain;
 pub mod diagnostics;
 mod group;
 mod host;
 mod interval;
+#[cfg(all(feature = "io", unix))]
+pub mod io;
 mod join;
 mod join_set;
 mod local;
 mod local_task;
 mod metrics;
 mod native;
+#[cfg(all(feature = "io", unix))]
+pub mod net;
 mod observe;
 mod options;
 mod roles;
@@ -55,6 +62,8 @@ mod task_count;
 mod task_local;
 mod tenant;
 mod time;
+#[cfg(feature = "tracing")]
+mod trace;
 mod watch;
 mod work;
 mod worker;
@@ -67,6 +76,9 @@ pub use abort_handle::{AbortHandle, AbortOnDrop};
 pub use ambient::{
     Entered, checkpoint, interval, sleep, sleep_until, spawn, spawn_with, task_name, timeout, timeout_at, yield_now,
 };
+pub use blocking::block_in_place;
+#[cfg(feature = "blocking")]
+pub use blocking::spawn_blocking;
 pub use builder::Builder;
 pub use group::{Group, GroupThrottle};
 pub use interval::{Interval, MissedTicks};

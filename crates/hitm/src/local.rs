@@ -8,7 +8,8 @@
 //! cancelled, the timer stays set. It then expires once without work and is set again. A turn that
 //! ends early therefore costs nothing.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hitm_memory::{Platform, Time};
 use hitm_sched::{TaskId, WakeHint};
@@ -45,8 +46,40 @@ pub(crate) struct Local {
     asked_to_arm: AtomicBool,
     /// The time that the timer is set to.
     armed: AtomicU64,
+    /// The number of tasks that cannot leave this CPU.
+    bound: BoundTasks,
     /// The sleeps that began here. Other CPUs remove sleeps that are dropped there.
     pub(crate) timers: Timers,
+}
+
+/// The number of tasks that cannot leave a CPU: each of them holds a clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BoundTasks(Arc<AtomicUsize>);
+
+impl BoundTasks {
+    /// Counts a task in, until the result is dropped.
+    pub(crate) fn enter(&self) -> BoundTask {
+        // Relaxed: a CPU goes offline for a task that runs on it; a task that is bound later finds
+        // the CPU online again or is moved, as `local_task` says.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        BoundTask(self.clone())
+    }
+
+    pub(crate) fn has_any(&self) -> bool {
+        // Relaxed: as in `enter`.
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// A task that is counted in.
+#[derive(Debug)]
+pub(crate) struct BoundTask(BoundTasks);
+
+impl Drop for BoundTask {
+    fn drop(&mut self) {
+        // Relaxed: as in `enter`.
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Relaxed: only the owning CPU writes and reads these words.
@@ -67,6 +100,7 @@ impl Local {
             asked_to_look: AtomicBool::new(false),
             asked_to_arm: AtomicBool::new(false),
             armed: AtomicU64::new(Time::NEVER.as_picos()),
+            bound: BoundTasks::default(),
             timers: Timers::default(),
         }
     }
@@ -202,6 +236,11 @@ impl Local {
             self.armed.store(wanted.as_picos(), OWN);
             P::set_timer(wanted);
         }
+    }
+
+    /// Returns the number of tasks that cannot leave this CPU.
+    pub(crate) fn bound_tasks(&self) -> &BoundTasks {
+        &self.bound
     }
 
     /// Records that the timer has expired.

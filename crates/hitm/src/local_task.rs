@@ -51,10 +51,12 @@ impl<P: Platform> Handle<P> {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
+        assert!(cpu.index() < self.topology().cpus(), "CPU {cpu} of a machine that has {}", self.topology().cpus());
         let options = SpawnOptions { cpus: Some(CpuSet::from_iter([cpu])), ..options.into() };
+        let bound = self.0.locals[cpu.index()].bound_tasks().enter();
         self.spawn(options, async move {
-            let made = Stays { home: thread::current().id(), future: ManuallyDrop::new(Box::pin(make())) };
-            made.await
+            let _bound = bound;
+            Stays::new(make()).await
         })
     }
 }
@@ -66,14 +68,14 @@ impl<P: Platform> Handle<P> {
 /// use std::rc::Rc;
 ///
 /// let runtime = hitm::NativeRuntime::with_cpus(2).unwrap();
-/// let shared = runtime.block_on(hitm::spawn(async {
+/// let task = runtime.handle().spawn((), async {
 ///     let task = {
 ///         let shared = Rc::new(7);
 ///         hitm::spawn_local(async move { *shared })
 ///     };
 ///     task.await.unwrap()
-/// }));
-/// # let _ = shared;
+/// });
+/// assert_eq!(runtime.block_on(task).unwrap(), 7);
 /// ```
 ///
 /// # Panics
@@ -85,15 +87,26 @@ where
     F::Output: Send + 'static,
 {
     let handle = crate::ambient::in_task().expect("only a task may spawn a task on its own CPU");
-    let cpu = CpuSet::from_iter([Native::current_cpu()]);
-    let options = SpawnOptions { cpus: Some(cpu), ..handle.inherited() };
-    handle.spawn(options, Stays { home: thread::current().id(), future: ManuallyDrop::new(Box::pin(future)) })
+    let cpu = Native::current_cpu();
+    let bound = handle.0.locals[cpu.index()].bound_tasks().enter();
+    let options = SpawnOptions { cpus: Some(CpuSet::from_iter([cpu])), ..handle.inherited() };
+    let stays = Stays::new(future);
+    handle.spawn(options, async move {
+        let _bound = bound;
+        stays.await
+    })
 }
 
 /// A future that stays on the thread where it was made.
 struct Stays<F> {
     home: ThreadId,
     future: ManuallyDrop<Pin<Box<F>>>,
+}
+
+impl<F> Stays<F> {
+    fn new(future: F) -> Self {
+        Self { home: thread::current().id(), future: ManuallyDrop::new(Box::pin(future)) }
+    }
 }
 
 // SAFETY: `future` is made on the thread `home`; `poll` and `drop` touch it on that thread alone.

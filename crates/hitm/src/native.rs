@@ -125,6 +125,8 @@ const STAND_IN: CpuId = CpuId(0);
 struct Threads {
     pool: Arc<WorkerPool>,
     sched: Arc<Scheduler<Native>>,
+    #[cfg(all(feature = "io", unix))]
+    reactor: std::sync::OnceLock<Arc<crate::io::Reactor>>,
 }
 
 impl Host for Threads {
@@ -142,6 +144,31 @@ impl Host for Threads {
 
     fn is_cpu(&self) -> bool {
         POOL.get() == Arc::as_ptr(&self.pool)
+    }
+
+    #[cfg(all(feature = "io", unix))]
+    fn take_events(&self) {
+        if let Some(reactor) = self.reactor.get() {
+            // What came while a worker waited is there already.
+            if !reactor.has_ready() {
+                self.pool.workers.look_for_events();
+            }
+            reactor.wake_ready();
+        }
+    }
+
+    #[cfg(all(feature = "io", unix))]
+    fn reactor(&self) -> io::Result<Arc<crate::io::Reactor>> {
+        if let Some(reactor) = self.reactor.get() {
+            return Ok(reactor.clone());
+        }
+        let reactor = self.reactor.get_or_init({
+            let made = Arc::new(crate::io::Reactor::new()?);
+            || made
+        });
+        // Of several callers, the first one sets it.
+        self.pool.workers.set_events(reactor.clone());
+        Ok(reactor.clone())
     }
 }
 
@@ -178,7 +205,12 @@ impl NativeRuntime {
         let workers = NativeWorkers::with_spin(topology.cpus(), accounting, spin);
         let sched = workers.visit(STAND_IN, || mitigation.scheduler::<Native>(topology.clone()));
         let pool = Arc::new(WorkerPool { workers, left: AtomicUsize::new(0), failure: Mutex::new(None) });
-        let host = Threads { pool: pool.clone(), sched: sched.clone() };
+        let host = Threads {
+            pool: pool.clone(),
+            sched: sched.clone(),
+            #[cfg(all(feature = "io", unix))]
+            reactor: std::sync::OnceLock::new(),
+        };
         let handle = Handle::with_host(sched.clone(), sched, roles, Box::new(host), observe);
         let mut runtime = Self { handle, pool, threads: Vec::new() };
         let pinned = topology.name() == "this";

@@ -65,6 +65,8 @@ impl<P: Platform> Handle<P> {
     {
         let options = options.into();
         let kept = Kept::of(&options);
+        #[cfg(feature = "tracing")]
+        let future = crate::trace::within_span(&options, future);
         let role = options.role.inspect(|&role| self.check_role(role));
         let attributes = Attributes {
             prio: options.priority.prio,
@@ -74,7 +76,7 @@ impl<P: Platform> Handle<P> {
             group: options.group.as_ref().map(Group::id),
         };
         let join_state = JoinState::new();
-        let task = Box::pin(Deliver::<P, F>::new(future, join_state.clone()));
+        let task = Box::pin(Deliver::<P, _>::new(future, join_state.clone()));
         let cell = self.start(&attributes, role, options.tenant, kept, task, join_state.clone());
         JoinHandle::new(self.clone(), cell, join_state)
     }

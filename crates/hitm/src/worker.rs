@@ -59,6 +59,14 @@ pub(crate) fn take_interrupts<P: Platform>(runtime: &Inner<P>) -> Interrupts {
     if interrupts.contains(Interrupts::TIMER) {
         expire_timers(runtime);
     }
+    if interrupts.contains(Interrupts::EVENTS) {
+        // These wakeups are not caused by the task that computes here.
+        let local = &runtime.locals[P::current_cpu().index()];
+        let interrupted = local.running();
+        local.set_running(None);
+        runtime.host.take_events();
+        local.set_running(interrupted);
+    }
     if interrupts.contains(Interrupts::CONTROL) && runtime.sched.is_shipped() && runtime.task_count.is_stopping() {
         runtime.wake_aborted();
     }

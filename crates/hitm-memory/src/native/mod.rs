@@ -1,7 +1,9 @@
 //! The native world: standard atomics, operating-system threads, futexes.
 
+mod events;
 mod memory;
 mod platform;
 
+pub use events::EventSource;
 pub use memory::{Native, NativePlain};
 pub use platform::NativeWorkers;

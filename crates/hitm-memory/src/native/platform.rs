@@ -13,7 +13,7 @@
 //! | `enter`, thread set, fence SeqCst, `pending` read | `interrupt`, `pending` set, fence SeqCst, thread read | store buffering is forbidden: a CPU that starts finds the interrupt or the sender finds its thread |
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,7 @@ use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, FilterOp, Unpar
 
 use crate::memory::Memory;
 use crate::native::Native;
+use crate::native::events::{EventSource, Events, GUARD, LOOK};
 use crate::platform::{Interrupts, Mode, PathCost, Platform};
 use crate::time::{Span, Time};
 
@@ -45,6 +46,7 @@ pub struct NativeWorkers {
     spin: Duration,
     /// Whether time is booked by mode: two clock reads more at every change.
     accounting: bool,
+    events: Events,
 }
 
 /// What others need to know of a worker. Written by every CPU that interrupts this one, so on two
@@ -56,6 +58,13 @@ struct Worker {
     /// When the timer expires, in picoseconds. Only the worker itself reads and writes it.
     timer: AtomicU64,
     thread: OnceLock<Thread>,
+    /// Whether the worker waits in the source of events: an interrupt then notifies the source.
+    waits: AtomicBool,
+    /// Whether the worker is parked while there is a source of events.
+    parked: AtomicBool,
+    /// When the worker looks next whether the source of events is due, in nanoseconds. The
+    /// worker's own.
+    next_look: AtomicU64,
     /// Nanoseconds by mode, written when the worker changes mode.
     booked: [AtomicU64; 3],
 }
@@ -80,7 +89,13 @@ impl NativeWorkers {
         let worker = || Worker { timer: AtomicU64::new(Time::NEVER.as_picos()), ..Worker::default() };
         let have_cores = || std::thread::available_parallelism().is_ok_and(|cores| cpus <= cores.get());
         let spin = spin.unwrap_or_else(|| if have_cores() { SPIN } else { Duration::ZERO });
-        Arc::new(Self { start: Instant::now(), workers: (0..cpus).map(|_| worker()).collect(), spin, accounting })
+        Arc::new(Self {
+            start: Instant::now(),
+            workers: (0..cpus).map(|_| worker()).collect(),
+            spin,
+            accounting,
+            events: Events::default(),
+        })
     }
 
     /// Runs `f` with this thread as `cpu`, pinned to the operating system's CPU `os_index` if one
@@ -153,6 +168,107 @@ impl NativeWorkers {
             // A parked thread wakes; one about to park finds the token. Costs a store when it runs.
             thread.unpark();
         }
+        if let Some(source) = self.events.source() {
+            // SeqCst: between the interrupt and `waits`; the table of `events`.
+            fence(Ordering::SeqCst);
+            // Relaxed: fenced.
+            if worker.waits.load(Ordering::Relaxed) {
+                source.notify();
+            }
+        }
+    }
+
+    /// Sets the source of events that idle workers wait in, for good; returns false when there is
+    /// one. [`Interrupts::EVENTS`] tells a worker that events may have come.
+    pub fn set_events(&self, source: Arc<dyn EventSource>) -> bool {
+        let is_first = self.events.set(source);
+        // Parked workers look again.
+        self.workers.iter().filter_map(|worker| worker.thread.get()).for_each(Thread::unpark);
+        is_first
+    }
+
+    /// Looks for events without waiting, unless another worker attends the source. Returns whether
+    /// any came.
+    pub fn look_for_events(&self) -> bool {
+        let Some(source) = self.events.claim() else { return false };
+        let found = source.wait(Some(Duration::ZERO));
+        self.events.release(self.nanos());
+        found
+    }
+
+    fn nanos(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Waits in the source of events for `timeout`, or without end; returns false when the worker
+    /// cannot attend the source. The source's module has the protocol.
+    fn attend(&self, worker: &Worker, timeout: Option<Duration>) -> bool {
+        let Some(source) = self.events.claim() else { return false };
+        // Relaxed: fenced.
+        worker.waits.store(true, Ordering::Relaxed);
+        // SeqCst: between `waits` and the interrupts; the table of `events`.
+        fence(Ordering::SeqCst);
+        // Relaxed: fenced.
+        let is_idle = worker.pending.load(Ordering::Relaxed) == 0;
+        let found = is_idle && source.wait(timeout);
+        // Relaxed: who sees an old value notifies in vain.
+        worker.waits.store(false, Ordering::Relaxed);
+        let now = self.nanos();
+        self.events.release(now);
+        if found {
+            // Relaxed: the worker tells itself.
+            worker.pending.fetch_or(Interrupts::EVENTS.bits(), Ordering::Relaxed);
+        }
+        // SeqCst: between the release and who is parked; the table of `events`.
+        fence(Ordering::SeqCst);
+        // Relaxed: fenced; the worker's own pending interrupts are a hint here.
+        let leaves = worker.pending.load(Ordering::Relaxed) != 0 || self.is_due(worker);
+        if leaves && !self.events.has_guard(now) {
+            let parked = |other: &&Worker| other.parked.load(Ordering::Relaxed);
+            if let Some(thread) = self.workers.iter().find(parked).and_then(|other| other.thread.get()) {
+                thread.unpark();
+            }
+        }
+        true
+    }
+
+    /// Parks the worker for `timeout`, or without end; it may return early.
+    fn park(&self, worker: &Worker, timeout: Option<Duration>) {
+        let park = |timeout| match timeout {
+            None => std::thread::park(),
+            Some(timeout) => std::thread::park_timeout(timeout),
+        };
+        if self.events.source().is_none() {
+            return park(timeout);
+        }
+        // Relaxed: fenced.
+        worker.parked.store(true, Ordering::Relaxed);
+        // SeqCst: between `parked` and the claim; the table of `events`.
+        fence(Ordering::SeqCst);
+        if self.events.is_claimed() {
+            let guard = self.events.becomes_guard(self.nanos()).then_some(GUARD);
+            park(timeout.into_iter().chain(guard).min());
+        }
+        // Relaxed: who sees an old value unparks in vain.
+        worker.parked.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the source of events is due for a look by `worker`, who asks.
+    fn events_are_due(&self, worker: &Worker) -> bool {
+        if self.events.source().is_none() {
+            return false;
+        }
+        let now = self.nanos();
+        // Relaxed: the worker's own.
+        if now < worker.next_look.load(Ordering::Relaxed) {
+            return false;
+        }
+        let are_due = self.events.are_due(now);
+        if !are_due {
+            // Relaxed: the worker's own.
+            worker.next_look.store(now + LOOK.as_nanos() as u64, Ordering::Relaxed);
+        }
+        are_due
     }
 
     /// The time since the workers were made.
@@ -268,7 +384,7 @@ impl Platform for Native {
     fn interrupt_pending() -> bool {
         with_worker(|workers, worker| {
             // Relaxed: a hint; `take_interrupts` acquires.
-            worker.pending.load(Ordering::Relaxed) != 0 || workers.is_due(worker)
+            worker.pending.load(Ordering::Relaxed) != 0 || workers.is_due(worker) || workers.events_are_due(worker)
         })
     }
 
@@ -285,6 +401,9 @@ impl Platform for Native {
                 worker.timer.store(Time::NEVER.as_picos(), Ordering::Relaxed);
                 taken |= Interrupts::TIMER;
             }
+            if workers.events_are_due(worker) {
+                taken |= Interrupts::EVENTS;
+            }
             taken
         })
     }
@@ -298,14 +417,15 @@ impl Platform for Native {
             }
         }
         while !Self::interrupt_pending() {
-            // Relaxed: the timer is the worker's own.
-            match with_worker(|_, worker| worker.timer.load(Ordering::Relaxed)) {
-                timer if timer == Time::NEVER.as_picos() => std::thread::park(),
-                timer => {
-                    let left = Time::from_picos(timer).since(Self::now());
-                    std::thread::park_timeout(Duration::from_nanos(left.as_picos().div_ceil(1_000)));
+            with_worker(|workers, worker| {
+                // Relaxed: the timer is the worker's own.
+                let timer = Time::from_picos(worker.timer.load(Ordering::Relaxed));
+                let left = || Duration::from_nanos(timer.since(workers.now()).as_picos().div_ceil(1_000));
+                let timeout = (timer != Time::NEVER).then(left);
+                if !workers.attend(worker, timeout) {
+                    workers.park(worker, timeout);
                 }
-            }
+            });
         }
     }
 

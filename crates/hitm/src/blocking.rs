@@ -1,0 +1,67 @@
+//! Code that blocks its thread: [`spawn_blocking`] and [`block_in_place`].
+//!
+//! **Origin.** Both are named after Tokio's. There, the queue of a worker that blocks goes to a new
+//! thread. Here the CPU goes offline for the time, so that the scheduler moves its tasks to the
+//! other CPUs.
+
+use hitm_memory::Native;
+
+use crate::runtime::Handle;
+
+/// Calls `f`, which may block the thread, in the calling task. The tasks that are queued on this
+/// CPU move to other CPUs before, and no new ones come until `f` has returned. Outside a task,
+/// calls `f` alone.
+///
+/// ```
+/// # let runtime = hitm::NativeRuntime::with_cpus(2).unwrap();
+/// # runtime.block_on(async { hitm::spawn(async {
+/// let manifest = hitm::block_in_place(|| std::fs::read_to_string("Cargo.toml"));
+/// # assert!(manifest.is_ok());
+/// # }).await.unwrap() });
+/// ```
+///
+/// # Limits
+/// The tasks wait if there is no other CPU, and if a task that is bound to this CPU exists
+/// ([`Handle::spawn_on`]): then `f` is called as if the task called it itself. A CPU that was taken
+/// offline by [`Handle::set_offline`] while its task runs is online afterwards.
+pub fn block_in_place<R>(f: impl FnOnce() -> R) -> R {
+    /// Takes the CPU back, also when `f` panics.
+    struct Back(Handle<Native>, hitm_topology::CpuId);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            self.0.set_online(self.1);
+        }
+    }
+    let Some(handle) = crate::ambient::in_task() else { return f() };
+    let cpu = handle.0.current_cpu();
+    let has_bound = handle.0.locals[cpu.index()].bound_tasks().has_any();
+    let _back = (!has_bound && handle.set_offline(cpu)).then(|| Back(handle, cpu));
+    f()
+}
+
+/// Calls `f` on a thread for code that blocks, and returns its value. The threads belong to the
+/// crate `blocking`: up to 500 in a process, each of which ends when it has been idle for a while.
+///
+/// ```
+/// # let runtime = hitm::NativeRuntime::with_cpus(1).unwrap();
+/// # runtime.block_on(async {
+/// let manifest = hitm::spawn_blocking(|| std::fs::read_to_string("Cargo.toml")).await.unwrap();
+/// assert!(manifest.unwrap().contains("hitm"));
+/// # });
+/// ```
+///
+/// # Errors
+/// When `f` panics.
+///
+/// # Cancel safety
+/// A dropped wait cancels a call that has not begun. A call that has begun goes on, and its value
+/// is dropped.
+#[cfg(feature = "blocking")]
+pub fn spawn_blocking<R: Send + 'static>(
+    f: impl FnOnce() -> R + Send + 'static,
+) -> impl Future<Output = Result<R, crate::JoinError>> + Send {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    // Unwind safety: `f` is consumed.
+    let call = blocking::unblock(move || catch_unwind(AssertUnwindSafe(f)));
+    async move { call.await.map_err(crate::JoinError::panicked) }
+}
