@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 /// The options that results do not depend on: output files, and the number of host threads.
-const WHERE_TO: [&str; 5] = ["json", "csv", "plot", "state", "jobs"];
+const WHERE_TO: [&str; 7] = ["json", "csv", "plot", "state", "jobs", "results", "emit_jobs"];
 
 static WORDS: OnceLock<Vec<String>> = OnceLock::new();
 
@@ -23,7 +23,7 @@ pub(crate) fn kept() -> Vec<String> {
 
 /// Returns the words of a command line in one form, however it was typed: the verbs, the options in
 /// the order of the help, and what stands alone.
-fn words(command: &mut Command, matches: &ArgMatches) -> Vec<String> {
+pub(crate) fn words(command: &mut Command, matches: &ArgMatches) -> Vec<String> {
     // Only then do the commands of each verb have the options that all share.
     command.build();
     let (mut command, mut matches) = (&*command, matches);
@@ -81,6 +81,7 @@ mod tests {
         check("hitm run ffmpeg --jobs 3 --json a.json --seed 2", "run ffmpeg --seed 2");
         check("hitm run ffmpeg --json=a.json --seed 2 --jobs=1", "run ffmpeg --seed 2");
         check("hitm sweep cyclic --state=a --csv b --plot c --seeds 2", "sweep cyclic --seeds 2");
+        check("hitm sweep cyclic --results a --emit-jobs b --seeds 2", "sweep cyclic --seeds 2");
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl Failure {
         Self { status: 3, ..Self::new(line) }
     }
 
+    /// Returns the same failure, of what is in `place`.
+    pub(crate) fn within(self, place: &str) -> Self {
+        Self { line: format!("{place}: {}", self.line), ..self }
+    }
+
     /// Returns the exit status of the process.
     pub(crate) fn status(&self) -> u8 {
         self.status

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use hitm::RoleCounts;
-use hitm_machine::{Arbitration, Costs, Results};
+use hitm_machine::{Arbitration, Costs, Part, Results};
 use hitm_memory::{Operation, Span};
 use hitm_report::functions::Functions;
 use hitm_report::relative::mark_empty;
 use hitm_report::result::{self, Host, Machine, OperationCost, ResultFile, Role, Run, SCHEMA};
+use hitm_report::sweep_state::{Finished, Key};
 use hitm_sched::{Conservation, Count};
 use hitm_topology::Topology;
 
 use crate::args::{CoherenceArg, HostArg};
 use crate::failure::Failure;
 use crate::output::Target;
+use crate::simulate::{Case, Outcome};
 use crate::terminal::fitted;
 use crate::{campaign, command_line, print};
 
@@ -101,6 +103,29 @@ pub(crate) fn conservation(found: &[Conservation], cpus: usize, seconds: f64) ->
         lost_share: lost.as_secs_f64() / (cpus as f64 * seconds),
         longest_us: longest.as_nanos_f64() / 1e3,
     })
+}
+
+/// Returns the key of a case's run.
+pub(crate) fn key(case: &Case) -> Key {
+    Key {
+        machine: case.topology.name().to_owned(),
+        arbitration: case.arbitration.name().into_owned(),
+        mitigation: case.mitigation.name().to_owned(),
+        seed: case.workload.seed(),
+    }
+}
+
+/// Returns the part of a case's outcome that a sweep keeps.
+pub(crate) fn finished(case: &Case, outcome: &Outcome) -> Finished {
+    let account = &outcome.results.account;
+    Finished {
+        key: key(case),
+        rates: outcome.batches.iter().flatten().copied().collect(),
+        kernel: Part::ALL.into_iter().filter(|part| part.is_kernel()).map(|part| account[part]).sum(),
+        busy: account.busy(),
+        idle: account[Part::Idle],
+        misses: outcome.results.totals.misses.count(),
+    }
 }
 
 /// Returns the machine's entry in a file. A native run uses no model; `costs` then only names the

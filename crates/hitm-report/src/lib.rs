@@ -14,6 +14,7 @@ pub mod compare;
 pub mod functions;
 mod heading;
 pub mod id_bursts;
+pub mod job;
 mod json;
 pub mod latency;
 pub mod layout;

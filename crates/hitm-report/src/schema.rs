@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::check::Checked;
 use crate::compare::Comparison;
+use crate::job::{Done, Job};
 use crate::json::json_text;
 use crate::result::ResultFile;
 use crate::rules::Judged;
@@ -17,9 +18,11 @@ use crate::validation::Validation;
 type Form = (&'static str, fn(SchemaGenerator) -> Schema);
 
 /// The forms.
-const FORMS: [Form; 7] = [
+const FORMS: &[Form] = &[
     (crate::result::SCHEMA, SchemaGenerator::into_root_schema_for::<ResultFile>),
     (crate::sweep::SCHEMA, SchemaGenerator::into_root_schema_for::<Sweep>),
+    (crate::job::JOB, SchemaGenerator::into_root_schema_for::<Job>),
+    (crate::job::DONE, SchemaGenerator::into_root_schema_for::<Done>),
     (crate::compare::SCHEMA, SchemaGenerator::into_root_schema_for::<Comparison>),
     (crate::check::SCHEMA, SchemaGenerator::into_root_schema_for::<Checked>),
     (crate::rules::SCHEMA, SchemaGenerator::into_root_schema_for::<Judged>),

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Machine;
@@ -37,7 +38,7 @@ pub struct Setting {
 }
 
 /// A run that has finished.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Finished {
     /// The identity of the run.
     #[serde(flatten)]
@@ -55,7 +56,7 @@ pub struct Finished {
 }
 
 /// The identity of a run.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Key {
     /// The machine, with the number of its CPUs where not all are used: `gnr-2x120@48`.
     pub machine: String,

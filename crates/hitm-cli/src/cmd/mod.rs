@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod completions;
 mod exec;
+mod job;
 mod layout;
 mod list;
 mod man;
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Assemble(cc::Assemble),
     /// Run a workload on growing numbers of CPUs: its scaling curve.
     Sweep(sweep::Sweep),
+    /// Make one run from its specification, on any host with the same result.
+    Job(job::JobArgs),
     /// List workloads, machines, mitigations and objects.
     List(list::List),
     /// Show the contended lines of a result file.
@@ -73,6 +76,7 @@ impl Command {
             Self::Cargo(cargo) => cargo.run(),
             Self::Assemble(assemble) => assemble.run(),
             Self::Sweep(sweep) => sweep.run(),
+            Self::Job(job) => job.run(),
             Self::List(list) => list.run(),
             Self::C2c(c2c) => c2c.run(),
             Self::Compare(compare) => compare.run(),

@@ -1,7 +1,7 @@
 //! `hitm schema`.
 
 use clap::{Args, ValueEnum};
-use hitm_report::{check, compare, result, rules, schema, sweep, this_machine, validation};
+use hitm_report::{check, compare, job, result, rules, schema, sweep, this_machine, validation};
 
 use crate::failure::Failure;
 use crate::print_as_it_is;
@@ -21,6 +21,10 @@ enum Form {
     Run,
     /// `hitm sweep --json`.
     Sweep,
+    /// What `hitm job` reads.
+    Job,
+    /// What `hitm job` writes.
+    JobResult,
     /// `hitm compare --json`.
     Compare,
     /// `hitm exec --check --json`.
@@ -38,6 +42,8 @@ impl Schema {
         let name = match self.form {
             Form::Run => result::SCHEMA,
             Form::Sweep => sweep::SCHEMA,
+            Form::Job => job::JOB,
+            Form::JobResult => job::DONE,
             Form::Compare => compare::SCHEMA,
             Form::Check => check::SCHEMA,
             Form::Rules => rules::SCHEMA,

@@ -137,6 +137,7 @@ fn completions_and_manual_pages_are_of_every_command() {
         "exec",
         "cc",
         "sweep",
+        "job",
         "list",
         "c2c",
         "compare",

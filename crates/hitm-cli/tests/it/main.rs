@@ -16,6 +16,7 @@ mod failures;
 mod hackbench;
 mod help;
 mod hosts;
+mod jobs;
 mod loopback;
 mod machines;
 mod one_source;

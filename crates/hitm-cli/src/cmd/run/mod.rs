@@ -5,7 +5,7 @@ mod series;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::series::SeriesArgs;
+pub(crate) use self::series::{SeriesArgs, Single};
 use crate::cmd::probe::Probe;
 use crate::failure::Failure;
 use crate::workload::Chosen;
@@ -29,6 +29,19 @@ enum Workload {
 }
 
 impl Run {
+    /// Returns the only run of a command line that names one.
+    ///
+    /// # Errors
+    /// When an option cannot be met, or there are several runs, or none that a job can be.
+    pub(crate) fn single(self) -> Result<Single, Failure> {
+        match self.workload {
+            Workload::Series(chosen) => Single::of(*chosen),
+            Workload::Probe(_) => {
+                Err(Failure::new("workload `probe`: a job runs a workload; see `hitm list workloads`"))
+            }
+        }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.workload {
             Workload::Series(chosen) => series::run(*chosen),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use hitm_machine::{Arbitration, Capacity, Costs};
+use hitm_memory::Span;
 use hitm_report::agreement::note_undetermined;
 use hitm_report::latency::Latency;
-use hitm_report::relative::relate;
+use hitm_report::relative::{mark_empty, relate};
 use hitm_report::result::{Host, ResultFile, Run as RunResult};
 use hitm_report::statistics::{Mean, ratio};
 use hitm_sched::Mitigation;
@@ -93,6 +94,83 @@ pub(crate) fn run(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Resul
         HostArg::Native => native::run(&series.native_cases(program, &setting, &mitigations, &topologies)),
     };
     record::report(file, target, |file| series.report(program, file))
+}
+
+/// The only simulated run of a command line.
+pub(crate) struct Single {
+    series: SeriesArgs,
+    pub(crate) case: Case,
+    /// The complete machine, without what `--cpus` leaves out.
+    pub(crate) whole: Arc<Topology>,
+}
+
+impl Single {
+    /// Returns the run that is asked for.
+    ///
+    /// # Errors
+    /// When an option cannot be met, or something would have to be fitted first.
+    pub(crate) fn of(Chosen { program, args: series }: Chosen<SeriesArgs>) -> Result<Self, Failure> {
+        if let Some(fitting) = program.fitted() {
+            let option = fitting.option();
+            return Err(Failure::new(format!(
+                "{option}: a job does not fit it; give the value that `hitm run` prints"
+            )));
+        }
+        let machine = series.cases.machine.or(HostArg::Simulated, program.usual_machine());
+        let sizes = machine.sizes(HostArg::Simulated, &|whole| vec![whole.cpus()])?;
+        let (whole, mut parts) = sizes.into_iter().next().expect("one machine was named");
+        let topology = parts.pop().expect("one size was named");
+        program.check(&topology)?;
+        let setting = series.cases.setting(HostArg::Simulated);
+        let mut workloads = program.workloads(&topology, &setting);
+        let workload = workloads.swap_remove(0);
+        if !workloads.is_empty() {
+            let (name, loads) = (workload.name(), workloads.len() + 1);
+            return Err(Failure::new(format!(
+                "`options`: {name} has {loads} loads with them, and a job has one; choose one"
+            )));
+        }
+        series.cases.check_stretch(&*workload, HostArg::Simulated)?;
+        let costs = series.cases.machine.costs(&topology)?;
+        let mut mitigations = series.cases.mitigations()?;
+        let arbitrations = series.cases.machine.arbitrations()?;
+        let mitigation = mitigations.swap_remove(0);
+        let arbitration = arbitrations[0];
+        if !mitigations.is_empty() || arbitrations.len() > 1 {
+            return Err(Failure::new("a job has one mitigation and one policy; make a job for each"));
+        }
+        let machine = (topology, costs);
+        let case = Case {
+            roles: workload.counts_operations(),
+            capacity: series.capacity(&*program, &machine)?,
+            ..series.cases.case(&machine, arbitration, program.adapt(mitigation), workload)
+        };
+        Ok(Self { series, case, whole })
+    }
+
+    /// Returns the lengths of time that were asked for: of the warm-up, and of the measured
+    /// stretch.
+    pub(crate) fn times(&self) -> [Option<Span>; 2] {
+        let Setting { warm_up, measured, .. } = self.series.cases.setting(HostArg::Simulated);
+        [warm_up, measured]
+    }
+
+    /// Returns the parameters of the model that were asked for.
+    pub(crate) fn model(&self) -> &[(String, f64)] {
+        self.series.cases.machine.model()
+    }
+
+    /// Returns what is kept of the run, as the command `command`. The host's time is not.
+    pub(crate) fn result(&self, mut outcome: Outcome, command: Vec<String>) -> ResultFile {
+        outcome.results.keep_hottest(LINES_KEPT);
+        outcome.wall_seconds = 0.0;
+        let machine = machine_of(HostArg::Simulated, &self.case.topology, &self.case.costs);
+        let group = Group { cases: vec![self.case.clone()], outcomes: vec![Some(outcome)] };
+        let runs = self.series.runs_of(&group);
+        let mut file = ResultFile { command, machines: vec![machine], runs, ..empty_file() };
+        mark_empty(&mut file);
+        file
+    }
 }
 
 impl SeriesArgs {

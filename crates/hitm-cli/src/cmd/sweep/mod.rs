@@ -1,5 +1,6 @@
 //! `hitm sweep`: a workload on several numbers of CPUs.
 
+mod folded;
 mod state;
 
 use std::io::{self, Write as _};
@@ -7,25 +8,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use hitm_machine::{Clock, Part};
+use hitm_machine::Clock;
 use hitm_memory::Span;
+use hitm_report::job::Job;
 use hitm_report::plot::Plot;
 use hitm_report::relative::relative;
 use hitm_report::statistics::mean_of_batches;
 use hitm_report::sweep::{self, Point};
-use hitm_report::sweep_state::{self, Finished, Key, Setting};
+use hitm_report::sweep_state::{self, Finished, Setting};
 use hitm_topology::Topology;
 use hitm_workloads::meter::Window;
 
+use self::folded::Folded;
 use self::state::StateFile;
 use crate::args::HostArg;
 use crate::campaign;
 use crate::cases::CaseArgs;
+use crate::cmd::job;
 use crate::failure::Failure;
 use crate::output::{self, Target};
 use crate::progress::Progress;
-use crate::record::{empty_file, machine_of};
-use crate::simulate::{Case, Outcome};
+use crate::record::{empty_file, finished, key, machine_of};
+use crate::simulate::Case;
 use crate::terminal::{fitted, width};
 use crate::workload::{Chosen, Command, Entry, Program, Stretch, Workload};
 use crate::{digest, interrupt, print};
@@ -42,7 +46,9 @@ const EXAMPLES: &str = "\
 Examples:
   hitm sweep cyclic --mitigation baseline,all
   hitm sweep cyclic --cpus 2..4096 --seeds 1 --csv curve.csv --plot curve.svg
-  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --arbitration local-first,fifo";
+  hitm sweep ffmpeg --burst-factor 0.0627 --cpus 8..480 --arbitration local-first,fifo
+  hitm sweep cyclic --emit-jobs jobs.jsonl           for other programs: see `hitm job`
+  hitm sweep cyclic --results done --csv curve.csv   what they have finished so far";
 
 const REFERENCE: &str = "\
 --cpus 2..480 stands for 2, the powers of two between, and 480; without --cpus a sweep goes from the
@@ -72,6 +78,13 @@ struct SweepArgs {
     /// folder, named by the setting].
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Write the sweep's runs to this file, one specification per line for `hitm job`, and run
+    /// nothing. With `--results`, those without a result.
+    #[arg(long, value_name = "FILE")]
+    emit_jobs: Option<PathBuf>,
+    /// Take the results of `hitm job` in this folder, whoever ran them, and run nothing.
+    #[arg(long, value_name = "DIR", conflicts_with = "state")]
+    results: Option<PathBuf>,
 }
 
 impl Command for SweepArgs {
@@ -104,29 +117,6 @@ fn usual_counts(whole: &Topology) -> Vec<usize> {
         .collect();
     counts.push(most);
     counts
-}
-
-/// Returns the key of a case's run.
-fn key(case: &Case) -> Key {
-    Key {
-        machine: case.topology.name().to_owned(),
-        arbitration: case.arbitration.name().into_owned(),
-        mitigation: case.mitigation.name().to_owned(),
-        seed: case.workload.seed(),
-    }
-}
-
-/// Returns the part of a case's outcome that is kept.
-fn finished(case: &Case, outcome: &Outcome) -> Finished {
-    let account = &outcome.results.account;
-    Finished {
-        key: key(case),
-        rates: outcome.batches.iter().flatten().copied().collect(),
-        kernel: Part::ALL.into_iter().filter(|part| part.is_kernel()).map(|part| account[part]).sum(),
-        busy: account.busy(),
-        idle: account[Part::Idle],
-        misses: outcome.results.totals.misses.count(),
-    }
 }
 
 /// A machine with all its cases: by policy, number of CPUs, mitigation and random seed.
@@ -170,13 +160,23 @@ impl SweepArgs {
         let csv = output::target("--csv", self.csv.as_deref())?;
         let json = output::target("--json", self.json.as_deref())?;
         let plot = output::target("--plot", self.plot.as_deref())?;
-        let path = self.state.clone().unwrap_or_else(|| state::usual_path(&setting));
-        let state = StateFile::open(&path, &setting)?;
-        interrupt::keeps(format!("finished runs are in `{}`; the same command goes on", path.display()));
-        let (runs, failed) = self.finish(&families, &state);
-        if let Some(failure) = failed.iter().position(|failure| failure.status() == 2) {
-            return Err(failed.into_iter().nth(failure).expect("it was found there"));
-        }
+        let emitted = output::target("--emit-jobs", self.emit_jobs.as_deref())?;
+        let (runs, failed) = if emitted.is_some() || self.results.is_some() {
+            let jobs = self.jobs(&families)?;
+            let folded = match &self.results {
+                Some(folder) => Folded::read(jobs, folder)?,
+                None => Folded::none(jobs),
+            };
+            if let Some(target) = emitted {
+                target.write(&folded.missing().map(Job::line).collect::<String>())?;
+            }
+            if self.results.is_none() {
+                return Ok(());
+            }
+            (folded.runs(), Vec::new())
+        } else {
+            self.run_here(&setting, &families)?
+        };
         let sweep = self.sweep(&*workload, &setting, &families, &runs, &failed);
         // Each is written, whether or not the others can be.
         let written = [
@@ -187,6 +187,29 @@ impl SweepArgs {
         ];
         written.into_iter().collect::<Result<(), Failure>>()?;
         campaign::ended(&sweep.failures)
+    }
+
+    /// Makes the runs that are in no state file yet. Returns all runs, and the failures.
+    ///
+    /// # Errors
+    /// When the state file cannot be used.
+    fn run_here(&self, setting: &Setting, families: &[Family]) -> Result<(Vec<Finished>, Vec<Failure>), Failure> {
+        let path = self.state.clone().unwrap_or_else(|| state::usual_path(setting));
+        let state = StateFile::open(&path, setting)?;
+        interrupt::keeps(format!("finished runs are in `{}`; the same command goes on", path.display()));
+        let (runs, failed) = self.finish(families, &state);
+        match failed.iter().position(|failure| failure.status() == 2) {
+            Some(failure) => Err(failed.into_iter().nth(failure).expect("it was found there")),
+            None => Ok((runs, failed)),
+        }
+    }
+
+    /// Returns the job of each case, in the order of the cases.
+    fn jobs(&self, families: &[Family]) -> Result<Vec<Job>, Failure> {
+        let times = self.cases.setting(HostArg::Simulated);
+        let model = self.cases.machine.model();
+        let cases = families.iter().flat_map(|family| family.points.iter().flatten().map(|case| (&family.whole, case)));
+        cases.map(|(whole, case)| job::of_case(case, whole, times.warm_up, times.measured, model)).collect()
     }
 
     /// Draws the curve, if there is one.
