@@ -10,7 +10,7 @@ fn commands() {
     check(
         "",
         expect![[r#"
-            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `compare`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
+            hitm: `hitm`: a command is missing after it, one of `run`, `exec`, `cc`, `c++`, `cargo`, `sweep`, `job`, `list`, `c2c`, `compare`, `check`, `watch`, `validate`, `layout`, `schema`, `completions`, `man`; `hitm --help` shows what there is
         "#]],
     );
     check(
@@ -567,13 +567,13 @@ fn objects() {
     check(
         "layout rto_mask",
         expect![[r#"
-            hitm: object `rto_mask` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `task_group`, `group_rq`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `cid_map`
+            hitm: object `rto_mask` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `task_group`, `group_rq`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `waiting`, `llc_floor`, `cid_map`
         "#]],
     );
     check(
         "layout ''",
         expect![[r#"
-            hitm: object `` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `task_group`, `group_rq`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `cid_map`
+            hitm: object `` is not known: take one of `root_domain`, `cpupri_counts`, `rq`, `task`, `fair_rq`, `fair_task`, `task_group`, `group_rq`, `sched_domain`, `sched_domain_shared`, `mm`, `mm_cid`, `mm_mm_cid`, `waiting`, `llc_floor`, `cid_map`
         "#]],
     );
 }
