@@ -115,13 +115,13 @@ def test_a_job_that_fails_stops_no_other(question, tmp_path, monkeypatch) -> Non
 def test_a_batch_is_any_list_of_jobs(tmp_path) -> None:
     machine = {"machine": "pack:2 l3:1 core:4 pu:2", "warm_up": "1ms", "duration": "5ms"}
     prices = [100.0, 300.0]
-    jobs = hitm.jobs({"workload": "cyclic", "model": {"other_package": price}, **machine} for price in prices)
+    jobs = hitm.jobs({"workload": "cyclic", "model": {"other_package_ns": price}, **machine} for price in prices)
     batch = hitm.Batch(tmp_path, jobs)
     batch.run(Local(2, progress=False))
     rows = batch.runs("arrow").to_pylist()
     assert {row["key"] for row in rows} == {job.key for job in jobs}
     results = [batch.result(job) for job in jobs]
-    assert [result.file["machines"][0]["model"]["other_package"] for result in results] == prices
+    assert [result.file["machines"][0]["model"]["other_package_ns"] for result in results] == prices
     with pytest.raises(hitm.CommandError, match="line 2: .*no such"):
         hitm.jobs([{"workload": "cyclic"}, {"workload": "cyclic", "machine": "none-such"}])
 

@@ -126,7 +126,7 @@ class Batch:
 def jobs(specs: Iterable[Mapping[str, Any]]) -> list[Job]:
     """Return the jobs of specifications, as ``hitm schema job`` describes them.
 
-    ``{"workload": "cyclic", "cpus": 48, "model": {"other_package": 180.0}}`` is one. What is wrong
+    ``{"workload": "cyclic", "cpus": 48, "model": {"other_package_ns": 180.0}}`` is one. What is wrong
     with one of them is a :class:`hitm.CommandError` that names its place in the list.
     """
     lines = [json.dumps({"schema": "hitm-job/1", **spec}) for spec in specs]
